@@ -1,0 +1,75 @@
+"""The nouns of a task: a problem, the verdict on a completion, the steps it took. Pure Python: text in, verdict out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, get_args
+
+Status = Literal["ok", "wrong", "unparsed", "timeout", "error"]
+Split = Literal["train", "validation", "test"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A task instance with its answer."""
+
+    id: str
+    """Unique within the task; the same problem has the same id in every process."""
+    prompt: str
+    """The text given to the policy, before any chat template."""
+    answer: str
+    """The gold answer, in the task's own notation."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What else the task knows of the problem: its source, its difficulty."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The verifier's decision on one completion, with its reason: reasons are counted and logged, never swallowed."""
+
+    status: Status
+    reason: str
+    """One short clause, the same for the same kind of failure up to the numbers it names; empty when ``status`` is ok."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.status not in get_args(Status):
+            raise ValueError(f"status must be one of {', '.join(get_args(Status))}, got {self.status!r}")
+
+    @property
+    def correct(self) -> bool:
+        return self.status == "ok"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One reasoning step: a character span of the completion and the state it reaches."""
+
+    start: int
+    """First character of the step in the completion."""
+    end: int
+    """One past its last character."""
+    state: Any
+    """The state after the step, in the task's own form; for Countdown the tuple of numbers left."""
+    legal: bool
+    """False for a move that the rules forbid; ``state`` is then the state before it."""
+
+
+class Task(Protocol):
+    """What the framework asks of a task. Implementations are light: building one loads and generates nothing."""
+
+    @property
+    def name(self) -> str: ...
+
+    def problems(self, split: Split) -> Sequence[Problem]:
+        """The problems of one split, the same in every process; no problem is in two splits."""
+        ...
+
+    def verify(self, problem: Problem, completion: str) -> Verdict: ...
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]: ...
+
+    def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
+        """The benchmark's own scores, each in its own range, named ``room/quantity`` (``longproc/accuracy``)."""
+        ...
