@@ -1,0 +1,60 @@
+# Every target sets up its own .venv on first use; it needs python3.11 (or newer) and make, nothing else.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+TORCH  := $(shell sed -n 's/^\(torch==[^+;]*\).*/\1/p' constraints.txt)
+RUN    := $(BIN)/python -m experiments.run
+
+name  ?= llama_critic
+over  ?=
+suite ?= countdown_laptop
+model ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup exp sweep test lint types check list dashboard compare eval clean
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@echo "  Example: make exp name=llama_critic over='seed=1 objective=grpo'"
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV): a few minutes, once"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) -e '.[dev]'
+	@touch $@
+
+setup: $(STAMP)  ## install everything into .venv
+
+exp: $(STAMP)  ## run one experiment:  name=llama_critic over='seed=1'
+	@$(RUN) experiment=$(name) $(over)
+
+sweep: $(STAMP)  ## run a multirun:  name=llama_critic over='seed=0,1,2 reward.weight=0.1,0.3'
+	@$(RUN) -m experiment=$(name) $(over)
+
+test: $(STAMP)  ## run the tests
+	@$(BIN)/python -m pytest -c pyproject.toml tests
+
+lint: $(STAMP)  ## check style and formatting
+	@$(BIN)/ruff check .
+
+types: $(STAMP)  ## check types
+	@$(BIN)/pyright
+
+check: lint types test  ## lint, types and tests
+
+list:  ## every experiment with its first line
+	@$(PYTHON) -m experiments.catalogue
+
+dashboard: $(STAMP)  ## open MLflow on the local results
+	@$(BIN)/mlflow ui --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlruns/mlflow.db}
+
+compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over='…'
+	@$(BIN)/python -m experiments.compare name=$(name) $(over)
+
+eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
+	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(model),policy.pretrained=$(model)) $(over)
+
+clean:  ## remove caches and build leftovers; results and .venv stay
+	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
