@@ -1,0 +1,95 @@
+"""Where a policy comes from: a hub name, a folder, a policy embedded in the package, or a fresh tiny one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from contrastive_reasoning.policies.adapters import LoRA
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
+
+EMBEDDED = "embedded:"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_policy(
+    *,
+    pretrained: str | None,
+    architecture: TinyArchitecture | None,
+    weights_dtype: str,
+    compute_dtype: str,
+    lora: LoRA | None,
+    chat_template: bool,
+    trust_remote_code: bool,
+    seed: int,
+    corpus: Callable[[], Sequence[str]] | None = None,
+) -> CausalLMPolicy:
+    """Build a policy.
+
+    Args:
+        pretrained: hub name, local folder, ``embedded:NAME`` or None for a fresh model.
+        architecture: of a fresh model; ignored where ``pretrained`` is given.
+        weights_dtype: float32, bfloat16 or float16: what the weights are kept and trained in.
+        compute_dtype: the dtype of forward passes under autocast.
+        lora: adapters to train instead of the weights; None trains all weights.
+        chat_template: render prompts by the tokenizer's chat template.
+        trust_remote_code: run code that comes with a checkpoint; leave it off.
+        seed: of a fresh model's weights.
+        corpus: texts for a fresh tokenizer; needed only where a fresh model is built.
+
+    Raises:
+        ValueError: for an unknown dtype or embedded name, or where neither source is given.
+        FileNotFoundError: for a path that holds no model.
+    """
+    if pretrained is not None:
+        path = resolve(pretrained)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            path, dtype=_dtype("weights_dtype", weights_dtype), trust_remote_code=trust_remote_code
+        )
+    elif architecture is not None and corpus is not None:
+        tokenizer = train_tokenizer(corpus(), vocab_size=architecture.vocab_size)
+        model = tiny_model(architecture, tokenizer, seed=seed).to(_dtype("weights_dtype", weights_dtype))
+    else:
+        raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
+    return CausalLMPolicy(
+        model=model if lora is None else lora.attach(model),
+        tokenizer=tokenizer,
+        compute_dtype=_dtype("compute_dtype", compute_dtype),
+        chat_template=chat_template,
+    )
+
+
+def resolve(pretrained: str) -> str:
+    """A hub name or an existing folder for ``from_pretrained``; ``embedded:NAME`` becomes the package's own folder."""
+    if pretrained.startswith(EMBEDDED):
+        return str(_embedded(pretrained.removeprefix(EMBEDDED)))
+    looks_local = pretrained.startswith((".", "/", "~")) or pretrained.count("/") > 1
+    folder = Path(pretrained).expanduser()
+    if (looks_local or folder.is_dir()) and not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"policy.pretrained={pretrained}: no model there (config.json is missing)")
+    return str(folder) if folder.is_dir() else pretrained
+
+
+def embedded_names() -> list[str]:
+    """The policies that come with the package."""
+    room = Path(str(files("contrastive_reasoning.policies"))) / "embedded"
+    return sorted(folder.name for folder in room.iterdir() if (folder / "config.json").is_file()) if room.is_dir() else []
+
+
+def _embedded(name: str) -> Path:
+    if name not in embedded_names():
+        raise ValueError(f"policy.pretrained: no embedded policy {name!r}; there are {', '.join(embedded_names()) or 'none'}")
+    return Path(str(files("contrastive_reasoning.policies"))) / "embedded" / name
+
+
+def _dtype(key: str, name: str) -> torch.dtype:
+    if name not in DTYPES:
+        raise ValueError(f"policy.{key} must be one of {', '.join(DTYPES)}, got {name!r}")
+    return DTYPES[name]

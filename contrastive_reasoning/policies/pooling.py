@@ -1,0 +1,29 @@
+"""Pooling of hidden states over the tokens that count."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def mean_pool(hidden: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
+    """h = (1/T) Σ_t h_t over the masked-in tokens, Eq. (9) of arXiv:2603.10101; an empty row gives zeros."""
+    weights = mask.to(hidden.dtype).unsqueeze(-1)
+    return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp_min(1.0)
+
+
+def last_pool(hidden: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
+    """The state at the last masked-in token of each row. Raises ValueError for a row without one."""
+    if not bool(mask.any(dim=1).all()):
+        raise ValueError("last_pool needs at least one token in every row, got an empty row")
+    positions = mask.long() * (1 + _positions(mask))
+    last = positions.argmax(dim=1)
+    return hidden[_rows(mask), last]
+
+
+def _positions(mask: Tensor) -> Tensor:
+    return mask.long().new_tensor(range(mask.shape[1])).expand_as(mask)
+
+
+def _rows(mask: Tensor) -> Tensor:
+    return mask.long().new_tensor(range(mask.shape[0]))

@@ -1,0 +1,121 @@
+"""A policy small enough for a laptop: Llama or Qwen2 architecture, a tokenizer trained on the task, nothing downloaded.
+
+The tokenizer is a byte-level BPE that keeps digits apart, so that a number is spelled and arithmetic can generalise;
+fixed phrases of the task ("], target: ") become single tokens. Any text survives the round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, PreTrainedTokenizerFast, Qwen2Config
+from transformers.models.llama import LlamaForCausalLM
+from transformers.models.qwen2 import Qwen2ForCausalLM
+
+BOS, EOS, PAD = "<bos>", "<eos>", "<pad>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TinyArchitecture:
+    """Size of a tiny policy. Raises ValueError for an unknown kind or heads that do not divide the width."""
+
+    kind: Literal["llama", "qwen2"]
+    hidden_size: int
+    intermediate_size: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    max_length: int
+    """Context in tokens, prompt and completion together."""
+    vocab_size: int
+    """At most; the tokenizer stops merging earlier when the corpus offers no more pairs."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("llama", "qwen2"):
+            raise ValueError(f"architecture.kind must be llama or qwen2, got {self.kind!r}")
+        if self.hidden_size % self.heads or self.heads % self.key_value_heads:
+            raise ValueError(
+                f"architecture.heads ({self.heads}) must divide hidden_size ({self.hidden_size}) "
+                f"and be a multiple of key_value_heads ({self.key_value_heads})"
+            )
+
+
+def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> PreTrainedTokenizerFast:
+    """Byte-level BPE over ``texts`` with every digit and every newline a token of its own.
+
+    Merges may cross spaces inside a phrase, never a digit or a line.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"[0-9]|\n"), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[PAD, BOS, EOS],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=BOS,
+        eos_token=EOS,
+        pad_token=PAD,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def tiny_model(
+    architecture: TinyArchitecture, tokenizer: PreTrainedTokenizerFast, *, seed: int
+) -> LlamaForCausalLM | Qwen2ForCausalLM:
+    """A freshly initialised model for ``tokenizer``; the same for the same seed, whatever was drawn before."""
+    config_type = LlamaConfig if architecture.kind == "llama" else Qwen2Config
+    model_type = LlamaForCausalLM if architecture.kind == "llama" else Qwen2ForCausalLM
+    config = config_type(
+        vocab_size=len(tokenizer),
+        hidden_size=architecture.hidden_size,
+        intermediate_size=architecture.intermediate_size,
+        num_hidden_layers=architecture.layers,
+        num_attention_heads=architecture.heads,
+        num_key_value_heads=architecture.key_value_heads,
+        max_position_embeddings=architecture.max_length,
+        tie_word_embeddings=True,
+        attention_dropout=0.0,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return model_type(config)
+
+
+def tiny_llama(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size: int = 64, layers: int = 2):
+    """The smallest useful Llama, for tests and first tries."""
+    return tiny_model(_small("llama", hidden_size, layers), tokenizer, seed=seed)
+
+
+def tiny_qwen2(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size: int = 64, layers: int = 2):
+    """The smallest useful Qwen2, for tests and first tries."""
+    return tiny_model(_small("qwen2", hidden_size, layers), tokenizer, seed=seed)
+
+
+def _small(kind: Literal["llama", "qwen2"], hidden_size: int, layers: int) -> TinyArchitecture:
+    return TinyArchitecture(
+        kind=kind,
+        hidden_size=hidden_size,
+        intermediate_size=2 * hidden_size,
+        layers=layers,
+        heads=4,
+        key_value_heads=2,
+        max_length=512,
+        vocab_size=320,
+    )
