@@ -1,0 +1,31 @@
+"""The batch of problems that crosses Lightning on its way from the prompts to the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem
+
+
+class ProblemBatch:
+    """P problems, and the rollouts that a callback draws for them.
+
+    A plain class on purpose: Lightning walks dicts, lists and dataclasses when it moves a batch to the device and raises
+    on frozen ones, but leaves a plain object alone; what the callback puts in is what ``training_step`` sees.
+    """
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        self.rollouts: RolloutBatch | None = None
+        """Sampled while training, greedy while validating."""
+        self.sampled: RolloutBatch | None = None
+        """While validating: several sampled rollouts per problem."""
+
+    def __len__(self) -> int:
+        return len(self.problems)
+
+
+def collate_problems(problems: Sequence[Problem]) -> ProblemBatch:
+    """The ``collate_fn`` of a data loader over problems."""
+    return ProblemBatch(problems)
