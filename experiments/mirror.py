@@ -1,0 +1,40 @@
+"""The process that carries a run to MLflow while it trains; the training process only starts and stops it.
+
+MLflow is imported by that process alone. Whatever the tracker does — slow, dead, out of disk — training never waits for
+it, except for the few seconds that :func:`stop_mirror` grants at the end; ``make sync`` sends what was missed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+LOG_FILE = "mirror.log"
+
+
+def start_mirror(folder: Path | str) -> subprocess.Popen[bytes]:
+    """Start ``python -m experiments.track FOLDER --follow`` for one experiment's folder; it writes ``mirror.log`` there.
+
+    In a session of its own, so that Ctrl-C reaches the experiment first, which then stops the mirror.
+    """
+    folder = Path(folder)
+    with (folder / LOG_FILE).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "experiments.track", str(folder), "--follow"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def stop_mirror(process: subprocess.Popen[bytes], timeout: float) -> bool:
+    """Ask for a last pass and wait for at most ``timeout`` seconds. True if everything was sent."""
+    process.terminate()
+    try:
+        return process.wait(timeout) == 0
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
