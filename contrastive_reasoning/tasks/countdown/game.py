@@ -7,6 +7,7 @@ with 0 ≤ result < 2000; the pairs come in list order, the operations in the or
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 MAX_RESULT = 2000
@@ -25,8 +26,13 @@ class Move(NamedTuple):
 
     @property
     def equation(self) -> str:
-        """``21+16=37``: the compact form of a move."""
+        """``21+16=37``: the compact form."""
         return f"{self.a}{self.op}{self.b}={self.result}"
+
+    @property
+    def spaced(self) -> str:
+        """``21 + 16 = 37``: the form in LongProc's solutions."""
+        return f"{self.a} {self.op} {self.b} = {self.result}"
 
 
 def apply(op: str, a: int, b: int) -> int | None:
@@ -50,28 +56,22 @@ def apply(op: str, a: int, b: int) -> int | None:
     return result if 0 <= result < MAX_RESULT else None
 
 
-def pair_states(numbers: Sequence[int]) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Every pair i < j in list order as (larger, smaller, numbers left).
-
-    Doctest:
-        >>> pair_states((2, 7, 5))
-        [(7, 2, (5,)), (5, 2, (7,)), (7, 5, (2,))]
-    """
-    numbers = tuple(numbers)
-    pairs = []
-    for i, first in enumerate(numbers):
-        before = numbers[:i]
-        for j in range(i + 1, len(numbers)):
-            second = numbers[j]
-            left = before + numbers[i + 1 : j] + numbers[j + 1 :]
-            pairs.append((first, second, left) if first >= second else (second, first, left))
-    return pairs
+@lru_cache(maxsize=64)
+def pair_indices(count: int) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+    """Every pair i < j of ``count`` positions in list order, with the positions left: (0, 1, (2,)), (0, 2, (1,)), …"""
+    return tuple(
+        (i, j, tuple(k for k in range(count) if k not in (i, j))) for i in range(count) for j in range(i + 1, count)
+    )
 
 
 def legal_moves(numbers: Sequence[int]) -> list[Move]:
-    """All legal moves in LongProc's order; empty for a single number. Moves between equal numbers are not merged."""
+    """All legal moves in LongProc's order; none from a single number. Moves between equal numbers are not merged."""
     moves = []
-    for a, b, left in pair_states(numbers):
+    for i, j, rest in pair_indices(len(numbers)):
+        a, b = numbers[i], numbers[j]
+        if a < b:
+            a, b = b, a
+        left = tuple([numbers[k] for k in rest])
         for op in OPERATIONS:
             result = apply(op, a, b)
             if result is not None:

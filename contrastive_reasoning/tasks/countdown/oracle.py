@@ -1,0 +1,95 @@
+"""The exact oracle: which targets a state can still reach, and which moves keep one in reach.
+
+The reachable numbers of a state are the bits of one Python integer, R(S) = ∪ over legal moves of R(S after the move),
+memoised on the sorted multiset. Two numbers are read from a table of bits, three from twelve pairs at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, Move, legal_moves, pair_indices
+from contrastive_reasoning.tasks.countdown.search import checked_numbers, results
+
+CACHED_STATES = 1 << 16
+"""About 0.5 KB each: the cache stays below 40 MB."""
+
+_BIT = [1 << result for result in range(MAX_RESULT)]
+
+
+def reachable(numbers: Sequence[int], target: int) -> bool:
+    """Whether some sequence of legal moves uses all numbers and ends in the target.
+
+    A single number reaches itself, whatever its size; a result is bound by the rules, so no target ≥ 2000 is reachable.
+
+    Raises:
+        ValueError: on no numbers or negative ones.
+    """
+    if len(numbers) == 1:
+        return checked_numbers(numbers)[0] == target
+    return 0 <= target < MAX_RESULT and bool(reachable_bits(numbers) >> target & 1)
+
+
+def reachable_targets(numbers: Sequence[int]) -> frozenset[int]:
+    """All targets that the state can reach.
+
+    Raises:
+        ValueError: on no numbers or negative ones.
+    """
+    if len(numbers) == 1:
+        return frozenset(checked_numbers(numbers))
+    bits = reachable_bits(numbers)
+    return frozenset([target for target in range(bits.bit_length()) if bits >> target & 1])
+
+
+def best_moves(numbers: Sequence[int], target: int) -> list[Move]:
+    """The legal moves after which the target is still reachable, in the game's order; none from a single number."""
+    return [move for move in legal_moves(checked_numbers(numbers)) if reachable(move.state, target)]
+
+
+def reachable_bits(numbers: Sequence[int]) -> int:
+    """Bit r is set if two or more numbers can reach r.
+
+    Raises:
+        ValueError: on fewer than two numbers or negative ones.
+    """
+    state = tuple(sorted(checked_numbers(numbers), reverse=True))
+    if len(state) < 2:
+        raise ValueError(f"a move needs two or more numbers, got {list(numbers)}")
+    return _of_two(*state) if len(state) == 2 else _of_many(state)
+
+
+@lru_cache(maxsize=CACHED_STATES)
+def _of_many(state: tuple[int, ...]) -> int:
+    """Three or more numbers, sorted descending."""
+    if len(state) == 3:
+        return _of_three(*state)
+    bits = 0
+    for child in {
+        tuple(sorted([result, *[state[k] for k in rest]], reverse=True))
+        for i, j, rest in pair_indices(len(state))
+        for result in results(state[i], state[j])
+    }:
+        bits |= _of_many(child)
+    return bits
+
+
+def _of_three(a: int, b: int, c: int) -> int:
+    """Three numbers a ≥ b ≥ c: each result of a pair with the number left."""
+    bits = 0
+    for result in results(a, b):
+        bits |= _of_two(result, c)
+    for result in results(a, c):
+        bits |= _of_two(result, b)
+    for result in results(b, c):
+        bits |= _of_two(result, a)
+    return bits
+
+
+def _of_two(a: int, b: int) -> int:
+    """The at most four results of two numbers."""
+    bits = 0
+    for result in results(a, b):
+        bits |= _BIT[result]
+    return bits

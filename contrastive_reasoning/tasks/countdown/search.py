@@ -1,0 +1,153 @@
+"""LongProc's depth-first search as a tree: states visited, values reached under each, dead ends certified by exhaustion.
+
+The order is the game's: pairs in list order, ``+ - * /``, the new number in front; it stops at the first solution.
+States are numbered as they are visited, so the states under state i are i+1 … ends[i]−1:
+
+    index    0 ─ 1 ─ 2        parents  (-1, 0, 1, 1, 0, 4)
+             │   └─ 3         ends     ( 6, 4, 3, 4, 6, 6)
+             └─ 4 ─ 5         5 is the target: 0, 4, 5 is the solution; 1 was left, so nothing under it reaches the target
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, Move, legal_moves, pair_indices
+
+
+class Node(NamedTuple):
+    """One visited state."""
+
+    index: int
+    parent: int
+    """Index of the state it was reached from; −1 for the start."""
+    depth: int
+    """Moves made since the start."""
+    state: tuple[int, ...]
+    exhausted: bool
+    """True if everything under the state was tried and nothing was the target: a certified dead end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchTree:
+    """The visited states in order of visiting; index 0 is the start."""
+
+    target: int
+    states: Sequence[tuple[int, ...]]
+    parents: Sequence[int]
+    """Index of the state each was reached from; −1 for the start."""
+    ends: Sequence[int]
+    """One past the last state visited under each."""
+    solved: bool
+
+    @property
+    def solution(self) -> tuple[int, ...] | None:
+        """Indices of the states from the start to the target; None if the search exhausted everything."""
+        if not self.solved:
+            return None
+        path = [len(self.states) - 1]
+        while path[-1]:
+            path.append(self.parents[path[-1]])
+        return tuple(reversed(path))
+
+    def depth(self, index: int) -> int:
+        return len(self.states[0]) - len(self.states[index])
+
+    def exhausted(self, index: int) -> bool:
+        """Whether everything under the state was tried in vain; True for a wrong final number, too."""
+        return not (self.solved and self.ends[index] == len(self.states))
+
+    def reached(self, index: int) -> frozenset[int]:
+        """The final numbers found under the state, itself included; all there are if it is exhausted."""
+        return frozenset([state[0] for state in self.states[index : self.ends[index]] if len(state) == 1])
+
+    def nodes(self) -> Iterator[Node]:
+        for index, (parent, state) in enumerate(zip(self.parents, self.states, strict=True)):
+            yield Node(index, parent, self.depth(index), state, self.exhausted(index))
+
+    def solution_moves(self) -> tuple[Move, ...]:
+        """The moves of the solution found.
+
+        Raises:
+            ValueError: if the search exhausted everything.
+        """
+        path = self.solution
+        if path is None:
+            raise ValueError(unsolvable(self.states[0], self.target))
+        return tuple(
+            move_between(self.states[before], self.states[after]) for before, after in zip(path, path[1:], strict=False)
+        )
+
+
+def search(numbers: Sequence[int], target: int) -> SearchTree:
+    """Searches until the first solution, or until everything is tried.
+
+    Args:
+        numbers: at least one number; each ≥ 0.
+        target: any integer.
+
+    Raises:
+        ValueError: on no numbers or negative ones.
+    """
+    numbers = checked_numbers(numbers)
+    states, parents, ends = [numbers], [-1], [0]
+    solved = numbers == (target,) or _explore(0, target, states, parents, ends)
+    ends[0] = len(states)
+    return SearchTree(target=target, states=states, parents=parents, ends=ends, solved=solved)
+
+
+def _explore(index: int, target: int, states: list[tuple[int, ...]], parents: list[int], ends: list[int]) -> bool:
+    """Visits everything under ``states[index]``; True as soon as the target is found."""
+    state = states[index]
+    last = len(state) == 2
+    for i, j, rest in pair_indices(len(state)):
+        left = () if last else tuple([state[k] for k in rest])
+        for result in results(state[i], state[j]):
+            child = len(states)
+            states.append((result, *left))
+            parents.append(index)
+            ends.append(child + 1)
+            found = result == target if last else _explore(child, target, states, parents, ends)
+            ends[child] = len(states)
+            if found:
+                return True
+    return False
+
+
+def results(a: int, b: int) -> list[int]:
+    """The legal results of a pair in the order ``+ - * /``: ``apply`` for all four operations at once."""
+    if a < b:
+        a, b = b, a
+    found = [a + b, a - b, a * b]
+    if b and not a % b:
+        found.append(a // b)
+    return found if a + b < MAX_RESULT and a * b < MAX_RESULT else [result for result in found if result < MAX_RESULT]
+
+
+def checked_numbers(numbers: Sequence[int]) -> tuple[int, ...]:
+    """The numbers as a tuple.
+
+    Raises:
+        ValueError: if there are none, or one is negative.
+    """
+    if not numbers or min(numbers) < 0:
+        raise ValueError(f"numbers must be one or more integers ≥ 0, got {list(numbers)}")
+    return tuple(numbers)
+
+
+def unsolvable(numbers: Sequence[int], target: int) -> str:
+    return f"the numbers {list(numbers)} do not reach the target {target}"
+
+
+def move_between(before: tuple[int, ...], after: tuple[int, ...]) -> Move:
+    """The first move of ``before`` that leads to ``after``.
+
+    Raises:
+        ValueError: if no legal move does.
+    """
+    for move in legal_moves(before):
+        if move.state == after:
+            return move
+    raise ValueError(f"no legal move leads from {list(before)} to {list(after)}")

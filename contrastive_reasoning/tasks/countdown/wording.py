@@ -1,0 +1,106 @@
+"""The line forms of a written search: LongProc's, and the annotated ones that end each line with the state.
+
+LongProc indents by depth and writes ``# Search Procedure`` above (its stored files put tags around it instead). The
+annotated forms follow the published examples, one of each; where no example exists the choice is ours: no indentation,
+``Pick`` lines without a mark, ``Try`` lines marked ``|- ``, and after a dropped operation the state is the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Protocol
+
+
+class Wording(Protocol):
+    """The lines of a search, without line breaks; ``level`` is LongProc's depth of indentation."""
+
+    end: str
+    """What stands between the last line and the trace back."""
+
+    def opening(self, numbers: list[int], target: int) -> str: ...
+    def pick(self, level: int, state: list[int], first: int, second: int, left: list[int]) -> str: ...
+    def add(self, level: int, equation: str, state: list[int], target: int) -> str: ...
+    def drop(self, level: int, equation: str, state: list[int]) -> str: ...
+    def miss(self, level: int, equation: str, result: int, target: int) -> str: ...
+    def found(self, level: int, equation: str, target: int) -> str: ...
+
+
+class LongProcWording:
+    """The text of LongProc's builder (arXiv:2501.05414)."""
+
+    end = "\n\n"
+    header = "# Search Procedure"
+
+    def opening(self, numbers: list[int], target: int) -> str:
+        return f"{self.header}\nInitial number set: {numbers}, target: {target}{_options(numbers)}"
+
+    def pick(self, level: int, state: list[int], first: int, second: int, left: list[int]) -> str:
+        return f"{' ' * level}|- Pick two numbers ({first}, {second}) (numbers left: {left}). Try possible operations."
+
+    def add(self, level: int, equation: str, state: list[int], target: int) -> str:
+        return (
+            f"{' ' * level}|- Try {equation}. Add {state[0]} to the number set. "
+            f"Current number set: {state}, target: {target}{_options(state)}"
+        )
+
+    def drop(self, level: int, equation: str, state: list[int]) -> str:
+        return f"{' ' * level}|- Try {equation}"
+
+    def miss(self, level: int, equation: str, result: int, target: int) -> str:
+        return f"{' ' * level}|- Try {equation}. Evaluate {result} != {target}, drop this branch."
+
+    def found(self, level: int, equation: str, target: int) -> str:
+        return f"{' ' * level}|- Try {equation}. Evaluate {target} == {target}, target found!"
+
+
+class AnnotatedWording:
+    """The annotated lines: a ``Pick`` line carries the state before it, a ``Try`` line the state after it."""
+
+    end = "\n</Search Procedure>\n\n"
+    header = "<Search Procedure>"
+
+    def opening(self, numbers: list[int], target: int) -> str:
+        return f"{self.header}\nInitial number set: {numbers}, target: {target}"
+
+    def pick(self, level: int, state: list[int], first: int, second: int, left: list[int]) -> str:
+        return (
+            f"Pick two numbers ({first}, {second}) (numbers left: {left}). Try possible operations. "
+            f"### Current State: {state}"
+        )
+
+    def add(self, level: int, equation: str, state: list[int], target: int) -> str:
+        return (
+            f"|- Try {equation}. Add {state[0]} to the number set. "
+            f"Current number set: {state}, target: {target}{_options(state)} ### Current State: {state}"
+        )
+
+    def drop(self, level: int, equation: str, state: list[int]) -> str:
+        return f"|- Try {equation} ### Current State: {state}"
+
+    def miss(self, level: int, equation: str, result: int, target: int) -> str:
+        return f"|- Try {equation}. Evaluate {result} != {target}, drop this branch. ### Current State: [{result}]"
+
+    def found(self, level: int, equation: str, target: int) -> str:
+        return f"|- Try {equation}. Evaluate {target} == {target}, target! ### Current State: [{target}]"
+
+
+LONGPROC = LongProcWording()
+ANNOTATED = AnnotatedWording()
+
+
+def _options(state: list[int]) -> str:
+    if len(state) == 2:
+        return ", just two numbers left."
+    return f". Options for choosing two numbers: {list(combinations(state, 2))}."
+
+
+def closing(solution: Sequence[str]) -> str:
+    """The trace back, last equation first, and the answer block. More than three equations repeat ``The step before``."""
+    names = ["Final step", *["The step before"] * (len(solution) - 2), "The first step"][: len(solution)]
+    back = "\n".join([f"{name}: {equation}" for name, equation in zip(names, reversed(solution), strict=True)])
+    block = "\n".join(solution)
+    return (
+        "Now we have found the target, let's trace back the solution:\n"
+        f"{back}\n\nOutput the solution in the required format:\n<Solution>\n{block}\n</Solution>\n"
+    )
