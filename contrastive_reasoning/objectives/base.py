@@ -25,14 +25,20 @@ class ObjectiveInputs:
     weights: Float[Tensor, "B T"] | None = None
     """Each token's weight in the loss, from the aggregation over the *whole* update, so that the split into
     micro-batches cannot change the gradient; None: these rows are the whole update."""
+    tokens: float | None = None
+    """Completion tokens of the whole update, so that metrics add up over micro-batches; None: those of ``mask``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveOutputs:
     loss: Float[Tensor, ""]
     metrics: Mapping[str, Float[Tensor, ""]] = field(default_factory=dict)
-    """Detached diagnostics (``clip_fraction``, ``kl``, ``ratio_mean``)."""
+    """Detached diagnostics (``clip_fraction``, ``kl``, ``ratio_mean``), made to be joined by ``metrics.joined``."""
 
 
 class Objective(Protocol):
     def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs: ...
+
+    def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
+        """Each token's weight in the loss of an update of ``rows`` rollouts and ``tokens`` tokens."""
+        ...

@@ -1,0 +1,40 @@
+"""What an advantage is: rewards seen relative to the group, spread over the tokens of the completion."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.rewards.base import Credit
+
+
+class Advantage(Protocol):
+    def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
+        """The advantage of every token; 0 outside ``mask``."""
+        ...
+
+
+def by_group(values: Float[Tensor, " B"], group_size: int) -> Float[Tensor, "P G"]:
+    """Prompt-major values, one row per group.
+
+    Raises:
+        ValueError: for groups of fewer than 2 (nothing to compare with) or a batch that is not whole groups.
+    """
+    if group_size < 2:
+        raise ValueError(f"an advantage compares the rollouts of a group: group_size must be at least 2, got {group_size}")
+    if values.shape[0] % group_size:
+        raise ValueError(f"{values.shape[0]} rollouts are not whole groups of {group_size}")
+    return values.view(-1, group_size)
+
+
+def centred(groups: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
+    """Each group minus its mean; exactly 0 where all of a group is equal (a rounded mean may differ from its terms)."""
+    varied = groups.amax(dim=1, keepdim=True) != groups.amin(dim=1, keepdim=True)
+    return (groups - groups.mean(dim=1, keepdim=True)) * varied
+
+
+def on_tokens(values: Float[Tensor, "P G"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    """One number per rollout, repeated on each of its tokens."""
+    return values.reshape(-1, 1) * mask

@@ -1,0 +1,58 @@
+"""Per-token estimators of KL(π ‖ reference) from the sampled token's log-probs, d = log π − log π_ref:
+
+        k1 = d        k2 = d²/2        k3 = e^{−d} + d − 1        abs = |d|
+
+k1 is unbiased but its gradient is not that of the KL; k2 has the KL's gradient on policy; k3 is unbiased, never negative
+and of low variance (http://joschu.net/blog/kl-approx.html).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from jaxtyping import Float
+from torch import Tensor
+
+
+class KL(Protocol):
+    def __call__(
+        self, log_probs: Float[Tensor, "B T"], ref_log_probs: Float[Tensor, "B T"]
+    ) -> Float[Tensor, "B T"]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class K1:
+    def __call__(self, log_probs: Float[Tensor, "B T"], ref_log_probs: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        return log_probs - ref_log_probs
+
+
+@dataclass(frozen=True, kw_only=True)
+class K2:
+    def __call__(self, log_probs: Float[Tensor, "B T"], ref_log_probs: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        return (log_probs - ref_log_probs).square() / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class K3:
+    """The low-variance estimator; bounded, so that one token that the policy has left behind cannot outweigh a batch."""
+
+    max_log_ratio: float
+    """|d| is cut here before the exponential."""
+    max_value: float
+    """The estimate is cut here; the gradient beyond is 0."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_log_ratio", self.max_log_ratio), ("max_value", self.max_value)):
+            if value <= 0:
+                raise ValueError(f"{name} must be positive, got {value}")
+
+    def __call__(self, log_probs: Float[Tensor, "B T"], ref_log_probs: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        log_ratio = (ref_log_probs - log_probs).clamp(-self.max_log_ratio, self.max_log_ratio)
+        return (log_ratio.exp() - log_ratio - 1).clamp(-self.max_value, self.max_value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbsoluteKL:
+    def __call__(self, log_probs: Float[Tensor, "B T"], ref_log_probs: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        return (log_probs - ref_log_probs).abs()
