@@ -1,0 +1,122 @@
+"""The moves of a completion, with their characters and the numbers left after each: where step credit lands.
+
+Two kinds of text are read, told apart by the text itself.
+
+Search (LongProc's and the annotated format): each line ``|- Try a op b = c. …`` is a step, from ``Try`` to the end of its
+line. A search walks down and comes back, so the state before a line is not the one after the line above. On the path
+from the root there is one state for each size, and a line says its own size: ``Current number set: [ … ]`` (or
+``### Current State: [ … ]``) counts the numbers after the move, ``Evaluate`` means that one is left. So neither
+indentation nor Pick lines are needed. A line that rightly gives up a move which the rules forbid (a decimal, a result that
+exceeds the limit, an invalid operation) is search, not a move, and is no step; giving up a legal one is an illegal step.
+
+Moves: without any Try line, the equations of the last ``<Solution>`` block, or of the whole text if there is none
+(the ``direct`` format), separated by ``;`` or line ends, played one after another.
+
+An illegal step leaves the state as it was. A Try line cut off by the end of the text is no step; text that is no
+equation is passed over. Every pattern is linear, so the time is bounded by the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from contrastive_reasoning.tasks.base import Problem, Step
+from contrastive_reasoning.tasks.countdown.game import apply
+from contrastive_reasoning.tasks.countdown.grammar import EQUATION, MAX_EQUATION, Equation, equation_of, parse_equation
+from contrastive_reasoning.tasks.countdown.verifier import objection, solution_span, state_after
+
+State = tuple[int, ...]
+
+MAX_LINE = 1000
+"""Characters of a Try line that are read; the rest belongs to its span unread."""
+
+_TRY_LINE = re.compile(r"^[ \t|-]*(Try[ \t]+[-0-9][^\n]*)", re.MULTILINE)
+_MOVE = re.compile(rf"Try[ \t]+{EQUATION}\.[ \t]")
+_PRUNED = re.compile(r"is a decimal|exceeds the maximum|\(invalid operation\)")
+_OPERANDS = re.compile(r"Try[ \t]+([0-9]{1,12}) ([-+*/]) ([0-9]{1,12})\b")
+_NUMBER_SET = re.compile(r"(?:Current number set|### Current State): \[([0-9]{1,12}(?:, [0-9]{1,12}){0,15})\]")
+_SEGMENT = re.compile(r"[^;\n]+")
+
+
+def parse_steps(problem: Problem, completion: str) -> list[Step]:
+    """The moves of a completion in the order written; never raises on any text.
+
+    Each ``state`` is the tuple of numbers left after the step, the new one in front.
+    """
+    numbers = tuple(problem.fields["numbers"])
+    if _TRY_LINE.search(completion):
+        return list(_search_steps(numbers, completion))
+    start, end = solution_span(completion) or (0, len(completion))
+    return list(_move_steps(numbers, completion, start, end))
+
+
+def _move_steps(numbers: State, text: str, start: int, end: int) -> Iterator[Step]:
+    state = numbers
+    for segment in _SEGMENT.finditer(text, start, end):
+        if segment.end() - segment.start() > MAX_EQUATION:
+            continue
+        written = segment[0].strip(" \t\r")
+        equation = parse_equation(written)
+        if equation is None:
+            continue
+        legal = objection(state, equation) is None
+        state = state_after(state, equation) if legal else state
+        first = segment.start() + segment[0].index(written)
+        yield Step(start=first, end=first + len(written), state=state, legal=legal)
+
+
+def _search_steps(numbers: State, text: str) -> Iterator[Step]:
+    path: dict[int, State] = {len(numbers): numbers}  # size -> the state of that size on the path from the root
+    current = numbers
+    for line in _TRY_LINE.finditer(text):
+        start, end = line.span(1)
+        written = text[start : min(end, start + MAX_LINE)].rstrip("\r")
+        finished = end < len(text)
+        if _is_pruned(written) or not (finished or _says_where(written)):
+            continue
+        state = _state_reached(path, written)
+        legal = state is not None
+        if state is not None:
+            current = state
+            path = {size: kept for size, kept in path.items() if size > len(state)} | {len(state): state}
+        yield Step(start=start, end=start + len(text[start:end].rstrip("\r")), state=current, legal=legal)
+
+
+def _is_pruned(line: str) -> bool:
+    """Whether the line gives up a move that the rules forbid, and says so."""
+    operands = _OPERANDS.match(line)
+    if operands is None or not _PRUNED.search(line):
+        return False
+    return apply(operands[2], int(operands[1]), int(operands[3])) is None
+
+
+def _says_where(line: str) -> bool:
+    return "Evaluate" in line or _NUMBER_SET.search(line) is not None or _PRUNED.search(line) is not None
+
+
+def _state_reached(path: dict[int, State], line: str) -> State | None:
+    """The state after a Try line; None where the move is unreadable, forbidden, given up or at odds with its own claim."""
+    match = _MOVE.match(line)
+    if match is None or _PRUNED.search(line):
+        return None
+    equation, stated = equation_of(match), _stated_set(line)
+    before = _state_before(path, equation, 1 if stated is None and "Evaluate" in line else stated and len(stated))
+    if before is None or objection(before, equation) is not None:
+        return None
+    after = state_after(before, equation)
+    if stated is None:
+        return after
+    return stated if sorted(stated) == sorted(after) else None
+
+
+def _stated_set(line: str) -> State | None:
+    match = _NUMBER_SET.search(line)
+    return tuple(map(int, match[1].split(", "))) if match else None
+
+
+def _state_before(path: dict[int, State], equation: Equation, size_after: int | None) -> State | None:
+    """The state on the path that a move starts from; where the line names no size, the deepest one that allows it."""
+    if size_after is not None:
+        return path.get(size_after + 1)
+    return next((path[size] for size in sorted(path) if objection(path[size], equation) is None), None)

@@ -1,0 +1,112 @@
+"""The verifier: does a completion reach the target by legal moves? Nothing a model wrote is evaluated.
+
+A search completion is judged by its last complete ``<Solution>`` pair, one equation a line; a ``direct`` one
+(``problem.fields["style"]``) is its moves joined by ``;``. Exactly n−1 equations for n numbers, each on two numbers that
+are left, exact, with 0 ≤ result < 2000; the last number is the target. Operands may stand in either order where the
+arithmetic allows it: ``14 + 50 = 64`` is right, ``54 - 104 = 50`` is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from contrastive_reasoning.tasks.base import Problem, Verdict
+from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, apply
+from contrastive_reasoning.tasks.countdown.grammar import Equation, parse_equation
+
+OPEN, CLOSE = "<Solution>", "</Solution>"
+MAX_BLOCK = 4096
+"""Characters of a solution; no solution of six numbers needs a tenth of it."""
+
+
+def verify(problem: Problem, completion: str) -> Verdict:
+    """Judge a completion; the reason names the first thing that is wrong with it."""
+    numbers, target = problem.fields["numbers"], problem.fields["target"]
+    if not completion.strip():
+        return Verdict(status="unparsed", reason="empty completion")
+    if problem.fields.get("style") == "direct":
+        block, separator = completion, ";"
+    else:
+        span = solution_span(completion)
+        if span is None:
+            return Verdict(status="unparsed", reason=_missing_tags(completion))
+        block, separator = completion[slice(*span)], "\n"
+    equations = read_equations(block, separator, count=len(numbers) - 1)
+    if isinstance(equations, str):
+        return Verdict(status="unparsed", reason=equations)
+    reason = replay(numbers, target, equations)
+    return Verdict(status="wrong", reason=reason) if reason else Verdict(status="ok", reason="")
+
+
+def solution_span(completion: str) -> tuple[int, int] | None:
+    """Where the inside of the last complete ``<Solution>…</Solution>`` pair begins and ends; None without one."""
+    close = completion.rfind(CLOSE)
+    start = completion.rfind(OPEN, 0, close) if close >= 0 else -1
+    if start < 0:
+        return None
+    start += len(OPEN)
+    return start, completion.index(CLOSE, start)
+
+
+def read_equations(block: str, separator: str, *, count: int) -> list[Equation] | str:
+    """The equations of a block, or the reason why it is not ``count`` of them. No blank lines in between."""
+    if len(block) > MAX_BLOCK:
+        return f"solution longer than {MAX_BLOCK} characters"
+    inside = block.strip(" \t\r\n")
+    lines = inside.split(separator) if inside else []
+    if len(lines) != count:
+        return f"{len(lines)} equations instead of {count}"
+    equations = [parse_equation(line) for line in lines]
+    if None in equations:
+        return f"line {equations.index(None) + 1} is not an equation of two integers"
+    return [equation for equation in equations if equation]
+
+
+def replay(numbers: Sequence[int], target: int, equations: Sequence[Equation]) -> str | None:
+    """Play the equations from ``numbers``; the reason why they do not reach ``target``, or None if they do."""
+    state, seen = tuple(numbers), set(numbers)
+    for equation in equations:
+        reason = objection(state, equation, seen)
+        if reason:
+            return reason
+        state = state_after(state, equation)
+        seen.add(equation.result)
+    return None if state == (target,) else f"ends at {', '.join(map(str, state))} instead of {target}"
+
+
+def objection(state: Sequence[int], equation: Equation, seen: Collection[int] = ()) -> str | None:
+    """Why the rules forbid a move in a state, or None; ``seen`` are the numbers that were ever there."""
+    a, op, b, claimed = equation
+    if op == "/" and b == 0:
+        return f"division by zero: {a} / 0"
+    left = list(state)
+    for number in (a, b):
+        if number not in left:
+            return f"uses {number} twice" if number in (*state, *seen) else f"uses {number}, which is not there"
+        left.remove(number)
+    result = apply(op, a, b)
+    if result is None:
+        return _forbidden(a, op, b)
+    return None if result == claimed else f"wrong arithmetic: {equation}"
+
+
+def state_after(state: Sequence[int], equation: Equation) -> tuple[int, ...]:
+    """The numbers left after a move that :func:`objection` allows, the new one in front."""
+    left = list(state)
+    left.remove(equation.a)
+    left.remove(equation.b)
+    return (equation.result, *left)
+
+
+def _forbidden(a: int, op: str, b: int) -> str:
+    if op == "/" and a % b:
+        return f"inexact division: {a} / {b}"
+    if op == "-" and a < b:
+        return f"negative result: {a} - {b}"
+    return f"result not below {MAX_RESULT}: {a} {op} {b}"
+
+
+def _missing_tags(completion: str) -> str:
+    if OPEN not in completion:
+        return f"no {OPEN} tag"
+    return f"no {CLOSE} tag after {OPEN}"
