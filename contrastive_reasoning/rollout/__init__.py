@@ -1,0 +1,21 @@
+"""Rollouts: what the policy writes, token-in and token-out, with the log-probs it was drawn with."""
+
+from __future__ import annotations
+
+from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
+from contrastive_reasoning.rollout.engine import Engine
+from contrastive_reasoning.rollout.hf import HFEngine
+from contrastive_reasoning.rollout.sampling import Sampling, Seed
+from contrastive_reasoning.rollout.spans import token_bytes, token_spans, tokens_of_span
+
+__all__ = [
+    "Engine",
+    "FinishReason",
+    "HFEngine",
+    "RolloutBatch",
+    "Sampling",
+    "Seed",
+    "token_bytes",
+    "token_spans",
+    "tokens_of_span",
+]

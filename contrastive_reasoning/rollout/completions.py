@@ -1,0 +1,63 @@
+"""Completions while they are written, and the rollout batch they become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
+from contrastive_reasoning.rollout.requests import Requests
+from contrastive_reasoning.rollout.sampling import Sampling
+from contrastive_reasoning.rollout.spans import text_of, token_bytes, token_spans
+from contrastive_reasoning.tasks.base import Problem
+
+
+class Completions:
+    """B completions of up to T tokens, filled column by column; what lies beyond a row's length is ignored."""
+
+    def __init__(self, rows: int, width: int, device: torch.device) -> None:
+        self.ids: Int[Tensor, "B T"] = torch.zeros(rows, width, dtype=torch.long, device=device)
+        self.log_probs: Float[Tensor, "B T"] = torch.zeros(rows, width, device=device)
+        self.lengths: Int[Tensor, " B"] = torch.zeros(rows, dtype=torch.long, device=device)
+        self.stopped: Bool[Tensor, " B"] = torch.zeros(rows, dtype=torch.bool, device=device)
+
+    def batch(
+        self, policy: CausalLMPolicy, problems: Sequence[Problem], requests: Requests, sampling: Sampling
+    ) -> RolloutBatch:
+        """The rollouts, as wide as the longest of them."""
+        width = int(self.lengths.max())
+        mask = torch.arange(width, device=self.ids.device) < self.lengths[:, None]
+        ids = self.ids[:, :width].masked_fill(~mask, policy.pad_token_id)
+        table = spelling(policy)
+        rows = [row[:length] for row, length in zip(ids.tolist(), self.lengths.tolist(), strict=True)]
+        return RolloutBatch(
+            problems=list(problems),
+            prompt_ids=requests.prompt_ids,
+            prompt_mask=requests.prompt_mask,
+            completion_ids=ids,
+            mask=mask,
+            old_log_probs=self.log_probs[:, :width].masked_fill(~mask, 0.0),
+            temperature=sampling.scoring_temperature,
+            pooled=None,
+            texts=[text_of(table, row) for row in rows],
+            token_spans=[token_spans(table, row) for row in rows],
+            finish_reasons=[_reason(stopped) for stopped in self.stopped.tolist()],
+            group_size=requests.group_size,
+        )
+
+
+def spelling(policy: CausalLMPolicy) -> Sequence[bytes]:
+    """The bytes of each token of the policy; tokens that end a completion spell nothing, special or not."""
+    table = list(token_bytes(policy.tokenizer))
+    for token in policy.eos_token_ids:
+        if token < len(table):
+            table[token] = b""
+    return table
+
+
+def _reason(stopped: bool) -> FinishReason:
+    return "stop" if stopped else "length"

@@ -1,0 +1,154 @@
+"""Our own generation: each prompt is read once for its whole group, rows that finish leave the batch.
+
+    prefill   P prompts              →  keys and values, repeated to the B rows
+    decode    B rows, one token each →  finished rows are dropped when a quarter of the batch has finished
+
+Left out on purpose: paging and continuous batching. A rollout batch is known in full before it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.cache import BlockCache
+from contrastive_reasoning.rollout.completions import Completions, spelling
+from contrastive_reasoning.rollout.requests import Requests, encode
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, draw, row_uniforms
+from contrastive_reasoning.rollout.stop import StopStrings
+from contrastive_reasoning.tasks.base import Problem
+
+COMPACT_BELOW = 0.75
+"""Share of unfinished rows below which finished ones are dropped: dropping copies the cache, keeping wastes a pass."""
+
+
+class Engine:
+    """Generates with a KV cache through the policy's own forward pass.
+
+    What a row draws does not depend on the other rows, up to the rounding of matrix products of another shape.
+    ``max_batch_tokens`` bounds rows · (prompt + completion) of one decode; more rows are written in several.
+    """
+
+    def __init__(self, *, max_batch_tokens: int) -> None:
+        if max_batch_tokens < 1:
+            raise ValueError(f"max_batch_tokens must be at least 1, got {max_batch_tokens}")
+        self.max_batch_tokens = max_batch_tokens
+
+    def generate(
+        self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
+    ) -> RolloutBatch:
+        """``group_size`` completions of each problem; the same for the same seed and weights.
+
+        Raises:
+            ValueError: for no problems, a group size below 1, or a prompt that does not fit the context.
+        """
+        requests = encode(policy, problems, group_size=group_size, max_tokens=sampling.max_tokens)
+        width = int(requests.limits.max())
+        uniforms = torch.zeros(len(requests), width)
+        if not sampling.greedy:
+            uniforms = row_uniforms(problems, group_size=group_size, length=width, seed=seed)
+        completions = Completions(len(requests), width, policy.device)
+        with torch.no_grad(), evaluating(policy.model), policy.autocast():
+            for rows in requests.chunks(self.max_batch_tokens):
+                _Decode(policy, requests, rows, completions, sampling).run(uniforms.to(policy.device))
+        return completions.batch(policy, problems, requests, sampling)
+
+
+class _Decode:
+    """Some rows from prompt to last token. ``rows`` are those still in the batch, ``alive`` those still writing."""
+
+    def __init__(
+        self, policy: CausalLMPolicy, requests: Requests, rows: range, completions: Completions, sampling: Sampling
+    ) -> None:
+        self.policy, self.completions, self.sampling = policy, completions, sampling
+        self.prompt_ids, self.prompt_mask, self.owner = requests.prompts_of(rows)
+        self.limits = requests.limits.repeat_interleave(requests.group_size)
+        self.rows = torch.arange(rows.start, rows.stop, device=policy.device)
+        self.alive = torch.ones(len(rows), dtype=torch.bool, device=policy.device)
+        self.ends = torch.tensor(policy.eos_token_ids, device=policy.device)
+        self.stops = StopStrings(sampling.stop, spelling(policy), rows=len(requests)) if sampling.stop else None
+
+    def run(self, uniforms: Float[Tensor, "B T"]) -> None:
+        logits = self._prefill()
+        for t in range(uniforms.shape[1]):
+            tokens, log_probs = draw(logits, uniforms[self.rows, t], self.sampling)
+            self._record(t, tokens, log_probs)
+            if not bool(self.alive.any()):
+                return
+            logits = self._step(self._compact(tokens))
+
+    def _prefill(self) -> Float[Tensor, "B V"]:
+        """Read each prompt once; repeat its keys, values and logits to its rows."""
+        width = self.prompt_ids.shape[1]
+        positions = (self.prompt_mask.long().cumsum(1) - 1).clamp_min(0)
+        self.cache = BlockCache(capacity=width)
+        logits = self._forward(self.prompt_ids, self.prompt_mask, positions)
+        self.capacity = width + int(self.limits[self.rows].max())
+        self.cache.take(self.owner, capacity=self.capacity)
+        self.mask = torch.ones(len(self.rows), self.capacity, dtype=torch.bool, device=logits.device)
+        self.mask[:, :width] = self.prompt_mask[self.owner]
+        self.positions = self.prompt_mask.sum(1)[self.owner]
+        return logits[self.owner]
+
+    def _record(self, t: int, tokens: Int[Tensor, " b"], log_probs: Float[Tensor, " b"]) -> None:
+        into = self.completions
+        into.ids[self.rows, t] = tokens
+        into.log_probs[self.rows, t] = log_probs
+        into.lengths[self.rows] += self.alive
+        stopped = self._stopped(tokens) & self.alive
+        into.stopped[self.rows] |= stopped
+        self.alive = self.alive & ~stopped & (into.lengths[self.rows] < self.limits[self.rows])
+
+    def _stopped(self, tokens: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
+        ended = torch.isin(tokens, self.ends)
+        if self.stops is None:
+            return ended
+        return ended | torch.tensor(self.stops.completed(self.rows.tolist(), tokens.tolist()), device=tokens.device)
+
+    def _compact(self, tokens: Int[Tensor, " b"]) -> Int[Tensor, " c"]:
+        """Drop the finished rows if they are many; the tokens of the rows that stay."""
+        if float(self.alive.float().mean()) >= COMPACT_BELOW:
+            return tokens
+        keep = self.alive.nonzero()[:, 0]
+        self.cache.take(keep, capacity=self.capacity)
+        self.rows, self.alive = self.rows[keep], self.alive[keep]
+        self.mask, self.positions = self.mask[keep], self.positions[keep]
+        return tokens[keep]
+
+    def _step(self, tokens: Int[Tensor, " b"]) -> Float[Tensor, "b V"]:
+        filled = self.cache.get_seq_length() + 1
+        logits = self._forward(tokens[:, None], self.mask[:, :filled], self.positions[:, None])
+        self.positions = self.positions + 1
+        return logits
+
+    def _forward(
+        self, ids: Int[Tensor, "b Q"], mask: Bool[Tensor, "b K"], positions: Int[Tensor, "b Q"]
+    ) -> Float[Tensor, "b V"]:
+        """Logits of the token after the last of ``ids``."""
+        output = self.policy.model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        return output.logits[:, -1]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Every module in evaluation mode, each put back afterwards as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

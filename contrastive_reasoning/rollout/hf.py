@@ -1,0 +1,100 @@
+"""``transformers``' own ``generate``, slow and obvious: what our engine is tested against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import GenerationConfig
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.completions import Completions, spelling
+from contrastive_reasoning.rollout.engine import evaluating
+from contrastive_reasoning.rollout.requests import Requests, encode
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
+from contrastive_reasoning.rollout.stop import StopStrings
+from contrastive_reasoning.tasks.base import Problem
+
+
+class HFEngine:
+    """The interface of ``Engine``. Draws are a function of the seed and of how the rows are split into decodes."""
+
+    def __init__(self, *, max_batch_tokens: int) -> None:
+        if max_batch_tokens < 1:
+            raise ValueError(f"max_batch_tokens must be at least 1, got {max_batch_tokens}")
+        self.max_batch_tokens = max_batch_tokens
+
+    def generate(
+        self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
+    ) -> RolloutBatch:
+        """``group_size`` completions of each problem; raises as ``Engine.generate`` does."""
+        requests = encode(policy, problems, group_size=group_size, max_tokens=sampling.max_tokens)
+        completions = Completions(len(requests), int(requests.limits.max()), policy.device)
+        devices = [policy.device] if policy.device.type == "cuda" else []
+        with torch.no_grad(), evaluating(policy.model), policy.autocast(), torch.random.fork_rng(devices=devices):
+            for rows in requests.chunks(self.max_batch_tokens):
+                torch.manual_seed(derived_seed((*seed, rows.start)))
+                _write(policy, requests, rows, completions, sampling)
+        return completions.batch(policy, problems, requests, sampling)
+
+
+def _write(
+    policy: CausalLMPolicy, requests: Requests, rows: range, completions: Completions, sampling: Sampling
+) -> None:
+    ids, mask, owner = requests.prompts_of(rows)
+    output = policy.model.generate(  # pyright: ignore[reportCallIssue]
+        input_ids=ids[owner],
+        attention_mask=mask[owner].long(),
+        generation_config=_settings(policy, sampling, requests, rows),
+        tokenizer=policy.tokenizer,
+    )
+    tokens = output.sequences[:, ids.shape[1] :]
+    log_probs = _log_probs(torch.stack(output.logits, dim=1), tokens, sampling.scoring_temperature)
+    span = slice(rows.start, rows.stop)
+    completions.ids[span, : tokens.shape[1]] = tokens
+    completions.log_probs[span, : tokens.shape[1]] = log_probs
+    for row, written in zip(rows, tokens.tolist(), strict=True):
+        limit = int(requests.limits[row // requests.group_size])
+        length = _length(policy, sampling, written)
+        completions.lengths[row] = min(length or limit, limit)
+        completions.stopped[row] = length is not None and length <= limit
+
+
+def _settings(policy: CausalLMPolicy, sampling: Sampling, requests: Requests, rows: range) -> GenerationConfig:
+    """Every setting that a checkpoint's own generation config could bring is spelled here."""
+    first, last = rows.start // requests.group_size, (rows.stop - 1) // requests.group_size
+    drawn = {} if sampling.greedy else {
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k or 0,
+        "top_p": sampling.top_p,
+    }
+    return GenerationConfig(
+        do_sample=not sampling.greedy,
+        num_beams=1,
+        repetition_penalty=1.0,
+        max_new_tokens=int(requests.limits[first : last + 1].max()),
+        stop_strings=list(sampling.stop) or None,
+        eos_token_id=list(policy.eos_token_ids),
+        pad_token_id=policy.pad_token_id,
+        output_logits=True,
+        return_dict_in_generate=True,
+        **drawn,
+    )
+
+
+def _log_probs(
+    logits: Float[Tensor, "B T V"], tokens: Int[Tensor, "B T"], temperature: float
+) -> Float[Tensor, "B T"]:
+    return (logits.float() / temperature).log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
+
+
+def _length(policy: CausalLMPolicy, sampling: Sampling, written: Sequence[int]) -> int | None:
+    """Tokens up to the one that ended the completion; None if none did."""
+    stops = StopStrings(sampling.stop, spelling(policy), rows=1)
+    for n, token in enumerate(written, start=1):
+        if token in policy.eos_token_ids or stops.completed([0], [token])[0]:
+            return n
+    return None

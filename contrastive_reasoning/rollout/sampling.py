@@ -1,0 +1,124 @@
+"""The sampling ladder: logits → temperature → top-k → top-p → one token per row, by one uniform number per token.
+
+A row's numbers are drawn before the first token from a generator of its own, so neither the other rows of the batch nor
+rows that finish early change what is drawn. Nothing is sorted where top-k and top-p are off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from contrastive_reasoning.tasks.base import Problem
+
+Seed = tuple[int | str, ...]
+"""What a draw is a function of: (seed, purpose, step, rank)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How completions are drawn. Raises ValueError for a value out of range."""
+
+    temperature: float
+    """What the logits are divided by; 0 takes the likeliest token."""
+    top_k: int | None
+    """Keep the k likeliest tokens; None keeps all."""
+    top_p: float
+    """Keep the fewest likeliest tokens whose probabilities reach p; 1.0 keeps all."""
+    max_tokens: int
+    """Tokens of a completion at most; the context may end it earlier."""
+    stop: Sequence[str]
+    """A completion ends with the token that completes one of these strings, which stays part of its text."""
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise ValueError(f"temperature must be at least 0, got {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k must be at least 1, or null for all tokens, got {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p}")
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens}")
+        if isinstance(self.stop, str) or "" in self.stop:
+            raise ValueError(f"stop must be a list of non-empty strings, got {self.stop!r}")
+        object.__setattr__(self, "stop", tuple(self.stop))
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    @property
+    def scoring_temperature(self) -> float:
+        """The temperature at which log-probs are recorded: that of sampling, 1 for greedy completions."""
+        return self.temperature or 1.0
+
+
+def draw(
+    logits: Float[Tensor, "B V"], uniforms: Float[Tensor, " B"], sampling: Sampling
+) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
+    """One token per row and its log-prob under the full softmax at ``sampling.scoring_temperature``.
+
+    Args:
+        logits: of the next token; the softmax is taken in fp32.
+        uniforms: one number in [0, 1) per row; unused when greedy.
+        sampling: temperature, top-k and top-p.
+    """
+    logits = logits.float() / sampling.scoring_temperature
+    tokens = logits.argmax(-1) if sampling.greedy else sample(logits, uniforms, sampling.top_k, sampling.top_p)
+    return tokens, logits.gather(-1, tokens[:, None])[:, 0] - logits.logsumexp(-1)
+
+
+def sample(
+    logits: Float[Tensor, "B V"], uniforms: Float[Tensor, " B"], top_k: int | None, top_p: float
+) -> Int[Tensor, " B"]:
+    """Tokens from softmax(logits) cut to the top k, then to the top p of what is left."""
+    if top_k is None and top_p == 1.0:
+        return invert_cdf(logits.softmax(-1), uniforms)
+    kept, tokens = logits.topk(min(top_k or logits.shape[-1], logits.shape[-1]), dim=-1)  # sorted, likeliest first
+    choice = invert_cdf(nucleus(kept.softmax(-1), top_p), uniforms)
+    return tokens.gather(-1, choice[:, None])[:, 0]
+
+
+def nucleus(probabilities: Float[Tensor, "B K"], top_p: float) -> Float[Tensor, "B K"]:
+    """Probabilities, given in falling order, with 0 for those after the first ones that reach ``top_p`` together."""
+    before = probabilities.cumsum(-1) - probabilities
+    return probabilities.masked_fill(before >= top_p, 0.0)
+
+
+def invert_cdf(weights: Float[Tensor, "B K"], uniforms: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
+    """Per row the index i with F(i−1) ≤ u·F(K−1) < F(i), F the running sum of ``weights``: never one of weight 0."""
+    cumulative = weights.cumsum(-1, dtype=torch.float64)
+    total = cumulative[:, -1:].contiguous()
+    index = torch.searchsorted(cumulative, uniforms[:, None].double() * total, right=True)
+    return torch.minimum(index, torch.searchsorted(cumulative, total))[:, 0]  # the bound: u·F may round up to F
+
+
+def row_uniforms(problems: Sequence[Problem], *, group_size: int, length: int, seed: Seed) -> Float[Tensor, "B T"]:
+    """Uniform numbers for T tokens of P·G rows, prompt-major, each row's a function of (seed, problem, place in group).
+
+    A problem that comes again in the batch continues its own count, so its rows differ from the first ones.
+    """
+    seen: Counter[str] = Counter()
+    rows = []
+    for problem in problems:
+        for _ in range(group_size):
+            rows.append(_uniforms((*seed, problem.id, seen[problem.id]), length))
+            seen[problem.id] += 1
+    return torch.stack(rows)
+
+
+def derived_seed(parts: Seed) -> int:
+    """63 bits that depend on every part; the same in every process."""
+    digest = hashlib.blake2b(repr(tuple(parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def _uniforms(parts: Seed, length: int) -> Float[Tensor, " T"]:
+    generator = torch.Generator().manual_seed(derived_seed(parts))
+    return torch.rand(length, generator=generator)

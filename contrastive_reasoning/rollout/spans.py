@@ -1,0 +1,118 @@
+"""Characters to tokens, one way: the bytes of each token, the text they spell, the characters each token covers.
+
+Decoding prefixes of a completion or encoding its text again moves token borders; bytes do not. The bytes of the tokens
+are joined and read as UTF-8 with ``surrogateescape``, which inverts exactly, even where a character is cut short:
+
+    tokens      ' 4'    'é'[0]   'é'[1]   '6'          é is two bytes, one in each of two tokens
+    bytes       20 34    c3       a9       36
+    characters  ' ' '4'  └──  'é'  ──┘    '6'           both tokens cover the character 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import accumulate
+
+from transformers import PreTrainedTokenizerBase
+
+PROBE = "Numbers: [21, 16], target: 46\n|- Try 21 + 16 = 37. ### é → 漢 🙂"
+"""What a tokenizer must spell byte by byte before its completions are read."""
+
+Span = tuple[int, int]
+
+
+@lru_cache(maxsize=8)
+def token_bytes(tokenizer: PreTrainedTokenizerBase) -> tuple[bytes, ...]:
+    """The bytes that each token id stands for; b"" for special tokens.
+
+    Byte-level and SentencePiece vocabularies are known; the one that spells ``PROBE`` from its token ids is it.
+
+    Raises:
+        ValueError: where neither does.
+    """
+    ids = list(tokenizer(PROBE, add_special_tokens=False)["input_ids"])  # pyright: ignore[reportArgumentType]
+    for piece_bytes in (_byte_level, _sentence_piece):
+        table = _table(tokenizer, piece_bytes)
+        spelled = b"".join(table[i] for i in ids)
+        # A SentencePiece tokenizer may put a space before the first word of a text.
+        if PROBE.encode() in (spelled, spelled[1:] if spelled.startswith(b" ") else spelled):
+            return table
+    raise ValueError(
+        f"the tokenizer {tokenizer.name_or_path or type(tokenizer).__name__} does not spell text byte by byte: "
+        "only byte-level and SentencePiece tokenizers with byte fallback can be used"
+    )
+
+
+def text_of(table: Sequence[bytes], ids: Sequence[int]) -> str:
+    """What the tokens spell; ids beyond the table (padding of the embedding matrix) spell nothing."""
+    return b"".join(_pieces(table, ids)).decode("utf-8", "surrogateescape")
+
+
+def token_spans(table: Sequence[bytes], ids: Sequence[int]) -> list[Span]:
+    """Per token, the characters of ``text_of(table, ids)`` that it covers: (first, one past last), empty if none.
+
+    Tokens that share a character overlap on it. A token starts at the character that holds its first byte.
+    """
+    pieces = _pieces(table, ids)
+    ends = list(accumulate(map(len, pieces)))
+    text = b"".join(pieces)
+    starts = [end - len(piece) for end, piece in zip(ends, pieces, strict=True)]
+    if text.isascii():
+        return list(zip(starts, ends, strict=True))
+    of_byte = _character_of_byte(text.decode("utf-8", "surrogateescape"))
+    return [
+        (of_byte[start], of_byte[end - 1] + 1 if end > start else of_byte[start])
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def tokens_of_span(spans: Sequence[Span], start: int, end: int) -> tuple[int, int] | None:
+    """The first and last token (inclusive) of the characters start … end − 1; None where no token begins there.
+
+    A token belongs to the characters that hold its first byte, so adjacent spans never share a token.
+    """
+    inside = [i for i, (first, last) in enumerate(spans) if start <= first < end and last > first]
+    return (inside[0], inside[-1]) if inside else None
+
+
+def _pieces(table: Sequence[bytes], ids: Sequence[int]) -> list[bytes]:
+    return [table[i] if i < len(table) else b"" for i in ids]
+
+
+def _character_of_byte(text: str) -> list[int]:
+    """For each byte of ``text`` the index of its character, and one more entry: the number of characters."""
+    widths = (len(character.encode("utf-8", "surrogateescape")) for character in text)
+    return [index for index, width in enumerate(widths) for _ in range(width)] + [len(text)]
+
+
+def _table(tokenizer: PreTrainedTokenizerBase, piece_bytes: Callable[[str], bytes]) -> tuple[bytes, ...]:
+    special = set(tokenizer.all_special_ids)
+    added = tokenizer.added_tokens_decoder  # spelled as they are, whatever the kind of vocabulary
+    special |= {i for i, token in added.items() if token.special}
+    pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    return tuple(
+        b"" if i in special or piece is None else added[i].content.encode() if i in added else piece_bytes(piece)
+        for i, piece in enumerate(pieces)
+    )
+
+
+def _byte_level(piece: str) -> bytes:
+    alphabet = _byte_alphabet()
+    return bytes(alphabet[character] for character in piece if character in alphabet)
+
+
+def _sentence_piece(piece: str) -> bytes:
+    """``▁`` is a space, ``<0xNN>`` one byte, all else itself."""
+    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
+        return bytes.fromhex(piece[3:5])
+    return piece.replace("▁", " ").encode()
+
+
+@lru_cache(maxsize=1)
+def _byte_alphabet() -> dict[str, int]:
+    """The characters that byte-level vocabularies write bytes with: printable bytes as themselves, the others as the
+    characters from 256 on, in order (Radford et al. 2019)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
