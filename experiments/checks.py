@@ -1,0 +1,64 @@
+"""Contradictions that the configuration alone shows, before anything is imported or loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.catalogue import FOLDER, catalogue
+from experiments.schema import STAGES
+from experiments.suggestions import did_you_mean
+
+
+def contradiction(config: DictConfig) -> str | None:
+    """The first thing that cannot work, in one sentence; None where nothing is known to be wrong."""
+    checks: tuple[Callable[[DictConfig], str | None], ...] = (no_experiment, unknown_stage, small_group, no_critic)
+    return next((sentence for check in checks if (sentence := check(config)) is not None), None)
+
+
+def no_experiment(config: DictConfig) -> str | None:
+    if not OmegaConf.is_missing(config, "name"):
+        return None
+    return f"choose an experiment: experiment=NAME; there are {', '.join(catalogue(FOLDER))}"
+
+
+def unknown_stage(config: DictConfig) -> str | None:
+    stages = list(config.stages)
+    for stage in stages:
+        if stage not in STAGES:
+            return f"stages: no stage {stage!r}; {did_you_mean(str(stage), STAGES)}"
+    if not stages or stages != sorted(set(stages), key=STAGES.index):
+        return f"stages must be some of [{', '.join(STAGES)}], in this order, each once; got {stages}"
+    return None
+
+
+def small_group(config: DictConfig) -> str | None:
+    size = config.rollout.group_size
+    if "grpo" in config.stages and (not isinstance(size, int) or size < 2):
+        return f"rollout.group_size must be a whole number of at least 2 (advantages compare a group), got {size}"
+    return None
+
+
+def no_critic(config: DictConfig) -> str | None:
+    """A reward that asks a critic needs a critic stage before it or a checkpoint that exists."""
+    if "grpo" not in config.stages:
+        return None
+    for checkpoint in critic_checkpoints(config.reward):
+        if checkpoint is None and "critic" not in config.stages:
+            return "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"
+        if checkpoint is not None and not (Path(checkpoint) / "critic.json").is_file():
+            return f"reward.checkpoint={checkpoint}: no critic there (critic.json is missing)"
+    return None
+
+
+def critic_checkpoints(reward: Any) -> Iterator[str | None]:
+    """The ``checkpoint`` of every part of the reward that asks a critic."""
+    if isinstance(reward, DictConfig):
+        if "critic" in reward and "checkpoint" in reward:
+            yield reward.checkpoint
+        for key in reward:
+            if key not in ("critic", "task"):
+                yield from critic_checkpoints(reward[key])

@@ -1,0 +1,25 @@
+"""The nearest valid name to a mistyped one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """``did you mean 'x'?`` where something is near, else the list of what is known.
+
+    A dotted key also matches by its last part, so ``weight`` finds ``reward.weight``.
+    """
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6) or by_last_part(word, known)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"there are {', '.join(sorted(known))}" if known else "there are none"
+
+
+def by_last_part(word: str, known: Collection[str]) -> list[str]:
+    """The shortest known dotted keys whose last part is, or nearly is, the word's last part."""
+    last = word.rpartition(".")[2]
+    tails = {key.rpartition(".")[2] for key in known}
+    tail = get_close_matches(last, list(tails), n=1, cutoff=0.75)
+    return sorted((key for key in known if tail and key.rpartition(".")[2] == tail[0]), key=lambda key: (len(key), key))

@@ -1,0 +1,136 @@
+"""A mistyped command line answered in one sentence, from the YAML files alone: nothing heavier than Hydra is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.checks import contradiction
+from experiments.suggestions import did_you_mean
+from experiments.sweep_variants import variants
+
+
+def explain(overrides: Sequence[str]) -> str | None:
+    """What is wrong with these overrides, in one sentence; None where they compose. Every value of a sweep is tried."""
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except OverrideParseException as error:
+        return f"{error.override!r} is no override: write key=value"
+    with initialize_config_module("conf", version_base="1.3"):
+        for variant in variants(parsed):
+            if (sentence := _explain_run(OverridesParser.create().parse_overrides(variant))) is not None:
+                return sentence
+    return None
+
+
+def _explain_run(overrides: Sequence[Override]) -> str | None:
+    ours = [override for override in overrides if not override.key_or_group.startswith("hydra")]
+    groups = [override for override in ours if _is_group(override)]
+    if (sentence := _first(_wrong_mark(o) for o in ours) or _first(_wrong_option(o) for o in groups)) is not None:
+        return sentence
+    try:
+        base = compose("config", [_line(override) for override in groups])
+        keys = [override for override in ours if override not in groups]
+        if (sentence := _first(_wrong_key(base, o) for o in keys) or _first(_wrong_value(base, o) for o in keys)) is not None:
+            return sentence
+        return contradiction(compose("config", [_line(override) for override in ours]))
+    except MissingConfigException as error:
+        return _missing(error.missing_cfg_file or "")
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        return _one_line(error.__cause__ or error)
+
+
+def _first(sentences: Any) -> str | None:
+    return next((sentence for sentence in sentences if sentence is not None), None)
+
+
+def _line(override: Override) -> str:
+    return override.input_line or ""
+
+
+def _is_group(override: Override) -> bool:
+    loader = GlobalHydra.instance().config_loader()
+    return override.key_or_group in loader.list_groups("") and override.key_or_group != "hydra"
+
+
+def _wrong_mark(override: Override) -> str | None:
+    if override.is_add() or override.is_force_add():
+        return f"{_line(override)}: a new key cannot be added; every argument already has its key, write key=value"
+    return f"{_line(override)}: a key cannot be removed; write key=null" if override.is_delete() else None
+
+
+def _wrong_option(override: Override) -> str | None:
+    group, option = override.key_or_group, override.value()
+    options = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
+    if option is None or option in options:
+        return None
+    return f"{group}={option}: no such {group}; {did_you_mean(str(option), options)}"
+
+
+def _wrong_key(base: DictConfig, override: Override) -> str | None:
+    key = override.key_or_group
+    known = dotted_keys(base)
+    if key in known:
+        return None
+    groups = GlobalHydra.instance().config_loader().list_groups("")
+    return f"{key}: no such key; {did_you_mean(key, _nearest_room(key, known | {g for g in groups if g != 'hydra'}))}"
+
+
+def _nearest_room(key: str, known: set[str]) -> set[str]:
+    """What to choose from: the keys of the deepest room that exists, or all of them where the room is unknown."""
+    room = key.rpartition(".")[0]
+    inside = {other for other in known if room and other.startswith(f"{room}.")}
+    return inside or known
+
+
+def _wrong_value(base: DictConfig, override: Override) -> str | None:
+    """A value of another kind than the one it replaces; null and interpolations are left to the part itself."""
+    key, value = override.key_or_group, override.value()
+    if value is None or isinstance(value, str) and value.startswith("${"):
+        return None
+    wanted, given = kind(OmegaConf.select(base, key)), kind(value)
+    if wanted in (None, given):
+        return None
+    return f"{key}={value}: it takes {wanted}, got {given}"
+
+
+def kind(value: Any) -> str | None:
+    """What sort of value this is, in words; None for null, which says nothing."""
+    kinds: tuple[tuple[Any, str], ...] = (
+        (bool, "true or false"),
+        ((int, float), "a number"),
+        (str, "a word"),
+        ((list, ListConfig), "a list"),
+        ((dict, DictConfig), "a mapping of keys"),
+    )
+    return next((name for type_, name in kinds if isinstance(value, type_)), None)
+
+
+def dotted_keys(config: DictConfig) -> set[str]:
+    """Every key of the configuration by its dotted path; values are not resolved."""
+    keys: set[str] = set()
+    for key in config:
+        keys.add(str(key))
+        value = None if OmegaConf.is_missing(config, key) else config._get_node(key)
+        if isinstance(value, DictConfig) and not value._is_none() and not value._is_interpolation():
+            keys |= {f"{key}.{inner}" for inner in dotted_keys(value)}
+    return keys
+
+
+def _missing(path: str) -> str:
+    group, _, option = path.rpartition("/")
+    options = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
+    return f"these choices together need {group}={option}, which does not exist; {did_you_mean(option, options)}"
+
+
+def _one_line(error: BaseException) -> str:
+    return next(line for line in str(error).splitlines() if line.strip())
