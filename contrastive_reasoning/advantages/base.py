@@ -23,7 +23,7 @@ def by_group(values: Float[Tensor, " B"], group_size: int) -> Float[Tensor, "P G
         ValueError: for groups of fewer than 2 (nothing to compare with) or a batch that is not whole groups.
     """
     if group_size < 2:
-        raise ValueError(f"an advantage compares the rollouts of a group: group_size must be at least 2, got {group_size}")
+        raise ValueError(f"group_size must be at least 2 (rollouts are compared within their group), got {group_size}")
     if values.shape[0] % group_size:
         raise ValueError(f"{values.shape[0]} rollouts are not whole groups of {group_size}")
     return values.view(-1, group_size)

@@ -3,8 +3,8 @@
         A_{i,t} = outcome_{i,t} + weight · (v_{i,k} − mean_k) / (std_k + ε)     for t in step k of rollout i
 
 The k-th step of a rollout is compared with the k-th steps of its group: the states there are equally deep, so a value
-that falls with depth does not make early steps look good. A scalar per rollout could not carry this: with γ = 1 a sum of
-potential differences telescopes to the same constant for the whole group.
+that falls with depth does not make early steps look good. A scalar per rollout could not carry this: with γ = 1 a sum
+of potential differences telescopes to the same constant for the whole group.
 """
 
 from __future__ import annotations

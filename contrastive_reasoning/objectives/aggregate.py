@@ -1,7 +1,7 @@
 """From one loss per token to one number, as weights on the tokens:  loss = Σ_{i,t} w_{i,t} ℓ_{i,t}.
 
-Weights are made from the sizes of the whole update (``rows`` rollouts, ``tokens`` tokens), never from those of the rows at
-hand: a sum over micro-batches is then the sum over the batch, and no split changes the gradient.
+Weights are made from the sizes of the whole update (``rows`` rollouts, ``tokens`` tokens), never from those of the rows
+at hand: a sum over micro-batches is then the sum over the batch, and no split changes the gradient.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SeqMeanTokenSum:
 
 @dataclass(frozen=True, kw_only=True)
 class ConstantLength:
-    """As ``SeqMeanTokenSum`` over a constant, so that length buys nothing (Dr.GRPO, arXiv:2503.20783):  w = 1 / (B L)."""
+    """``SeqMeanTokenSum`` over a constant: length buys nothing (Dr.GRPO, arXiv:2503.20783):  w = 1 / (B L)."""
 
     length: int
     """L, usually the most tokens a completion may have."""

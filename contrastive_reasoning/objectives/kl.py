@@ -2,8 +2,8 @@
 
         k1 = d        k2 = d²/2        k3 = e^{−d} + d − 1        abs = |d|
 
-k1 is unbiased but its gradient is not that of the KL; k2 has the KL's gradient on policy; k3 is unbiased, never negative
-and of low variance (http://joschu.net/blog/kl-approx.html).
+k1 is unbiased but its gradient is not that of the KL; k2 has the KL's gradient on policy; k3 is unbiased, never
+negative and of low variance (http://joschu.net/blog/kl-approx.html).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class K2:
 
 @dataclass(frozen=True, kw_only=True)
 class K3:
-    """The low-variance estimator; bounded, so that one token that the policy has left behind cannot outweigh a batch."""
+    """The low-variance estimator, bounded: one token that the policy has left behind cannot outweigh a batch."""
 
     max_log_ratio: float
     """|d| is cut here before the exponential."""
