@@ -1,0 +1,57 @@
+"""Critics f(s, a, g): contrastive values of a step for a goal. Heavy ones are imported when they are first named."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from contrastive_reasoning.critics.base import Critic, CriticBatch, CriticOracleBatch, DotProductCritic
+from contrastive_reasoning.critics.checkpoint import load_critic_weights, save_critic
+from contrastive_reasoning.critics.dot_product import TwoTowerCritic
+from contrastive_reasoning.critics.encodings import rows_of, take
+from contrastive_reasoning.critics.numeric import NumericV1, NumericV2
+
+if TYPE_CHECKING:
+    from contrastive_reasoning.critics.encoder import Frozen, FullTraining, LoRATraining, TextEncoder, load_encoder
+    from contrastive_reasoning.critics.joint import JointCritic
+    from contrastive_reasoning.critics.text import TextCritic
+
+version = 1
+"""Raised when results of this room would change; part of a stage's fingerprint."""
+
+_LAZY = {
+    "Frozen": "encoder",
+    "FullTraining": "encoder",
+    "JointCritic": "joint",
+    "LoRATraining": "encoder",
+    "TextCritic": "text",
+    "TextEncoder": "encoder",
+    "load_encoder": "encoder",
+}
+
+__all__ = [
+    "Critic",
+    "CriticBatch",
+    "CriticOracleBatch",
+    "DotProductCritic",
+    "Frozen",
+    "FullTraining",
+    "JointCritic",
+    "LoRATraining",
+    "NumericV1",
+    "NumericV2",
+    "TextCritic",
+    "TextEncoder",
+    "TwoTowerCritic",
+    "load_critic_weights",
+    "load_encoder",
+    "rows_of",
+    "save_critic",
+    "take",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"contrastive_reasoning.critics has no {name!r}")
+    return getattr(import_module(f"contrastive_reasoning.critics.{_LAZY[name]}"), name)

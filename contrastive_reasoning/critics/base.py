@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from contrastive_reasoning.tasks.base import Problem, Step
@@ -29,6 +29,22 @@ class CriticBatch:
     """The pair counts at all: positives and true negatives. Same-goal and known-reachable pairs are False."""
 
 
+@dataclass(kw_only=True)
+class CriticOracleBatch:
+    """N states of held-out problems, each with its problem's goal and the exact oracle's answer."""
+
+    state_actions: Any
+    """N state–action pairs in the critic's own encoding."""
+    goals: Any
+    """N goals, row for row."""
+    label: Bool[Tensor, " N"]
+    """True where the goal is reachable from the state."""
+    depth: Int[Tensor, " N"]
+    """Moves from the problem's start to the state."""
+    problem: Int[Tensor, " N"]
+    """Index of the problem; states of the same problem and depth are siblings."""
+
+
 class Critic(Protocol):
     """Called like a torch module; every critic is one."""
 
@@ -41,7 +57,7 @@ class Critic(Protocol):
         ...
 
     def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
-        """The (state_actions, goals) of N steps of one completion, each with the problem's goal: what ``pairs`` takes."""
+        """What ``pairs`` takes: (state_actions, goals) of N steps of one completion, each with the problem's goal."""
         ...
 
 

@@ -1,0 +1,70 @@
+"""A critic on disk: ``critic.safetensors`` with what was trained, ``critic.json`` with its class and configuration.
+
+Frozen weights (a language model's, under adapters) are left out: they come from where the critic was built from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+WEIGHTS, DESCRIPTION = "critic.safetensors", "critic.json"
+
+
+def save_critic(critic: nn.Module, folder: str | Path, config: Mapping[str, Any]) -> None:
+    """Write the critic's trained weights and buffers, its class and the configuration it was built from.
+
+    Args:
+        critic: any module.
+        folder: made where absent; a critic that lies there is replaced.
+        config: what JSON can hold.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    frozen = {name for name, parameter in critic.named_parameters() if not parameter.requires_grad}
+    state = critic.state_dict()
+    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items() if name not in frozen}
+    save_file(kept, folder / WEIGHTS)
+    description = {"class": _class_name(critic), "config": config, "frozen": sorted(frozen & state.keys())}
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
+    """Put the weights of a saved critic into a critic that was built from the same configuration.
+
+    Raises:
+        ValueError: no critic in the folder, a critic of another class, or weights that are missing, left over or
+            of another shape; one sentence that names the first of them.
+    """
+    folder = Path(folder)
+    for name in (WEIGHTS, DESCRIPTION):
+        if not (folder / name).is_file():
+            raise ValueError(f"no critic in {folder}: {name} is missing")
+    description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    if description["class"] != _class_name(critic):
+        raise ValueError(f"the critic in {folder} is a {description['class']}, expected a {_class_name(critic)}")
+    weights = load_file(folder / WEIGHTS)
+    _require_match(critic.state_dict(), weights, set(description["frozen"]), folder)
+    critic.load_state_dict(weights, strict=False)
+
+
+def _require_match(own: Mapping[str, Tensor], saved: Mapping[str, Tensor], frozen: set[str], folder: Path) -> None:
+    missing = sorted(own.keys() - saved.keys() - frozen)
+    if missing:
+        raise ValueError(f"the critic in {folder} has no weights for {missing[0]} ({len(missing)} missing)")
+    unknown = sorted((saved.keys() | frozen) - own.keys())
+    if unknown:
+        raise ValueError(f"the critic in {folder} has weights that this one has not: {unknown[0]} (of {len(unknown)})")
+    for name, tensor in saved.items():
+        if tensor.shape != own[name].shape:
+            shapes = f"{tuple(tensor.shape)}, expected {tuple(own[name].shape)}"
+            raise ValueError(f"the critic in {folder} has {name} of shape {shapes}")
+
+
+def _class_name(critic: nn.Module) -> str:
+    return f"{type(critic).__module__}.{type(critic).__qualname__}"

@@ -1,0 +1,93 @@
+"""A text encoder from any Hugging Face checkpoint: the backbone without its language-model head, and its tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from peft import LoraConfig, inject_adapter_in_model
+from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerBase
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextEncoder:
+    """A backbone and the tokenizer that fits it."""
+
+    backbone: torch.nn.Module
+    """Called with ``input_ids`` and ``attention_mask``, gives ``last_hidden_state``."""
+    tokenizer: PreTrainedTokenizerBase
+    """Pads on the right."""
+    width: int
+    """Of the hidden states."""
+
+
+class Training(Protocol):
+    """Which weights of a backbone are trained: prepares the backbone in place."""
+
+    def __call__(self, backbone: torch.nn.Module) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullTraining:
+    """All weights are trained."""
+
+    def __call__(self, backbone: torch.nn.Module) -> None:
+        backbone.requires_grad_(True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen:
+    """No weight of the backbone is trained: only the critic's projections."""
+
+    def __call__(self, backbone: torch.nn.Module) -> None:
+        backbone.requires_grad_(False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoRATraining:
+    """Low-rank adapters are trained, W + (alpha / rank)·B A, arXiv:2106.09685. Raises ValueError for a rank below 1."""
+
+    rank: int
+    alpha: float
+    dropout: float
+    target_modules: Sequence[str] | str
+    """Names of the linear layers, or ``all-linear``."""
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise ValueError(f"LoRATraining: rank must be at least 1, got {self.rank}")
+
+    def __call__(self, backbone: torch.nn.Module) -> None:
+        targets = self.target_modules if isinstance(self.target_modules, str) else list(self.target_modules)
+        settings: dict[str, Any] = {"lora_alpha": self.alpha, "lora_dropout": self.dropout}
+        inject_adapter_in_model(LoraConfig(r=self.rank, target_modules=targets, **settings), backbone)
+
+
+def load_encoder(*, pretrained: str, dtype: str, training: Training, trust_remote_code: bool) -> TextEncoder:
+    """Load backbone and tokenizer of a causal language model or an encoder.
+
+    Args:
+        pretrained: hub name or folder.
+        dtype: float32, bfloat16 or float16: of the weights.
+        training: which weights are trained.
+        trust_remote_code: run code that comes with the checkpoint; leave it off.
+
+    Raises:
+        ValueError: unknown dtype, or a tokenizer with neither a padding nor an end token.
+        OSError: no checkpoint there.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"load_encoder: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    source: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    tokenizer = AutoTokenizer.from_pretrained(pretrained, padding_side="right", truncation_side="left", **source)
+    if tokenizer.pad_token is None:
+        if tokenizer.eos_token is None:
+            raise ValueError(f"load_encoder: the tokenizer of {pretrained} has neither a padding nor an end token")
+        tokenizer.pad_token = tokenizer.eos_token
+    backbone = AutoModel.from_pretrained(pretrained, dtype=DTYPES[dtype], **source)
+    training(backbone)
+    return TextEncoder(backbone=backbone, tokenizer=tokenizer, width=backbone.config.hidden_size)

@@ -1,0 +1,94 @@
+"""The text critic: a language model reads the trace; two projections compare what was written with what is aimed at.
+
+State = the text before a step, action = the step's own text, goal = a later line, or text that names the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from contrastive_reasoning.critics.dot_product import TwoTowerCritic
+from contrastive_reasoning.critics.encoder import TextEncoder
+from contrastive_reasoning.critics.initialise import seeded
+from contrastive_reasoning.losses.similarity import Similarity
+from contrastive_reasoning.tasks.base import Problem, Step
+
+Tokens = dict[str, Tensor]
+"""``input_ids`` and ``attention_mask``, both (N, S) long, padded on the right."""
+Pooling = Callable[[Tensor, Tensor], Tensor]
+"""Hidden states (N, S, H) and mask (N, S) bool → (N, H)."""
+
+
+class TextCritic(TwoTowerCritic):
+    """f(prefix and step, goal text): one backbone, pooled, with a projection each for state–actions and goals.
+
+    Args:
+        encoder: backbone and tokenizer, as ``load_encoder`` gives them.
+        pooling: (N, S, H) states and (N, S) mask → (N, H): the last token's state, or the mean.
+        dimension: D, the width of the space in which state–actions and goals are compared.
+        similarity: (A, D), (C, D) → (A, C).
+        max_length: tokens of a text; longer ones lose their beginning.
+        goal_text: the goal of a step when the critic is asked about a completion; ``{target}`` becomes the answer.
+        seed: of the initial projections.
+
+    Raises:
+        ValueError: ``goal_text`` does not name the target.
+    """
+
+    def __init__(
+        self,
+        *,
+        encoder: TextEncoder,
+        pooling: Pooling,
+        dimension: int,
+        similarity: Similarity,
+        max_length: int,
+        goal_text: str,
+        seed: int,
+    ) -> None:
+        super().__init__(similarity=similarity)
+        if "{target}" not in goal_text:
+            raise ValueError(f"TextCritic: goal_text must contain {{target}}, got {goal_text!r}")
+        self.backbone = encoder.backbone
+        self.tokenizer = encoder.tokenizer
+        self.pooling = pooling
+        self.max_length = max_length
+        self.goal_text = goal_text
+        with seeded(seed):
+            self.state_action_projection = nn.Linear(encoder.width, dimension)
+            self.goal_projection = nn.Linear(encoder.width, dimension)
+
+    def tokenize(self, texts: Sequence[str]) -> Tokens:
+        """The texts as tokens, padded to the longest; runs in a data loader's collate.
+
+        Raises:
+            ValueError: a text has no token.
+        """
+        encoded = self.tokenizer(
+            list(texts), padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
+        )
+        tokens = {name: torch.as_tensor(encoded[name]) for name in ("input_ids", "attention_mask")}
+        empty = (tokens["attention_mask"].sum(dim=1) == 0).nonzero().flatten().tolist()
+        if empty:
+            raise ValueError(f"a text critic reads at least one token, text {empty[0]} has none: {texts[empty[0]]!r}")
+        return tokens
+
+    def encode_state_action(self, state_actions: Tokens) -> Float[Tensor, "N D"]:
+        return self.state_action_projection(self._pooled(state_actions))
+
+    def encode_goal(self, goals: Tokens) -> Float[Tensor, "N D"]:
+        return self.goal_projection(self._pooled(goals))
+
+    def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Tokens, Tokens]:
+        """The completion up to the end of each step, each with the goal text of the problem; at least one step."""
+        goal = self.goal_text.replace("{target}", problem.answer)
+        return self.tokenize([completion[: step.end] for step in steps]), self.tokenize([goal] * len(steps))
+
+    def _pooled(self, tokens: Tokens) -> Float[Tensor, "N H"]:
+        mask: Bool[Tensor, "N S"] = tokens["attention_mask"].bool()
+        states = self.backbone(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"])
+        return self.pooling(states.last_hidden_state, mask).to(self.goal_projection.weight.dtype)

@@ -1,0 +1,27 @@
+"""log Σ exp over the entries that count, without an epsilon."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def masked_logsumexp(logits: Float[Tensor, "A C"], mask: Bool[Tensor, "A C"]) -> Float[Tensor, " A"]:
+    """logsumexp over the masked-in columns of each row.
+
+    Args:
+        logits: s/τ of A anchors with C candidates.
+        mask: the columns that are summed.
+
+    Returns:
+        One number per anchor; 0, with zero gradient, for a row whose mask is empty.
+    """
+    occupied = mask.any(dim=1)
+    # A row of −inf alone has a NaN gradient, so an empty row is made finite before the sum and zeroed after it.
+    filled = logits.masked_fill(~mask, float("-inf")).masked_fill(~occupied[:, None], 0.0)
+    return filled.logsumexp(dim=1).where(occupied, 0.0)
+
+
+def masked_mean(logits: Float[Tensor, "A C"], mask: Bool[Tensor, "A C"]) -> Float[Tensor, " A"]:
+    """Mean over the masked-in columns of each row; 0 for a row whose mask is empty."""
+    return logits.where(mask, 0.0).sum(dim=1) / mask.sum(dim=1).clamp(min=1)

@@ -1,0 +1,54 @@
+"""Logsumexp penalty:  (log Σⱼ exp(sᵢⱼ/τ))² per anchor; it pins down the constant that a softmax leaves free.
+
+Used with contrastive reinforcement learning since arXiv:2206.07568.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.losses.base import ContrastiveLoss, require_positive
+from contrastive_reasoning.losses.masked import masked_logsumexp
+from contrastive_reasoning.losses.reduce import mean_over
+
+
+def logsumexp_penalty(
+    logits: Float[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
+) -> Float[Tensor, " A"]:
+    """One penalty per anchor.
+
+    Args:
+        logits: s/τ of A anchors with C candidates.
+        candidate: the columns that are summed; None for all.
+
+    Returns:
+        The squared logsumexp; 0, with zero gradient, for an anchor without candidates.
+    """
+    lse = logits.logsumexp(dim=1) if candidate is None else masked_logsumexp(logits, candidate)
+    return lse.square()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithPenalty:
+    """A loss plus ``weight`` times the mean logsumexp penalty over the anchors that have candidates."""
+
+    loss: ContrastiveLoss
+    temperature: float
+    """τ > 0 of the penalty's logits; in YAML the loss's own is interpolated from it."""
+    weight: float
+    """≥ 0."""
+
+    def __post_init__(self) -> None:
+        require_positive("WithPenalty", temperature=self.temperature)
+        if not self.weight >= 0:
+            raise ValueError(f"WithPenalty: weight must not be below 0, got {self.weight}")
+
+    def __call__(
+        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
+    ) -> Float[Tensor, ""]:
+        counts = positive | candidate
+        penalty = mean_over(logsumexp_penalty(scores / self.temperature, counts), counts.any(dim=1))
+        return self.loss(scores, positive, candidate) + self.weight * penalty

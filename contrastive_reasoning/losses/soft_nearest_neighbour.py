@@ -1,0 +1,46 @@
+"""Soft nearest neighbour, arXiv:1902.01889:  ℓᵢ = −log( Σₚ exp(sᵢₚ/τ) / Σₖ exp(sᵢₖ/τ) ), the sum inside the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.losses.base import require_positive
+from contrastive_reasoning.losses.masked import masked_logsumexp
+from contrastive_reasoning.losses.reduce import mean_over
+
+
+def soft_nearest_neighbour(
+    logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
+) -> Float[Tensor, " A"]:
+    """One loss per anchor, over any number of positives; with one positive it is ``info_nce``.
+
+    Args:
+        logits: s/τ of A anchors with C candidates.
+        positive: the positives of each anchor.
+        candidate: what the softmax runs over besides the positives; leave the anchor itself out here.
+
+    Returns:
+        ℓ per anchor; 0, with zero gradient, for an anchor without positives.
+    """
+    softmax_over = positive | candidate if candidate is not None else positive | True
+    losses = masked_logsumexp(logits, softmax_over) - masked_logsumexp(logits, positive)
+    return losses.where(positive.any(dim=1), 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftNearestNeighbour:
+    """Mean of ``soft_nearest_neighbour`` over the anchors that have a positive."""
+
+    temperature: float
+    """τ > 0; the scores are divided by it."""
+
+    def __post_init__(self) -> None:
+        require_positive("SoftNearestNeighbour", temperature=self.temperature)
+
+    def __call__(
+        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
+    ) -> Float[Tensor, ""]:
+        return mean_over(soft_nearest_neighbour(scores / self.temperature, positive, candidate), positive.any(dim=1))

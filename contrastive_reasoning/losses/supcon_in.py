@@ -1,0 +1,45 @@
+"""SupCon, mean inside the log, L_in of arXiv:2004.11362:  ℓᵢ = −log( 1/|P| Σₚ exp(sᵢₚ/τ) / Σₖ exp(sᵢₖ/τ) )."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.losses.base import require_positive
+from contrastive_reasoning.losses.reduce import mean_over
+from contrastive_reasoning.losses.soft_nearest_neighbour import soft_nearest_neighbour
+
+
+def supcon_in(
+    logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
+) -> Float[Tensor, " A"]:
+    """One loss per anchor: ``soft_nearest_neighbour`` + log |P|.
+
+    Args:
+        logits: s/τ of A anchors with C candidates.
+        positive: the positives of each anchor.
+        candidate: what the softmax runs over besides the positives; leave the anchor itself out here.
+
+    Returns:
+        ℓ per anchor; 0, with zero gradient, for an anchor without positives.
+    """
+    log_count = positive.sum(dim=1).clamp(min=1).to(logits.dtype).log()
+    return soft_nearest_neighbour(logits, positive, candidate) + log_count
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupConIn:
+    """Mean of ``supcon_in`` over the anchors that have a positive."""
+
+    temperature: float
+    """τ > 0; the scores are divided by it."""
+
+    def __post_init__(self) -> None:
+        require_positive("SupConIn", temperature=self.temperature)
+
+    def __call__(
+        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
+    ) -> Float[Tensor, ""]:
+        return mean_over(supcon_in(scores / self.temperature, positive, candidate), positive.any(dim=1))
