@@ -1,0 +1,34 @@
+"""How good a policy is: completions judged on held-out problems, with intervals."""
+
+from __future__ import annotations
+
+from contrastive_reasoning.evaluation.evaluator import (
+    Evaluation,
+    correct_per_problem,
+    evaluate,
+    judge,
+    reason_kind,
+    sampled_values,
+    with_intervals,
+)
+from contrastive_reasoning.evaluation.interval import Interval, bootstrap, mean_interval, t_interval, wilson
+from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
+from contrastive_reasoning.evaluation.suite import Setting, Suite
+
+__all__ = [
+    "Evaluation",
+    "Interval",
+    "Setting",
+    "Suite",
+    "bootstrap",
+    "correct_per_problem",
+    "evaluate",
+    "judge",
+    "mean_interval",
+    "pass_at_k",
+    "reason_kind",
+    "sampled_values",
+    "t_interval",
+    "wilson",
+    "with_intervals",
+]

@@ -49,6 +49,11 @@ def text_of(table: Sequence[bytes], ids: Sequence[int]) -> str:
     return b"".join(_pieces(table, ids)).decode("utf-8", "surrogateescape")
 
 
+def readable(text: str) -> str:
+    """``text`` for people and files: bytes that are no UTF-8 become U+FFFD, since lone surrogates cannot be written."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def token_spans(table: Sequence[bytes], ids: Sequence[int]) -> list[Span]:
     """Per token, the characters of ``text_of(table, ids)`` that it covers: (first, one past last), empty if none.
 

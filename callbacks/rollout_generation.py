@@ -1,0 +1,82 @@
+"""Draws the rollouts: before each batch reaches the module, its problems get their completions.
+
+Collecting is thereby apart from learning: ``training_step`` finds ``batch.rollouts`` filled. Of all callbacks only this
+one and the online critic act; the others watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+import lightning as L
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.sampling import Sampling, Seed
+from contrastive_reasoning.tasks.base import Problem
+
+
+class Generates(Protocol):
+    """An engine."""
+
+    def generate(
+        self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
+    ) -> RolloutBatch: ...
+
+
+class RolloutGeneration(L.Callback):
+    """Fills ``batch.rollouts`` with a group per problem while training, one greedy rollout while validating.
+
+    While validating ``batch.sampled`` gets ``validation_samples`` sampled rollouts per problem (0: none), the same
+    random numbers each time. Training draws are a function of (seed, the module's rollout step, rank, problem).
+
+    Raises:
+        ValueError: for a group size below 2, a negative ``validation_samples``, or a ``greedy`` that samples.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Generates,
+        group_size: int,
+        sampling: Sampling,
+        greedy: Sampling,
+        validation_samples: int,
+        seed: int,
+    ) -> None:
+        if group_size < 2:
+            raise ValueError(f"rollout.group_size must be at least 2: a group of {group_size} has no one to compare with")
+        if validation_samples < 0:
+            raise ValueError(f"rollout.validation_samples must be at least 0, got {validation_samples}")
+        if not greedy.greedy:
+            raise ValueError(f"rollout.greedy.temperature must be 0, got {greedy.temperature}")
+        self.engine = engine
+        self.group_size = group_size
+        self.sampling = sampling
+        self.greedy = greedy
+        self.validation_samples = validation_samples
+        self.seed = seed
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Fill ``batch.rollouts`` and log the tokens per second of this rank."""
+        seed = (self.seed, "rollout", int(pl_module.rollout_step), trainer.global_rank)
+        start = perf_counter()
+        batch.rollouts = self._draw(pl_module.policy, batch, self.group_size, self.sampling, seed)
+        rate = int(batch.rollouts.mask.sum()) / (perf_counter() - start)
+        pl_module.log("train/throughput/tokens_per_second", rate, batch_size=len(batch.problems))
+
+    def on_validation_batch_start(
+        self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Fill ``batch.rollouts`` (greedy) and ``batch.sampled``."""
+        seed = (self.seed, "validation")
+        batch.rollouts = self._draw(pl_module.policy, batch, 1, self.greedy, seed)
+        if self.validation_samples:
+            batch.sampled = self._draw(pl_module.policy, batch, self.validation_samples, self.sampling, seed)
+
+    def _draw(
+        self, policy: CausalLMPolicy, batch: Any, group_size: int, sampling: Sampling, seed: Seed
+    ) -> RolloutBatch:
+        return self.engine.generate(policy, batch.problems, group_size=group_size, sampling=sampling, seed=seed)

@@ -1,0 +1,156 @@
+"""How good a policy is on given problems: greedy and sampled success, the benchmark's own scores, and why it failed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any, Protocol
+
+from contrastive_reasoning.evaluation.interval import mean_interval
+from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.sampling import Sampling, Seed
+from contrastive_reasoning.rollout.spans import readable
+from contrastive_reasoning.tasks.base import Problem, Task, Verdict
+
+
+class Generates(Protocol):
+    """An engine."""
+
+    def generate(
+        self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
+    ) -> RolloutBatch: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What was found, without ``start/``, ``val/`` or ``test/`` before the names."""
+
+    metrics: Mapping[str, float]
+    """``room/quantity``; each mean over problems comes with its 95% interval, ``…_low`` and ``…_high``."""
+    reasons: Mapping[str, int]
+    """How often each reason (numbers written as #) stood in a verdict on a greedy completion; "ok" for success."""
+    rows: Sequence[Mapping[str, Any]]
+    """One line per problem: prompt, answer, greedy completion, verdict, how many samples were correct."""
+
+
+def evaluate(
+    policy: CausalLMPolicy,
+    task: Task,
+    problems: Sequence[Problem],
+    *,
+    engine: Generates,
+    samples: int,
+    sampling: Sampling,
+    greedy: Sampling,
+    k_values: Sequence[int],
+    seed: int,
+) -> Evaluation:
+    """Write one greedy and ``samples`` sampled completions of each problem and judge them.
+
+    Args:
+        policy: what is evaluated.
+        task: judges completions.
+        problems: at least one.
+        engine: writes completions; its token budget bounds the memory.
+        samples: sampled completions per problem; 0 leaves ``accuracy_sampled`` and ``pass_at_k`` out.
+        sampling: of the sampled ones.
+        greedy: of the greedy one; temperature 0.
+        k_values: pass@k for these k, each at most ``samples``.
+        seed: of the samples and of the bootstrap.
+
+    Raises:
+        ValueError: for no problems, a ``greedy`` that samples, or a k above ``samples``.
+    """
+    _check(problems, samples, greedy, k_values)
+    best = engine.generate(policy, problems, group_size=1, sampling=greedy, seed=(seed, "evaluate", "greedy"))
+    verdicts = judge(best, task)
+    per_problem = _greedy_values(best, task, verdicts)
+    correct: list[int] = []
+    if samples:
+        drawn = engine.generate(policy, problems, group_size=samples, sampling=sampling, seed=(seed, "evaluate"))
+        correct = correct_per_problem(judge(drawn, task), samples)
+        per_problem |= sampled_values(correct, samples, k_values)
+    return Evaluation(
+        metrics=with_intervals(per_problem, seed=seed) | _shares(verdicts),
+        reasons=Counter(reason_kind(verdict) for verdict in verdicts),
+        rows=[_row(best, verdicts, row, correct, samples) for row in range(len(best))],
+    )
+
+
+def judge(rollouts: RolloutBatch, task: Task) -> list[Verdict]:
+    """The verdict on each rollout."""
+    return [task.verify(rollouts.problem_of(row), text) for row, text in enumerate(rollouts.texts)]
+
+
+def correct_per_problem(verdicts: Sequence[Verdict], group_size: int) -> list[int]:
+    """How many of each group are correct."""
+    return [
+        sum(verdict.correct for verdict in verdicts[start : start + group_size])
+        for start in range(0, len(verdicts), group_size)
+    ]
+
+
+def sampled_values(correct: Sequence[int], samples: int, k_values: Sequence[int]) -> dict[str, list[float]]:
+    """Per problem the share of correct samples and pass@k."""
+    values = {"verifier/accuracy_sampled": [c / samples for c in correct]}
+    return values | {f"verifier/pass_at_{k}": [pass_at_k(samples, c, k) for c in correct] for k in k_values}
+
+
+def with_intervals(per_problem: Mapping[str, Sequence[float]], *, seed: int) -> dict[str, float]:
+    """The mean of each quantity over problems, with the ends of its 95% interval."""
+    metrics: dict[str, float] = {}
+    for name, values in per_problem.items():
+        interval = mean_interval(values, seed=seed)
+        metrics |= {name: mean(values), f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return metrics
+
+
+def reason_kind(verdict: Verdict) -> str:
+    """A verdict's reason with its numbers taken out, so that equal failures are counted together."""
+    return "ok" if verdict.correct else f"{verdict.status}: {re.sub(r'-?[0-9]+', '#', verdict.reason)}"
+
+
+def _greedy_values(best: RolloutBatch, task: Task, verdicts: Sequence[Verdict]) -> dict[str, list[float]]:
+    scores = [task.scores(best.problem_of(row), text) for row, text in enumerate(best.texts)]
+    return {
+        "verifier/accuracy": [float(verdict.correct) for verdict in verdicts],
+        **{name: [float(score[name]) for score in scores] for name in scores[0]},
+        "completion/tokens": best.mask.sum(1).double().tolist(),
+        "completion/truncated": [float(reason == "length") for reason in best.finish_reasons],
+    }
+
+
+def _shares(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    counts = Counter(verdict.status for verdict in verdicts)
+    return {f"verdict/{status}": count / len(verdicts) for status, count in sorted(counts.items())}
+
+
+def _row(
+    best: RolloutBatch, verdicts: Sequence[Verdict], row: int, correct: Sequence[int], samples: int
+) -> dict[str, Any]:
+    problem, verdict = best.problem_of(row), verdicts[row]
+    line = {
+        "problem": problem.id,
+        "prompt": problem.prompt,
+        "answer": problem.answer,
+        "completion": readable(best.texts[row]),
+        "status": verdict.status,
+        "reason": verdict.reason,
+        "finish_reason": best.finish_reasons[row],
+    }
+    return line | ({"samples_correct": f"{correct[row]}/{samples}"} if correct else {})
+
+
+def _check(problems: Sequence[Problem], samples: int, greedy: Sampling, k_values: Sequence[int]) -> None:
+    if not problems:
+        raise ValueError("no problems were given: an evaluation needs at least one")
+    if not greedy.greedy:
+        raise ValueError(f"greedy.temperature must be 0, got {greedy.temperature}")
+    for k in k_values:
+        if samples and not 1 <= k <= samples:
+            raise ValueError(f"k_values holds {k}, but pass@{k} needs at least {k} samples and samples is {samples}")

@@ -1,0 +1,63 @@
+"""A suite: named settings in which a policy is evaluated, each with its own task, token limit and sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from contrastive_reasoning.evaluation.evaluator import Evaluation, Generates, evaluate
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.sampling import Sampling
+from contrastive_reasoning.tasks.base import Task
+
+MAIN = "main"
+"""The setting whose metrics keep their plain names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One way of asking."""
+
+    task: Task
+    problems: int
+    """The first so many test problems; all of them where there are fewer."""
+    samples: int
+    """Sampled completions per problem."""
+    sampling: Sampling
+    greedy: Sampling
+    k_values: Sequence[int]
+    """pass@k for these k."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """Settings by name. Metrics of ``main`` keep their names, those of another setting stand under its name."""
+
+    engine: Generates
+    settings: Mapping[str, Setting]
+
+    def __call__(self, policy: CausalLMPolicy, *, seed: int) -> Evaluation:
+        """Evaluate the policy in every setting; the rows say which setting they are from."""
+        found = {name: self._evaluate(setting, policy, seed) for name, setting in self.settings.items()}
+        return Evaluation(
+            metrics={_named(name, key): value for name, one in found.items() for key, value in one.metrics.items()},
+            reasons={_named(name, key): count for name, one in found.items() for key, count in one.reasons.items()},
+            rows=[{"setting": name, **row} for name, one in found.items() for row in one.rows],
+        )
+
+    def _evaluate(self, setting: Setting, policy: CausalLMPolicy, seed: int) -> Evaluation:
+        return evaluate(
+            policy,
+            setting.task,
+            setting.task.problems("test")[: setting.problems],
+            engine=self.engine,
+            samples=setting.samples,
+            sampling=setting.sampling,
+            greedy=setting.greedy,
+            k_values=setting.k_values,
+            seed=seed,
+        )
+
+
+def _named(setting: str, name: str) -> str:
+    return name if setting == MAIN else f"{setting}/{name}"
