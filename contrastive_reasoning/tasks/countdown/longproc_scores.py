@@ -20,13 +20,15 @@ from contrastive_reasoning.tasks.countdown.trace import search_trace
 from contrastive_reasoning.tasks.countdown.verifier import CLOSE, MAX_BLOCK, OPEN, replay
 
 HEADER = "# Search Procedure"
-_TRY = re.compile(r"\s*\|- Try ([^=]*?)\s*(?:=|\(invalid)")
 
 
 def longproc_scores(problem: Problem, completion: str) -> dict[str, float]:
     """``accuracy``, ``partial_accuracy`` and ``extraction_rate``, as LongProc computes them.
 
     A right solution scores 1 in all three, whatever the search before it; without one the search is compared.
+
+    Raises:
+        ValueError: when the search of a problem whose target cannot be reached would have to be compared.
     """
     numbers, target = tuple(problem.fields["numbers"]), problem.fields["target"]
     block = _first_block(completion)
@@ -106,5 +108,5 @@ def _reference_lines(numbers: tuple[int, ...], target: int) -> tuple[str, ...]:
 
 def _action(line: str) -> tuple[str, bool]:
     """What LongProc compares of a line: the operands it tries and whether it drops the branch; else the line itself."""
-    match = _TRY.match(line)
-    return (match[1] if match else line), "drop this branch" in line
+    tried = line.partition("=")[0] if line.lstrip(" ").startswith("|- Try ") else line
+    return tried, "drop this branch" in line

@@ -32,7 +32,7 @@ MAX_LINE = 1000
 """Characters of a Try line that are read; the rest belongs to its span unread."""
 
 _TRY_LINE = re.compile(r"^[ \t|-]*(Try[ \t]+[-0-9][^\n]*)", re.MULTILINE)
-_MOVE = re.compile(rf"Try[ \t]+{EQUATION}\.[ \t]")
+_MOVE = re.compile(rf"Try[ \t]+{EQUATION}(?![0-9]|\.[0-9])")
 _PRUNED = re.compile(r"is a decimal|exceeds the maximum|\(invalid operation\)")
 _OPERANDS = re.compile(r"Try[ \t]+([0-9]{1,12}) ([-+*/]) ([0-9]{1,12})\b")
 _NUMBER_SET = re.compile(r"(?:Current number set|### Current State): \[([0-9]{1,12}(?:, [0-9]{1,12}){0,15})\]")

@@ -8,15 +8,26 @@ arithmetic allows it: ``14 + 50 = 64`` is right, ``54 - 104 = 50`` is not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, apply
-from contrastive_reasoning.tasks.countdown.grammar import Equation, parse_equation
+from contrastive_reasoning.tasks.countdown.grammar import MAX_EQUATION, Equation, parse_equation
 
 OPEN, CLOSE = "<Solution>", "</Solution>"
 MAX_BLOCK = 4096
 """Characters of a solution; no solution of six numbers needs a tenth of it."""
+FLAWS = {
+    r"^[ \t\r]*$": "is blank",
+    r"[^\x00-\x7f]": "is not plain ASCII",
+    r"^[^=]*$": "has no = sign",
+    r"=.*=": "has two = signs",
+    r"(?:^|[-+*/=])[ \t]*-[ \t]*[0-9]": "has a negative number",
+    r"[0-9]\.[0-9]": "has a decimal number",
+    r"[()]": "has brackets",
+    r"[A-Za-z]": "has words in it",
+}
 
 
 def verify(problem: Problem, completion: str) -> Verdict:
@@ -55,11 +66,14 @@ def read_equations(block: str, separator: str, *, count: int) -> list[Equation] 
     inside = block.strip(" \t\r\n")
     lines = inside.split(separator) if inside else []
     if len(lines) != count:
-        return f"{len(lines)} equations instead of {count}"
-    equations = [parse_equation(line) for line in lines]
-    if None in equations:
-        return f"line {equations.index(None) + 1} is not an equation of two integers"
-    return [equation for equation in equations if equation]
+        return f"number of equations: {len(lines)} instead of {count}"
+    equations = []
+    for number, line in enumerate(lines, start=1):
+        equation = parse_equation(line)
+        if equation is None:
+            return f"equation {number} {_flaw(line)}"
+        equations.append(equation)
+    return equations
 
 
 def replay(numbers: Sequence[int], target: int, equations: Sequence[Equation]) -> str | None:
@@ -104,6 +118,13 @@ def _forbidden(a: int, op: str, b: int) -> str:
     if op == "-" and a < b:
         return f"negative result: {a} - {b}"
     return f"result not below {MAX_RESULT}: {a} {op} {b}"
+
+
+def _flaw(line: str) -> str:
+    """What keeps a line from being an equation: the first of ``FLAWS`` that fits, in words that can be counted."""
+    if len(line) > MAX_EQUATION:
+        return f"is longer than {MAX_EQUATION} characters"
+    return next((words for pattern, words in FLAWS.items() if re.search(pattern, line)), "does not read a op b = c")
 
 
 def _missing_tags(completion: str) -> str:

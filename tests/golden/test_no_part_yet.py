@@ -1,0 +1,21 @@
+"""Recorded files whose parts this project does not have: named, not passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+NO_PART = {
+    "clipo_losses.json": "the contrastive losses over groups of completions",
+    "policy_losses.json": "the objectives beside GRPO",
+    "math_verify.jsonl": "the verifier of mathematical answers",
+    "countdown_meta.json": "LongProc's own files, which it describes, as part of the recorded folder",
+}
+
+
+@pytest.mark.parametrize("name", NO_PART)
+def test_recorded_file_without_a_part(name: str, golden_file: Callable[[str], Path]) -> None:
+    path = golden_file(name)
+    pytest.skip(f"{path.name} is not compared: it needs {NO_PART[name]}")
