@@ -94,5 +94,15 @@ def _without_exchange(module: LightningModule) -> AbstractContextManager[None]:
 
 
 def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> Tensor:
-    """Scale gradients so that their joint norm is at most ``max_norm`` (None: leave them); the norm before."""
-    return nn.utils.clip_grad_norm_(list(parameters), float("inf") if max_norm is None else max_norm)
+    """Scale gradients so that their joint norm is at most ``max_norm`` (None: leave them); return the norm before.
+
+    Raises:
+        FloatingPointError: where the norm is not finite: a step would destroy the policy.
+    """
+    trained = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None])
+    if not norm.isfinite():
+        raise FloatingPointError(f"the gradient norm is {norm.item()}: the policy is left as it was before this update")
+    if max_norm is not None:
+        nn.utils.clip_grads_with_norm_(trained, max_norm, norm)
+    return norm

@@ -1,0 +1,21 @@
+"""Rewards: what a rollout batch is worth, every source by its own name, per rollout and per step."""
+
+from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
+from contrastive_reasoning.rewards.critic import CriticReward
+from contrastive_reasoning.rewards.format import FormatReward
+from contrastive_reasoning.rewards.oracle import OracleReward
+from contrastive_reasoning.rewards.perfect_move import PerfectMoveReward
+from contrastive_reasoning.rewards.verifier import VerifierReward
+from contrastive_reasoning.rewards.weighted_sum import WeightedSum
+
+__all__ = [
+    "Credit",
+    "CriticReward",
+    "FormatReward",
+    "OracleReward",
+    "PerfectMoveReward",
+    "Reward",
+    "StepCredit",
+    "VerifierReward",
+    "WeightedSum",
+]

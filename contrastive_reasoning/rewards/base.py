@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Verdict
 
 
 class StepCredit(NamedTuple):
@@ -30,6 +31,8 @@ class Credit:
     """Each source's own, unweighted number per rollout; logged as ``train/reward/<part>``."""
     steps: Sequence[Sequence[StepCredit]] | None = None
     """Per rollout its steps in order of writing; None where the reward knows no steps. Illegal steps are absent."""
+    verdicts: Sequence[Verdict] | None = None
+    """The verifier's decision on each rollout, counted by status; None where nothing was verified."""
 
 
 class Reward(Protocol):

@@ -1,0 +1,52 @@
+"""A weighted sum of rewards, every one of them still logged by its own name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
+from contrastive_reasoning.rollout.batch import RolloutBatch
+
+
+class WeightedSum:
+    """Σ weight · outcome over ``rewards``. At most one of them may value steps; its values are weighted too.
+
+    Raises:
+        ValueError: where names of rewards and weights differ, or two rewards share the name of a part.
+    """
+
+    def __init__(self, *, rewards: Mapping[str, Reward], weights: Mapping[str, float]) -> None:
+        if set(rewards) != set(weights) or not rewards:
+            raise ValueError(f"rewards ({', '.join(rewards)}) and weights ({', '.join(weights)}) must name the same parts")
+        self.rewards = dict(rewards)
+        self.weights = dict(weights)
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        credits = {name: reward(rollouts) for name, reward in self.rewards.items()}
+        outcome = torch.stack([self.weights[name] * credit.outcome for name, credit in credits.items()]).sum(dim=0)
+        verdicts = [credit.verdicts for credit in credits.values() if credit.verdicts is not None]
+        return Credit(
+            outcome=outcome,
+            parts=_all_parts(credits),
+            steps=self._steps(credits),
+            verdicts=verdicts[0] if verdicts else None,
+        )
+
+    def _steps(self, credits: Mapping[str, Credit]) -> Sequence[Sequence[StepCredit]] | None:
+        valuing = {name: credit.steps for name, credit in credits.items() if credit.steps is not None}
+        if len(valuing) > 1:
+            raise ValueError(f"one reward of a sum may value steps, not {' and '.join(valuing)}")
+        for name, steps in valuing.items():
+            return [[step._replace(value=self.weights[name] * step.value) for step in row] for row in steps]
+        return None
+
+
+def _all_parts(credits: Mapping[str, Credit]) -> dict[str, torch.Tensor]:
+    parts: dict[str, torch.Tensor] = {}
+    for name, credit in credits.items():
+        if shared := parts.keys() & credit.parts.keys():
+            raise ValueError(f"reward {name} repeats the part {', '.join(sorted(shared))} of another reward of the sum")
+        parts.update(credit.parts)
+    return parts
