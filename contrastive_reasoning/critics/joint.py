@@ -1,0 +1,126 @@
+"""The joint critic: not a dot product. A state and a goal meet in a small network besides their inner product.
+
+    f(s, g) = φ(s)ᵀψ(g)/√D + m(φ′(s) ⊙ ψ′(g)) + b
+
+φ and φ′ are read from one residual trunk over the sorted numbers, ψ and ψ′ from the goal's features; m is an MLP with one
+hidden layer. The trunk runs once a state and m once a pair, so all pairs of a batch are affordable: a state learns from
+every goal that the search under it reached or ruled out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from contrastive_reasoning.critics.features import NumberFeatures
+from contrastive_reasoning.critics.initialise import seeded
+from contrastive_reasoning.critics.numeric import numbers_and_target
+from contrastive_reasoning.tasks.base import Problem, Step
+from contrastive_reasoning.tasks.countdown.encoding import WIDTH, encode_state
+
+
+class ResidualBlock(nn.Module):
+    """x + W₂ gelu(W₁ LayerNorm(x))."""
+
+    def __init__(self, *, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.rise = nn.Linear(width, width)
+        self.fall = nn.Linear(width, width)
+
+    def forward(self, x: Float[Tensor, "N W"]) -> Float[Tensor, "N W"]:
+        return x + self.fall(gelu(self.rise(self.norm(x))))
+
+
+class JointCritic(nn.Module):
+    """f(state; target) for Countdown.
+
+    ``state_actions`` is (N, 6) long: numbers in any order, padded with −1 (sorted here, so their order cannot matter);
+    ``goals`` is (N,) long: targets.
+
+    Args:
+        value_dimension: width of the learned embedding of one number.
+        width: of the residual trunk.
+        blocks: residual blocks in the trunk.
+        dimension: D, the width of φ and ψ.
+        join_dimension: width of φ′ and ψ′, and of m's hidden layer.
+        pairs_per_chunk: m runs over at most about this many pairs at a time, which bounds memory and changes no value.
+        seed: of the initial weights.
+    """
+
+    def __init__(
+        self,
+        *,
+        value_dimension: int,
+        width: int,
+        blocks: int,
+        dimension: int,
+        join_dimension: int,
+        pairs_per_chunk: int,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        if pairs_per_chunk < 1:
+            raise ValueError(f"JointCritic: pairs_per_chunk must be at least 1, got {pairs_per_chunk}")
+        self.dimension = dimension
+        self.pairs_per_chunk = pairs_per_chunk
+        with seeded(seed):
+            self.features = NumberFeatures(dimension=value_dimension)
+            seen = self.features.width
+            trunk = [ResidualBlock(width=width) for _ in range(blocks)]
+            self.trunk = nn.Sequential(nn.Linear(WIDTH * seen, width), *trunk, nn.LayerNorm(width))
+            self.goal_trunk = nn.Sequential(nn.Linear(seen, dimension), nn.GELU())
+            self.state_head = nn.Linear(width, dimension)
+            self.goal_head = nn.Linear(dimension, dimension)
+            self.state_join = nn.Linear(width, join_dimension)
+            self.goal_join = nn.Linear(dimension, join_dimension)
+            self.join = nn.Sequential(
+                nn.Linear(join_dimension, join_dimension), nn.GELU(), nn.Linear(join_dimension, 1)
+            )
+        # b starts where most goals are out of reach, as they are
+        self.bias = nn.Parameter(torch.tensor(-2.0))
+
+    def forward(self, state_actions: Int[Tensor, "A 6"], goals: Int[Tensor, " C"]) -> Float[Tensor, "A C"]:
+        """f for every state with every target."""
+        state, goal = self._state_trunk(state_actions), self._goal_trunk(goals)
+        inner = self.state_head(state) @ self.goal_head(goal).T
+        anchors = max(1, self.pairs_per_chunk // max(1, len(goal)))
+        columns = self.goal_join(goal)[None]
+        joined = [self.join(rows[:, None] * columns)[..., 0] for rows in self.state_join(state).split(anchors)]
+        return self._sum(inner, torch.cat(joined))
+
+    def pairs(self, state_actions: Int[Tensor, "N 6"], goals: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        """f for N states, each with its own target."""
+        state, goal = self._state_trunk(state_actions), self._goal_trunk(goals)
+        inner = (self.state_head(state) * self.goal_head(goal)).sum(dim=1)
+        return self._sum(inner, self.join(self.state_join(state) * self.goal_join(goal))[:, 0])
+
+    def encode_state_action(self, state_actions: Int[Tensor, "N 6"]) -> Float[Tensor, "N D"]:
+        """φ, to be looked at; f is more than its inner product with ψ."""
+        return self.state_head(self._state_trunk(state_actions))
+
+    def encode_goal(self, goals: Int[Tensor, " N"]) -> Float[Tensor, "N D"]:
+        """ψ, to be looked at."""
+        return self.goal_head(self._goal_trunk(goals))
+
+    def encode_steps(
+        self, problem: Problem, completion: str, steps: Sequence[Step]
+    ) -> tuple[Int[Tensor, "N 6"], Int[Tensor, " N"]]:
+        """State = the numbers the step leaves, goal = the problem's target."""
+        _, target = numbers_and_target(problem)
+        states = torch.tensor([encode_state(step.state) for step in steps], dtype=torch.long).reshape(-1, WIDTH)
+        return states, torch.full((len(steps),), target, dtype=torch.long)
+
+    def _state_trunk(self, states: Int[Tensor, "N 6"]) -> Float[Tensor, "N W"]:
+        return self.trunk(self.features(states.sort(dim=1, descending=True).values).flatten(start_dim=1))
+
+    def _goal_trunk(self, goals: Int[Tensor, " N"]) -> Float[Tensor, "N G"]:
+        return self.goal_trunk(self.features(goals))
+
+    def _sum(self, inner: Float[Tensor, "*N"], joined: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
+        return inner / math.sqrt(self.dimension) + joined + self.bias
