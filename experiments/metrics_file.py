@@ -1,4 +1,4 @@
-"""The metrics of a run folder: ``metrics.jsonl``, one line a number, ``{"step": 3, "name": "train/loss", "value": 0.5, "time": 1.7e9}``.
+"""The metrics of a run folder, ``metrics.jsonl``, a number a line: ``{"step": 3, "name": …, "value": 0.5, "time": …}``
 
 The file only grows. A process killed while writing leaves a torn last line, which readers pass over and the next writer
 removes; a run resumed at step s writes the steps after s again, and readers take the last value of each (name, step).
@@ -27,7 +27,7 @@ class Metric(NamedTuple):
 
 
 def format_line(metric: Metric) -> str:
-    """The line of one metric, its newline included. JSON knows no NaN: it is the string "nan", infinities "inf", "-inf"."""
+    """One metric as a line. JSON knows no NaN and no infinity: they are the strings "nan", "inf" and "-inf"."""
     value = metric.value if math.isfinite(metric.value) else str(metric.value)
     return json.dumps({**metric._asdict(), "value": value}) + "\n"
 

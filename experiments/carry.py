@@ -1,0 +1,200 @@
+"""Bring a tracker up to date with run folders: once (``sync``), or again and again while a run goes on (``follow``).
+
+Everything sent is remembered in the folder, found again by tag if that is lost, and never sent in a way that a second
+sending would show. A tracker that does not answer is asked again at the next pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from experiments.metrics_file import complete_lines
+from experiments.run_tree import Kind, TrackedRun, find_run_folders, headline_metrics, runs_of
+from experiments.sent import Memory, Sent
+
+if TYPE_CHECKING:
+    from experiments.track import Tracker
+
+PASS_SECONDS = 5.0
+LOCK_FILE = ".mirror.lock"
+CHUNK = 1000
+FILES: dict[Kind, tuple[str, ...]] = {
+    "sweep": ("sweep.json",),
+    "experiment": ("config.yaml", "choices.json", "stages.json", "summary.json"),
+    "stage": ("config.yaml", "result.json", "figures/**/*.png"),
+}
+
+
+class Carrier:
+    """Brings one tracker up to date with one experiment's folder."""
+
+    def __init__(self, folder: Path, tracker: Tracker) -> None:
+        self.folder = folder
+        self.tracker = tracker
+        self.memory = Memory(folder, tracker.address)
+        self._seen: set[str] = set()
+
+    def carry(self, *, live: bool) -> None:
+        """Send what is new. ``live``: the experiment still runs; otherwise one without an end was killed."""
+        for run in runs_of(self.folder):
+            sent = self._ensure(run)
+            if sent is None:
+                continue
+            self._describe(run, sent)
+            self._send_files(run, sent)
+            if run.kind == "stage":
+                self._send_metrics(run, sent)
+                self._send_tables(run, sent)
+            if run.kind == "experiment" and (run.finished or not live):
+                self.tracker.log_metrics(sent.run_id, headline_metrics(self.folder))
+            self._set_status(run, sent, live=live)
+            self.memory.save()
+
+    def forget(self) -> None:
+        """Go back to what the folder remembers, after a pass that failed half-way."""
+        self.memory = Memory(self.folder, self.tracker.address)
+        self._seen.clear()
+
+    def _ensure(self, run: TrackedRun) -> Sent | None:
+        """What was sent of a run, which the tracker has afterwards; None for one that a person deleted there."""
+        if run.key not in self._seen:
+            with lock(self.folder.parent / LOCK_FILE):  # the jobs of a sweep make their common parent once
+                found = self.tracker.find_run(run.tags["experiment"], run.key)
+                run_id, deleted = found or (self._create(run), False)
+            if deleted:
+                return None
+            if run.key not in self.memory.runs or self.memory.runs[run.key].run_id != run_id:
+                self.memory.runs[run.key] = Sent(run_id=run_id)
+            self._seen.add(run.key)
+        return self.memory.runs[run.key]
+
+    def _create(self, run: TrackedRun) -> str:
+        parent = self.memory.runs[run.parent].run_id if run.parent is not None else None
+        tags = {**run.tags, "key": run.key, "kind": run.kind}
+        return self.tracker.create_run(
+            run.tags["experiment"], name=run.name, start=started(run.folder), tags=tags, parent=parent
+        )
+
+    def _describe(self, run: TrackedRun, sent: Sent) -> None:
+        if not sent.described and run.params:
+            self.tracker.describe(sent.run_id, params=run.params, tags=run.tags)
+            sent.described = True
+
+    def _send_metrics(self, run: TrackedRun, sent: Sent) -> None:
+        while lines := list(islice(complete_lines(run.folder, start=sent.offset), CHUNK)):
+            self.tracker.log_metrics(sent.run_id, [metric for metric, _ in lines])
+            sent.offset = lines[-1][1]
+            self.memory.save()
+
+    def _send_files(self, run: TrackedRun, sent: Sent) -> None:
+        for path in sorted(path for pattern in FILES[run.kind] for path in run.folder.glob(pattern)):
+            if self._changed(path, run, sent):
+                folder = path.parent.relative_to(run.folder).as_posix()
+                self.tracker.log_file(sent.run_id, path, "" if folder == "." else folder)
+
+    def _send_tables(self, run: TrackedRun, sent: Sent) -> None:
+        """Each table once, with the rows of all its steps: the steps can then be filtered on the tracker's page."""
+        for folder in sorted({path.parent for path in run.folder.glob("tables/**/*.json")}):
+            files = sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
+            if any([self._changed(path, run, sent) for path in files]):
+                rows = [{"step": int(path.stem), **row} for path in files for row in json.loads(path.read_text())]
+                self.tracker.log_table(sent.run_id, folder.relative_to(run.folder / "tables").as_posix(), rows)
+
+    def _changed(self, path: Path, run: TrackedRun, sent: Sent) -> bool:
+        """Whether a file is new since it was last sent; it counts as sent from now on, as the pass either ends or is
+        forgotten."""
+        name, now = path.relative_to(run.folder).as_posix(), path.stat().st_mtime_ns
+        before, sent.files[name] = sent.files.get(name), now
+        return before != now
+
+    def _set_status(self, run: TrackedRun, sent: Sent, *, live: bool) -> None:
+        status = "FINISHED" if run.finished else "RUNNING" if live or run.kind == "sweep" else "KILLED"
+        if status != sent.status:
+            self.tracker.set_status(sent.run_id, status, end=ended(run))
+            sent.status = status
+
+
+def started(folder: Path) -> float:
+    """When a run began: its first metric, else the moment its configuration was written, else now."""
+    first = next(complete_lines(folder), None)
+    if first is not None:
+        return first[0].time
+    config = folder / "config.yaml"
+    return config.stat().st_mtime if config.exists() else time.time()
+
+
+def sync(roots: Sequence[Path], connect: Callable[[], Tracker]) -> bool:
+    """Send what is missing of every run folder at or under ``roots``; True if the tracker has everything now."""
+    folders = [folder for root in roots for folder in find_run_folders(root)]
+    if not folders:
+        print(f"No run folder in {', '.join(map(str, roots))}: there is nothing to send.")
+        return True
+    tracker = connect()
+    sent = [_sync_one(folder, tracker) for folder in folders]
+    print(f"{sum(sent)} of {len(sent)} run folders are in MLflow at {tracker.address}.")
+    return all(sent)
+
+
+def _sync_one(folder: Path, tracker: Tracker) -> bool:
+    with lock(folder / LOCK_FILE, wait=False) as mine:
+        if not mine:
+            print(f"{folder}: left to its own mirror, which is at work.")
+            return True
+        return attempt(Carrier(folder, tracker), live=False)
+
+
+def follow(folder: Path, connect: Callable[[], Tracker], wishes: TextIO = sys.stdin) -> bool:
+    """Carry ``folder`` every few seconds until ``wishes`` speaks or ends, then once more; True if that pass went well."""
+    with lock(folder / LOCK_FILE):
+        carrier: Carrier | None = None
+        while True:
+            live = not select.select([wishes], [], [], PASS_SECONDS if carrier else 0)[0]
+            carrier = carrier or Carrier(folder, connect())
+            done = attempt(carrier, live=live)
+            if not live:
+                return done
+
+
+def attempt(carrier: Carrier, *, live: bool) -> bool:
+    """One pass. Whatever goes wrong with the tracker is said in a line and mended by a later pass."""
+    try:
+        carrier.carry(live=live)
+    except Exception as error:  # any of the database's, the network's and MLflow's own
+        print(f"{carrier.folder}: not all was sent ({type(error).__name__}: {_first_line(error)})", flush=True)
+        carrier.forget()
+        return False
+    return True
+
+
+def ended(run: TrackedRun) -> float:
+    """When a run ended: its closing file was written, else its last metric, else now."""
+    closing = run.folder / ("result.json" if run.kind == "stage" else "summary.json")
+    if closing.exists():
+        return closing.stat().st_mtime
+    times = [metric.time for metric, _ in complete_lines(run.folder)]
+    return times[-1] if times else time.time()
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold a file's lock; yields False where another process holds it and we do not ``wait``."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True

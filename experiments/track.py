@@ -1,0 +1,224 @@
+"""MLflow in our own nouns: the only module that imports it. Carries run folders there, and reads runs back.
+
+    python -m experiments.track outputs/runs                    send whatever MLflow does not have yet
+    python -m experiments.track outputs/runs/NAME/RUN --follow  every few seconds, until standard input speaks or ends
+
+SQLite in ``mlruns/`` by default, the server at ``MLFLOW_TRACKING_URI`` if that is set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.metrics_file import Metric
+from experiments.parameters import tracker_name
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+MOST_METRICS, MOST_PARAMS, MOST_RUNS = 1000, 100, 1000  # per request: MLflow's limits
+LONGEST_TAG = 5000
+TABLES_TAG = "mlflow.loggedArtifacts"
+QUIET = {
+    # A dead server then costs a second a call, not the two minutes of MLflow's seven retries; and nothing calls home.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A run as MLflow tells it."""
+
+    run_id: str
+    experiment: str
+    status: str
+    start: float
+    """Seconds since the epoch."""
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
+    """The last value of each name."""
+
+
+def tracking_address() -> str:
+    """``MLFLOW_TRACKING_URI``, else the SQLite file under the working directory."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlruns' / 'mlflow.db'}"
+
+
+def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Consecutive lists of at most ``size`` items."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+class Tracker:
+    """The tracker at one address. Whatever is sent twice is there once."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
+        # Imported late: it takes seconds, and a mirror that is asked to stop at once must already be listening.
+        import mlflow
+
+        if address.startswith("sqlite:///"):
+            Path(address.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        self._client = mlflow.MlflowClient(tracking_uri=address)
+        self._experiments: dict[str, str] = {}
+
+    # Writing
+
+    def find_run(self, experiment: str, key: str) -> tuple[str, bool] | None:
+        """Id of the run tagged with ``key``, and whether a person deleted it; None where there is none."""
+        found = self._client.search_runs(
+            [self._experiment_id(experiment)], f"tags.key = '{key}'", run_view_type=_everything(), max_results=1
+        )
+        return (found[0].info.run_id, found[0].info.lifecycle_stage == "deleted") if found else None
+
+    def create_run(
+        self, experiment: str, *, name: str, start: float, tags: Mapping[str, str], parent: str | None
+    ) -> str:
+        """Make a run, below the run ``parent`` if given; returns its id."""
+        nesting = {"mlflow.parentRunId": parent} if parent is not None else {}
+        run = self._client.create_run(
+            self._experiment_id(experiment), start_time=round(1000 * start), tags={**tags, **nesting}, run_name=name
+        )
+        return run.info.run_id
+
+    def describe(self, run_id: str, *, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
+        """Send parameters, which MLflow never lets change, and tags, which it does."""
+        from mlflow.entities import Param, RunTag
+
+        self._client.log_batch(run_id, tags=[RunTag(tracker_name(k), v[:LONGEST_TAG]) for k, v in tags.items()])
+        for chunk in chunks(params.items(), MOST_PARAMS):
+            self._client.log_batch(run_id, params=[Param(name, value) for name, value in chunk])
+
+    def log_metrics(self, run_id: str, metrics: Sequence[Metric]) -> None:
+        """Send numbers with the times at which they were first logged: by those MLflow knows a repetition."""
+        from mlflow import entities
+
+        for chunk in chunks(metrics, MOST_METRICS):
+            sent = [entities.Metric(tracker_name(m.name), m.value, round(1000 * m.time), m.step) for m in chunk]
+            self._client.log_batch(run_id, metrics=sent)
+
+    def log_file(self, run_id: str, path: Path, folder: str) -> None:
+        """Send a file into a folder of the run's artifacts ("" is their root), in place of one of the same name."""
+        self._client.log_artifact(run_id, str(path), artifact_path=folder or None)
+
+    def log_table(self, run_id: str, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Send rows as ``tables/<name>.json`` in the form that MLflow's pages show as a table."""
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        data = [[row.get(column) for column in columns] for row in rows]
+        file = f"tables/{name}.json"
+        self._client.log_text(run_id, json.dumps({"columns": columns, "data": data}, ensure_ascii=False), file)
+        known = json.loads(self._client.get_run(run_id).data.tags.get(TABLES_TAG, "[]"))
+        entry = {"path": file, "type": "table"}
+        if entry not in known:
+            self._client.set_tag(run_id, TABLES_TAG, json.dumps([*known, entry]))
+
+    def set_status(self, run_id: str, status: str, *, end: float | None) -> None:
+        """RUNNING, FINISHED, FAILED or KILLED; the end's time (seconds since the epoch) belongs to the last three."""
+        if status == "RUNNING":
+            self._client.update_run(run_id, status=status)
+        else:
+            self._client.set_terminated(run_id, status, end_time=None if end is None else round(1000 * end))
+
+    # Reading
+
+    def experiments(self) -> list[str]:
+        """The names of all experiments, sorted; MLflow's own empty "Default" left out."""
+        return sorted(e.name for e in self._client.search_experiments() if e.name != "Default")
+
+    def runs(self, experiments: Sequence[str], *, kind: str) -> list[RunRecord]:
+        """All runs of one kind in the named experiments, oldest first."""
+        names = {e.experiment_id: e.name for e in self._client.search_experiments() if e.name in experiments}
+        if not names:
+            return []
+        found: list[Run] = []
+        token: str | None = ""
+        while token is not None:
+            page = self._client.search_runs(
+                list(names), f"tags.kind = '{kind}'", 1, MOST_RUNS, ["attributes.start_time"], token or None
+            )
+            found += page
+            token = page.token or None
+        return [_record(run, names[run.info.experiment_id]) for run in found]
+
+    def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
+        """(step, value) by step; of a step logged twice, as after a resumption, the later value."""
+        history = self._client.get_metric_history(run_id, tracker_name(metric))
+        return sorted({m.step: m.value for m in sorted(history, key=lambda m: m.timestamp)}.items())
+
+    def _experiment_id(self, name: str) -> str:
+        if name not in self._experiments:
+            found = self._client.get_experiment_by_name(name)
+            self._experiments[name] = found.experiment_id if found is not None else self._create_experiment(name)
+        return self._experiments[name]
+
+    def _create_experiment(self, name: str) -> str:
+        from mlflow.exceptions import MlflowException
+
+        # A server decides for itself. For files MLflow's choice is the working directory, ours beside the database.
+        location: str | None = None
+        if self.address.startswith("sqlite:///"):
+            root = Path(self.address.removeprefix("sqlite:///")).absolute().parent
+            location = (root / "artifacts" / name).as_uri()
+        with contextlib.suppress(MlflowException):  # unless the mirror of a sibling was faster
+            return self._client.create_experiment(name, artifact_location=location)
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            raise RuntimeError(f"MLflow at {self.address} neither finds nor makes an experiment named {name!r}")
+        return found.experiment_id
+
+
+def _record(run: Run, experiment: str) -> RunRecord:
+    return RunRecord(
+        run_id=run.info.run_id,
+        experiment=experiment,
+        status=run.info.status,
+        start=run.info.start_time / 1000,
+        tags=run.data.tags,
+        params=run.data.params,
+        metrics=run.data.metrics,
+    )
+
+
+def _everything() -> int:
+    from mlflow.entities import ViewType
+
+    return ViewType.ALL
+
+
+def main(arguments: Sequence[str]) -> int:
+    from experiments import carry
+
+    parser = argparse.ArgumentParser(prog="python -m experiments.track", description="Carry run folders to MLflow.")
+    parser.add_argument("folders", nargs="+", type=Path, help="an experiment's run folder, or a folder above several")
+    parser.add_argument("--follow", action="store_true", help="go on until standard input speaks or ends")
+    options = parser.parse_args(arguments)
+    if options.follow:
+        os.nice(10)  # training comes first
+        return 0 if carry.follow(options.folders[0], connect) else 1
+    return 0 if carry.sync(options.folders, connect) else 1
+
+
+def connect() -> Tracker:
+    """The tracker in use."""
+    return Tracker(tracking_address())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
