@@ -153,7 +153,7 @@ def _sync_one(folder: Path, tracker: Tracker) -> bool:
 
 
 def follow(folder: Path, connect: Callable[[], Tracker], wishes: TextIO = sys.stdin) -> bool:
-    """Carry ``folder`` every few seconds until ``wishes`` speaks or ends, then once more; True if that pass went well."""
+    """Carry a folder every few seconds until ``wishes`` speaks or ends, then once more; True if that pass succeeds."""
     with lock(folder / LOCK_FILE):
         carrier: Carrier | None = None
         while True:

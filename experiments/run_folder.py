@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger
 
+from experiments.files import write_text
 from experiments.metrics_file import METRICS_FILE, Metric, format_line, last_values, read_metrics, remove_torn_line
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ class RunFolderLogger(Logger):
     def log_table(self, name: str, rows: Sequence[Mapping[str, Any]], step: int) -> None:
         """Save rows as ``tables/<name>/<step>.json``, a list of objects; what JSON does not know is written as text."""
         path = self._path("tables", name, f"{step}.json")
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps([dict(row) for row in rows], default=str, ensure_ascii=False, indent=1) + "\n")
-        os.replace(partial, path)
+        write_text(path, json.dumps([dict(row) for row in rows], default=str, ensure_ascii=False, indent=1) + "\n")
 
     @rank_zero_only
     def finalize(self, status: str) -> None:

@@ -6,11 +6,10 @@ second time leaves one of it.
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from experiments.files import write_json
 from experiments.run_tree import read_json
 
 MEMORY_FILE = "mirror.json"
@@ -41,6 +40,4 @@ class Memory:
 
     def save(self) -> None:
         everything = read_json(self._path) | {self._address: {key: asdict(sent) for key, sent in self.runs.items()}}
-        partial = self._path.with_suffix(".partial")
-        partial.write_text(json.dumps(everything, indent=1) + "\n")
-        os.replace(partial, self._path)
+        write_json(self._path, everything)
