@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.catalogue import FOLDER, catalogue
 from experiments.schema import STAGES
 from experiments.suggestions import did_you_mean
+from experiments.wiring import critic_checkpoints
 
 
 def contradiction(config: DictConfig) -> str | None:
@@ -46,19 +46,9 @@ def no_critic(config: DictConfig) -> str | None:
     """A reward that asks a critic needs a critic stage before it or a checkpoint that exists."""
     if "grpo" not in config.stages:
         return None
-    for checkpoint in critic_checkpoints(config.reward):
+    for _, checkpoint in critic_checkpoints(config.reward):
         if checkpoint is None and "critic" not in config.stages:
             return "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"
         if checkpoint is not None and not (Path(checkpoint) / "critic.json").is_file():
             return f"reward.checkpoint={checkpoint}: no critic there (critic.json is missing)"
     return None
-
-
-def critic_checkpoints(reward: Any) -> Iterator[str | None]:
-    """The ``checkpoint`` of every part of the reward that asks a critic."""
-    if isinstance(reward, DictConfig):
-        if "critic" in reward and "checkpoint" in reward:
-            yield reward.checkpoint
-        for key in reward:
-            if key not in ("critic", "task"):
-                yield from critic_checkpoints(reward[key])

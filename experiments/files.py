@@ -1,0 +1,26 @@
+"""Small files written whole or not at all, so that a reader or a killed run never sees half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+
+def write_text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_yaml(path: Path, content: Mapping[str, Any]) -> None:
+    write_text(path, OmegaConf.to_yaml(OmegaConf.create(dict(content))))

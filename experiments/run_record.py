@@ -1,0 +1,86 @@
+"""One experiment's own folder: what was asked, which stages it consists of, and, last, what came out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.files import write_json, write_yaml
+from experiments.metrics_file import last_values
+from experiments.stage_plan import StagePlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """``outputs/runs/<experiment>/<time>-<seed>/``; ``experiments/run_tree.py`` reads what is written here."""
+
+    folder: Path
+
+    def add_stage(self, stages: Mapping[str, tuple[StagePlan, bool]]) -> None:
+        """Write which folders the stages so far are in, and which of them were reused."""
+        entries = {
+            name: {"folder": str(plan.folder), "fingerprint": plan.fingerprint, "reused": reused}
+            for name, (plan, reused) in stages.items()
+        }
+        write_json(self.folder / "stages.json", entries)
+
+    def close(self, stages: Mapping[str, tuple[StagePlan, bool]], seconds: float) -> None:
+        """Write the summary: the last value of every metric by stage."""
+        metrics = {name: last_values(plan.folder) for name, (plan, _) in stages.items()}
+        write_json(self.folder / "summary.json", {"seconds": round(seconds, 1), "metrics": metrics})
+
+
+def open_record(config: DictConfig) -> RunRecord:
+    """A new folder for this run, with its resolved configuration, the options chosen and the sweep it belongs to."""
+    folder = _new_folder(Path(config.output_dir) / "runs" / config.name, config.seed)
+    resolved: Any = OmegaConf.to_container(config, resolve=True)
+    write_yaml(folder / "config.yaml", {**resolved, "git_sha": git_sha()})
+    if HydraConfig.initialized():
+        hydra = HydraConfig.get()
+        ours = {group: option for group, option in hydra.runtime.choices.items() if not group.startswith("hydra/")}
+        write_json(folder / "choices.json", ours)
+        if hydra.mode == RunMode.MULTIRUN:
+            write_json(folder / "sweep.json", {"sweep": Path(hydra.sweep.dir).name, "overrides": _swept(hydra)})
+    return RunRecord(folder=folder)
+
+
+def _swept(hydra: Any) -> str:
+    """The part of the command line that all jobs of a sweep share."""
+    return " ".join(hydra.overrides.task if hydra.job.num is None else _command_line(Path(hydra.sweep.dir)))
+
+
+def _command_line(sweep: Path) -> list[str]:
+    """The overrides as they were typed, from the file that Hydra writes before it launches the jobs."""
+    return list(OmegaConf.load(sweep / "multirun.yaml").hydra.overrides.task)
+
+
+def _new_folder(parent: Path, seed: int) -> Path:
+    """``<time>-<seed>``; a second run within the same second waits for the next one."""
+    while True:
+        folder = parent / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{seed}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            time.sleep(0.2)
+        else:
+            return folder
+
+
+def git_sha() -> str:
+    """The commit of the code, with ``-dirty`` where tracked files differ; empty outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    here = Path(__file__).resolve().parent
+    try:
+        answer = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return re.sub(r"\s", "", answer.stdout)

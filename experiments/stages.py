@@ -1,0 +1,107 @@
+"""An experiment is a list of stages: run them in order, reuse those that finished before, resume one that was stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from experiments import evaluation, fits
+from experiments.assemble import with_values
+from experiments.files import write_json, write_yaml
+from experiments.interrupt import Interrupted
+from experiments.mirror import start_mirror, stop_mirror
+from experiments.rooms import code_hashes
+from experiments.run_record import open_record
+from experiments.run_tree import read_json
+from experiments.stage_plan import StagePlan, plan_stage
+from experiments.wiring import critic_checkpoints, filled, open_critics
+
+__all__ = ["Interrupted", "run_experiment"]
+
+RESULT = "result.json"
+RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path]], Mapping[str, object]]] = {
+    "warm_start": fits.warm_start,
+    "critic": fits.critic,
+    "grpo": fits.grpo,
+    "evaluate": evaluation.evaluate,
+}
+"""Stage → what it does in its folder, given the folders of the stages before; what it returns is part of its result."""
+
+
+def run_experiment(config: DictConfig) -> Path:
+    """Run or reuse every stage; returns the experiment's folder.
+
+    Raises:
+        AssemblyError: where a part refuses its arguments.
+        Interrupted: where the person stopped a stage; the same call goes on from its last checkpoint.
+    """
+    started = time.monotonic()
+    record = open_record(config)
+    stages: dict[str, tuple[StagePlan, bool]] = {}
+    with mirrored(config, record.folder):
+        for stage in config.stages:
+            if not needed(stage, config):
+                print(f"{stage}: not needed, the reward's critic comes from a checkpoint")
+                continue
+            plan = plan_stage(stage, config, {name: plan for name, (plan, _) in stages.items()})
+            reused = finished(plan)
+            stages[stage] = (plan, reused)
+            record.add_stage(stages)
+            if reused:
+                print(_reuse_line(plan))
+            else:
+                run_stage(plan, config, {name: plan.folder for name, (plan, _) in stages.items()})
+        record.close(stages, time.monotonic() - started)
+    print(f"{config.name}: done, results in {record.folder}")
+    return record.folder
+
+
+def needed(stage: str, config: DictConfig) -> bool:
+    """False for the critic stage where GRPO takes all its critics from checkpoints."""
+    given = "grpo" in config.stages and any(critic_checkpoints(config.reward)) and not open_critics(config)
+    return not (stage == "critic" and given)
+
+
+def finished(plan: StagePlan) -> bool:
+    return (plan.folder / RESULT).is_file()
+
+
+def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) -> None:
+    """Run one stage in its folder; ``result.json`` is written last and says that it is complete."""
+    going_on = (plan.folder / fits.LAST_CHECKPOINT).is_file()
+    print(f"{plan.name}: {'going on' if going_on else 'running'} in {plan.folder}")
+    write_yaml(plan.folder / "config.yaml", plan.config)
+    started = time.monotonic()
+    result = RUN[plan.name](with_values(config, filled(plan.name, config, folders)), plan.folder, folders)
+    described = {
+        "stage": plan.name,
+        "fingerprint": plan.fingerprint,
+        "parents": dict(plan.parents),
+        "versions": dict(plan.versions),
+        "code": code_hashes(plan.versions),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    write_json(plan.folder / RESULT, described | dict(result))
+
+
+def _reuse_line(plan: StagePlan) -> str:
+    """One line that says what is reused, and which rooms' code has changed since."""
+    then = read_json(plan.folder / RESULT).get("code", {})
+    changed = [room for room, code in code_hashes(plan.versions).items() if then.get(room) != code]
+    since = f"; code changed since in {', '.join(changed)} (versions did not)" if changed else ""
+    return f"{plan.name}: reusing {plan.folder}{since}"
+
+
+@contextmanager
+def mirrored(config: DictConfig, folder: Path) -> Iterator[None]:
+    """Have the run folder carried to MLflow meanwhile, by a process of its own."""
+    process = start_mirror(folder) if config.logger.mirror else None
+    try:
+        yield
+    finally:
+        if process is not None and not stop_mirror(process, timeout=config.logger.patience):
+            print(f"MLflow has not everything yet; to send the rest: python -m experiments.track {folder}")

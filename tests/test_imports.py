@@ -1,0 +1,110 @@
+"""The arrows between the rooms: who may import whom, read from the syntax tree so that lazy imports count too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PURE = "contrastive_reasoning"
+OURS = (PURE, "lightning_modules", "datamodules", "callbacks", "experiments", "conf")
+MATHEMATICS = ("losses", "advantages", "objectives", "geometry")
+
+# room -> (our rooms it may import besides itself, other libraries it must never import)
+ARROWS: dict[str, tuple[set[str], set[str]]] = {
+    f"{PURE}.tasks": (set(), {"torch", "lightning", "hydra", "mlflow", "numpy", "transformers"}),
+    **{
+        f"{PURE}.{room}": (
+            {f"{PURE}.losses"} if room == "geometry" else set(),
+            {"transformers", "lightning", "hydra", "mlflow"},
+        )
+        for room in MATHEMATICS
+    },
+    f"{PURE}.policies": ({f"{PURE}.losses"}, {"lightning", "hydra", "mlflow"}),
+    f"{PURE}.critics": ({f"{PURE}.losses", f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
+    f"{PURE}.rollout": ({f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
+    f"{PURE}.rewards": (
+        {f"{PURE}.rollout", f"{PURE}.tasks", f"{PURE}.critics", f"{PURE}.losses", f"{PURE}.policies"},
+        {"lightning", "hydra", "mlflow"},
+    ),
+    f"{PURE}.evaluation": (
+        {f"{PURE}.rollout", f"{PURE}.tasks", f"{PURE}.policies"},
+        {"lightning", "hydra", "mlflow"},
+    ),
+    "lightning_modules": ({PURE}, {"hydra", "mlflow"}),
+    "datamodules": ({PURE}, {"hydra", "mlflow"}),
+    "callbacks": ({PURE}, {"hydra", "mlflow"}),
+    "experiments": ({PURE}, {"transformers", "peft"}),
+    "conf": (set(), {"torch", "lightning", "hydra", "mlflow"}),
+}
+ADVANTAGES_TAKE = {f"{PURE}.advantages": {f"{PURE}.rewards"}}
+"""Nouns that cross the table of rooms: an advantage is called with a Credit."""
+ONLY_IN = {"mlflow": {"experiments/track.py", "experiments/compare.py"}}
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] == PURE else parts[0]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module named by an import statement anywhere in the file, ``from . import`` resolved."""
+    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            yield ".".join(part for part in (base, node.module or "") if part)
+
+
+def product_files() -> list[Path]:
+    return sorted(path for room in OURS for path in (ROOT / room).rglob("*.py"))
+
+
+def room_of_file(path: Path) -> str:
+    return room_of(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+
+
+@pytest.mark.parametrize("path", product_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_only_what_its_room_may(path: Path) -> None:
+    room = room_of_file(path)
+    if room == PURE:
+        assert not list(imported(path)) or set(imported(path)) == {"__future__"}, "the package itself imports nothing"
+        return
+    allowed, never = ARROWS[room]
+    allowed = allowed | ADVANTAGES_TAKE.get(room, set())
+    for module in imported(path):
+        other = room_of(module)
+        if other.split(".")[0] in OURS:
+            assert other == room or other in allowed or other.split(".")[0] in allowed, f"{room} must not import {module}"
+        else:
+            assert other not in never, f"{room} must not import {other}"
+
+
+def test_every_room_has_its_arrows() -> None:
+    rooms = {room_of_file(path) for path in product_files()} - {PURE}
+    assert rooms == set(ARROWS)
+
+
+@pytest.mark.parametrize(("library", "files"), ONLY_IN.items())
+def test_library_has_few_doors(library: str, files: set[str]) -> None:
+    importers = {
+        str(path.relative_to(ROOT))
+        for path in product_files()
+        if any(room_of(module) == library for module in imported(path))
+    }
+    assert importers <= files
+
+
+def test_instantiate_is_called_in_one_place() -> None:
+    callers = [path.name for path in product_files() if "hydra.utils" in set(imported(path))]
+    assert callers == ["assemble.py"]
+
+
+def test_no_product_file_is_long() -> None:
+    long = {str(path.relative_to(ROOT)): n for path in product_files() if (n := len(path.read_text().splitlines())) > 300}
+    assert not long
