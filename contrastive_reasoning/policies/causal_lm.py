@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Bool, Float, Int
+from peft import PeftModel
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -26,7 +27,7 @@ class CausalLMPolicy(nn.Module):
     def __init__(
         self,
         *,
-        model: PreTrainedModel,
+        model: PreTrainedModel | PeftModel,
         tokenizer: PreTrainedTokenizerBase,
         compute_dtype: torch.dtype,
         chat_template: bool,
@@ -100,6 +101,17 @@ class CausalLMPolicy(nn.Module):
             mask[i, width - len(row) :] = True
         return ids.to(self.device), mask.to(self.device)
 
+    def encode_completions(self, completions: Sequence[str]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+        """Completions with the end token, right-padded, with their mask, on the policy's device."""
+        encoded = self.tokenizer(list(completions), add_special_tokens=False)["input_ids"]
+        rows = [[*ids, int(self.tokenizer.eos_token_id)] for ids in encoded]  # pyright: ignore
+        mask = torch.zeros((len(rows), max(len(row) for row in rows)), dtype=torch.bool)
+        ids = torch.full(mask.shape, self.pad_token_id, dtype=torch.long)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = torch.tensor(row)
+            mask[i, : len(row)] = True
+        return ids.to(self.device), mask.to(self.device)
+
     def hidden_states(
         self, ids: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]
     ) -> Float[Tensor, "B L D"]:
@@ -157,8 +169,8 @@ class CausalLMPolicy(nn.Module):
         self.tokenizer.save_pretrained(folder)
 
 
-def _backbone(model: PreTrainedModel) -> nn.Module:
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model  # a LoRA model wraps its base
+def _backbone(model: PreTrainedModel | PeftModel) -> nn.Module:
+    base = model.get_base_model() if isinstance(model, PeftModel) else model
     return base.base_model  # pyright: ignore
 
 

@@ -54,7 +54,7 @@ def load_policy(
             path, dtype=_dtype("weights_dtype", weights_dtype), trust_remote_code=trust_remote_code
         )
     elif architecture is not None and corpus is not None:
-        tokenizer = train_tokenizer(corpus(), vocab_size=architecture.vocab_size)
+        tokenizer = train_tokenizer(corpus(), vocab_size=architecture.vocab_size, kind=architecture.kind)
         model = tiny_model(architecture, tokenizer, seed=seed).to(_dtype("weights_dtype", weights_dtype))
     else:
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")

@@ -1,20 +1,21 @@
 """A policy small enough for a laptop: Llama or Qwen2 architecture, a tokenizer trained on the task, nothing downloaded.
 
 The tokenizer is a byte-level BPE that keeps digits apart, so that a number is spelled and arithmetic can generalise;
-fixed phrases of the task ("], target: ") become single tokens. Any text survives the round trip.
+recurring phrases of the task become single tokens. Any text survives the round trip.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, PreTrainedTokenizerFast, Qwen2Config
 from transformers.models.llama import LlamaForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
+from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX, Qwen2Tokenizer
 
 BOS, EOS, PAD = "<bos>", "<eos>", "<pad>"
 
@@ -23,7 +24,8 @@ BOS, EOS, PAD = "<bos>", "<eos>", "<pad>"
 class TinyArchitecture:
     """Size of a tiny policy. Raises ValueError for an unknown kind or heads that do not divide the width."""
 
-    kind: Literal["llama", "qwen2"]
+    kind: str
+    """llama or qwen2."""
     hidden_size: int
     intermediate_size: int
     layers: int
@@ -44,15 +46,18 @@ class TinyArchitecture:
             )
 
 
-def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> PreTrainedTokenizerFast:
-    """Byte-level BPE over ``texts`` with every digit and every newline a token of its own.
+def train_tokenizer(texts: Iterable[str], *, vocab_size: int, kind: str = "llama") -> PreTrainedTokenizerFast:
+    """Byte-level BPE over ``texts`` in which every digit is a token of its own.
 
-    Merges may cross spaces inside a phrase, never a digit or a line.
+    Merges may cross spaces inside a phrase, never a digit or a line. For ``qwen2`` the text is split as Qwen2's own
+    tokenizer splits it: transformers rebuilds that class for every qwen2 folder, whatever the folder says, and a
+    tokenizer split otherwise would silently come back as another one.
     """
+    own = kind != "qwen2"
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(r"[0-9]|\n"), behavior="isolated"),
+            pre_tokenizers.Split(Regex(r"[0-9]|\n" if own else PRETOKENIZE_REGEX), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -64,13 +69,12 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> PreTrainedToken
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=BOS,
-        eos_token=EOS,
-        pad_token=PAD,
-        clean_up_tokenization_spaces=False,
-    )
+    names = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD, "clean_up_tokenization_spaces": False}
+    if own:
+        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+    state = json.loads(tokenizer.to_str())["model"]
+    merges = [tuple(pair) for pair in state["merges"]]
+    return Qwen2Tokenizer(vocab=state["vocab"], merges=merges, unk_token=PAD, **names)  # pyright: ignore
 
 
 def tiny_model(
@@ -108,7 +112,7 @@ def tiny_qwen2(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size
     return tiny_model(_small("qwen2", hidden_size, layers), tokenizer, seed=seed)
 
 
-def _small(kind: Literal["llama", "qwen2"], hidden_size: int, layers: int) -> TinyArchitecture:
+def _small(kind: str, hidden_size: int, layers: int) -> TinyArchitecture:
     return TinyArchitecture(
         kind=kind,
         hidden_size=hidden_size,

@@ -1,0 +1,86 @@
+"""Random legal plays of Countdown, relabelled by hindsight: the problem asks for what the play reached.
+
+A warm start learns legal arithmetic and the format from them; nothing of a held-out problem is ever shown, because a
+play whose problem belongs to another split is drawn again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import lightning as L
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from contrastive_reasoning.tasks.base import Split
+from contrastive_reasoning.tasks.countdown.game import legal_moves
+from contrastive_reasoning.tasks.countdown.task import CountdownTask
+
+VERSION = 1
+Play = tuple[str, str]
+"""A prompt and its completion."""
+
+
+def draw_play(task: CountdownTask, split: Split, rng: random.Random) -> Play:
+    """One solved problem of ``split``: random numbers, random legal moves to the end, the value reached as target."""
+    while True:
+        numbers = tuple(rng.randint(*task.number_range) for _ in range(rng.choice(tuple(task.counts))))
+        state, moves = numbers, []
+        while len(state) > 1:
+            move = rng.choice(legal_moves(state))
+            moves.append(move.equation)
+            state = move.state
+        if task.target_range[0] <= state[0] <= task.target_range[1]:
+            problem = task.problem(numbers, state[0])
+            if task.split_of(problem) == split:
+                return problem.prompt, ";".join(moves)
+
+
+class PlayStream(IterableDataset[list[Play]]):
+    """Batches first_step, first_step + 1, … without end; batch k is a function of (seed, split, k) alone."""
+
+    def __init__(self, *, task: CountdownTask, split: Split, batch_size: int, seed: int, first_step: int) -> None:
+        self.task = task
+        self.split: Split = split
+        self.batch_size = batch_size
+        self.seed = seed
+        self.first_step = first_step
+
+    def batch(self, step: int) -> list[Play]:
+        rng = random.Random(f"{self.seed}/plays/{self.split}/{step}")
+        return [draw_play(self.task, self.split, rng) for _ in range(self.batch_size)]
+
+    def __iter__(self) -> Iterator[list[Play]]:
+        worker = get_worker_info()
+        offset, stride = (worker.id, worker.num_workers) if worker else (0, 1)
+        step = self.first_step + offset
+        while True:
+            yield self.batch(step)
+            step += stride
+
+
+class Plays(L.LightningDataModule):
+    """Training plays without end and a few fixed validation batches of the validation split."""
+
+    def __init__(
+        self, *, task: CountdownTask, batch_size: int, validation_batches: int, workers: int, seed: int
+    ) -> None:
+        super().__init__()
+        self.task = task
+        self.batch_size = batch_size
+        self.validation_batches = validation_batches
+        self.workers = workers
+        self.seed = seed
+
+    def train_dataloader(self) -> DataLoader[list[Play]]:
+        first = self.trainer.global_step if self.trainer else 0
+        stream = PlayStream(
+            task=self.task, split="train", batch_size=self.batch_size, seed=self.seed, first_step=first
+        )
+        return DataLoader(stream, batch_size=None, num_workers=self.workers)
+
+    def val_dataloader(self) -> DataLoader[list[Play]]:
+        stream = PlayStream(
+            task=self.task, split="validation", batch_size=self.batch_size, seed=self.seed, first_step=0
+        )
+        return DataLoader([stream.batch(step) for step in range(self.validation_batches)], batch_size=None)  # pyright: ignore

@@ -1,0 +1,54 @@
+"""Supervised start: teach a policy the format and the rules of a task on generated completions.
+
+    L = − Σ_t log π(y_t | x, y_<t) / Σ T        over the completion tokens of the batch, prompts untrained
+
+The problem of a play is relabelled by hindsight, so every example is a solved one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from lightning_modules.optim import OptimizerFactory
+
+VERSION = 1
+
+
+class WarmStart(L.LightningModule):
+    """Next-token training of ``policy`` on batches of (prompt, completion) pairs; logs by step."""
+
+    def __init__(self, *, policy: CausalLMPolicy, optimizer: OptimizerFactory) -> None:
+        super().__init__()
+        self.policy = policy
+        self.optimizer_factory = optimizer
+
+    def training_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> Tensor:
+        loss, tokens = self.loss(batch)
+        self.log("train/warm_start/loss", loss.detach(), prog_bar=True, batch_size=len(batch))
+        self.log("train/warm_start/tokens", float(tokens), batch_size=len(batch))
+        return loss
+
+    def validation_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> None:
+        loss, _ = self.loss(batch)
+        self.log("val/warm_start/loss", loss, prog_bar=True, batch_size=len(batch))
+
+    def loss(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, int]:
+        """Mean negative log-likelihood per completion token in nats, and the number of those tokens."""
+        prompt_ids, prompt_mask = self.policy.encode_prompts([prompt for prompt, _ in pairs])
+        completion_ids, mask = self.policy.encode_completions([completion for _, completion in pairs])
+        log_probs = self.policy.log_probs(prompt_ids, prompt_mask, completion_ids, mask)
+        tokens = int(mask.sum())
+        return -log_probs.sum() / tokens, tokens
+
+    def configure_optimizers(self) -> Any:
+        optimizer, scheduler = self.optimizer_factory(self.policy.parameters())
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        return batch  # text: the policy tokenises it on its own device

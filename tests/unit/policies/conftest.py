@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
+
+PROMPTS = ["Numbers: [21, 16, 17, 26], target: 46\n", "Numbers: [3, 4], target: 12\n"]
+COMPLETIONS = ["21+16=37;37-17=20;26+20=46", "4*3=12"]
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer([*PROMPTS, *COMPLETIONS] * 10, vocab_size=320)
+
+
+@pytest.fixture(params=["llama", "qwen2"])
+def policy(request: pytest.FixtureRequest) -> CausalLMPolicy:
+    tokenizer = train_tokenizer([*PROMPTS, *COMPLETIONS] * 10, vocab_size=320, kind=request.param)
+    build = tiny_llama if request.param == "llama" else tiny_qwen2
+    return CausalLMPolicy(
+        model=build(tokenizer, seed=1), tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False
+    )

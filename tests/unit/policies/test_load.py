@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.policies.adapters import LoRA
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import embedded_names, load_policy, resolve
+from contrastive_reasoning.policies.tiny import TinyArchitecture
+
+ARCHITECTURE = TinyArchitecture(
+    kind="llama",
+    hidden_size=32,
+    intermediate_size=64,
+    layers=1,
+    heads=4,
+    key_value_heads=2,
+    max_length=64,
+    vocab_size=300,
+)
+SETTINGS = {
+    "pretrained": None,
+    "architecture": ARCHITECTURE,
+    "weights_dtype": "float32",
+    "compute_dtype": "float32",
+    "lora": None,
+    "chat_template": False,
+    "trust_remote_code": False,
+    "seed": 0,
+    "corpus": lambda: ["Numbers: [1, 2], target: 3\n", "2+1=3"],
+}
+
+
+def load(**changes: object) -> CausalLMPolicy:
+    return load_policy(**{**SETTINGS, **changes})  # pyright: ignore[reportArgumentType]
+
+
+def test_a_folder_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
+    fresh = load()
+    fresh.save(tmp_path)
+    again = load(pretrained=str(tmp_path))
+    for name, weight in fresh.model.state_dict().items():
+        assert torch.equal(again.model.state_dict()[name], weight), name
+    assert again.prompt_ids("Numbers") == fresh.prompt_ids("Numbers")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"pretrained": "./nowhere"}, FileNotFoundError, "policy.pretrained=./nowhere: no model there"),
+        ({"pretrained": "embedded:none_such"}, ValueError, "no embedded policy 'none_such'"),
+        ({"architecture": None}, ValueError, "policy.architecture and a corpus"),
+        ({"compute_dtype": "int8"}, ValueError, "policy.compute_dtype must be one of float32, bfloat16, float16"),
+    ],
+)
+def test_bad_sources_are_refused(changes: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        load(**changes)
+
+
+def test_a_hub_name_stays_a_hub_name() -> None:
+    assert resolve("meta-llama/Llama-3.1-8B-Instruct") == "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize("name", embedded_names())
+def test_embedded_policies_load_and_are_small(name: str) -> None:
+    policy = load(pretrained=f"embedded:{name}")
+    folder = Path(resolve(f"embedded:{name}"))
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 5_000_000
+    assert 1_000_000 <= sum(p.numel() for p in policy.parameters()) <= 5_000_000
+
+
+def test_only_adapters_train_and_saving_folds_them_in(tmp_path: Path) -> None:
+    lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
+    policy = load(lora=lora)
+    trained = [name for name, p in policy.named_parameters() if p.requires_grad]
+    assert trained
+    assert all("lora_" in name for name in trained)
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            if "lora_B" in name:
+                parameter.fill_(0.05)
+    ids, mask = policy.encode_prompts(["Numbers: [1, 2], target: 3\n"])
+    completion, completion_mask = policy.encode_completions(["2+1=3"])
+    expected = policy.log_probs(ids, mask, completion, completion_mask)
+    policy.save(tmp_path)
+    plain = load(pretrained=str(tmp_path))
+    assert_close(plain.log_probs(ids, mask, completion, completion_mask), expected, atol=1e-5, rtol=1e-5)
+    assert_close(policy.log_probs(ids, mask, completion, completion_mask), expected)
+    assert all("lora_" in n for n, p in policy.named_parameters() if p.requires_grad), "saving must not merge in place"
+
+
+def test_a_rank_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"lora\.rank must be at least 1, got 0"):
+        LoRA(rank=0, alpha=1.0, dropout=0.0, target_modules="all-linear")

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, tiny_model, train_tokenizer
+
+
+@pytest.mark.parametrize("text", ["21+16=37;", "Numbers: [1, 20]\n", "naïve 🙂 — ∑ \t\r\n", "", "<eos", "٣4"])
+def test_any_text_survives_the_round_trip(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert tokenizer.decode(ids) == text
+
+
+def test_digits_and_newlines_are_tokens_of_their_own(tokenizer: PreTrainedTokenizerFast) -> None:
+    assert tokenizer.tokenize("21+1600") == ["2", "1", "+", "1", "6", "0", "0"]
+    for token in tokenizer.get_vocab():
+        assert sum(c.isdigit() for c in token) <= 1
+
+
+def test_fixed_phrases_become_single_tokens() -> None:
+    corpus = [f"Numbers: [{a}, {b}], target: {a + b}\n" for a in range(1, 30) for b in range(1, 30)]
+    tokens = train_tokenizer(corpus, vocab_size=400).tokenize("Numbers: [1, 2], target: 3\n")
+    assert tokens == ["Numbers:Ġ[", "1", ",Ġ", "2", "],Ġtarget:Ġ", "3", "Ċ"]
+
+
+def test_weights_depend_on_the_seed_alone(tokenizer: PreTrainedTokenizerFast) -> None:
+    first = tiny_llama(tokenizer, seed=3)
+    state = torch.get_rng_state()
+    torch.rand(7)
+    second, other = tiny_llama(tokenizer, seed=3), tiny_llama(tokenizer, seed=4)
+    weight = "model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(first.state_dict()[weight], second.state_dict()[weight])
+    assert not torch.equal(first.state_dict()[weight], other.state_dict()[weight])
+    torch.set_rng_state(state)
+    before = torch.rand(3)
+    torch.set_rng_state(state)
+    tiny_llama(tokenizer, seed=9)
+    assert torch.equal(before, torch.rand(3)), "building a model must not move the global random state"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"kind": "gpt"}, "kind must be llama or qwen2"), ({"heads": 5}, r"heads \(5\) must divide hidden_size \(64\)")],
+)
+def test_impossible_architectures_are_refused(change: dict[str, object], message: str) -> None:
+    size = {
+        "kind": "llama",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "layers": 2,
+        "heads": 4,
+        "key_value_heads": 2,
+        "max_length": 64,
+        "vocab_size": 300,
+    }
+    with pytest.raises(ValueError, match=message):
+        TinyArchitecture(**{**size, **change})  # pyright: ignore[reportArgumentType]
+
+
+def test_tiny_model_fits_its_tokenizer(tokenizer: PreTrainedTokenizerFast) -> None:
+    architecture = TinyArchitecture(
+        kind="qwen2",
+        hidden_size=32,
+        intermediate_size=64,
+        layers=1,
+        heads=4,
+        key_value_heads=1,
+        max_length=64,
+        vocab_size=300,
+    )
+    model = tiny_model(architecture, tokenizer, seed=0)
+    assert model.config.vocab_size == len(tokenizer)
+    assert model.config.eos_token_id == tokenizer.eos_token_id
