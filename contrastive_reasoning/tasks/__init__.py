@@ -1,0 +1,5 @@
+"""Tasks: text in, verdict out. Pure Python, readable and testable without any framework."""
+
+from contrastive_reasoning.tasks.base import Problem, Split, Status, Step, Task, Verdict
+
+__all__ = ["Problem", "Split", "Status", "Step", "Task", "Verdict"]

@@ -1,7 +1,7 @@
 """Countdown's rules on exact integers: replace two numbers by their sum, difference, product or quotient.
 
 A state is the tuple of numbers left, the newest in front. For a pair (a, b) with a ≥ b the result must be an integer
-with 0 ≤ result < 2000; the pairs come in list order, the operations in the order ``+ - * /`` (LongProc, arXiv:2501.05414).
+with 0 ≤ result < 2000; pairs come in list order, operations in the order ``+ - * /`` (LongProc, arXiv:2501.05414).
 """
 
 from __future__ import annotations

@@ -1,20 +1,22 @@
-"""LongProc's depth-first search as a tree: states visited, values reached under each, dead ends certified by exhaustion.
+"""LongProc's depth-first search as a tree: states visited, values reached under each, dead ends certified.
 
 The order is the game's: pairs in list order, ``+ - * /``, the new number in front; it stops at the first solution.
 States are numbered as they are visited, so the states under state i are i+1 … ends[i]−1:
 
     index    0 ─ 1 ─ 2        parents  (-1, 0, 1, 1, 0, 4)
              │   └─ 3         ends     ( 6, 4, 3, 4, 6, 6)
-             └─ 4 ─ 5         5 is the target: 0, 4, 5 is the solution; 1 was left, so nothing under it reaches the target
+             └─ 4 ─ 5         5 is the target: 0, 4, 5 is the solution; 1 is a dead end
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
-from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, Move, legal_moves, pair_indices
+from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, OPERATIONS, Move, apply, legal_moves, pair_indices
 
 
 class Node(NamedTuple):
@@ -76,9 +78,7 @@ class SearchTree:
         path = self.solution
         if path is None:
             raise ValueError(unsolvable(self.states[0], self.target))
-        return tuple(
-            move_between(self.states[before], self.states[after]) for before, after in zip(path, path[1:], strict=False)
-        )
+        return tuple([move_between(self.states[before], self.states[after]) for before, after in pairwise(path)])
 
 
 def search(numbers: Sequence[int], target: int) -> SearchTree:
@@ -151,3 +151,45 @@ def move_between(before: tuple[int, ...], after: tuple[int, ...]) -> Move:
         if move.state == after:
             return move
     raise ValueError(f"no legal move leads from {list(before)} to {list(after)}")
+
+
+def search_lines(numbers: Sequence[int], target: int, *, limit: int | None = None) -> int | None:
+    """How many lines LongProc's written search has under its header; None if unsolvable or longer than ``limit``.
+
+    Raises:
+        ValueError: on fewer than two numbers or negative ones.
+    """
+    numbers = checked_numbers(numbers)
+    if len(numbers) < 2:
+        raise ValueError(f"a search needs two or more numbers, got {list(numbers)}")
+    budget = math.inf if limit is None else limit
+    found, lines = _lines_under(numbers, target, budget - 1)
+    return 1 + int(lines) if found and lines < budget else None
+
+
+def _lines_under(state: tuple[int, ...], target: int, budget: float) -> tuple[bool, float]:
+    """Whether the target is found under a state, and the lines written until then; stops once over the budget."""
+    if len(state) == 2:
+        return _last_lines(max(state), min(state), target)
+    lines = 0
+    for i, j, rest in pair_indices(len(state)):
+        left = tuple([state[k] for k in rest])
+        lines += 1
+        for op in OPERATIONS:
+            lines += 1
+            if lines > budget:
+                return False, lines
+            result = apply(op, max(state[i], state[j]), min(state[i], state[j]))
+            if result is not None:
+                found, below = _lines_under((result, *left), target, budget - lines)
+                lines += below
+                if found:
+                    return True, lines
+    return False, lines
+
+
+def _last_lines(a: int, b: int, target: int) -> tuple[bool, int]:
+    for line, op in enumerate(OPERATIONS, 1):
+        if apply(op, a, b) == target:
+            return True, line
+    return False, len(OPERATIONS)

@@ -95,7 +95,7 @@ def _evaluate(
 
 @lru_cache(maxsize=1 << 14)
 def attempts(a: int, b: int) -> tuple[tuple[int | None, str], ...]:
-    """The four operations on a pair as LongProc writes them: (result, equation), or (None, why the branch is dropped)."""
+    """The four operations on a pair as LongProc writes them: (result, equation) or (None, why it is dropped)."""
     if a < b:
         a, b = b, a
     return (

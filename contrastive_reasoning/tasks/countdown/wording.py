@@ -2,7 +2,7 @@
 
 LongProc indents by depth and writes ``# Search Procedure`` above (its stored files put tags around it instead). The
 annotated forms follow the published examples, one of each; where no example exists the choice is ours: no indentation,
-``Pick`` lines without a mark, ``Try`` lines marked ``|- ``, and after a dropped operation the state is the one before it.
+``Pick`` lines without a mark, ``Try`` lines marked ``|- ``, after a dropped operation the state is the one before it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _options(state: list[int]) -> str:
 
 
 def closing(solution: Sequence[str]) -> str:
-    """The trace back, last equation first, and the answer block. More than three equations repeat ``The step before``."""
+    """The trace back, last equation first, then the answer. More than three equations repeat ``The step before``."""
     names = ["Final step", *["The step before"] * (len(solution) - 2), "The first step"][: len(solution)]
     back = "\n".join([f"{name}: {equation}" for name, equation in zip(names, reversed(solution), strict=True)])
     block = "\n".join(solution)

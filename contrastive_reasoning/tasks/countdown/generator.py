@@ -1,0 +1,114 @@
+"""Seeded problems: each draw a function of (seed, split, index), each problem in the one split its key falls into."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from contrastive_reasoning.tasks.base import Split
+from contrastive_reasoning.tasks.countdown.oracle import reachable
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
+from contrastive_reasoning.tasks.countdown.search import search_lines
+
+Pair = tuple[tuple[int, ...], int]
+"""Numbers in the order shown, and the target."""
+
+_ATTEMPTS = 100_000
+"""Attempts at one draw, and draws in a row that repeat a problem, before the space counts as exhausted."""
+
+
+def split_of(key: str) -> Split:
+    """The split of a problem by a hash of its key: 80% train, 10% validation, 10% test, for every seed and size."""
+    bucket = int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big") % 10
+    return ("validation", "test")[bucket] if bucket < 2 else "train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemSpace:
+    """What problems are drawn from; uniform, then conditioned on being solvable within the length."""
+
+    counts: Sequence[int]
+    """How many numbers; one of these, uniform."""
+    number_range: Sequence[int]
+    """Lowest and highest number, both included."""
+    target_range: Sequence[int]
+    """Lowest and highest target, both included."""
+    max_search_lines: int | None
+    """Longest written search, in lines under the header; LongProc's 0.5k set has 6 to 13, its 2k set 34 to 69."""
+
+    def __post_init__(self) -> None:
+        for name in ("counts", "number_range", "target_range"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not self.counts or not all(2 <= count <= 6 for count in self.counts):
+            raise ValueError(f"counts must be one or more of 2 to 6, got {list(self.counts)}")
+        for name in ("number_range", "target_range"):
+            bounds = getattr(self, name)
+            if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
+                raise ValueError(f"{name} must be [lowest, highest] with 0 ≤ lowest ≤ highest, got {list(bounds)}")
+        if self.max_search_lines is not None and self.max_search_lines < 1:
+            raise ValueError(f"max_search_lines must be positive or null, got {self.max_search_lines}")
+
+    def sample(self, rng: random.Random) -> Pair:
+        """Any numbers and target, solvable or not."""
+        count = self.counts[rng.randrange(len(self.counts))]
+        numbers = tuple([rng.randint(*self.number_range) for _ in range(count)])
+        return numbers, rng.randint(*self.target_range)
+
+    def admits(self, numbers: Sequence[int], target: int) -> bool:
+        """Whether the problem is solvable within the length."""
+        if self.max_search_lines is None:
+            return reachable(numbers, target)
+        return search_lines(numbers, target, limit=self.max_search_lines) is not None
+
+
+def draw(space: ProblemSpace, *, seed: int, split: Split, index: int, exclude: Collection[str]) -> Pair:
+    """Draw number ``index`` of a split. Two indices may draw the same problem.
+
+    Args:
+        space: what to draw from.
+        seed, split, index: all that the draw depends on, beside ``exclude``.
+        exclude: keys of problems never to draw.
+
+    Raises:
+        ValueError: if a hundred thousand attempts find nothing.
+    """
+    rng = random.Random(f"countdown/{seed}/{split}/{index}")
+    for _ in range(_ATTEMPTS):
+        numbers, target = space.sample(rng)
+        key = problem_key(numbers, target)
+        if split_of(key) == split and key not in exclude and space.admits(numbers, target):
+            return numbers, target
+    raise ValueError(f"{space} holds no {split} problem that {_ATTEMPTS} attempts would find")
+
+
+def draw_distinct(space: ProblemSpace, *, seed: int, split: Split, exclude: Collection[str]) -> Iterator[Pair]:
+    """The draws 0, 1, 2, … of a split without those that repeat a problem: a longer list begins with the shorter one.
+
+    Raises:
+        ValueError: when a thousand draws in a row bring nothing new: the space is exhausted.
+    """
+    seen: set[str] = set()
+    repeats = index = 0
+    while repeats < 1000:
+        numbers, target = draw(space, seed=seed, split=split, index=index, exclude=exclude)
+        index += 1
+        key = problem_key(numbers, target)
+        repeats = repeats + 1 if key in seen else 0
+        if not repeats:
+            seen.add(key)
+            yield numbers, target
+    raise ValueError(f"{space} holds only about {len(seen)} distinct {split} problems")
+
+
+def generate_problems(
+    space: ProblemSpace, *, split: Split, count: int, seed: int, style: str, exclude: Collection[str]
+) -> list[CountdownProblem]:
+    """The first ``count`` distinct solvable problems of a split, with the project's own prompt.
+
+    Raises:
+        ValueError: if the space holds fewer.
+    """
+    pairs = draw_distinct(space, seed=seed, split=split, exclude=exclude)
+    return [CountdownProblem(*next(pairs), style=style, source="generated") for _ in range(count)]

@@ -1,0 +1,186 @@
+"""Countdown as a task: where each split's problems come from, how they are posed, how a completion is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, get_args
+
+from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
+from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct, split_of
+from contrastive_reasoning.tasks.countdown.longproc import (
+    OnBad,
+    ReadProblem,
+    ReadProblems,
+    read_longproc,
+    read_problem_lines,
+    read_template,
+)
+from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
+from contrastive_reasoning.tasks.countdown.prompt import EXAMPLES, LONGPROC_EXAMPLES, fill_template
+from contrastive_reasoning.tasks.countdown.steps import parse_steps
+from contrastive_reasoning.tasks.countdown.trace import Style
+from contrastive_reasoning.tasks.countdown.verifier import verify
+
+Source = Literal["generated", "longproc"]
+TrainSource = Literal["generated", "longproc", "file"]
+
+_EXAMPLE_KEYS = frozenset([problem_key(*example) for example in (*EXAMPLES, *LONGPROC_EXAMPLES)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountdownTask:
+    """Countdown with its problems. Building one reads and generates nothing; ``problems`` does, once per process."""
+
+    style: str
+    """The form of completions: ``longproc``, ``annotated`` or ``direct``."""
+    train: str
+    """``generated``, ``longproc`` (the benchmark's own problems, as the paper did) or ``file``."""
+    test: str
+    """``generated`` or ``longproc``; the generated ones while no ``longproc_dir`` is named."""
+    longproc_dir: str | None
+    """Folder with LongProc's ``countdown_*.json`` and ``prompts.yaml``; its template is then the ``longproc`` prompt."""
+    train_file: str | None = None
+    """JSON lines of problems, for ``train="file"``."""
+    on_bad: str = "refuse"
+    """What to do with bad problems of a file: ``refuse`` or ``leave_out``."""
+    counts: Sequence[int]
+    """How many numbers a generated problem has; one of these."""
+    number_range: Sequence[int]
+    target_range: Sequence[int]
+    max_search_lines: int | None
+    train_problems: int
+    validation_problems: int
+    test_problems: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        for name in ("counts", "number_range", "target_range"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name, choices in (("style", Style), ("train", TrainSource), ("test", Source), ("on_bad", OnBad)):
+            if getattr(self, name) not in get_args(choices):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {getattr(self, name)!r}")
+        for name in ("train_problems", "validation_problems", "test_problems"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
+        if self.train == "longproc" and self.longproc_dir is None:
+            raise ValueError("train=longproc needs longproc_dir, the folder of LongProc's countdown files")
+        if (self.train == "file") != (self.train_file is not None):
+            raise ValueError(f"train=file and train_file go together, got {self.train} and {self.train_file}")
+        _ = self.space
+
+    @property
+    def name(self) -> str:
+        return "countdown"
+
+    @property
+    def space(self) -> ProblemSpace:
+        """What generated problems are drawn from."""
+        return ProblemSpace(
+            counts=self.counts,
+            number_range=self.number_range,
+            target_range=self.target_range,
+            max_search_lines=self.max_search_lines,
+        )
+
+    @property
+    def test_source(self) -> str:
+        """``longproc`` or ``generated``: where the test problems really come from."""
+        return self.test if self.longproc_dir else "generated"
+
+    @property
+    def trains_on_evaluation_problems(self) -> bool:
+        """True if the test problems are the training problems: evaluation has to say so."""
+        return self.train == "longproc" and self.test_source == "longproc"
+
+    def problems(self, split: Split) -> Sequence[CountdownProblem]:
+        """The problems of a split; none is in two splits unless ``trains_on_evaluation_problems``.
+
+        Raises:
+            ValueError: on an unknown split, bad problems in a file, or too small a space to draw from.
+            FileNotFoundError: if a named folder or file is missing.
+        """
+        if split not in get_args(Split):
+            raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
+        return _problems(self, split)
+
+    def problem(self, numbers: Sequence[int], target: int, *, source: str = "given") -> CountdownProblem:
+        """A problem posed as this task poses it."""
+        prompt = None
+        if self.style == "longproc" and self.longproc_dir:
+            prompt = fill_template(_template(self.longproc_dir), numbers, target)
+        return CountdownProblem(numbers, target, style=self.style, prompt=prompt, source=source)
+
+    def split_of(self, problem: CountdownProblem) -> Split | None:
+        """The split a problem may be used in; None for LongProc's own unless they are the test, and worked examples."""
+        return self.split_of_key(problem.key)
+
+    def split_of_key(self, key: str) -> Split | None:
+        if key in _longproc_keys(self):
+            return "test" if self.test_source == "longproc" else None
+        return None if key in _EXAMPLE_KEYS else split_of(key)
+
+    def reserved_keys(self) -> frozenset[str]:
+        """Problems that are never generated: LongProc's own, those of the training file, worked examples."""
+        from_file = [problem_key(row.numbers, row.target) for row in _train_file(self).problems]
+        return _EXAMPLE_KEYS | _longproc_keys(self) | frozenset(from_file)
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        return verify(problem, completion)
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        return parse_steps(problem, completion)
+
+    def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
+        """LongProc's three scores."""
+        return {f"longproc/{name}": value for name, value in longproc_scores(problem, completion).items()}
+
+
+@lru_cache(maxsize=16)
+def _problems(task: CountdownTask, split: Split) -> tuple[CountdownProblem, ...]:
+    if split == "test" and task.test_source == "longproc":
+        return _posed(task, _longproc(task).problems)
+    if split == "train" and task.train == "longproc":
+        return _posed(task, _longproc(task).problems)
+    if split == "train" and task.train == "file":
+        return _posed(task, _train_file(task).problems)
+    wanted = {"train": task.train_problems, "validation": task.validation_problems, "test": task.test_problems}[split]
+    pairs = draw_distinct(task.space, seed=task.seed, split=split, exclude=task.reserved_keys())
+    return tuple([task.problem(*next(pairs), source="generated") for _ in range(wanted)])
+
+
+def _posed(task: CountdownTask, rows: Sequence[ReadProblem]) -> tuple[CountdownProblem, ...]:
+    return tuple([task.problem(row.numbers, row.target, source=row.source) for row in rows])
+
+
+@lru_cache(maxsize=16)
+def _longproc(task: CountdownTask) -> ReadProblems:
+    if task.longproc_dir is None:
+        return ReadProblems((), ())
+    return read_longproc(task.longproc_dir, on_bad=task.on_bad)
+
+
+@lru_cache(maxsize=16)
+def _longproc_keys(task: CountdownTask) -> frozenset[str]:
+    return frozenset([problem_key(row.numbers, row.target) for row in _longproc(task).problems])
+
+
+@lru_cache(maxsize=16)
+def _train_file(task: CountdownTask) -> ReadProblems:
+    """The training file without the problems of LongProc, which stay the test."""
+    if task.train_file is None:
+        return ReadProblems((), ())
+    rows, left_out = read_problem_lines(task.train_file, on_bad=task.on_bad)
+    reserved = _longproc_keys(task)
+    held_out = [row for row in rows if problem_key(row.numbers, row.target) in reserved]
+    if held_out and task.on_bad == "refuse":
+        raise ValueError(f"{len(held_out)} problems of {task.train_file!r} are LongProc's: on_bad=leave_out skips them")
+    kept = tuple([row for row in rows if problem_key(row.numbers, row.target) not in reserved])
+    return ReadProblems(kept, (*left_out, *[f"LongProc's: {row.numbers}, {row.target}" for row in held_out]))
+
+
+@lru_cache(maxsize=16)
+def _template(folder: str) -> str:
+    return read_template(folder)
