@@ -1,14 +1,16 @@
 """The rooms whose code a configuration uses, with their versions and the hash of their code.
 
-A room's integer ``VERSION`` is raised when the same configuration would give another result; it decides whether a stage
-is reused. The code's hash only tells: an edited docstring retrains nothing, but the difference is named.
+An integer ``VERSION`` stands in a room's ``__init__``, or in a module that wants its own; it is raised when the same
+configuration would give another result, and decides whether a stage is reused. The code's hash only tells: an edited
+docstring retrains nothing, but the difference is named.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +19,52 @@ OURS = (PURE, "lightning_modules", "datamodules", "callbacks", "experiments")
 
 
 def targets(config: Any) -> Iterator[str]:
-    """Every ``_target_`` in a resolved configuration."""
+    """Every ``_target_`` of ours in a resolved configuration."""
     if isinstance(config, Mapping):
         for key, value in config.items():
-            if key == "_target_":
-                yield str(value)
-            else:
+            if key != "_target_":
                 yield from targets(value)
+            elif str(value).partition(".")[0] in OURS:
+                yield str(value)
     elif isinstance(config, list | tuple):
         for value in config:
             yield from targets(value)
 
 
-def rooms_of(config: Any) -> list[str]:
-    """Our packages that the targets live in: ``contrastive_reasoning.losses``, ``datamodules``; sorted."""
-    parts = (target.split(".") for target in targets(config))
-    return sorted({".".join(path[:2]) if path[0] == PURE else path[0] for path in parts if path[0] in OURS})
+def room_of(target: str) -> str:
+    """The package a target lives in: ``contrastive_reasoning.losses``, ``datamodules``."""
+    parts = target.split(".")
+    return ".".join(parts[:2]) if parts[0] == PURE else parts[0]
 
 
-def versions(rooms: Iterable[str]) -> dict[str, int]:
-    """Room → its ``VERSION``. Raises AttributeError for a room that states none."""
-    return {room: int(import_module(room).VERSION) for room in rooms}
+def versions(config: Any) -> dict[str, int]:
+    """Module or room → its ``VERSION``, for every target: the nearest one going up from the target's module."""
+    return dict(_nearest_version(target) for target in targets(config))
 
 
-def code_hashes(rooms: Iterable[str]) -> dict[str, str]:
-    """Room → a hash over its Python files."""
-    return {room: _code_hash(Path(str(import_module(room).__file__)).parent) for room in rooms}
+def _nearest_version(target: str) -> tuple[str, int]:
+    module = target.rpartition(".")[0]
+    while module:
+        if hasattr(found := import_module(module), "VERSION"):
+            return module, int(found.VERSION)
+        module = module.rpartition(".")[0]
+    raise AttributeError(f"neither the module of {target} nor a package above it states an integer VERSION")
+
+
+def code_hashes(config: Any) -> dict[str, str]:
+    """Room → a hash over its Python files, for every room that the configuration uses."""
+    return {room: _code_hash(_folder(room)) for room in sorted({room_of(target) for target in targets(config)})}
+
+
+def changed_rooms(config: Any, then: Mapping[str, str]) -> list[str]:
+    """The rooms whose code differs from what ``then`` recorded."""
+    return [room for room, code in code_hashes(config).items() if then.get(room) != code]
+
+
+def _folder(room: str) -> Path:
+    spec = find_spec(room)
+    assert spec is not None and spec.origin is not None, f"no package {room}"
+    return Path(spec.origin).parent
 
 
 def _code_hash(folder: Path) -> str:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.policies.load import EMBEDDED, resolve
 from experiments.assemble import AssemblyError
 from experiments.fingerprint import fingerprint, folder_hash
-from experiments.rooms import rooms_of, versions
+from experiments.rooms import versions
 from experiments.wiring import critic_checkpoints, parents
 
 KEYS = {
@@ -36,7 +36,7 @@ class StagePlan:
     parents: Mapping[str, str]
     """Stage → fingerprint of what it builds on."""
     versions: Mapping[str, int]
-    """Room → version, of the rooms it uses."""
+    """Module or room → version, of the code it uses."""
     fingerprint: str
     folder: Path
 
@@ -45,7 +45,7 @@ def plan_stage(stage: str, config: DictConfig, finished: Mapping[str, StagePlan]
     """Plan ``stage`` on top of the stages that have finished."""
     relevant = relevant_config(stage, config)
     above = {name: finished[name].fingerprint for name in parents(stage, config) if name in finished}
-    used = versions(rooms_of(relevant))
+    used = versions(relevant)
     content = {"config": relevant, "parents": above, "versions": used, "files": file_hashes(stage, config)}
     mark = fingerprint(content)
     folder = Path(config.output_dir) / "stages" / stage / mark

@@ -14,7 +14,7 @@ from experiments.assemble import with_values
 from experiments.files import write_json, write_yaml
 from experiments.interrupt import Interrupted
 from experiments.mirror import start_mirror, stop_mirror
-from experiments.rooms import code_hashes
+from experiments.rooms import changed_rooms, code_hashes
 from experiments.run_record import open_record
 from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan, plan_stage
@@ -82,7 +82,7 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
         "fingerprint": plan.fingerprint,
         "parents": dict(plan.parents),
         "versions": dict(plan.versions),
-        "code": code_hashes(plan.versions),
+        "code": code_hashes(plan.config),
         "seconds": round(time.monotonic() - started, 1),
     }
     write_json(plan.folder / RESULT, described | dict(result))
@@ -91,7 +91,7 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
 def _reuse_line(plan: StagePlan) -> str:
     """One line that says what is reused, and which rooms' code has changed since."""
     then = read_json(plan.folder / RESULT).get("code", {})
-    changed = [room for room, code in code_hashes(plan.versions).items() if then.get(room) != code]
+    changed = changed_rooms(plan.config, then)
     since = f"; code changed since in {', '.join(changed)} (versions did not)" if changed else ""
     return f"{plan.name}: reusing {plan.folder}{since}"
 

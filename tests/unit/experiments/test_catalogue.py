@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from experiments.catalogue import FOLDER, catalogue, first_comment
+
+
+def test_hydra_headers_are_no_description() -> None:
+    assert first_comment("# @package _global_\n# What it is.\n# more\nname: x\n") == "What it is."
+    assert first_comment("name: x\n") == ""
+
+
+def test_every_experiment_says_what_it_is_and_how_it_is_run() -> None:
+    for name, line in catalogue(FOLDER).items():
+        assert line.endswith(f"make exp name={name}"), name
+
+
+def test_listing_imports_the_standard_library_alone() -> None:
+    """-S leaves site-packages out, -I the environment."""
+    script = f"import sys; sys.path.insert(0, {str(FOLDER.parent.parent)!r}); from experiments.catalogue import main; main()"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == sorted(path.stem for path in Path(FOLDER).glob("*.yaml"))

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from experiments.rooms import changed_rooms, code_hashes, room_of, targets, versions
+
+CONFIG = {
+    "module": {"_target_": "lightning_modules.warm_start.WarmStart", "policy": {"_target_": "lightning.Trainer"}},
+    "parts": [{"_target_": "contrastive_reasoning.losses.BinaryNCE", "temperature": 1.0}],
+}
+
+
+def test_finds_our_targets_at_any_depth() -> None:
+    assert sorted(targets(CONFIG)) == ["contrastive_reasoning.losses.BinaryNCE", "lightning_modules.warm_start.WarmStart"]
+
+
+def test_the_room_of_a_target() -> None:
+    assert room_of("contrastive_reasoning.losses.info_nce.InfoNCE") == "contrastive_reasoning.losses"
+    assert room_of("datamodules.plays.Plays") == "datamodules"
+
+
+def test_versions_come_from_the_nearest_module_that_states_one() -> None:
+    assert versions(CONFIG) == {"lightning_modules.warm_start": 1, "contrastive_reasoning.losses": 1}
+
+
+def test_a_changed_room_is_named() -> None:
+    then = code_hashes(CONFIG)
+    assert set(then) == {"lightning_modules", "contrastive_reasoning.losses"}
+    assert changed_rooms(CONFIG, then) == []
+    assert changed_rooms(CONFIG, {**then, "lightning_modules": "other"}) == ["lightning_modules"]
