@@ -11,8 +11,8 @@ from contrastive_reasoning.tasks.base import Problem
 class ProblemBatch:
     """P problems, and the rollouts that a callback draws for them.
 
-    A plain class on purpose: Lightning walks dicts, lists and dataclasses when it moves a batch to the device and raises
-    on frozen ones, but leaves a plain object alone; what the callback puts in is what ``training_step`` sees.
+    A plain class on purpose: Lightning walks dicts, lists and dataclasses when it moves a batch to the device and
+    raises on frozen ones, but leaves a plain object alone; what the callback puts in is what ``training_step`` sees.
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from contrastive_reasoning.critics.base import Critic
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
+from contrastive_reasoning.critics.encodings import rows_of, take
 from contrastive_reasoning.rewards.base import Credit, Reward
 from contrastive_reasoning.rewards.shaping import StepValue, legal_steps, shaped
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -70,12 +71,9 @@ class CriticReward:
         return [list(zip(those, scores.get(row, []), strict=True)) for row, those in enumerate(steps)]
 
     def _values(self, state_actions: Any, goals: Any, device: torch.device) -> Tensor:
+        chunks = torch.arange(rows_of(goals)).split(self.batch_size)
         pieces = [
-            self.critic.pairs(
-                _each(state_actions, lambda x, at=start: x[at : at + self.batch_size].to(device)),
-                _each(goals, lambda x, at=start: x[at : at + self.batch_size].to(device)),
-            )
-            for start in range(0, _size(goals), self.batch_size)
+            self.critic.pairs(_to(take(state_actions, rows), device), _to(take(goals, rows), device)) for rows in chunks
         ]
         return torch.cat(pieces).float().sigmoid().cpu()
 
@@ -101,9 +99,5 @@ def _joined(encodings: Sequence[Any]) -> Any:
     return torch.cat(list(encodings))
 
 
-def _each(encoding: Any, change: Any) -> Any:
-    return {k: change(v) for k, v in encoding.items()} if isinstance(encoding, dict) else change(encoding)
-
-
-def _size(encoding: Any) -> int:
-    return len(next(iter(encoding.values()))) if isinstance(encoding, dict) else len(encoding)
+def _to(encoding: Any, device: torch.device) -> Any:
+    return {k: v.to(device) for k, v in encoding.items()} if isinstance(encoding, dict) else encoding.to(device)

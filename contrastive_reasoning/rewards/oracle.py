@@ -31,7 +31,7 @@ def target_of(problem: Problem) -> int:
     Raises:
         TypeError: for a problem of another task, of which this oracle knows nothing.
     """
-    target = getattr(problem, "target", None)
+    target = problem.fields.get("target")
     if not isinstance(target, int):
         raise TypeError(f"the oracle knows Countdown only, and problem {problem.id} has no target number")
     return target

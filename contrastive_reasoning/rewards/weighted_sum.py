@@ -19,7 +19,7 @@ class WeightedSum:
 
     def __init__(self, *, rewards: Mapping[str, Reward], weights: Mapping[str, float]) -> None:
         if set(rewards) != set(weights) or not rewards:
-            raise ValueError(f"rewards ({', '.join(rewards)}) and weights ({', '.join(weights)}) must name the same parts")
+            raise ValueError(f"rewards ({', '.join(rewards)}) and weights ({', '.join(weights)}) must name the same")
         self.rewards = dict(rewards)
         self.weights = dict(weights)
 

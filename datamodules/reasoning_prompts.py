@@ -1,0 +1,104 @@
+"""The problems that GRPO learns from: which ones stand in a step is a function of (seed, step) alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from lightning import LightningDataModule
+from torch.utils.data import DataLoader
+
+from contrastive_reasoning.tasks.base import Problem, Task
+from datamodules.collate import ProblemBatch, collate_problems
+
+
+class ReasoningPrompts(LightningDataModule):
+    """Batches of problems for rollouts.
+
+    Training walks through the training problems in an order that is a permutation of (seed, epoch); a batch may end one
+    epoch and begin the next. A resumed run continues at the module's ``rollout_step``. Validation is a fixed set.
+
+    Args:
+        task: where the problems come from.
+        problems_per_step: P, the problems of one rollout batch.
+        validation_problems: how many of the validation split are used, from its beginning.
+        steps: rollout batches in the whole run, one Lightning epoch.
+        seed: of the order.
+    """
+
+    def __init__(
+        self, *, task: Task, problems_per_step: int, validation_problems: int, steps: int, seed: int
+    ) -> None:
+        super().__init__()
+        if problems_per_step < 1:
+            raise ValueError(f"problems_per_step must be at least 1, got {problems_per_step}")
+        if validation_problems < 0:
+            raise ValueError(f"validation_problems must not be negative, got {validation_problems}")
+        self.task = task
+        self.problems_per_step = problems_per_step
+        self.validation_problems = validation_problems
+        self.steps = steps
+        self.seed = seed
+
+    def train_dataloader(self) -> ProblemSteps:
+        first = getattr(self.trainer.lightning_module, "rollout_step", 0) if self.trainer is not None else 0
+        return ProblemSteps(
+            self.task.problems("train"),
+            problems_per_step=self.problems_per_step,
+            steps=self.steps,
+            first_step=first,
+            seed=self.seed,
+        )
+
+    def val_dataloader(self) -> DataLoader[Problem]:
+        problems = self.task.problems("validation")
+        if len(problems) < self.validation_problems:
+            raise ValueError(
+                f"validation_problems is {self.validation_problems}, but the split has only {len(problems)} problems"
+            )
+        kept = list(problems[: self.validation_problems])
+        return DataLoader(kept, batch_size=self.problems_per_step, collate_fn=collate_problems)  # pyright: ignore
+
+
+class ProblemSteps:
+    """The batches of a run from ``first_step`` on. Resumable without a state: the step says it all."""
+
+    def __init__(
+        self, problems: Sequence[Problem], *, problems_per_step: int, steps: int, first_step: int, seed: int
+    ) -> None:
+        if not problems:
+            raise ValueError("the training split has no problems")
+        self.problems = problems
+        self.problems_per_step = problems_per_step
+        self.steps = steps
+        self.first_step = first_step
+        self.seed = seed
+
+    def __len__(self) -> int:
+        """Steps of the whole run, those before ``first_step`` included: Lightning counts on from a checkpoint's."""
+        return self.steps
+
+    def __iter__(self) -> Iterator[ProblemBatch]:
+        for step in range(self.first_step, self.steps):
+            rows = rows_of_step(step, self.problems_per_step, len(self.problems), seed=self.seed)
+            yield ProblemBatch([self.problems[row] for row in rows])
+
+    def state_dict(self) -> dict[str, int]:
+        """Nothing; it tells Lightning that this loader resumes in the middle of an epoch."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Nothing to restore: ``first_step`` is the module's own count."""
+
+
+def rows_of_step(step: int, size: int, total: int, *, seed: int) -> list[int]:
+    """Which of ``total`` problems stand in the step: the next ``size`` of an endless row of permutations."""
+    places = range(step * size, (step + 1) * size)
+    orders = {epoch: order_of_epoch(epoch, total, seed=seed) for epoch in {place // total for place in places}}
+    return [orders[place // total][place % total] for place in places]
+
+
+def order_of_epoch(epoch: int, total: int, *, seed: int) -> list[int]:
+    """A permutation of (seed, epoch)."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    return torch.randperm(total, generator=generator).tolist()

@@ -1,0 +1,181 @@
+"""GRPO with any reward: the rollouts of a step are drawn by a callback, this is what is learned from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+import torch
+from lightning import LightningModule
+from lightning.pytorch.core.optimizer import LightningOptimizer
+from torch import Tensor
+
+from contrastive_reasoning.advantages import Advantage
+from contrastive_reasoning.objectives import Objective
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rewards import Reward
+from contrastive_reasoning.rewards.verifier import verdicts_of
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Task
+from lightning_modules.lesson import Lesson
+from lightning_modules.microbatches import Microbatch, microbatches
+from lightning_modules.optim import AdamW, backward_all, clip_by_norm
+from lightning_modules.rollout_metrics import (
+    accuracy,
+    credit_metrics,
+    rollout_metrics,
+    score_means,
+    success_within_group,
+    verdict_shares,
+)
+
+
+class GRPO(LightningModule):
+    """Learns from the rollouts that it finds in a batch; an update is one pass over all of them, one optimizer step.
+
+    Only the policy is a registered module. The reference and whatever the reward owns are plain attributes: no
+    optimizer, checkpoint or strategy sees them.
+
+    Args:
+        policy: what is trained.
+        reference: frozen policy for the KL term; None: there is none.
+        task: verifies completions while validating.
+        reward: what a rollout is worth.
+        advantage: what that means within its group, per token.
+        objective: the loss on the policy.
+        optimizer: builds the optimizer and knows the learning rate of every rollout batch.
+        updates_per_rollout: updates on each rollout batch.
+        microbatch_tokens: padded tokens, of prompts and completions, that go through the policy at once.
+        gradient_clip: the largest norm of the gradient; None: any.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: CausalLMPolicy,
+        reference: CausalLMPolicy | None,
+        task: Task,
+        reward: Reward,
+        advantage: Advantage,
+        objective: Objective,
+        optimizer: AdamW,
+        updates_per_rollout: int,
+        microbatch_tokens: int,
+        gradient_clip: float | None,
+    ) -> None:
+        super().__init__()
+        if updates_per_rollout < 1:
+            raise ValueError(f"updates_per_rollout must be at least 1, got {updates_per_rollout}")
+        if microbatch_tokens < 1:
+            raise ValueError(f"microbatch_tokens must be at least 1, got {microbatch_tokens}")
+        if gradient_clip is not None and gradient_clip <= 0:
+            raise ValueError(f"gradient_clip must be positive (or null), got {gradient_clip}")
+        self.automatic_optimization = False
+        self.policy = policy
+        # In a tuple, where torch registers nothing.
+        self._frozen = () if reference is None else (reference.requires_grad_(False).eval(),)
+        self.task = task
+        self.reward = reward
+        self.advantage = advantage
+        self.objective = objective
+        self.optimizer = optimizer
+        self.updates_per_rollout = updates_per_rollout
+        self.microbatch_tokens = microbatch_tokens
+        self.gradient_clip = gradient_clip
+        self.rollout_step = 0
+        """Rollout batches learned from: the x-axis, the schedule's clock, and the one number that resumes a run."""
+
+    def setup(self, stage: str) -> None:
+        for reference in self._frozen:
+            reference.to(self.device)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return self.optimizer(self.policy.parameters())
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["rollout_step"] = self.rollout_step
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.rollout_step = checkpoint["rollout_step"]
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        rollouts = drawn(batch.rollouts)
+        credit = self.reward(rollouts)
+        advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
+        split = list(microbatches(rollouts, max_tokens=self.microbatch_tokens))
+        lesson = Lesson(
+            objective=self.objective,
+            rollouts=rollouts,
+            advantages=advantages,
+            ref_log_probs=self.ref_log_probs(rollouts, split),
+        )
+        for _ in range(self.updates_per_rollout):
+            backward_all(self, [partial(self.loss, lesson, microbatch) for microbatch in split])
+            steps = self.optimizer_step_of_update()
+            lesson.end_update()
+        self.rollout_step += 1
+        metrics = {**credit_metrics(credit), **rollout_metrics(rollouts, advantages), **lesson.metrics(), **steps}
+        self.report(metrics, batch_size=len(rollouts))
+
+    def loss(self, lesson: Lesson, microbatch: Microbatch) -> Tensor:
+        return lesson.loss(microbatch, log_probs(self.policy, microbatch, lesson.rollouts.temperature))
+
+    @torch.no_grad()
+    def ref_log_probs(self, rollouts: RolloutBatch, split: Sequence[Microbatch]) -> Tensor | None:
+        """The reference's log-probs of all rollouts; None without a reference."""
+        if not self._frozen:
+            return None
+        scores = torch.zeros_like(rollouts.old_log_probs)
+        for microbatch in split:
+            part = log_probs(self._frozen[0], microbatch, rollouts.temperature)
+            scores[microbatch.rows, : part.shape[1]] = part.to(scores.dtype)
+        return scores
+
+    def optimizer_step_of_update(self) -> dict[str, float]:
+        """Clip, set the learning rate of this rollout batch, step."""
+        optimizer = cast(LightningOptimizer, self.optimizers())
+        norm = clip_by_norm(self.policy.parameters(), self.gradient_clip)
+        rate = self.optimizer.set_learning_rate(optimizer.optimizer, self.rollout_step)
+        optimizer.step()
+        optimizer.zero_grad()
+        return {"train/optimizer/gradient_norm": norm.item(), "train/optimizer/learning_rate": rate}
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """Greedy completions in ``batch.rollouts``; several sampled ones per problem in ``batch.sampled``, if drawn."""
+        rollouts = drawn(batch.rollouts)
+        verdicts = verdicts_of(self.task, rollouts)
+        metrics = {"val/verifier/accuracy": accuracy(verdicts), **verdict_shares(verdicts, prefix="val/verdict/")}
+        metrics.update({f"val/{name}": value for name, value in score_means(self.task, rollouts).items()})
+        if batch.sampled is not None:
+            sampled, size = verdicts_of(self.task, batch.sampled), batch.sampled.group_size
+            metrics["val/verifier/accuracy_sampled"] = accuracy(sampled)
+            metrics[f"val/verifier/pass_at_{size}"] = success_within_group(sampled, size)
+        self.report(metrics, batch_size=len(batch.problems))
+
+    def report(self, metrics: Mapping[str, float], *, batch_size: int) -> None:
+        """Log at the number of rollout batches learned from; Lightning takes its x-axis from ``step``."""
+        self.log_dict(dict(metrics), batch_size=batch_size)
+        self.log("step", float(self.rollout_step), batch_size=batch_size, reduce_fx="max")
+
+
+def drawn(rollouts: RolloutBatch | None) -> RolloutBatch:
+    """The rollouts of a batch.
+
+    Raises:
+        RuntimeError: where nobody drew them.
+    """
+    if rollouts is None:
+        raise RuntimeError("the batch holds no rollouts: add the RolloutGeneration callback, which draws them")
+    return rollouts
+
+
+def log_probs(policy: CausalLMPolicy, microbatch: Microbatch, temperature: float) -> Tensor:
+    """log π of the micro-batch's completions, (b,t)."""
+    return policy.log_probs(
+        microbatch.prompt_ids,
+        microbatch.prompt_mask,
+        microbatch.completion_ids,
+        microbatch.mask,
+        temperature=temperature,
+    )

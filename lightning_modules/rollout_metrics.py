@@ -1,0 +1,61 @@
+"""What is logged of rollouts and their rewards, as plain numbers by name."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+from torch import Tensor
+
+from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Status, Task, Verdict
+
+
+def credit_metrics(credit: Credit) -> dict[str, float]:
+    """Means of the outcome and of every part by name, steps valued per rollout, shares of the verdicts."""
+    metrics = {f"train/reward/{name}": part.double().mean().item() for name, part in credit.parts.items()}
+    metrics["train/reward/outcome"] = credit.outcome.double().mean().item()
+    if credit.steps is not None:
+        metrics["train/reward/steps"] = sum(map(len, credit.steps)) / max(len(credit.steps), 1)
+    if credit.verdicts is not None:
+        metrics.update(verdict_shares(credit.verdicts, prefix="train/verdict/"))
+    return metrics
+
+
+def verdict_shares(verdicts: Sequence[Verdict], *, prefix: str) -> dict[str, float]:
+    """The share of every status, those that did not occur included: a line that starts to rise was there before."""
+    counts = Counter(verdict.status for verdict in verdicts)
+    return {f"{prefix}{status}": counts[status] / max(len(verdicts), 1) for status in get_args(Status)}
+
+
+def rollout_metrics(rollouts: RolloutBatch, advantages: Tensor) -> dict[str, float]:
+    """Length of completions, the share cut off, and the share of groups that teach nothing."""
+    lengths = rollouts.mask.sum(dim=1).double()
+    informative = (advantages != 0).view(-1, rollouts.group_size * advantages.shape[1]).any(dim=1)
+    cut = sum(reason == "length" for reason in rollouts.finish_reasons)
+    return {
+        "train/rollout/completion_tokens": lengths.mean().item(),
+        "train/rollout/truncated": cut / max(len(rollouts), 1),
+        "train/advantage/informative_groups": informative.double().mean().item(),
+    }
+
+
+def accuracy(verdicts: Sequence[Verdict]) -> float:
+    return sum(verdict.correct for verdict in verdicts) / len(verdicts)
+
+
+def success_within_group(verdicts: Sequence[Verdict], group_size: int) -> float:
+    """The share of problems with a correct completion in their group: pass@k for k = ``group_size``."""
+    groups = [verdicts[start : start + group_size] for start in range(0, len(verdicts), group_size)]
+    return sum(any(verdict.correct for verdict in group) for group in groups) / len(groups)
+
+
+def score_means(task: Task, rollouts: RolloutBatch) -> Mapping[str, float]:
+    """The means of the benchmark's own scores over all rollouts."""
+    columns: dict[str, list[float]] = defaultdict(list)
+    for row, text in enumerate(rollouts.texts):
+        for name, value in task.scores(rollouts.problem_of(row), text).items():
+            columns[name].append(value)
+    return {name: sum(values) / len(rollouts) for name, values in columns.items()}
