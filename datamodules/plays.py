@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import lightning as L
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -34,6 +35,19 @@ def draw_play(task: CountdownTask, split: Split, rng: random.Random) -> Play:
             problem = task.problem(numbers, state[0])
             if task.split_of(problem) == split:
                 return problem.prompt, ";".join(moves)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayCorpus:
+    """Texts for a tokenizer: prompts and completions of training plays."""
+
+    task: CountdownTask
+    plays: int
+    seed: int
+
+    def __call__(self) -> list[str]:
+        rng = random.Random(f"{self.seed}/play corpus")
+        return [text for _ in range(self.plays) for text in draw_play(self.task, "train", rng)]
 
 
 class PlayStream(IterableDataset[list[Play]]):

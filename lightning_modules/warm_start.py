@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from lightning_modules.optim import OptimizerFactory
+from lightning_modules.optim import AdamW
 
 VERSION = 1
 
@@ -23,7 +23,7 @@ VERSION = 1
 class WarmStart(L.LightningModule):
     """Next-token training of ``policy`` on batches of (prompt, completion) pairs; logs by step."""
 
-    def __init__(self, *, policy: CausalLMPolicy, optimizer: OptimizerFactory) -> None:
+    def __init__(self, *, policy: CausalLMPolicy, optimizer: AdamW) -> None:
         super().__init__()
         self.policy = policy
         self.optimizer_factory = optimizer
@@ -47,7 +47,8 @@ class WarmStart(L.LightningModule):
         return -log_probs.sum() / tokens, tokens
 
     def configure_optimizers(self) -> Any:
-        optimizer, scheduler = self.optimizer_factory(self.policy.parameters())
+        optimizer = self.optimizer_factory(self.policy.parameters())
+        scheduler = self.optimizer_factory.scheduler(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:

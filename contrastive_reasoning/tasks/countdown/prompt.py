@@ -51,7 +51,7 @@ def problem_prompt(numbers: Sequence[int], target: int, *, style: str) -> str:
     if style not in get_args(Style):
         raise ValueError(f"style must be one of {', '.join(get_args(Style))}, got {style!r}")
     if style == "direct":
-        return f"Numbers: {list(numbers)}, target: {target}\n"
+        return f"{' '.join(map(str, numbers))} = {target}\n"  # few tokens: small policies read every one of them
     examples, problem = worked_examples(EXAMPLES, style), _stated(numbers, target)
     return _INSTRUCTIONS.format(limit=MAX_RESULT, examples=examples, header=HEADERS[style], problem=problem)
 
