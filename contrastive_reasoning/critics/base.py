@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -45,6 +45,7 @@ class CriticOracleBatch:
     """Index of the problem; states of the same problem and depth are siblings."""
 
 
+@runtime_checkable
 class Critic(Protocol):
     """Called like a torch module; every critic is one."""
 
@@ -61,6 +62,7 @@ class Critic(Protocol):
         ...
 
 
+@runtime_checkable
 class DotProductCritic(Critic, Protocol):
     """f = similarity(φ(s, a), ψ(g)): the two embeddings can be looked at."""
 

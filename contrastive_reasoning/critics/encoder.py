@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from peft import LoraConfig, inject_adapter_in_model
@@ -25,6 +25,7 @@ class TextEncoder:
     """Of the hidden states."""
 
 
+@runtime_checkable
 class Training(Protocol):
     """Which weights of a backbone are trained: prepares the backbone in place."""
 

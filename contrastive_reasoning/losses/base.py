@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 
+@runtime_checkable
 class ContrastiveLoss(Protocol):
     """The class form of a loss: holds the temperature, divides by it, and reduces over the pairs it is about."""
 

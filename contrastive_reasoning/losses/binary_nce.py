@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import logsigmoid
 
 from contrastive_reasoning.losses.base import require_positive
 from contrastive_reasoning.losses.reduce import mean_over
@@ -29,7 +29,8 @@ def binary_nce(
         ℓ per pair; 0, with zero gradient, for pairs that do not count.
     """
     counts = positive | candidate if candidate is not None else positive | True
-    return softplus(logits.where(~positive, -logits)).where(counts, 0.0)
+    # softplus would do, but torch's is linear beyond 20 and loses the gradient's last digits there.
+    return -logsigmoid(logits.where(positive, -logits)).where(counts, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

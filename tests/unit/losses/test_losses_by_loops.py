@@ -1,0 +1,251 @@
+"""Every loss against its slow obvious version: plain loops, one pair at a time, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from contrastive_reasoning.losses import (
+    BackwardInfoNCE,
+    BalancedBinaryNCE,
+    BinaryNCE,
+    InfoNCE,
+    SoftNearestNeighbour,
+    SupCon,
+    SupConIn,
+    SymmetricInfoNCE,
+    WithPenalty,
+    binary_nce,
+    binary_nce_balanced,
+    info_nce,
+    info_nce_backward,
+    info_nce_symmetric,
+    logsumexp_penalty,
+    soft_nearest_neighbour,
+    supcon,
+    supcon_in,
+)
+
+A, C = 5, 6
+OVER_MANY = [supcon, supcon_in, soft_nearest_neighbour]
+
+
+def example() -> tuple[Tensor, Tensor, Tensor]:
+    """Anchors 0–3 with one positive each; anchor 4 is a dead end: candidates, no positive. Some pairs do not count."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(A, C, generator=generator, dtype=torch.float64)
+    positive = torch.zeros(A, C, dtype=torch.bool)
+    positive[range(4), [0, 1, 2, 4]] = True
+    candidate = positive | (torch.rand(A, C, generator=generator) < 0.7)
+    return logits.requires_grad_(), positive, candidate
+
+
+def many_positives() -> tuple[Tensor, Tensor, Tensor]:
+    logits, positive, candidate = example()
+    positive[0, 3] = positive[1, 5] = positive[1, 0] = True
+    return logits, positive, candidate | positive
+
+
+def loop_info_nce(logits: Tensor, positive: Tensor, candidate: Tensor) -> list[float]:
+    logits, losses = logits.detach(), []
+    for i in range(logits.shape[0]):
+        total = sum(math.exp(logits[i, j]) for j in range(logits.shape[1]) if candidate[i, j])
+        own = [math.exp(logits[i, j]) for j in range(logits.shape[1]) if positive[i, j]]
+        losses.append(-math.log(own[0] / total) if own else 0.0)
+    return losses
+
+
+def loop_binary(logits: Tensor, positive: Tensor, candidate: Tensor) -> dict[tuple[int, int], float]:
+    logits, losses = logits.detach(), {}
+    for i in range(logits.shape[0]):
+        for j in range(logits.shape[1]):
+            if candidate[i, j]:
+                p = 1 / (1 + math.exp(-logits[i, j]))
+                losses[i, j] = -math.log(p if positive[i, j] else 1 - p)
+    return losses
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def test_info_nce() -> None:
+    logits, positive, candidate = example()
+    expected = torch.tensor(loop_info_nce(logits, positive, candidate), dtype=torch.float64)
+    assert_close(info_nce(logits, positive, candidate), expected, rtol=1e-10, atol=0)
+
+
+def test_info_nce_counts_the_positive_even_where_it_is_no_candidate() -> None:
+    logits, positive, candidate = example()
+    assert_close(info_nce(logits, positive, candidate & ~positive), info_nce(logits, positive, candidate))
+
+
+def test_info_nce_without_candidates_given_takes_all() -> None:
+    logits, positive, _ = example()
+    assert_close(info_nce(logits, positive), info_nce(logits, positive, torch.ones_like(positive)))
+
+
+def test_info_nce_skips_dead_ends() -> None:
+    logits, positive, candidate = example()
+    info_nce(logits, positive, candidate).sum().backward()
+    assert logits.grad is not None
+    assert logits.grad[4].eq(0).all()
+    assert logits.grad[~candidate].eq(0).all()
+
+
+def test_backward_uses_dead_ends_as_negatives() -> None:
+    logits, positive, candidate = example()
+    expected = torch.tensor(loop_info_nce(logits.T, positive.T, candidate.T), dtype=torch.float64)
+    losses = info_nce_backward(logits, positive, candidate)
+    assert_close(losses, expected, rtol=1e-10, atol=0)
+    losses.sum().backward()
+    assert logits.grad is not None
+    in_a_reached_column = candidate[4] & positive.any(dim=0)
+    assert in_a_reached_column.any()
+    assert logits.grad[4][in_a_reached_column].gt(0).all()
+
+
+def test_symmetric_is_half_of_each() -> None:
+    logits, positive, candidate = example()
+    forward = [x for x, has in zip(loop_info_nce(logits, positive, candidate), positive.any(1), strict=True) if has]
+    columns = loop_info_nce(logits.T, positive.T, candidate.T)
+    backward = [x for x, has in zip(columns, positive.any(0), strict=True) if has]
+    expected = (mean(forward) + mean(backward)) / 2
+    assert info_nce_symmetric(logits, positive, candidate).item() == pytest.approx(expected, rel=1e-10)
+
+
+def test_binary_nce() -> None:
+    logits, positive, candidate = many_positives()
+    expected = loop_binary(logits, positive, candidate)
+    losses = binary_nce(logits, positive, candidate)
+    for i in range(A):
+        for j in range(C):
+            assert losses[i, j].item() == pytest.approx(expected.get((i, j), 0.0), rel=1e-10)
+
+
+def test_binary_nce_balanced() -> None:
+    logits, positive, candidate = many_positives()
+    losses = loop_binary(logits, positive, candidate)
+    expected = mean([x for at, x in losses.items() if positive[at]]) + mean(
+        [x for at, x in losses.items() if not positive[at]]
+    )
+    assert binary_nce_balanced(logits, positive, candidate).item() == pytest.approx(expected, rel=1e-10)
+
+
+def test_logsumexp_penalty() -> None:
+    logits, _, candidate = example()
+    candidate[2] = False
+    values = logits.tolist()
+    expected = [
+        math.log(sum(math.exp(values[i][j]) for j in range(C) if candidate[i, j])) ** 2 if i != 2 else 0.0
+        for i in range(A)
+    ]
+    penalty = logsumexp_penalty(logits, candidate)
+    assert_close(penalty, torch.tensor(expected, dtype=torch.float64), rtol=1e-10, atol=0)
+    penalty.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+
+
+def per_anchor(name: str, scores: list[float], positives: list[int], candidates: list[int]) -> float:
+    total = sum(math.exp(scores[k]) for k in candidates)
+    shares = [math.exp(scores[p]) / total for p in positives]
+    if not shares:
+        return 0.0
+    return {
+        "supcon": mean([-math.log(share) for share in shares]),
+        "supcon_in": -math.log(mean(shares)),
+        "soft_nearest_neighbour": -math.log(sum(shares)),
+    }[name]
+
+
+@pytest.mark.parametrize("loss", OVER_MANY)
+def test_losses_over_many_positives(loss: Callable[..., Tensor]) -> None:
+    logits, positive, candidate = many_positives()
+    expected = [
+        per_anchor(
+            loss.__name__,
+            logits[i].tolist(),
+            positive[i].nonzero().flatten().tolist(),
+            candidate[i].nonzero().flatten().tolist(),
+        )
+        for i in range(A)
+    ]
+    losses = loss(logits, positive, candidate)
+    assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=1e-10, atol=1e-14)
+    losses.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad[4].eq(0).all()
+
+
+@pytest.mark.parametrize("loss", OVER_MANY)
+def test_with_one_positive_all_are_info_nce(loss: Callable[..., Tensor]) -> None:
+    logits, positive, candidate = example()
+    assert_close(loss(logits, positive, candidate), info_nce(logits, positive, candidate))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [info_nce, info_nce_backward, info_nce_symmetric, binary_nce, binary_nce_balanced, *OVER_MANY],
+)
+def test_gradients_by_finite_differences(loss: Callable[..., Tensor]) -> None:
+    logits, positive, candidate = example()
+    assert torch.autograd.gradcheck(lambda x: loss(x, positive, candidate), (logits,))
+
+
+CLASSES = [InfoNCE, BackwardInfoNCE, SymmetricInfoNCE, BinaryNCE, BalancedBinaryNCE, SupCon, SupConIn]
+CLASSES += [SoftNearestNeighbour]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_class_forms_divide_by_the_temperature(kind: type) -> None:
+    scores, positive, candidate = example()
+    hot, unit = kind(temperature=0.5), kind(temperature=1.0)
+    assert_close(hot(scores, positive, candidate), unit(scores / 0.5, positive, candidate))
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_batch_without_any_pair_is_a_true_zero(kind: type) -> None:
+    scores = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    nothing = torch.zeros(3, 4, dtype=torch.bool)
+    loss = WithPenalty(loss=kind(temperature=0.1), temperature=0.1, weight=0.01)(scores, nothing, nothing)
+    loss.backward()
+    assert loss.item() == 0.0
+    assert scores.grad is not None
+    assert scores.grad.eq(0).all()
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("scale", [1e4, 1e30])
+def test_huge_scores_stay_finite(kind: type, scale: float) -> None:
+    scores, positive, candidate = example()
+    scores = (scores.detach().float() * scale).requires_grad_()
+    loss = kind(temperature=1.0)(scores, positive, candidate)
+    loss.backward()
+    assert loss.isfinite()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_temperature_of_zero_is_refused(kind: type) -> None:
+    with pytest.raises(ValueError, match="temperature must be above 0, got 0"):
+        kind(temperature=0.0)
+
+
+def test_penalty_adds_its_mean_over_anchors_with_candidates() -> None:
+    scores, positive, candidate = example()
+    loss = WithPenalty(loss=InfoNCE(temperature=0.5), temperature=0.5, weight=0.1)
+    expected = InfoNCE(temperature=0.5)(scores, positive, candidate)
+    expected = expected + 0.1 * logsumexp_penalty(scores / 0.5, candidate).mean()
+    assert_close(loss(scores, positive, candidate), expected)
+
+
+def test_a_negative_penalty_weight_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"weight must not be below 0, got -0\.1"):
+        WithPenalty(loss=InfoNCE(temperature=1.0), temperature=1.0, weight=-0.1)

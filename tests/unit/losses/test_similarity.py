@@ -1,0 +1,70 @@
+"""Similarities against loops, and their gradients where the distance is zero."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from contrastive_reasoning.losses import cosine, neg_l2, neg_l2_squared, of_pairs, similarities
+
+
+def by_loops(name: str, a: list[float], c: list[float]) -> float:
+    inner = sum(x * y for x, y in zip(a, c, strict=True))
+    squared = sum((x - y) ** 2 for x, y in zip(a, c, strict=True))
+    lengths = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in c))
+    values = {"dot": inner, "cosine": inner / lengths, "neg_l2": -math.sqrt(squared), "neg_l2_squared": -squared}
+    return values[name]
+
+
+def embeddings(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", similarities)
+def test_by_loops(name: str) -> None:
+    anchors, candidates = embeddings(3, 4, seed=0), embeddings(5, 4, seed=1)
+    expected = [[by_loops(name, a, c) for c in candidates.tolist()] for a in anchors.tolist()]
+    assert_close(similarities[name](anchors, candidates), torch.tensor(expected).double(), rtol=1e-6, atol=1e-6)
+    for i in range(3):
+        for j in range(5):
+            assert similarities[name](anchors, candidates)[i, j].item() == pytest.approx(expected[i][j], rel=1e-10)
+
+
+@pytest.mark.parametrize("name", similarities)
+def test_pairs_are_the_diagonal(name: str) -> None:
+    anchors, candidates = embeddings(4, 3, seed=0), embeddings(4, 3, seed=1)
+    assert_close(of_pairs(similarities[name], anchors, candidates), similarities[name](anchors, candidates).diagonal())
+
+
+@pytest.mark.parametrize("name", similarities)
+def test_gradients_by_finite_differences(name: str) -> None:
+    anchors, candidates = embeddings(3, 4, seed=0).requires_grad_(), embeddings(2, 4, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(similarities[name], (anchors, candidates))
+
+
+@pytest.mark.parametrize("similarity", [neg_l2, neg_l2_squared])
+def test_gradient_at_distance_zero_is_zero(similarity) -> None:
+    anchors = embeddings(2, 4, seed=0).requires_grad_()
+    similarity(anchors, anchors.detach()).diagonal().sum().backward()
+    assert anchors.grad is not None
+    assert anchors.grad.eq(0).all()
+
+
+def test_cosine_of_a_zero_vector_is_zero_with_a_finite_gradient() -> None:
+    anchors = torch.zeros(1, 4, dtype=torch.float64, requires_grad=True)
+    value = cosine(anchors, embeddings(3, 4, seed=0))
+    value.sum().backward()
+    assert value.eq(0).all()
+    assert anchors.grad is not None
+    assert anchors.grad.isfinite().all()
+
+
+def test_small_distances_keep_their_digits() -> None:
+    anchors = torch.full((30, 8), 1000.0)
+    candidates = anchors + 0.01
+    expected = -0.01 * math.sqrt(8)
+    assert_close(neg_l2(anchors, candidates), torch.full((30, 30), expected), rtol=1e-2, atol=0)
