@@ -55,7 +55,7 @@ def fit(
     data: LightningDataModule,
     acting: list[Callback],
 ) -> None:
-    """One Lightning fit of ``budget.<stage>.steps`` steps, resumed where a checkpoint was left.
+    """One Lightning fit of ``budget.<stage>.steps`` batches, resumed where a checkpoint was left.
 
     Raises:
         Interrupted: on Ctrl-C.
@@ -72,12 +72,14 @@ def fit(
 
 def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Callback]) -> Trainer:
     """The trainer of a stage: acting callbacks first, then those that watch, then the checkpoint."""
-    watching = list((build(config, f"callbacks.{stage}") or {}).values())
+    watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
     make = build(config, "trainer")
     budget = config.budget[stage]
     return make(
-        max_steps=budget.steps,
-        max_epochs=-1,
+        max_epochs=1,
+        limit_train_batches=budget.steps,
+        val_check_interval=budget.evaluate_every,
+        check_val_every_n_epoch=None,
         callbacks=[*acting, *watching, checkpoint(folder, budget.checkpoint_every)],
         logger=RunFolderLogger(folder=folder),
         default_root_dir=str(folder),

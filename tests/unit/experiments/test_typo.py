@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from experiments.schema import register
+from experiments.typo import explain
+
+register()
+CRITIC = "experiment=llama_critic"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["experiment=llama_critc"], "experiment=llama_critc: no such experiment; did you mean 'llama_critic'?"),
+        ([CRITIC, "objective=grop"], "objective=grop: no such objective; did you mean 'grpo'?"),
+        ([CRITIC, "sed=1"], "sed: no such key; did you mean 'seed'?"),
+        ([CRITIC, "objektive=grpo"], "objektive: no such key; did you mean 'objective'?"),
+        ([CRITIC, "weight=1"], "weight: no such key; did you mean 'reward.weight'?"),
+        ([CRITIC, "reward.wieght=0.1"], "reward.wieght: no such key; did you mean 'reward.weight'?"),
+        ([CRITIC, "budget.grpo.step=3"], "budget.grpo.step: no such key; did you mean 'budget.grpo.steps'?"),
+        ([CRITIC, "+reward.extra=1"], "+reward.extra=1: a new key cannot be added; every argument already has its key, write key=value"),
+        ([CRITIC, "~reward.weight"], "~reward.weight: a key cannot be removed; write key=null"),
+        ([CRITIC, "reward.weight=abc"], "reward.weight=abc: it takes a number, got a word"),
+        ([CRITIC, "seed=abc"], "seed=abc: it takes a number, got a word"),
+        ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys, got a number"),
+        ([CRITIC, "seed"], "'seed' is no override: write key=value"),
+        ([CRITIC, "stages=[warm_start,gpro]"], "stages: no stage 'gpro'; did you mean 'grpo'?"),
+        (
+            [CRITIC, "stages=[grpo,warm_start]"],
+            "stages must be some of [warm_start, critic, grpo, evaluate], in this order, each once; got ['grpo', 'warm_start']",
+        ),
+        (
+            [CRITIC, "rollout.group_size=1"],
+            "rollout.group_size must be a whole number of at least 2 (advantages compare a group), got 1",
+        ),
+        (
+            [CRITIC, "stages=[warm_start,grpo]"],
+            "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER",
+        ),
+        (
+            [CRITIC, "reward.checkpoint=nowhere"],
+            "reward.checkpoint=nowhere: no critic there (critic.json is missing)",
+        ),
+        ([CRITIC, "seed=0,1", "reward.weight=0.1,much"], "reward.weight=much: it takes a number, got a word"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_a_mistake_gets_its_one_sentence(overrides: list[str], sentence: str) -> None:
+    assert explain(overrides) == sentence
+
+
+def test_without_an_experiment_all_of_them_are_named() -> None:
+    sentence = explain([])
+    assert sentence is not None
+    assert sentence.startswith("choose an experiment: experiment=NAME; there are critic_joint, ")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [CRITIC],
+        [CRITIC, "scale=paper", "family=qwen"],
+        [CRITIC, "reward.weight=0.1,0.2", "rollout.group_size=8,16", "seed=0,1,2"],
+        [CRITIC, "policy.pretrained=null", "debug=fast", "hydra.sweep.dir=elsewhere"],
+    ],
+)
+def test_good_overrides_are_not_complained_about(overrides: list[str]) -> None:
+    assert explain(overrides) is None
+
+
+def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from experiments.run import main\n"
+        "sys.argv = ['run', 'experiment=llama_critic', 'reward.wieght=0.1']\n"
+        "try: main()\n"
+        "finally: print([m for m in ('torch', 'lightning', 'mlflow', 'transformers') if m in sys.modules])"
+    )
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert time.monotonic() - started < 3
+    assert done.returncode == 2
+    assert done.stdout == "[]\n"
+    assert done.stderr == "reward.wieght: no such key; did you mean 'reward.weight'?\n"
