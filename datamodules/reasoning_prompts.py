@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader
 from contrastive_reasoning.tasks.base import Problem, Task
 from datamodules.collate import ProblemBatch, collate_problems
 
+VERSION = 1
+
 
 class ReasoningPrompts(LightningDataModule):
     """Batches of problems for rollouts.

@@ -30,6 +30,8 @@ from lightning_modules.rollout_metrics import (
     verdict_shares,
 )
 
+VERSION = 1
+
 
 class GRPO(LightningModule):
     """Learns from the rollouts that it finds in a batch; an update is one pass over all of them, one optimizer step.

@@ -14,6 +14,8 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
+VERSION = 1
+
 Schedule = Literal["constant", "linear", "cosine"]
 
 

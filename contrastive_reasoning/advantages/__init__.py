@@ -6,4 +6,6 @@ from contrastive_reasoning.advantages.leave_one_out import LeaveOneOut
 from contrastive_reasoning.advantages.mean_centred import MeanCentred
 from contrastive_reasoning.advantages.process import Process
 
+VERSION = 1
+
 __all__ = ["Advantage", "GroupRelative", "LeaveOneOut", "MeanCentred", "Process"]

@@ -11,6 +11,8 @@ from contrastive_reasoning.objectives.base import Objective, ObjectiveInputs, Ob
 from contrastive_reasoning.objectives.grpo import GRPO
 from contrastive_reasoning.objectives.kl import K1, K2, K3, KL, AbsoluteKL
 
+VERSION = 1
+
 __all__ = [
     "GRPO",
     "K1",

@@ -8,6 +8,8 @@ from contrastive_reasoning.rewards.perfect_move import PerfectMoveReward
 from contrastive_reasoning.rewards.verifier import VerifierReward
 from contrastive_reasoning.rewards.weighted_sum import WeightedSum
 
+VERSION = 1
+
 __all__ = [
     "Credit",
     "CriticReward",
