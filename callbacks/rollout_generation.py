@@ -6,24 +6,15 @@ one and the online critic act; the others watch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import lightning as L
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Sampling, Seed
-from contrastive_reasoning.tasks.base import Problem
-
-
-class Generates(Protocol):
-    """An engine."""
-
-    def generate(
-        self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
-    ) -> RolloutBatch: ...
 
 
 class RolloutGeneration(L.Callback):
@@ -39,7 +30,7 @@ class RolloutGeneration(L.Callback):
     def __init__(
         self,
         *,
-        engine: Generates,
+        engine: RolloutEngine,
         group_size: int,
         sampling: Sampling,
         greedy: Sampling,
@@ -47,7 +38,9 @@ class RolloutGeneration(L.Callback):
         seed: int,
     ) -> None:
         if group_size < 2:
-            raise ValueError(f"rollout.group_size must be at least 2: a group of {group_size} has no one to compare with")
+            raise ValueError(
+                f"rollout.group_size must be at least 2: a group of {group_size} has no one to compare with"
+            )
         if validation_samples < 0:
             raise ValueError(f"rollout.validation_samples must be at least 0, got {validation_samples}")
         if not greedy.greedy:

@@ -7,23 +7,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any, Protocol
+from typing import Any
 
 from contrastive_reasoning.evaluation.interval import mean_interval
 from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.sampling import Sampling, Seed
+from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Task, Verdict
-
-
-class Generates(Protocol):
-    """An engine."""
-
-    def generate(
-        self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
-    ) -> RolloutBatch: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +36,7 @@ def evaluate(
     task: Task,
     problems: Sequence[Problem],
     *,
-    engine: Generates,
+    engine: RolloutEngine,
     samples: int,
     sampling: Sampling,
     greedy: Sampling,

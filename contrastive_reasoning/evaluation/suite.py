@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from contrastive_reasoning.evaluation.evaluator import Evaluation, Generates, evaluate
+from contrastive_reasoning.evaluation.evaluator import Evaluation, evaluate
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Task
 
@@ -33,7 +34,7 @@ class Setting:
 class Suite:
     """Settings by name. Metrics of ``main`` keep their names, those of another setting stand under its name."""
 
-    engine: Generates
+    engine: RolloutEngine
     settings: Mapping[str, Setting]
 
     def __call__(self, policy: CausalLMPolicy, *, seed: int) -> Evaluation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
 from contrastive_reasoning.rollout.engine import Engine
 from contrastive_reasoning.rollout.hf import HFEngine
@@ -13,6 +14,7 @@ __all__ = [
     "FinishReason",
     "HFEngine",
     "RolloutBatch",
+    "RolloutEngine",
     "Sampling",
     "Seed",
     "token_bytes",

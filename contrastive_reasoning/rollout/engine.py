@@ -50,13 +50,13 @@ class Engine:
         """
         requests = encode(policy, problems, group_size=group_size, max_tokens=sampling.max_tokens)
         width = int(requests.limits.max())
-        uniforms = torch.zeros(len(requests), width)
+        uniforms = torch.zeros(len(requests), width, device=policy.device)
         if not sampling.greedy:
-            uniforms = row_uniforms(problems, group_size=group_size, length=width, seed=seed)
+            uniforms = row_uniforms(problems, group_size=group_size, length=width, seed=seed).to(policy.device)
         completions = Completions(len(requests), width, policy.device)
         with torch.no_grad(), evaluating(policy.model), policy.autocast():
             for rows in requests.chunks(self.max_batch_tokens):
-                _Decode(policy, requests, rows, completions, sampling).run(uniforms.to(policy.device))
+                _Decode(policy, requests, rows, completions, sampling).run(uniforms)
         return completions.batch(policy, problems, requests, sampling)
 
 

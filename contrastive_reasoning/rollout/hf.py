@@ -66,11 +66,7 @@ def _write(
 def _settings(policy: CausalLMPolicy, sampling: Sampling, requests: Requests, rows: range) -> GenerationConfig:
     """Every setting that a checkpoint's own generation config could bring is spelled here."""
     first, last = rows.start // requests.group_size, (rows.stop - 1) // requests.group_size
-    drawn = {} if sampling.greedy else {
-        "temperature": sampling.temperature,
-        "top_k": sampling.top_k or 0,
-        "top_p": sampling.top_p,
-    }
+    cut = {"temperature": sampling.temperature, "top_k": sampling.top_k or 0, "top_p": sampling.top_p}
     return GenerationConfig(
         do_sample=not sampling.greedy,
         num_beams=1,
@@ -81,13 +77,11 @@ def _settings(policy: CausalLMPolicy, sampling: Sampling, requests: Requests, ro
         pad_token_id=policy.pad_token_id,
         output_logits=True,
         return_dict_in_generate=True,
-        **drawn,
+        **({} if sampling.greedy else cut),
     )
 
 
-def _log_probs(
-    logits: Float[Tensor, "B T V"], tokens: Int[Tensor, "B T"], temperature: float
-) -> Float[Tensor, "B T"]:
+def _log_probs(logits: Float[Tensor, "B T V"], tokens: Int[Tensor, "B T"], temperature: float) -> Float[Tensor, "B T"]:
     return (logits.float() / temperature).log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
 
 

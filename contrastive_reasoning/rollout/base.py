@@ -1,0 +1,23 @@
+"""What writes completions: our engine, transformers' ``generate``, and whatever else has this one method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.sampling import Sampling, Seed
+from contrastive_reasoning.tasks.base import Problem
+
+
+class RolloutEngine(Protocol):
+    def generate(
+        self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
+    ) -> RolloutBatch:
+        """``group_size`` completions of each problem, prompt-major; the same for the same seed and weights.
+
+        Raises:
+            ValueError: for no problems, a group size below 1, or a prompt that does not fit the context.
+        """
+        ...

@@ -1,0 +1,51 @@
+"""Tiny policies of both architectures and prompts of different lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
+from contrastive_reasoning.tasks.base import Problem
+
+NUMBERS = [(3, 4), (21, 16, 17, 26), (1, 2, 3), (49, 48, 47, 46), (5,)]
+
+
+@pytest.fixture(scope="session")
+def byte_level() -> PreTrainedTokenizerFast:
+    return train_tokenizer([problem.prompt for problem in _problems()] + ["21+16=37;37-17=20"], vocab_size=280)
+
+
+@pytest.fixture(scope="session")
+def policies(byte_level: PreTrainedTokenizerFast) -> dict[str, CausalLMPolicy]:
+    """Weights drawn wide, so that completions differ and some of them end by themselves."""
+    made = {}
+    for name, build in (("llama", tiny_llama), ("qwen2", tiny_qwen2)):
+        model = build(byte_level, hidden_size=32)
+        with torch.no_grad(), torch.random.fork_rng():
+            torch.manual_seed(1)
+            for name_of, parameter in model.named_parameters():
+                if parameter.ndim == 2 or name_of.endswith("bias"):
+                    parameter.normal_(std=0.15)
+        made[name] = CausalLMPolicy(
+            model=model.train(), tokenizer=byte_level, compute_dtype=torch.float32, chat_template=False
+        )
+    return made
+
+
+@pytest.fixture(scope="session")
+def policy(policies: dict[str, CausalLMPolicy]) -> CausalLMPolicy:
+    return policies["llama"]
+
+
+@pytest.fixture(scope="session")
+def problems() -> Sequence[Problem]:
+    return _problems()
+
+
+def _problems() -> list[Problem]:
+    return [Problem(id=str(n), prompt=f"Numbers: {list(n)}, target: {sum(n)}\n", answer="") for n in NUMBERS]

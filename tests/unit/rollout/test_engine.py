@@ -1,0 +1,192 @@
+"""Our engine against ``generate`` and against one plain forward pass over the finished text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout import Engine, HFEngine, RolloutBatch, Sampling
+from contrastive_reasoning.tasks.base import Problem
+
+ENGINE = Engine(max_batch_tokens=10_000)
+SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])
+GREEDY = replace(SAMPLED, temperature=0.0)
+
+
+@pytest.fixture(params=["llama", "qwen2"])
+def any_policy(request: pytest.FixtureRequest, policies: dict[str, CausalLMPolicy]) -> CausalLMPolicy:
+    return policies[request.param]
+
+
+def recomputed(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B T"]:
+    """Log-probs of each row by itself: no padding, no cache, no batch."""
+    found = torch.zeros_like(rollouts.old_log_probs)
+    policy.model.eval()
+    for row in range(len(rollouts)):
+        p, n = row // rollouts.group_size, int(rollouts.mask[row].sum())
+        prompt = rollouts.prompt_ids[p][rollouts.prompt_mask[p]]
+        ids = torch.cat([prompt, rollouts.completion_ids[row, :n]])
+        with torch.no_grad():
+            logits = policy.model(ids[None]).logits[0, len(prompt) - 1 : -1] / rollouts.temperature
+        found[row, :n] = logits.log_softmax(-1).gather(-1, ids[len(prompt) :, None])[:, 0]
+    policy.model.train()
+    return found
+
+
+@pytest.mark.parametrize(
+    "cut", [{}, {"temperature": 0.4}, {"temperature": 1.7}, {"top_k": 3}, {"top_p": 0.6}, {"top_k": 20, "top_p": 0.9}]
+)
+@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
+def test_log_probs_are_those_of_a_plain_forward_pass(
+    any_policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine, cut: dict[str, float]
+) -> None:
+    sampling = replace(SAMPLED, **cut)
+    rollouts = engine.generate(any_policy, problems, group_size=3, sampling=sampling, seed=(0,))
+    assert rollouts.temperature == sampling.temperature
+    assert (recomputed(any_policy, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
+
+
+def test_greedy_tokens_are_those_of_generate(any_policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+    own, reference = (
+        engine.generate(any_policy, problems, group_size=1, sampling=GREEDY, seed=(0,))
+        for engine in (ENGINE, HFEngine(max_batch_tokens=10_000))
+    )
+    assert torch.equal(own.completion_ids, reference.completion_ids)
+    assert torch.equal(own.mask, reference.mask)
+    assert own.finish_reasons == reference.finish_reasons
+    assert own.temperature == 1.0
+    torch.testing.assert_close(own.old_log_probs, reference.old_log_probs, atol=1e-5, rtol=0)
+
+
+def test_the_same_seed_gives_the_same_rollouts_however_the_rows_are_split(
+    policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    whole = ENGINE.generate(policy, problems, group_size=4, sampling=SAMPLED, seed=(7,))
+    for budget in (1, 100, 333):  # 1: a row at a time
+        split = Engine(max_batch_tokens=budget).generate(policy, problems, group_size=4, sampling=SAMPLED, seed=(7,))
+        assert split.texts == whole.texts
+        assert torch.equal(split.completion_ids, whole.completion_ids)
+        torch.testing.assert_close(split.old_log_probs, whole.old_log_probs, atol=1e-5, rtol=0)
+    alone = ENGINE.generate(policy, problems[2:3], group_size=4, sampling=SAMPLED, seed=(7,))
+    assert alone.texts == whole.texts[8:12]
+    other = ENGINE.generate(policy, problems, group_size=4, sampling=SAMPLED, seed=(8,))
+    assert other.texts != whole.texts
+
+
+@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
+def test_a_call_repeats_exactly_and_leaves_the_global_generator_alone(
+    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
+) -> None:
+    before = torch.random.get_rng_state()
+    first, second = (
+        engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=(1, "rollout", 2)) for _ in range(2)
+    )
+    assert torch.equal(first.completion_ids, second.completion_ids)
+    assert torch.equal(first.old_log_probs, second.old_log_probs)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
+def test_rows_end_with_their_end_token(
+    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
+) -> None:
+    long = replace(SAMPLED, max_tokens=200)
+    rollouts = engine.generate(policy, problems, group_size=8, sampling=long, seed=(3,))
+    end = policy.tokenizer.eos_token_id
+    assert set(rollouts.finish_reasons) == {"stop", "length"}
+    for row, reason in enumerate(rollouts.finish_reasons):
+        tokens = rollouts.completion_ids[row][rollouts.mask[row]].tolist()
+        assert (end in tokens) == (reason == "stop")
+        assert end not in tokens[:-1]
+        assert reason == "stop" or len(tokens) == 200
+        assert len(rollouts.token_spans[row]) == len(tokens)
+        if reason == "stop":
+            assert rollouts.token_spans[row][-1] == (len(rollouts.texts[row]),) * 2
+    assert (rollouts.old_log_probs[~rollouts.mask] == 0).all()
+    assert (rollouts.completion_ids[~rollouts.mask] == policy.pad_token_id).all()
+    assert rollouts.mask.any(0).all()  # no wider than the longest
+
+
+def test_texts_are_the_bytes_of_the_tokens(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+    rollouts = ENGINE.generate(policy, problems, group_size=8, sampling=SAMPLED, seed=(3,))
+    assert any(not text.isascii() for text in rollouts.texts)  # a random policy writes broken UTF-8
+    for row, text in enumerate(rollouts.texts):
+        ids = rollouts.completion_ids[row][rollouts.mask[row]]
+        assert policy.tokenizer.decode(ids, skip_special_tokens=True) == text.encode(
+            "utf-8", "surrogateescape"
+        ).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
+def test_stop_strings_end_a_completion_and_stay_in_it(
+    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
+) -> None:
+    unstopped = replace(GREEDY, max_tokens=60)
+    free = ENGINE.generate(policy, problems, group_size=1, sampling=unstopped, seed=(0,))
+    row, wanted = next(
+        (row, text[i : i + 2])
+        for row, text in enumerate(free.texts)
+        for i, (first, _) in enumerate(free.token_spans[row])
+        if i == first and i > 2 and text[i : i + 2].isascii() and len(text) > i + 1
+    )
+    stopping = replace(unstopped, stop=[wanted, "never written"])
+    rollouts = engine.generate(policy, problems[row : row + 1], group_size=1, sampling=stopping, seed=(0,))
+    assert rollouts.finish_reasons == ["stop"]
+    assert wanted in rollouts.texts[0]
+    tokens = int(rollouts.mask.sum())
+    assert torch.equal(rollouts.completion_ids[0], free.completion_ids[row, :tokens])
+    assert wanted not in free.texts[row][: rollouts.token_spans[0][-1][0]]
+
+
+def test_modules_keep_their_modes_and_gradients_stay_off(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+    policy.model.train()
+    frozen = next(policy.model.children())
+    frozen.eval()
+    rollouts = ENGINE.generate(policy, problems, group_size=1, sampling=GREEDY, seed=(0,))
+    assert policy.model.training
+    assert not frozen.training
+    assert not rollouts.old_log_probs.requires_grad
+    assert not rollouts.old_log_probs.is_inference()
+    policy.model.train()
+
+
+def test_the_context_ends_a_completion(policy: CausalLMPolicy) -> None:
+    long = [Problem(id=name, prompt="7" * length, answer="") for name, length in (("near", 509), ("short", 3))]
+    unending = replace(SAMPLED, max_tokens=6)
+    for engine in (ENGINE, HFEngine(max_batch_tokens=10_000)):
+        rollouts = engine.generate(policy, long, group_size=2, sampling=unending, seed=(0,))
+        lengths = rollouts.mask.sum(1).tolist()
+        assert policy.max_length == 512
+        assert max(lengths[:2]) <= 2  # 512 − 509 − the beginning-of-text token
+        assert max(lengths[2:]) == 6
+        assert (recomputed(policy, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
+
+
+def test_a_prompt_longer_than_the_context_is_named(policy: CausalLMPolicy) -> None:
+    problem = Problem(id="countdown-17", prompt="7" * 600, answer="")
+    with pytest.raises(ValueError, match=r"countdown-17: its prompt of 601 tokens .* context of 512 tokens"):
+        ENGINE.generate(policy, [problem], group_size=2, sampling=SAMPLED, seed=(0,))
+
+
+def test_no_problems_and_no_group_are_refused(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+    with pytest.raises(ValueError, match="no problems"):
+        ENGINE.generate(policy, [], group_size=2, sampling=SAMPLED, seed=(0,))
+    with pytest.raises(ValueError, match="group_size must be at least 1, got 0"):
+        ENGINE.generate(policy, problems, group_size=0, sampling=SAMPLED, seed=(0,))
+    with pytest.raises(ValueError, match="max_batch_tokens must be at least 1, got 0"):
+        Engine(max_batch_tokens=0)
+
+
+def test_rollouts_in_bf16_come_with_fp32_log_probs(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+    half = CausalLMPolicy(
+        model=policy.model, tokenizer=policy.tokenizer, compute_dtype=torch.bfloat16, chat_template=False
+    )
+    rollouts = ENGINE.generate(half, problems, group_size=2, sampling=SAMPLED, seed=(0,))
+    assert rollouts.old_log_probs.dtype == torch.float32
+    assert (recomputed(policy, rollouts) - rollouts.old_log_probs).abs().max() < 0.5

@@ -1,0 +1,101 @@
+"""The sampler against logits whose distribution is known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from contrastive_reasoning.rollout.sampling import Sampling, derived_seed, draw, invert_cdf, row_uniforms, sample
+from contrastive_reasoning.tasks.base import Problem
+
+LOGITS = torch.tensor([1.0, -0.5, 2.0, 0.0, -3.0, 1.5])
+DRAWS = 20_000
+
+
+def sampling(temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> Sampling:
+    return Sampling(temperature=temperature, top_k=top_k, top_p=top_p, max_tokens=4, stop=[])
+
+
+def expected(temperature: float, top_k: int | None, top_p: float) -> list[float]:
+    """The distribution, by sorting and adding up."""
+    weights = {i: math.exp(x / temperature) for i, x in enumerate(LOGITS.tolist())}
+    ranked = sorted(weights, key=lambda i: -weights[i])[: top_k or len(weights)]
+    mass, kept = 0.0, []
+    for i in ranked:
+        if mass < top_p * sum(weights[j] for j in ranked):
+            kept.append(i)
+        mass += weights[i]
+    total = sum(weights[i] for i in kept)
+    return [weights[i] / total if i in kept else 0.0 for i in weights]
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"),
+    [(1.0, None, 1.0), (0.5, None, 1.0), (2.0, None, 1.0), (1.0, 3, 1.0), (1.0, None, 0.7), (1.5, 4, 0.8), (1.0, 99, 1.0)],
+)
+def test_draws_follow_the_cut_softmax(temperature: float, top_k: int | None, top_p: float) -> None:
+    uniforms = torch.rand(DRAWS, generator=torch.Generator().manual_seed(0))
+    tokens, log_probs = draw(LOGITS.expand(DRAWS, -1), uniforms, sampling(temperature, top_k, top_p))
+    counts = torch.bincount(tokens, minlength=len(LOGITS)).tolist()
+    wanted = expected(temperature, top_k, top_p)
+    assert all(count == 0 for count, p in zip(counts, wanted, strict=True) if p == 0)
+    kept = [(count, p * DRAWS) for count, p in zip(counts, wanted, strict=True) if p > 0]
+    assert chisquare(*zip(*kept, strict=True)).pvalue > 1e-3
+    torch.testing.assert_close(log_probs, (LOGITS / temperature).log_softmax(-1)[tokens])
+
+
+def test_greedy_takes_the_likeliest_and_scores_it_at_temperature_one() -> None:
+    tokens, log_probs = draw(LOGITS[None], torch.tensor([0.9]), sampling(temperature=0.0))
+    assert tokens.tolist() == [2]
+    torch.testing.assert_close(log_probs, LOGITS.log_softmax(-1)[2:3])
+
+
+def test_the_inverse_never_lands_on_weight_zero() -> None:
+    weights = torch.tensor([[0.0, 0.3, 0.0, 0.7, 0.0]])
+    largest = torch.tensor([1 - 2**-24])
+    assert invert_cdf(weights, torch.zeros(1)).tolist() == [1]
+    assert invert_cdf(weights, largest).tolist() == [3]
+    assert invert_cdf(weights * 1e-30, largest).tolist() == [3]
+
+
+def test_nothing_is_sorted_where_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "topk", lambda *_: pytest.fail("sorted"))
+    sample(LOGITS[None], torch.tensor([0.5]), None, 1.0)
+
+
+def problem(name: str) -> Problem:
+    return Problem(id=name, prompt="", answer="")
+
+
+def test_the_numbers_of_a_row_do_not_depend_on_the_batch() -> None:
+    a, b, c = problem("a"), problem("b"), problem("c")
+    together = row_uniforms([a, b, c], group_size=2, length=5, seed=(0, "rollout", 3))
+    alone = row_uniforms([c], group_size=2, length=5, seed=(0, "rollout", 3))
+    longer = row_uniforms([b], group_size=3, length=9, seed=(0, "rollout", 3))
+    assert torch.equal(together[4:], alone)
+    assert torch.equal(together[2:4], longer[:2, :5])
+    assert together.unique().numel() == together.numel()
+
+
+def test_a_repeated_problem_draws_anew() -> None:
+    twice = row_uniforms([problem("a"), problem("a")], group_size=2, length=5, seed=(0,))
+    assert twice.unique().numel() == twice.numel()
+
+
+def test_every_part_of_the_seed_counts() -> None:
+    seeds = [(0, "rollout", 1, 0), (0, "rollout", 0, 1), (1, "rollout", 0, 0), (0, "validation", 1, 0), (0, "rollout", 10)]
+    assert len({derived_seed(seed) for seed in seeds}) == len(seeds)
+    assert derived_seed((0, "rollout", 1)) == 8176936755945363114  # the same in every process and version
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("temperature", -1.0), ("top_k", 0), ("top_p", 0.0), ("top_p", 1.1), ("max_tokens", 0), ("stop", "x"), ("stop", [""])],
+)
+def test_a_value_out_of_range_is_named(key: str, value: object) -> None:
+    settings = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "max_tokens": 4, "stop": []} | {key: value}
+    with pytest.raises(ValueError, match=key):
+        Sampling(**settings)

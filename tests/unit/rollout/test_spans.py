@@ -1,0 +1,147 @@
+"""Characters and tokens: what lies under a credited span is the step's text, byte by byte."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from contrastive_reasoning.rollout.spans import readable, text_of, token_bytes, token_spans, tokens_of_span
+
+TEXTS = ["21+16=37;37-17=20", "|- Try 3 × 4 = 12.\n", "é → 漢字 🙂🙂", "", " two  spaces ", "\x00\x7f\u0080\uffff"]
+
+
+@pytest.fixture(scope="module")
+def sentence_piece() -> PreTrainedTokenizerFast:
+    """BPE over ▁-words with byte fallback, as in the first Llamas."""
+    characters = ["▁", *"Numbers: [21, 16], target: 46|- Try37.#\n+=é;"]
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *dict.fromkeys(characters), "▁T", "21"]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(
+        models.BPE(vocab=vocabulary, merges=[("▁", "T"), ("2", "1")], unk_token="<unk>", byte_fallback=True)
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", bos_token="<s>", unk_token="<unk>")
+
+
+@pytest.fixture(params=["byte_level", "sentence_piece"])
+def tokenizer(request: pytest.FixtureRequest) -> PreTrainedTokenizerFast:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_table_spells_what_was_encoded(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    spelled = text_of(token_bytes(tokenizer), ids)
+    assert spelled.removeprefix(" ") == text.removeprefix(" ")  # Metaspace puts one space before the first word
+
+
+def test_special_tokens_and_ids_beyond_the_table_spell_nothing(tokenizer: PreTrainedTokenizerFast) -> None:
+    table = token_bytes(tokenizer)
+    assert table[tokenizer.eos_token_id] == b""
+    assert text_of(table, [tokenizer.eos_token_id, len(table) + 7]) == ""
+    assert token_spans(table, [tokenizer.eos_token_id, len(table) + 7]) == [(0, 0), (0, 0)]
+
+
+def test_added_tokens_spell_their_own_text(byte_level: PreTrainedTokenizerFast) -> None:
+    copy = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(byte_level.backend_tokenizer.to_str()))
+    copy.add_tokens(["<think é>"])
+    assert token_bytes(copy)[copy.convert_tokens_to_ids("<think é>")] == "<think é>".encode()
+
+
+def test_a_tokenizer_that_changes_text_is_refused(byte_level: PreTrainedTokenizerFast) -> None:
+    lossy = Tokenizer.from_str(byte_level.backend_tokenizer.to_str())
+    lossy.normalizer = normalizers.Lowercase()
+    with pytest.raises(ValueError, match="does not spell text byte by byte"):
+        token_bytes(PreTrainedTokenizerFast(tokenizer_object=lossy))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_spans_of_random_tokens_agree_with_counting_bytes(tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
+    table, rng = token_bytes(tokenizer), random.Random(seed)
+    ids = _random_ids(tokenizer, table, rng)
+    text = text_of(table, ids)
+    assert text.encode("utf-8", "surrogateescape") == b"".join(table[i] for i in ids)
+    holder = [n for n, character in enumerate(text) for _ in character.encode("utf-8", "surrogateescape")]
+    position = 0
+    for token, span in zip(ids, token_spans(table, ids), strict=True):
+        covered = holder[position : position + len(table[token])]
+        position += len(table[token])
+        if covered:
+            assert span == (covered[0], covered[-1] + 1)
+        else:
+            assert span[0] == span[1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_partition_of_the_text_is_a_partition_of_the_tokens(tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
+    table, rng = token_bytes(tokenizer), random.Random(100 + seed)
+    ids = _random_ids(tokenizer, table, rng)
+    text, spans = text_of(table, ids), token_spans(table, ids)
+    cuts = sorted({0, len(text), *(rng.randrange(len(text) + 1) for _ in range(5))})
+    first_byte = [sum(len(table[i]) for i in ids[:n]) for n in range(len(ids))]
+    credited: list[int] = []
+    for start, end in zip(cuts, cuts[1:], strict=False):
+        low, high = (len(text[:cut].encode("utf-8", "surrogateescape")) for cut in (start, end))
+        expected = [n for n, token in enumerate(ids) if table[token] and low <= first_byte[n] < high]
+        found = tokens_of_span(spans, start, end)
+        assert found == ((expected[0], expected[-1]) if expected else None)
+        credited += expected
+    assert credited == [n for n, token in enumerate(ids) if table[token]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_bytes_under_a_step_on_token_borders_are_its_text(tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
+    table, rng = token_bytes(tokenizer), random.Random(200 + seed)
+    steps = [rng.choice(["21+16=37;", "é→漢;", "|- Try 3\n", "🙂"]) for _ in range(6)]
+    ids = [i for step in steps for i in tokenizer(step, add_special_tokens=False)["input_ids"]]
+    ids = ids[: len(ids) - rng.randrange(3)]  # the last character may be cut short
+    text, spans = text_of(table, ids), token_spans(table, ids)
+    start = 0
+    for step in steps:
+        width = len(token_bytes_text(tokenizer, table, step))
+        piece = text[start : start + width]
+        found = tokens_of_span(spans, start, start + width)
+        start += width
+        if found is not None and start < len(text):
+            under = b"".join(table[i] for i in ids[found[0] : found[1] + 1])
+            assert under == piece.encode("utf-8", "surrogateescape")
+
+
+def token_bytes_text(tokenizer: PreTrainedTokenizerFast, table: Sequence[bytes], step: str) -> str:
+    return text_of(table, tokenizer(step, add_special_tokens=False)["input_ids"])
+
+
+def test_a_character_split_over_tokens_belongs_to_the_step_that_holds_it() -> None:
+    table = [b"4", "é".encode()[:1], "é".encode()[1:], b"6", b""]
+    ids = [0, 1, 2, 4, 3]
+    spans = token_spans(table, ids)
+    assert text_of(table, ids) == "4é6"
+    assert spans == [(0, 1), (1, 2), (1, 2), (2, 2), (2, 3)]
+    assert tokens_of_span(spans, 1, 2) == (1, 2)
+    assert tokens_of_span(spans, 2, 3) == (4, 4)
+    assert tokens_of_span(spans, 3, 9) is None
+
+
+def test_what_is_no_utf8_survives_and_can_be_shown() -> None:
+    table = ["é".encode()[:1], b"\xed\xb2\x80", b"ok"]
+    text = text_of(table, [0, 1, 2])
+    assert text.encode("utf-8", "surrogateescape") == b"\xc3\xed\xb2\x80ok"
+    assert token_spans(table, [0, 1, 2]) == [(0, 1), (1, 4), (4, 6)]
+    assert readable(text).endswith("ok")
+    readable(text).encode()
+
+
+def _random_ids(tokenizer: PreTrainedTokenizerFast, table: Sequence[bytes], rng: random.Random) -> list[int]:
+    """Random ids, among them whole characters of several bytes, with the end cut anywhere."""
+    ids: list[int] = []
+    for _ in range(12):
+        if rng.random() < 0.4:
+            ids += tokenizer(rng.choice(["漢", "é", "🙂", "21"]), add_special_tokens=False)["input_ids"]
+        else:
+            ids.append(rng.randrange(len(table)))
+    return ids[: rng.randrange(4, len(ids) + 1)]
