@@ -2,12 +2,13 @@
 
 A test that compares rows of a file says which, and takes one row at a time:
 
-    @golden_rows("oracle.jsonl")                 # a JSONL file
-    @golden_rows("infonce_critic.json", "cases") # a list inside a JSON file
+    @golden_rows("oracle.jsonl")                    # a JSONL file
+    @golden_rows("infonce_critic.json", "cases")    # a list inside a JSON file
     def test_it(golden_row: dict) -> None: ...
 
-where ``golden_rows = pytest.mark.golden_rows``. A test of a whole file takes ``golden_file("name.json")``. A known file that
-the folder does not hold is a skip with its name; a folder without any known file is an error.
+where ``golden_rows = pytest.mark.golden_rows``. A test of a whole file takes the fixture ``golden_file`` and calls
+``golden_file("name.json")``. A known file that the folder does not hold is a skip with its name; a folder without any
+known file is an error.
 """
 
 from __future__ import annotations

@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 MAX_DIGITS = 12
 """More than any legal number needs; a longer one is refused unread."""
-MAX_EQUATION = 120
-"""Characters of one equation, blanks included."""
+MAX_BLANKS = 16
+"""Blanks between two words of an equation."""
+MAX_LINE = 120
+"""No line that holds one equation needs more characters."""
 
-_BLANK = r"[ \t]*"
+_BLANK = rf"[ \t]{{0,{MAX_BLANKS}}}"
 _NUMBER = rf"([0-9]{{1,{MAX_DIGITS}}})"
 EQUATION = rf"{_NUMBER}{_BLANK}([-+*/]){_BLANK}{_NUMBER}{_BLANK}={_BLANK}{_NUMBER}"
 """The sentence as a pattern of four groups: a, op, b, result. No blank before a or after the result."""
@@ -40,11 +42,9 @@ def equation_of(match: re.Match[str]) -> Equation:
 
 
 def parse_equation(text: str) -> Equation | None:
-    """Read one equation with optional blanks around it; None for anything else or longer than ``MAX_EQUATION``.
+    """Read a line that holds one equation and blanks; None for anything else.
 
     Leading zeros are read as digits (``014`` is 14). Refused: signs, decimals, brackets, other digits and operators.
     """
-    if len(text) > MAX_EQUATION:
-        return None
     match = _EQUATION.fullmatch(text.strip(" \t\r"))
     return equation_of(match) if match else None

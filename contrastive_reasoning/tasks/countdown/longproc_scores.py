@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from contrastive_reasoning.tasks.base import Problem
-from contrastive_reasoning.tasks.countdown.grammar import MAX_EQUATION, parse_equation
+from contrastive_reasoning.tasks.countdown.grammar import MAX_LINE, parse_equation
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 from contrastive_reasoning.tasks.countdown.verifier import CLOSE, MAX_BLOCK, OPEN, replay
 
@@ -72,7 +72,7 @@ def _crashes(lines: Sequence[str]) -> bool:
 
 def _breaks_python(text: str) -> bool:
     """Whether a bounded text is no Python expression. It is parsed, never compiled or run."""
-    if len(text) > MAX_EQUATION:
+    if len(text) > MAX_LINE:
         return False
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -85,7 +85,7 @@ def _breaks_python(text: str) -> bool:
 
 
 def _partial_accuracy(numbers: tuple[int, ...], target: int, completion: str) -> float:
-    """The index of the last line before the two searches part, over the lines after the first one; 0 without a search."""
+    """The index of the line where the two searches part, over the lines after the first one; 0 without a search."""
     _, header, written = completion.rpartition(HEADER)
     if not header:
         return 0.0

@@ -2,41 +2,46 @@
 
 Two kinds of text are read, told apart by the text itself.
 
-Search (LongProc's and the annotated format): each line ``|- Try a op b = c. …`` is a step, from ``Try`` to the end of its
-line. A search walks down and comes back, so the state before a line is not the one after the line above. On the path
-from the root there is one state for each size, and a line says its own size: ``Current number set: [ … ]`` (or
+Search (LongProc's and the annotated format): each line ``|- Try a op b = c. …`` is a step, from ``Try`` to the end of
+its line. A search walks down and comes back, so the state before a line is not the one after the line above. On the
+path from the root there is one state for each size, and a line says its own size: ``Current number set: [ … ]`` (or
 ``### Current State: [ … ]``) counts the numbers after the move, ``Evaluate`` means that one is left. So neither
-indentation nor Pick lines are needed. A line that rightly gives up a move which the rules forbid (a decimal, a result that
-exceeds the limit, an invalid operation) is search, not a move, and is no step; giving up a legal one is an illegal step.
+indentation nor Pick lines are needed. A line that rightly gives up a move which the rules forbid (a decimal, a result
+that exceeds the limit, an invalid operation) is search and no step; giving up a legal move is an illegal step, and so
+is a Try line that cannot be read or whose number set does not follow.
 
 Moves: without any Try line, the equations of the last ``<Solution>`` block, or of the whole text if there is none
-(the ``direct`` format), separated by ``;`` or line ends, played one after another.
+(the ``direct`` format), separated by ``;`` or line ends, played one after another. Text that is no equation is passed
+over.
 
-An illegal step leaves the state as it was. A Try line cut off by the end of the text is no step; text that is no
-equation is passed over. Every pattern is linear, so the time is bounded by the length of the text.
+An illegal step leaves the state as it was. A Try line cut off by the end of the text is no step, and a Solution block
+after a search repeats moves that are steps already. Every pattern is linear: time is bounded by the length of the text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.game import apply
-from contrastive_reasoning.tasks.countdown.grammar import EQUATION, MAX_EQUATION, Equation, equation_of, parse_equation
+from contrastive_reasoning.tasks.countdown.grammar import EQUATION, Equation, equation_of
 from contrastive_reasoning.tasks.countdown.verifier import objection, solution_span, state_after
 
 State = tuple[int, ...]
 
-MAX_LINE = 1000
+MAX_STEPS = 5_000
+"""Steps that are read; what follows them has none."""
+MAX_TRY_LINE = 1000
 """Characters of a Try line that are read; the rest belongs to its span unread."""
 
-_TRY_LINE = re.compile(r"^[ \t|-]*(Try[ \t]+[-0-9][^\n]*)", re.MULTILINE)
+_MOVES = re.compile(rf"(?:^|[;\n])[ \t]{{0,16}}{EQUATION}[ \t\r]{{0,16}}(?=[;\n]|$)")
+_TRY_LINE = re.compile(r"^[ \t|-]*(Try[ \t]+[-0-9][^\r\n]*)", re.MULTILINE)
 _MOVE = re.compile(rf"Try[ \t]+{EQUATION}(?![0-9]|\.[0-9])")
 _PRUNED = re.compile(r"is a decimal|exceeds the maximum|\(invalid operation\)")
 _OPERANDS = re.compile(r"Try[ \t]+([0-9]{1,12}) ([-+*/]) ([0-9]{1,12})\b")
 _NUMBER_SET = re.compile(r"(?:Current number set|### Current State): \[([0-9]{1,12}(?:, [0-9]{1,12}){0,15})\]")
-_SEGMENT = re.compile(r"[^;\n]+")
 
 
 def parse_steps(problem: Problem, completion: str) -> list[Step]:
@@ -46,24 +51,20 @@ def parse_steps(problem: Problem, completion: str) -> list[Step]:
     """
     numbers = tuple(problem.fields["numbers"])
     if _TRY_LINE.search(completion):
-        return list(_search_steps(numbers, completion))
-    start, end = solution_span(completion) or (0, len(completion))
-    return list(_move_steps(numbers, completion, start, end))
+        steps = _search_steps(numbers, completion)
+    else:
+        start, end = solution_span(completion) or (0, len(completion))
+        steps = _move_steps(numbers, completion[start:end], offset=start)
+    return list(islice(steps, MAX_STEPS))
 
 
-def _move_steps(numbers: State, text: str, start: int, end: int) -> Iterator[Step]:
+def _move_steps(numbers: State, text: str, *, offset: int) -> Iterator[Step]:
     state = numbers
-    for segment in _SEGMENT.finditer(text, start, end):
-        if segment.end() - segment.start() > MAX_EQUATION:
-            continue
-        written = segment[0].strip(" \t\r")
-        equation = parse_equation(written)
-        if equation is None:
-            continue
+    for move in _MOVES.finditer(text):
+        equation = equation_of(move)
         legal = objection(state, equation) is None
         state = state_after(state, equation) if legal else state
-        first = segment.start() + segment[0].index(written)
-        yield Step(start=first, end=first + len(written), state=state, legal=legal)
+        yield Step(start=offset + move.start(1), end=offset + move.end(4), state=state, legal=legal)
 
 
 def _search_steps(numbers: State, text: str) -> Iterator[Step]:
@@ -71,16 +72,15 @@ def _search_steps(numbers: State, text: str) -> Iterator[Step]:
     current = numbers
     for line in _TRY_LINE.finditer(text):
         start, end = line.span(1)
-        written = text[start : min(end, start + MAX_LINE)].rstrip("\r")
-        finished = end < len(text)
-        if _is_pruned(written) or not (finished or _says_where(written)):
+        written = text[start : min(end, start + MAX_TRY_LINE)]
+        cut_off = end == len(text) and not _says_where(written)
+        if cut_off or _is_pruned(written):
             continue
         state = _state_reached(path, written)
-        legal = state is not None
         if state is not None:
             current = state
             path = {size: kept for size, kept in path.items() if size > len(state)} | {len(state): state}
-        yield Step(start=start, end=start + len(text[start:end].rstrip("\r")), state=current, legal=legal)
+        yield Step(start=start, end=end, state=current, legal=state is not None)
 
 
 def _is_pruned(line: str) -> bool:
@@ -96,12 +96,13 @@ def _says_where(line: str) -> bool:
 
 
 def _state_reached(path: dict[int, State], line: str) -> State | None:
-    """The state after a Try line; None where the move is unreadable, forbidden, given up or at odds with its own claim."""
+    """The state after a Try line; None where the move is unreadable, forbidden, given up or misstated."""
     match = _MOVE.match(line)
     if match is None or _PRUNED.search(line):
         return None
     equation, stated = equation_of(match), _stated_set(line)
-    before = _state_before(path, equation, 1 if stated is None and "Evaluate" in line else stated and len(stated))
+    size = 1 if "Evaluate" in line else len(stated) if stated else None
+    before = _state_before(path, equation, size)
     if before is None or objection(before, equation) is not None:
         return None
     after = state_after(before, equation)

@@ -1,9 +1,9 @@
 """The verifier: does a completion reach the target by legal moves? Nothing a model wrote is evaluated.
 
 A search completion is judged by its last complete ``<Solution>`` pair, one equation a line; a ``direct`` one
-(``problem.fields["style"]``) is its moves joined by ``;``. Exactly n−1 equations for n numbers, each on two numbers that
-are left, exact, with 0 ≤ result < 2000; the last number is the target. Operands may stand in either order where the
-arithmetic allows it: ``14 + 50 = 64`` is right, ``54 - 104 = 50`` is not.
+(``problem.fields["style"]``) is its moves joined by ``;`` or line ends. Exactly n−1 equations for n numbers, each on
+two numbers that are left, exact, with 0 ≤ result < 2000; the last number is the target. Operands may stand in either
+order where the arithmetic allows it: ``14 + 50 = 64`` is right, ``54 - 104 = 50`` is not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, apply
-from contrastive_reasoning.tasks.countdown.grammar import MAX_EQUATION, Equation, parse_equation
+from contrastive_reasoning.tasks.countdown.grammar import MAX_LINE, Equation, parse_equation
 
 OPEN, CLOSE = "<Solution>", "</Solution>"
 MAX_BLOCK = 4096
@@ -36,12 +36,12 @@ def verify(problem: Problem, completion: str) -> Verdict:
     if not completion.strip():
         return Verdict(status="unparsed", reason="empty completion")
     if problem.fields.get("style") == "direct":
-        block, separator = completion, ";"
+        block, separator = completion, r"[;\n]"
     else:
         span = solution_span(completion)
         if span is None:
             return Verdict(status="unparsed", reason=_missing_tags(completion))
-        block, separator = completion[slice(*span)], "\n"
+        block, separator = completion[slice(*span)], r"\n"
     equations = read_equations(block, separator, count=len(numbers) - 1)
     if isinstance(equations, str):
         return Verdict(status="unparsed", reason=equations)
@@ -60,11 +60,14 @@ def solution_span(completion: str) -> tuple[int, int] | None:
 
 
 def read_equations(block: str, separator: str, *, count: int) -> list[Equation] | str:
-    """The equations of a block, or the reason why it is not ``count`` of them. No blank lines in between."""
+    """The equations of a block, or the reason why it is not ``count`` of them; ``separator`` is a pattern.
+
+    Blank lines around them are allowed, in between they are not.
+    """
     if len(block) > MAX_BLOCK:
         return f"solution longer than {MAX_BLOCK} characters"
     inside = block.strip(" \t\r\n")
-    lines = inside.split(separator) if inside else []
+    lines = re.split(separator, inside) if inside else []
     if len(lines) != count:
         return f"number of equations: {len(lines)} instead of {count}"
     equations = []
@@ -122,8 +125,8 @@ def _forbidden(a: int, op: str, b: int) -> str:
 
 def _flaw(line: str) -> str:
     """What keeps a line from being an equation: the first of ``FLAWS`` that fits, in words that can be counted."""
-    if len(line) > MAX_EQUATION:
-        return f"is longer than {MAX_EQUATION} characters"
+    if len(line) > MAX_LINE:
+        return f"is longer than {MAX_LINE} characters"
     return next((words for pattern, words in FLAWS.items() if re.search(pattern, line)), "does not read a op b = c")
 
 

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from contrastive_reasoning.tasks.base import Step
+from contrastive_reasoning.tasks.countdown.game import legal_moves
+from contrastive_reasoning.tasks.countdown.oracle import reachable_targets
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
+from contrastive_reasoning.tasks.countdown.steps import MAX_STEPS, parse_steps
+from contrastive_reasoning.tasks.countdown.trace import search_trace
+
+NUMBERS, TARGET = (21, 16, 17, 26), 46
+DIRECT = CountdownProblem(NUMBERS, TARGET, style="direct")
+SEARCH = CountdownProblem(NUMBERS, TARGET)
+ANNOTATED = CountdownProblem(NUMBERS, TARGET, style="annotated")
+
+
+def read(problem: CountdownProblem, text: str) -> list[tuple[str, tuple[int, ...], bool]]:
+    """The steps as (their text, state, legal)."""
+    return [(text[step.start : step.end], step.state, step.legal) for step in parse_steps(problem, text)]
+
+
+def expected_search(numbers: tuple[int, ...], target: int) -> list[tuple[str, tuple[int, ...]]]:
+    """The slow obvious search: recursion in LongProc's order up to the target; every legal move and its state."""
+    visited: list[tuple[str, tuple[int, ...]]] = []
+
+    def explore(state: tuple[int, ...]) -> bool:
+        if len(state) == 1:
+            return state == (target,)
+        for a, op, b, result, after in legal_moves(state):
+            visited.append((f"{a} {op} {b} = {result}", after))
+            if explore(after):
+                return True
+        return False
+
+    assert explore(numbers)
+    return visited
+
+
+def random_problems(count: int, seed: int) -> list[tuple[tuple[int, ...], int]]:
+    """Small numbers, so that equal ones, zeros and equal states on different branches are frequent."""
+    draw = random.Random(seed)
+    problems = []
+    for size in [3, 4, 4, 4, 5] * (count // 5):
+        numbers = tuple(draw.randint(0, draw.choice([3, 12, 49])) for _ in range(size))
+        problems.append((numbers, draw.choice(sorted(reachable_targets(numbers)))))
+    return problems
+
+
+@pytest.mark.parametrize("style", ["longproc", "annotated"])
+def test_steps_of_a_search_are_the_moves_of_the_search(style: str) -> None:
+    for numbers, target in random_problems(20, seed=5):
+        text = search_trace(numbers, target, style=style).text
+        steps = parse_steps(CountdownProblem(numbers, target, style=style), text)
+        expected = expected_search(numbers, target)
+        assert [step.state for step in steps] == [state for _, state in expected]
+        assert all(step.legal for step in steps)
+        for step, (equation, _) in zip(steps, expected, strict=True):
+            line = text[step.start : step.end]
+            assert line.startswith(f"Try {equation}. ")
+            assert text[step.end] == "\n"
+            assert text[text.rindex("\n", 0, step.start) + 1 : step.start].strip() == "|-"
+
+
+def test_steps_of_a_direct_text_are_its_moves() -> None:
+    for numbers, target in random_problems(50, seed=6):
+        trace = search_trace(numbers, target, style="direct")
+        steps = read(CountdownProblem(numbers, target, style="direct"), trace.text)
+        assert ";".join(text for text, _, _ in steps) == trace.text
+        assert all(legal for _, _, legal in steps)
+        assert [len(state) for _, state, _ in steps] == list(range(len(numbers) - 1, 0, -1))
+        assert steps[-1][1] == (target,)
+
+
+def test_random_play_is_legal_and_its_states_are_the_games() -> None:
+    draw = random.Random(7)
+    for _ in range(200):
+        state = numbers = tuple(draw.randint(0, 30) for _ in range(draw.randint(3, 6)))
+        moves, states = [], []
+        while len(state) > 1:
+            move = draw.choice(legal_moves(state))
+            state = move.state
+            moves.append(move.equation)
+            states.append(sorted(state))
+        found = read(CountdownProblem(numbers, 1, style="direct"), ";".join(moves))
+        assert [(text, sorted(reached), legal) for text, reached, legal in found] == [
+            (text, reached, True) for text, reached in zip(moves, states, strict=True)
+        ]
+
+
+def test_an_illegal_move_leaves_the_state_and_the_play_goes_on() -> None:
+    assert read(DIRECT, "21+16=37;21-17=4;37-17=21;37-17=20;26+20=46;46+1=47") == [
+        ("21+16=37", (37, 17, 26), True),
+        ("21-17=4", (37, 17, 26), False),
+        ("37-17=21", (37, 17, 26), False),
+        ("37-17=20", (20, 26), True),
+        ("26+20=46", (46,), True),
+        ("46+1=47", (46,), False),
+    ]
+
+
+def test_operands_in_either_order_and_blanks_around_a_move() -> None:
+    assert read(DIRECT, " 16 + 21 = 37 ;\n\r\n17-37=20; 20") == [
+        ("16 + 21 = 37", (37, 17, 26), True),
+        ("17-37=20", (37, 17, 26), False),
+    ]
+
+
+def test_text_between_moves_is_passed_over() -> None:
+    assert read(DIRECT, "é\ud800;21+16=37;so\n１+1=2;-1+2=1;37-17=20.;37-17=20 ok;37-17=20") == [
+        ("21+16=37", (37, 17, 26), True),
+        ("37-17=20", (20, 26), True),
+    ]
+
+
+def test_without_a_search_the_last_solution_block_has_the_steps() -> None:
+    text = "1 + 1 = 2\n<Solution>\n21 + 16 = 37\n37 - 17 = 20\n</Solution>\n26 + 20 = 46"
+    assert read(SEARCH, text) == [("21 + 16 = 37", (37, 17, 26), True), ("37 - 17 = 20", (20, 26), True)]
+
+
+def test_after_a_search_the_solution_block_has_none() -> None:
+    text = search_trace(NUMBERS, TARGET).text
+    search = text[: text.index("<Solution>")]
+    assert parse_steps(SEARCH, text) == parse_steps(SEARCH, search)
+
+
+def test_published_annotated_lines() -> None:
+    text = (
+        "<Search Procedure>\n"
+        "Initial number set: [21, 16, 17, 26], target: 46\n"
+        "Pick two numbers (21, 16) (numbers left: [17, 26]). Try possible operations. "
+        "### Current State: [21, 16, 17, 26]\n"
+        "|- Try 21 + 16 = 37. Add 37 to the number set. Current number set: [37, 17, 26], target: 46. Options for "
+        "choosing two numbers: [(37, 17), (37, 26), (17, 26)]. ### Current State: [37, 17, 26]\n"
+        "|- Try 37 + 17 = 54. Add 54 to the number set. Current number set: [54, 26], target: 46, just two numbers "
+        "left. ### Current State: [54, 26]\n"
+        "|- Try 54 + 26 = 80. Evaluate 80 != 46, drop this branch. ### Current State: [80]\n"
+        "|- Try 26 + 20 = 46. Evaluate 46 == 46, target! ### Current State: [46]\n"
+        "</Search Procedure>"
+    )
+    steps = read(ANNOTATED, text)
+    assert [(state, legal) for _, state, legal in steps] == [
+        ((37, 17, 26), True),
+        ((54, 26), True),
+        ((80,), True),
+        ((80,), False),  # 20 was never made
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "legal"),
+    [
+        ("Try 37 - 17 = 20. Add 20 to the number set. Current number set: [20, 26], target: 46", True),
+        ("Try 37 - 17 = 20. Add 20 to the number set. Current number set: [26, 20], target: 46", True),
+        ("Try 37 - 17 = 20. Add 20 to the number set. Current number set: [20, 27], target: 46", False),
+        ("Try 37 - 17 = 20. Add 20 to the number set. Current number set: [20], target: 46", False),
+        ("Try 37 - 17 = 21. Add 21 to the number set. Current number set: [21, 26], target: 46", False),
+        ("Try 37 - 18 = 19. Add 19 to the number set. Current number set: [19, 26], target: 46", False),
+        ("Try 37 - 17 = 20. Evaluate 20 != 46, drop this branch.", False),  # three numbers are left, not two
+        ("Try 37 - 17 = 20, and so on", True),
+        ("Try 37 * 1 + 17 = 54. Add 54 to the number set.", False),
+        ("Try 37 - 17 = 20. 20 exceeds the maximum intermediate result, drop this branch.", False),
+        ("Try -1 + 2 = 1. Evaluate 1 != 46", False),
+    ],
+)
+def test_one_search_line(line: str, legal: bool) -> None:
+    first = " |- Try 21 + 16 = 37. Add 37 to the number set. Current number set: [37, 17, 26], target: 46\n"
+    steps = read(SEARCH, f"{first}  |- {line}\nTry again\n")
+    assert steps[0] == (first[4:-1], (37, 17, 26), True)
+    assert [(text, allowed) for text, _, allowed in steps[1:]] == [(line, legal)]
+    assert sorted(steps[1][1]) == ([20, 26] if legal else [17, 26, 37])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Try 37 / 17 = 2.2. 2.2 is a decimal, drop this branch.",
+        "Try 629 * 26 = 16354. 16354 exceeds the maximum intermediate result, drop this branch.",
+        "Try 17 / 0 (invalid operation). drop this branch.",
+        "Try possible operations.",
+    ],
+)
+def test_giving_up_what_the_rules_forbid_is_no_step(line: str) -> None:
+    assert [text for text, _, _ in read(SEARCH, f"|- {line}\n|- Try 21 + 16 = 37. Evaluate\n")] == [
+        "Try 21 + 16 = 37. Evaluate"
+    ]
+
+
+@pytest.mark.parametrize("style", ["longproc", "annotated", "direct"])
+def test_a_text_cut_anywhere_has_the_steps_of_the_whole_so_far(style: str) -> None:
+    """Only the last move of a direct text can be misread: the end of the text ends its number."""
+    problem = CountdownProblem(NUMBERS, TARGET, style=style)
+    text = search_trace(NUMBERS, TARGET, style=style).text
+    whole = parse_steps(problem, text)
+    for end in range(len(text)):
+        steps = parse_steps(problem, text[:end])
+        if style == "direct" and steps and not steps[-1].legal:
+            assert steps[-1].end == end
+            steps = steps[:-1]
+        assert all(step.legal for step in steps)
+        assert [(step.start, step.state) for step in steps] == [
+            (step.start, step.state) for step in whole[: len(steps)]
+        ]
+        assert len(steps) >= sum(step.end <= end for step in whole) - 1
+
+
+def test_no_more_than_so_many_steps_are_read() -> None:
+    assert len(parse_steps(DIRECT, "1+1=2;" * (MAX_STEPS + 5))) == MAX_STEPS
+    assert len(parse_steps(SEARCH, "|- Try 1 + 1 = 2.\n" * (MAX_STEPS + 5))) == MAX_STEPS
+
+
+def fragments() -> list[str]:
+    lines = search_trace(NUMBERS, TARGET).text.split("\n") + search_trace(
+        NUMBERS, TARGET, style="annotated"
+    ).text.split("\n")
+    return [
+        *lines,
+        "21+16=37",
+        ";",
+        "\n",
+        "\r",
+        "|- Try ",
+        "Try 1",
+        "Current number set: [",
+        "1, ",
+        "] ",
+        "\ud800",
+        "\x00",
+        "𝟙",
+    ]
+
+
+def test_random_garbage_gives_ordered_spans_and_states_of_the_game() -> None:
+    draw = random.Random(8)
+    pieces = fragments()
+    for _ in range(2000):
+        glue = draw.choice(["", "\n", ";"])
+        text = glue.join(draw.choices(pieces, k=draw.randint(0, 20)))
+        check(parse_steps(draw.choice([SEARCH, ANNOTATED, DIRECT]), text), len(text))
+
+
+def check(steps: list[Step], length: int) -> None:
+    end = 0
+    for step in steps:
+        assert end <= step.start < step.end <= length
+        assert 1 <= len(step.state) <= len(NUMBERS)
+        assert step.legal is False or len(step.state) < len(NUMBERS)
+        end = step.end
+
+
+HOSTILE = [
+    "1",
+    " ",
+    "\n",
+    ";",
+    "|- ",
+    "\ud800",
+    "２１＋１６＝３７;",
+    "1+1=2;",
+    "21+16=37;",
+    "1 + ",
+    "|- Try 1\n",
+    "|- Try 1 + 1 = 2. Evaluate\n",
+    "<Solution>",
+    "<Solution></Solution>",
+    "|- Try 21 + 16 = 37. Current number set: [37, 17, 26]\n|- Try 37 - 17 = 20. Current number set: [20, 26]\n",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.parametrize("head", ["", "|- Try 21 + 16 = 37. Current number set: [1, "])
+def test_a_megabyte_takes_less_than_a_second(head: str, piece: str) -> None:
+    text = (head + piece * (1_000_000 // len(piece) + 1))[:1_000_000]
+    begin = time.process_time()
+    steps = parse_steps(SEARCH, text)
+    assert time.process_time() - begin < 1
+    check(steps, len(text))

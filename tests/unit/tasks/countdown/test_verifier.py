@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from contrastive_reasoning.tasks.countdown.game import legal_moves
+from contrastive_reasoning.tasks.countdown.grammar import Equation
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
+from contrastive_reasoning.tasks.countdown.trace import search_trace
+from contrastive_reasoning.tasks.countdown.verifier import MAX_BLOCK, objection, solution_span, verify
+
+FOUR = CountdownProblem((21, 16, 17, 26), 46)
+DIRECT = CountdownProblem((21, 16, 17, 26), 46, style="direct")
+
+
+RIGHT = ("21 + 16 = 37", "37 - 17 = 20", "26 + 20 = 46")
+
+
+def solution(*lines: str) -> str:
+    return "<Solution>\n" + "\n".join(lines) + "\n</Solution>"
+
+
+def test_right_answers_have_no_reason() -> None:
+    verdict = verify(FOUR, solution(*RIGHT))
+    assert verdict.correct
+    assert verdict.reason == ""
+    assert verify(DIRECT, "21+16=37;37-17=20;26+20=46").correct
+    assert verify(DIRECT, "21+16=37\n37-17=20\n26+20=46\n").correct
+
+
+@pytest.mark.parametrize("style", ["longproc", "annotated", "direct"])
+@pytest.mark.parametrize(
+    ("numbers", "target"), [((6, 7, 2), 44), ((21, 16, 17, 26), 46), ((3, 5, 7, 9, 11), 24), ((1, 2, 3, 4, 5, 6), 40)]
+)
+def test_own_traces_are_right_for_three_to_six_numbers(style: str, numbers: tuple[int, ...], target: int) -> None:
+    problem = CountdownProblem(numbers, target, style=style)
+    assert verify(problem, search_trace(numbers, target, style=style).text).correct
+
+
+@pytest.mark.parametrize(
+    ("completion", "status", "reason"),
+    [
+        ("", "unparsed", "empty completion"),
+        (" \n\t", "unparsed", "empty completion"),
+        ("21 + 16 = 37", "unparsed", "no <Solution> tag"),
+        ("<solution>1 + 1 = 2</solution>", "unparsed", "no <Solution> tag"),
+        ("<Solution>21 + 16 = 37", "unparsed", "no </Solution> tag after <Solution>"),
+        ("</Solution><Solution>", "unparsed", "no </Solution> tag after <Solution>"),
+        (solution(), "unparsed", "number of equations: 0 instead of 3"),
+        (solution("", RIGHT[0], "", *RIGHT[1:]), "unparsed", "number of equations: 4 instead of 3"),
+        (solution("21 + 16 = 37", "37 - 17 = 20", "26 + 20"), "unparsed", "equation 3 has no = sign"),
+        (solution("21 + 16 = 37", "37 - 17 == 20", "1"), "unparsed", "equation 2 has two = signs"),
+        (solution("21 - 26 = -5", "37 - 17 = 20", "1"), "unparsed", "equation 1 has a negative number"),
+        (solution("-5 + 16 = 11", "37 - 17 = 20", "1"), "unparsed", "equation 1 has a negative number"),
+        (solution("21.0 + 16 = 37", "1", "1"), "unparsed", "equation 1 has a decimal number"),
+        (solution("(21 + 16) = 37", "1", "1"), "unparsed", "equation 1 has brackets"),
+        (solution("２１ + 16 = 37", "1", "1"), "unparsed", "equation 1 is not plain ASCII"),
+        (solution("first 21 + 16 = 37", "1", "1"), "unparsed", "equation 1 has words in it"),
+        (solution("2_1 + 16 = 37", "1", "1"), "unparsed", "equation 1 does not read a op b = c"),
+        (solution("9" * 200 + " + 16 = 37", "1", "1"), "unparsed", "equation 1 is longer than 120 characters"),
+        (solution("9" * MAX_BLOCK), "unparsed", f"solution longer than {MAX_BLOCK} characters"),
+        (solution("21 + 16 = 38", "37 - 17 = 20", "26 + 20 = 46"), "wrong", "wrong arithmetic: 21 + 16 = 38"),
+        (solution("21 + 16 = 37", "21 + 17 = 38", "38 + 26 = 64"), "wrong", "uses 21 twice"),
+        (solution("17 + 17 = 34", "21 + 16 = 37", "26 + 20 = 46"), "wrong", "uses 17 twice"),
+        (solution("21 + 16 = 37", "37 + 7 = 44", "26 + 20 = 46"), "wrong", "uses 7, which is not there"),
+        (solution("16 - 21 = 5", "26 + 20 = 46", "46 * 1 = 46"), "wrong", "negative result: 16 - 21"),
+        (solution("21 / 16 = 1", "26 + 20 = 46", "46 * 1 = 46"), "wrong", "inexact division: 21 / 16"),
+        (solution("21 / 0 = 0", "26 + 20 = 46", "46 * 1 = 46"), "wrong", "division by zero: 21 / 0"),
+        (solution("26 * 21 = 546", "546 * 17 = 9282", "1 + 1 = 2"), "wrong", "result not below 2000: 546 * 17"),
+        (solution("21 + 16 = 37", "37 - 17 = 20", "26 - 20 = 6"), "wrong", "ends at 6 instead of 46"),
+    ],
+)
+def test_reasons(completion: str, status: str, reason: str) -> None:
+    verdict = verify(FOUR, completion)
+    assert (verdict.status, verdict.reason) == (status, reason)
+    assert not verdict.correct
+
+
+def test_2000_is_refused_and_1999_is_not() -> None:
+    assert verify(CountdownProblem((50, 40, 2), 1000), solution("50 * 40 = 2000", "2000 / 2 = 1000")).reason == (
+        "result not below 2000: 50 * 40"
+    )
+    assert verify(CountdownProblem((1999, 1), 1999), solution("1999 * 1 = 1999")).correct
+
+
+def test_the_last_complete_pair_counts() -> None:
+    right = solution(*RIGHT)
+    wrong = solution("21 + 16 = 37", "37 - 17 = 20", "26 + 20 = 47")
+    assert verify(FOUR, wrong + right).correct
+    assert not verify(FOUR, right + wrong).correct
+    assert verify(FOUR, "I write <Solution> and </Solution>.\n" + right).correct
+    assert verify(FOUR, "</Solution>" + right + "<Solution>").correct
+    assert verify(FOUR, right + "</Solution>").correct
+    assert solution_span("<Solution>a<Solution>b</Solution>") == (21, 22)
+
+
+def test_a_direct_problem_reads_no_tags_and_a_search_problem_no_bare_moves() -> None:
+    assert verify(DIRECT, solution(*RIGHT)).status == "unparsed"
+    assert verify(FOUR, "21+16=37;37-17=20;26+20=46").status == "unparsed"
+    assert verify(DIRECT, "21+16=37;37-17=20").reason == "number of equations: 2 instead of 3"
+    assert verify(DIRECT, "21+16=37;37-17=20;26+20=46;46*1=46").reason == "number of equations: 4 instead of 3"
+
+
+def test_objection_agrees_with_the_rules_on_every_pair_and_operation() -> None:
+    """A move is allowed where ``legal_moves`` has it; the order of the operands is free where it does not matter."""
+    draw = random.Random(3)
+    for _ in range(100):
+        numbers = tuple(draw.choices([*range(13), 40, 50, 1999], k=draw.randint(2, 5)))
+        legal = {move.equation for move in legal_moves(numbers)}
+        legal |= {f"{b}{op}{a}={result}" for a, op, b, result, _ in legal_moves(numbers) if op in "+*"}
+        legal |= {f"0/{a}=0" for a in numbers if a and 0 in numbers}
+        for a, b in itertools.permutations(numbers, 2):
+            for op, result in (("+", a + b), ("-", a - b), ("*", a * b), ("/", a // b if b else 0)):
+                allowed = objection(numbers, Equation(a, op, b, result)) is None
+                assert allowed == (f"{a}{op}{b}={result}" in legal), (numbers, a, op, b)
+                assert objection(numbers, Equation(a, op, b, result + 1)) is not None
+
+
+FRAGMENTS = [
+    *(*RIGHT, "<Solution>", "</Solution>", "\n", ";", " ", "\t", "\r\n", "21+16=37"),
+    *("=", "+", "/ 0", "-5", "１", "\ud800", "\x00", "\u2028", "9" * 50, "(", "**", "# Search Procedure\n", "é"),
+]
+
+
+def test_random_garbage_never_raises_and_is_never_right_without_the_moves() -> None:
+    draw = random.Random(1)
+    for style in ("longproc", "direct"):
+        problem = CountdownProblem((21, 16, 17, 26), 46, style=style)
+        for _ in range(3000):
+            text = "".join(draw.choices(FRAGMENTS, k=draw.randint(0, 14)))
+            verdict = verify(problem, text)
+            assert bool(verdict.reason) != verdict.correct
+            if verdict.correct:
+                assert "26 + 20 = 46" in text
