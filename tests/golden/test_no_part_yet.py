@@ -11,7 +11,6 @@ NO_PART = {
     "clipo_losses.json": "the contrastive losses over groups of completions",
     "policy_losses.json": "the objectives beside GRPO",
     "math_verify.jsonl": "the verifier of mathematical answers",
-    "countdown_meta.json": "LongProc's own files, which it describes, as part of the recorded folder",
 }
 
 
