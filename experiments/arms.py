@@ -1,0 +1,90 @@
+"""Runs sorted into the arms of a comparison: what differs by seed alone is one arm, and nothing else is averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from experiments.track import RunRecord
+
+ABSENT = "—"
+FIRST_AXES = ("experiment", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
+NO_AXES = ("seed", "git_sha", "key", "kind", "sweep")
+"""Tags that do not say what was done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """The runs that differ by seed alone."""
+
+    values: Mapping[str, str]
+    """Axis → the value all its runs share."""
+    runs: Mapping[str, RunRecord]
+    """Seed → its newest run."""
+    members: Sequence[RunRecord]
+    """All its runs, also the older ones of a seed that ran again."""
+
+    @property
+    def label(self) -> str:
+        """The experiment's name, then what else sets the arm apart."""
+        parts = [value if axis == "experiment" else f"{axis}={value}" for axis, value in self.values.items()]
+        return " · ".join(parts)
+
+
+def value_of(run: RunRecord, axis: str) -> str:
+    """What a run says of a tag or, by its dotted path, of a parameter."""
+    return run.tags.get(axis, run.params.get(axis, ABSENT))
+
+
+def known_axes(runs: Sequence[RunRecord]) -> list[str]:
+    """Everything by which the runs could be set apart."""
+    tags = {tag for run in runs for tag in run.tags if not tag.startswith("mlflow.")} - set(NO_AXES)
+    params = dict.fromkeys(name for run in runs for name in run.params)
+    first = [axis for axis in FIRST_AXES if axis in tags]
+    others = [name for name in [*sorted(tags), *params] if name not in first and not _is_seed(name)]
+    return [*first, *(name for name in others if name != "git_sha")]
+
+
+def telling_axes(runs: Sequence[RunRecord]) -> list[str]:
+    """``experiment`` and as many more as it takes for no arm to mix unlike runs: each splits what those before left."""
+    axes = ["experiment"]
+    for axis in known_axes(runs):
+        if _parts(runs, [*axes, axis]) > _parts(runs, axes):
+            axes.append(axis)
+    return axes
+
+
+def arms_by(runs: Sequence[RunRecord], axes: Sequence[str]) -> list[Arm]:
+    """The arms in the order in which the experiments first ran, of each seed its newest run."""
+
+    def values(run: RunRecord) -> tuple[str, ...]:
+        return tuple(value_of(run, axis) for axis in axes)
+
+    order = list(dict.fromkeys(map(values, runs)))
+    by_arm = sorted(runs, key=lambda run: (order.index(values(run)), run.start))
+    return [_arm(axes, key, list(members)) for key, members in groupby(by_arm, key=values)]
+
+
+def mixed(arm: Arm) -> dict[str, list[str]]:
+    """Tags and parameters on which the runs of an arm disagree, though they count as one."""
+    values = {axis: sorted({value_of(run, axis) for run in arm.members}) for axis in _all_axes(arm)}
+    return {name: several for name, several in values.items() if len(several) > 1}
+
+
+def _all_axes(arm: Arm) -> list[str]:
+    return [*known_axes(arm.members), "git_sha"]
+
+
+def _arm(axes: Sequence[str], key: tuple[str, ...], members: Sequence[RunRecord]) -> Arm:
+    newest = {value_of(run, "seed"): run for run in members}
+    runs = dict(sorted(newest.items(), key=lambda item: (len(item[0]), item[0])))
+    return Arm(values=dict(zip(axes, key, strict=True)), runs=runs, members=members)
+
+
+def _parts(runs: Sequence[RunRecord], axes: Sequence[str]) -> int:
+    return len({tuple(value_of(run, axis) for axis in axes) for run in runs})
+
+
+def _is_seed(name: str) -> bool:
+    return name.rsplit(".", 1)[-1] == "seed"

@@ -1,0 +1,115 @@
+"""The rows of a comparison, and the same rows on the terminal, as CSV and as LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from experiments.arms import Arm
+from experiments.seeds import Difference, Estimate, difference, over_seeds
+
+ID_LENGTH = 8
+CSV_COLUMNS = (
+    *("arm", "metric", "seeds", "mean", "half_95", "start_mean", "start_half_95"),
+    *("delta", "delta_half_95", "delta_method", "run_ids"),
+)
+CAPTION = "Mean ± half of the 95% t-interval over seeds; Δ paired by seed, or Welch's."
+LATEX = {"_": r"\_", "%": r"\%", "±": r"$\pm$", "Δ": r"$\Delta$", "·": r"$\cdot$", "—": "--"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One arm."""
+
+    label: str
+    final: Estimate
+    start: Estimate | None
+    """The same quantity before training, where it was measured."""
+    delta: Difference | None
+    """To the baseline; None on the baseline's own row and where there is none."""
+    run_ids: Sequence[str]
+
+
+def rows_of(arms: Sequence[Arm], metric: str, baseline: Arm | None) -> list[Row]:
+    """A row for each arm; every run has ``metric``."""
+    return [_row(arm, metric, baseline) for arm in arms]
+
+
+def _row(arm: Arm, metric: str, baseline: Arm | None) -> Row:
+    final = _by_seed(arm, metric)
+    start = list(_by_seed(arm, metric.replace("test/", "start/", 1)).values()) if metric.startswith("test/") else []
+    return Row(
+        label=arm.label,
+        final=over_seeds(list(final.values())),
+        start=over_seeds(start) if start else None,
+        delta=None if baseline in (None, arm) else difference(final, _by_seed(baseline, metric)),
+        run_ids=[run.run_id for run in arm.runs.values()],
+    )
+
+
+def _by_seed(arm: Arm, metric: str) -> dict[str, float]:
+    return {seed: run.metrics[metric] for seed, run in arm.runs.items() if metric in run.metrics}
+
+
+def headers(baseline: Arm | None) -> list[str]:
+    """The names of the columns that :func:`cells` fills."""
+    return ["arm", "seeds", "trained", "before", *([f"Δ to {baseline.label}"] if baseline else []), "runs"]
+
+
+def cells(row: Row, *, with_delta: bool) -> list[str]:
+    """A row as text."""
+    ids = " ".join(run_id[:ID_LENGTH] for run_id in row.run_ids)
+    delta = [written(row.delta, signed=True)] if with_delta else []
+    return [row.label, str(row.final.n), written(row.final), written(row.start), *delta, ids]
+
+
+def written(estimate: Estimate | None, *, signed: bool = False) -> str:
+    """``0.412 ± 0.031``; of a difference also how it was taken."""
+    if estimate is None:
+        return ""
+    value = f"{estimate.value:+.3f}" if signed else f"{estimate.value:.3f}"
+    half = "" if math.isnan(estimate.half) else f" ± {estimate.half:.3f}"
+    method = f" ({estimate.method})" if isinstance(estimate, Difference) and half else ""
+    return value + half + method
+
+
+def as_rich(rows: Sequence[Row], metric: str, baseline: Arm | None) -> Table:
+    """For the terminal."""
+    table = Table(title=metric, caption=CAPTION)
+    for header in headers(baseline):
+        left = header in ("arm", "runs")
+        table.add_column(header, justify="left" if left else "right", overflow="fold", no_wrap=header == "trained")
+    for row in rows:
+        table.add_row(*cells(row, with_delta=baseline is not None))
+    return table
+
+
+def as_csv(rows: Sequence[Row], metric: str) -> str:
+    """Full precision and full run ids, for other programs."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in rows:
+        start = ("", "") if row.start is None else (row.start.value, row.start.half)
+        delta = ("", "", "") if row.delta is None else (row.delta.value, row.delta.half, row.delta.method)
+        ids = " ".join(row.run_ids)
+        writer.writerow([row.label, metric, row.final.n, row.final.value, row.final.half, *start, *delta, ids])
+    return text.getvalue()
+
+
+def as_latex(rows: Sequence[Row], metric: str, baseline: Arm | None) -> str:
+    """A ``tabular`` for a paper, its metric in a comment; needs booktabs. Run ids stay in the CSV."""
+    lines = [line[:-1] for line in (headers(baseline), *(cells(row, with_delta=baseline is not None) for row in rows))]
+    head, *body = [" & ".join(map(_escaped, line)) + r" \\" for line in lines]
+    columns = "l" + "r" * (len(lines[0]) - 1)
+    opening = f"% {metric}. {CAPTION}\n\\begin{{tabular}}{{{columns}}}"
+    return "\n".join([opening, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _escaped(text: str) -> str:
+    return "".join(LATEX.get(character, character) for character in text)

@@ -1,0 +1,92 @@
+"""A quantity over training steps: per arm the mean of its seeds, a band around it, and the seeds themselves."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from experiments.seeds import Estimate, over_seeds
+
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's palette without its yellow: told apart by colour-blind eyes and, with the dashes, in grey print."""
+DASHES = ("-", "--", "-.", ":")
+SHARES = ("accuracy", "pass_at", "rate", "auroc", "auprc")
+LONGEST_OF_TWO = 36
+"""Characters of a label up to which two stand side by side above the picture."""
+CAPTION = (
+    "Thick lines: mean over seeds. Thin lines: single seeds. Bands: 95% t-interval of the mean at each step, "
+    "cut at the frame; none for a single seed."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One arm's histories."""
+
+    label: str
+    seeds: Sequence[Mapping[int, float]]
+    """Per seed: step → value."""
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that every seed has, so that no mean changes because a seed drops out."""
+        return sorted(set.intersection(*(set(seed) for seed in self.seeds)))
+
+    def estimates(self) -> list[Estimate]:
+        """The mean over seeds at each of ``steps``."""
+        return [over_seeds([seed[step] for seed in self.seeds]) for step in self.steps]
+
+
+def draw_curves(curves: Sequence[Curve], *, metric: str, steps: str) -> Figure:
+    """All curves in one picture; the first, as a rule the baseline, is black. ``steps`` names the x axis."""
+    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    axes = figure.subplots()
+    for index, curve in enumerate(curves):
+        _draw(axes, curve, COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)])
+    _set_limits(axes, curves)
+    axes.set_xlabel(steps)
+    axes.set_ylabel(metric)
+    if any(share in metric for share in SHARES):
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0 if _range(curves) > 0.05 else 1))
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    short = max(len(curve.label) for curve in curves) <= LONGEST_OF_TWO
+    figure.legend(frameon=False, loc="outside upper left", ncols=2 if short else 1)
+    figure.supxlabel("\n".join(textwrap.wrap(CAPTION, 125)), fontsize=8, color="0.35", x=0.02, ha="left")
+    return figure
+
+
+def _draw(axes: Axes, curve: Curve, colour: str, dashes: str) -> None:
+    steps, estimates = curve.steps, curve.estimates()
+    n = len(curve.seeds)
+    label = f"{curve.label} ({n} seed{'s' if n > 1 else ''})"
+    axes.plot(steps, [e.value for e in estimates], color=colour, linestyle=dashes, linewidth=2.2, label=label, zorder=3)
+    if n > 1:
+        axes.fill_between(
+            steps, [e.low for e in estimates], [e.high for e in estimates], color=colour, alpha=0.13, linewidth=0
+        )
+        for seed in curve.seeds:
+            axes.plot(*zip(*sorted(seed.items()), strict=True), color=colour, linewidth=0.7, alpha=0.45)
+
+
+def _set_limits(axes: Axes, curves: Sequence[Curve]) -> None:
+    """By the seeds, not by the bands: with two or three seeds Student's band would flatten every line."""
+    values = _values(curves)
+    margin = 0.12 * _range(curves) or 0.05
+    axes.set_ylim(min(values) - margin, max(values) + margin)
+    axes.margins(x=0.02)
+
+
+def _range(curves: Sequence[Curve]) -> float:
+    return max(_values(curves)) - min(_values(curves))
+
+
+def _values(curves: Sequence[Curve]) -> list[float]:
+    return [value for curve in curves for seed in curve.seeds for value in seed.values() if math.isfinite(value)]

@@ -1,0 +1,70 @@
+"""What a few seeds say of a number: its mean, and the difference of two means, each with a 95% interval.
+
+    x̄ ± t₀.₉₇₅(n−1) · s/√n
+    paired (the same seeds on both sides):  the same of the differences
+    Welch (other seeds):                    x̄ − ȳ ± t₀.₉₇₅(ν) · √(s²ₓ/n + s²ᵧ/m),   ν by Welch and Satterthwaite
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, variance
+from typing import Literal
+
+from scipy.special import stdtrit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """``value ± half`` from ``n`` seeds; ``half`` is nan where one seed leaves it open."""
+
+    value: float
+    half: float
+    n: int
+
+    @property
+    def low(self) -> float:
+        return self.value - self.half
+
+    @property
+    def high(self) -> float:
+        return self.value + self.half
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference(Estimate):
+    """How much larger one mean is than another."""
+
+    method: Literal["paired", "welch"]
+
+
+def over_seeds(values: Sequence[float]) -> Estimate:
+    """The mean with Student's interval."""
+    if not values:
+        raise ValueError("a mean over seeds needs at least one value")
+    return Estimate(value=mean(values), half=_half(_squared_error(values), len(values) - 1), n=len(values))
+
+
+def difference(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference:
+    """``values`` minus ``baseline``, both by seed: paired where the seeds are the same ones, else Welch's."""
+    if set(values) == set(baseline):
+        paired = over_seeds([value - baseline[seed] for seed, value in values.items()])
+        return Difference(value=paired.value, half=paired.half, n=paired.n, method="paired")
+    ours, theirs = list(values.values()), list(baseline.values())
+    a, b = _squared_error(ours), _squared_error(theirs)
+    freedom = math.nan
+    if a + b > 0:
+        freedom = (a + b) ** 2 / (a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1))
+    half = 0.0 if a + b == 0 else _half(a + b, freedom)
+    return Difference(value=mean(ours) - mean(theirs), half=half, n=min(len(ours), len(theirs)), method="welch")
+
+
+def _squared_error(values: Sequence[float]) -> float:
+    """s²/n, the variance of the mean; nan for one value."""
+    return variance(values) / len(values) if len(values) > 1 else math.nan
+
+
+def _half(squared_error: float, freedom: float) -> float:
+    return float(stdtrit(freedom, 0.975)) * math.sqrt(squared_error) if freedom > 0 else math.nan
