@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from contrastive_reasoning.rewards.base import Credit
 
 
+@runtime_checkable
 class Advantage(Protocol):
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         """The advantage of every token; 0 outside ``mask``."""

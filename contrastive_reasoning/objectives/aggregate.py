@@ -7,12 +7,13 @@ at hand: a sum over micro-batches is then the sum over the batch, and no split c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 
+@runtime_checkable
 class Aggregation(Protocol):
     def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
         """The weight of each token of these rows in the loss of the whole update; 0 outside ``mask``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -36,6 +36,7 @@ class ObjectiveOutputs:
     """Detached diagnostics (``clip_fraction``, ``kl``, ``ratio_mean``), made to be joined by ``metrics.joined``."""
 
 
+@runtime_checkable
 class Objective(Protocol):
     def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs: ...
 

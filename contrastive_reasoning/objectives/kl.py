@@ -9,12 +9,13 @@ negative and of low variance (http://joschu.net/blog/kl-approx.html).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
 
 
+@runtime_checkable
 class KL(Protocol):
     def __call__(
         self, log_probs: Float[Tensor, "B T"], ref_log_probs: Float[Tensor, "B T"]

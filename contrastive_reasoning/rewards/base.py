@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -35,5 +35,6 @@ class Credit:
     """The verifier's decision on each rollout, counted by status; None where nothing was verified."""
 
 
+@runtime_checkable
 class Reward(Protocol):
     def __call__(self, rollouts: RolloutBatch) -> Credit: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -11,6 +11,7 @@ from contrastive_reasoning.rollout.sampling import Sampling, Seed
 from contrastive_reasoning.tasks.base import Problem
 
 
+@runtime_checkable
 class RolloutEngine(Protocol):
     def generate(
         self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
