@@ -17,6 +17,13 @@ from experiments.run_folder import RunFolderLogger
 from experiments.wiring import CRITIC, POLICY
 
 LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
+PARTS = {
+    "warm_start": ("warm_start.module", "warm_start.datamodule"),
+    "critic": ("pretraining", "datamodule"),
+    "grpo": ("module", "prompts", "rollout"),
+    "evaluate": ("suite", "policy"),
+}
+"""The nodes of the configuration that each stage builds: what learns, its data, what acts beside it."""
 
 
 def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
@@ -24,16 +31,16 @@ def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) ->
     if config.policy.pretrained is not None:
         print(f"warm_start: the policy comes from {config.policy.pretrained}")
         return {"policy": config.policy.pretrained}
-    module = build(config, "warm_start.module")
-    fit(config, "warm_start", folder, module, build(config, "warm_start.datamodule"), [])
+    module, data = (build(config, key) for key in PARTS["warm_start"])
+    fit(config, "warm_start", folder, module, data, acting=[])
     module.policy.save(folder / POLICY)
     return {"policy": POLICY}
 
 
 def critic(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
     """Pretrain the critic and measure it against the oracle."""
-    module = build(config, "pretraining")
-    fit(config, "critic", folder, module, build(config, "datamodule"), [])
+    module, data = (build(config, key) for key in PARTS["critic"])
+    fit(config, "critic", folder, module, data, acting=[])
     description: Any = OmegaConf.to_container(config.critic, resolve=True)
     save_critic(module.critic, folder / CRITIC, description)
     return {"critic": CRITIC}
@@ -41,8 +48,8 @@ def critic(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Map
 
 def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
     """Train the policy by rollouts, rewards and the objective."""
-    module = build(config, "module")
-    fit(config, "grpo", folder, module, build(config, "prompts"), [build(config, "rollout")])
+    module, data, generation = (build(config, key) for key in PARTS["grpo"])
+    fit(config, "grpo", folder, module, data, acting=[generation])
     module.policy.save(folder / POLICY)
     return {"policy": POLICY}
 
