@@ -55,3 +55,6 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"contrastive_reasoning.critics has no {name!r}")
     return getattr(import_module(f"contrastive_reasoning.critics.{_LAZY[name]}"), name)
+
+VERSION = 1
+"""Raised when the same configuration would give another result; finished stages are then not reused."""

@@ -32,3 +32,6 @@ __all__ = [
     "wilson",
     "with_intervals",
 ]
+
+VERSION = 1
+"""Raised when the same configuration would give another result; finished stages are then not reused."""

@@ -21,3 +21,6 @@ __all__ = [
     "token_spans",
     "tokens_of_span",
 ]
+
+VERSION = 1
+"""Raised when the same configuration would give another result; finished stages are then not reused."""

@@ -3,3 +3,6 @@
 from contrastive_reasoning.tasks.base import Problem, Split, Status, Step, Task, Verdict
 
 __all__ = ["Problem", "Split", "Status", "Step", "Task", "Verdict"]
+
+VERSION = 1
+"""Raised when the same configuration would give another result; finished stages are then not reused."""
