@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 Status = Literal["ok", "wrong", "unparsed", "timeout", "error"]
 Split = Literal["train", "validation", "test"]
@@ -30,7 +30,7 @@ class Verdict:
 
     status: Status
     reason: str
-    """One short clause, the same for the same kind of failure up to the numbers it names; empty when ``status`` is ok."""
+    """One short clause, the same for one kind of failure up to the numbers it names; empty when ``status`` is ok."""
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,6 +56,7 @@ class Step:
     """False for a move that the rules forbid; ``state`` is then the state before it."""
 
 
+@runtime_checkable
 class Task(Protocol):
     """What the framework asks of a task. Implementations are light: building one loads and generates nothing."""
 

@@ -46,7 +46,7 @@ def read_longproc(folder: str | Path, *, on_bad: str) -> ReadProblems:
 
 
 def read_problem_lines(path: str | Path, *, on_bad: str) -> ReadProblems:
-    """The problems of a JSON-lines file, ``{"nums": [21, 16, 17, 26], "target": 46}`` per line; empty lines are skipped.
+    """The problems of a JSON-lines file, ``{"nums": [21, 16, 17, 26], "target": 46}`` a line; empty lines are skipped.
 
     Raises:
         FileNotFoundError: if there is no such file.

@@ -54,9 +54,7 @@ class CountdownProblem(Problem):
         if prompt is None:
             prompt = problem_prompt(shown, target, style=style)
         fields = {"numbers": shown, "target": target, "style": style, "source": source}
-        super().__init__(
-            id=f"countdown:{problem_key(shown, target)}", prompt=prompt, answer=str(target), fields=fields
-        )
+        super().__init__(id=f"countdown:{problem_key(shown, target)}", prompt=prompt, answer=str(target), fields=fields)
         object.__setattr__(self, "numbers", shown)
         object.__setattr__(self, "target", target)
 

@@ -30,8 +30,8 @@ Rules:
 - The larger number comes first: a + b, a - b, a * b, a / b with a >= b.
 - A result must be a whole number below {limit}; a move that breaks this is dropped.
 
-Search depth first. Take the pairs in the order of the list, try +, -, *, / on each, go on with the first legal result, \
-and come back when nothing is left to try. Stop as soon as the last number is the target.
+Search depth first. Take the pairs in the order of the list, try +, -, *, / on each, go on with the first legal \
+result, and come back when nothing is left to try. Stop as soon as the last number is the target.
 
 {examples}
 

@@ -10,7 +10,7 @@ States are numbered as they are visited, so the states under state i are i+1 …
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -162,12 +162,12 @@ def search_lines(numbers: Sequence[int], target: int, *, limit: int | None = Non
     numbers = checked_numbers(numbers)
     if len(numbers) < 2:
         raise ValueError(f"a search needs two or more numbers, got {list(numbers)}")
-    budget = math.inf if limit is None else limit
+    budget = sys.maxsize if limit is None else limit
     found, lines = _lines_under(numbers, target, budget - 1)
-    return 1 + int(lines) if found and lines < budget else None
+    return 1 + lines if found and lines < budget else None
 
 
-def _lines_under(state: tuple[int, ...], target: int, budget: float) -> tuple[bool, float]:
+def _lines_under(state: tuple[int, ...], target: int, budget: int) -> tuple[bool, int]:
     """Whether the target is found under a state, and the lines written until then; stops once over the budget."""
     if len(state) == 2:
         return _last_lines(max(state), min(state), target)

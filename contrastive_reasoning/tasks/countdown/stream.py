@@ -1,4 +1,4 @@
-"""Traces without end and without waiting: drawn and written in worker processes, in an order no worker count changes."""
+"""Traces drawn and written in worker processes, in an order that no number of workers changes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def stream_generated(
     chunk_size: int = 256,
     progress: Progress | None = None,
 ) -> Iterator[ProblemTrace]:
-    """``total`` traces of distinct problems: those of ``generate_problems``, in its order, drawn and written by workers.
+    """``total`` traces of distinct problems, those of ``generate_problems`` in its order; workers draw and write them.
 
     Raises:
         ValueError: if the space holds too few problems.

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Wording(Protocol):
     """The lines of a search, without line breaks; ``level`` is LongProc's depth of indentation."""
 

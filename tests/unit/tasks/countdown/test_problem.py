@@ -1,0 +1,58 @@
+"""The problem's identity, prompts and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
+from contrastive_reasoning.tasks.countdown.prompt import EXAMPLES, fill_template, problem_prompt
+from contrastive_reasoning.tasks.countdown.trace import search_trace
+
+
+def test_the_order_of_numbers_is_shown_but_not_the_identity() -> None:
+    one, other = CountdownProblem((21, 16, 17, 26), 46), CountdownProblem(numbers=[26, 17, 16, 21], target=46)
+    assert one.id == other.id == "countdown:16,17,21,26=46"
+    assert one.key == problem_key((16, 17, 21, 26), 46)
+    assert one.numbers == (21, 16, 17, 26)
+    assert one.prompt != other.prompt
+    assert one.answer == "46"
+    assert one.fields == {"numbers": (21, 16, 17, 26), "target": 46, "style": "longproc", "source": "given"}
+
+
+def test_survives_pickling_and_hashing() -> None:
+    problem = CountdownProblem((3, 4), 7, style="direct")
+    assert pickle.loads(pickle.dumps(problem)) == problem
+    assert len({problem, CountdownProblem((3, 4), 7, style="direct")}) == 1
+
+
+def test_direct_prompt_is_one_line() -> None:
+    problem = CountdownProblem((21, 16, 17, 26), 46, style="direct")
+    assert problem.prompt == "21 16 17 26 = 46\n"
+
+
+@pytest.mark.parametrize(("style", "header"), [("longproc", "# Search Procedure"), ("annotated", "<Search Procedure>")])
+def test_instructions_hold_both_worked_examples_and_end_with_the_problem(style: str, header: str) -> None:
+    prompt = problem_prompt((5, 6, 7), 29, style=style)
+    for numbers, target in EXAMPLES:
+        assert search_trace(numbers, target, style=style).text in prompt
+    assert f'Write the search under "{header}"' in prompt
+    assert prompt.endswith("Numbers: [5, 6, 7]\nTarget: 29\n")
+
+
+def test_template_keeps_foreign_braces() -> None:
+    filled = fill_template("{keep} {demonstration} | {nums} -> {target} {x}", (5, 6), 11)
+    assert filled.startswith("{keep} # Example\nNumbers: [40, 19, 23, 7]\nTarget: 29\n\n# Search Procedure\n")
+    assert filled.endswith("</Solution>\n | [5, 6] -> 11 {x}")
+
+
+@pytest.mark.parametrize("numbers", [(), (3, -1), (True, 2), (1.5, 2), ("3", 2)])
+def test_bad_numbers_are_refused(numbers: tuple) -> None:
+    with pytest.raises((ValueError, TypeError), match=r"integers ≥ 0|Type-check"):
+        CountdownProblem(numbers, 3)
+
+
+def test_unknown_style_is_refused() -> None:
+    with pytest.raises(ValueError, match="style must be one of"):
+        CountdownProblem((1, 2), 3, style="short")

@@ -1,0 +1,167 @@
+"""The task: where problems come from, that no split shows another's, and that building it costs nothing."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from contrastive_reasoning.tasks.base import Task
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
+from contrastive_reasoning.tasks.countdown.prompt import EXAMPLES
+from contrastive_reasoning.tasks.countdown.task import CountdownTask
+from contrastive_reasoning.tasks.countdown.trace import search_trace
+
+SETTINGS = {
+    "style": "direct",
+    "train": "generated",
+    "test": "longproc",
+    "longproc_dir": None,
+    "train_file": None,
+    "on_bad": "refuse",
+    "counts": [3],
+    "number_range": [1, 9],
+    "target_range": [10, 30],
+    "max_search_lines": None,
+    "train_problems": 120,
+    "validation_problems": 20,
+    "test_problems": 20,
+    "seed": 0,
+}
+
+
+def task(**changes: object) -> CountdownTask:
+    return CountdownTask(**{**SETTINGS, **changes})  # type: ignore[arg-type]
+
+
+def keys(problems: object) -> set[str]:
+    return {problem.key for problem in problems}  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def benchmark(tmp_path: Path) -> Path:
+    """A folder like LongProc's, whose problems are ones that would be generated for training, validation and test."""
+    own = [problem for split in ("train", "validation", "test") for problem in task().problems(split)[:5]]
+    rows = [{"nums": list(problem.numbers), "target": problem.target} for problem in own]
+    (tmp_path / "countdown_x.json").write_text(json.dumps(rows))
+    (tmp_path / "prompts.yaml").write_text("USER_PROMPT: |-\n  {demonstration}\n  {nums}\n  {target}")
+    return tmp_path
+
+
+def test_is_a_task_and_light() -> None:
+    made = task(longproc_dir="/nowhere", train="longproc")
+    assert isinstance(made, Task)
+    assert made.name == "countdown"
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert hash(made) == hash(task(longproc_dir="/nowhere", train="longproc"))
+    with pytest.raises(FileNotFoundError, match="longproc_dir='/nowhere'"):
+        made.problems("train")
+
+
+def test_splits_are_generated_once_and_do_not_overlap() -> None:
+    made = task()
+    train, validation, test = (made.problems(split) for split in ("train", "validation", "test"))
+    assert (len(train), len(validation), len(test)) == (120, 20, 20)
+    assert made.problems("train") is train
+    assert not keys(train) & keys(validation)
+    assert not (keys(train) | keys(validation)) & keys(test)
+    assert all(made.split_of(problem) == "train" for problem in train)
+    assert made.test_source == "generated"
+    assert not made.trains_on_evaluation_problems
+
+
+def test_the_benchmark_is_the_test_and_nothing_else(benchmark: Path) -> None:
+    made = task(longproc_dir=str(benchmark))
+    test = keys(made.problems("test"))
+    assert len(test) == 15
+    assert made.test_source == "longproc"
+    assert not (keys(made.problems("train")) | keys(made.problems("validation"))) & test
+    assert all(made.split_of(problem) == "test" for problem in made.problems("test"))
+
+
+def test_generated_test_keeps_the_benchmark_out_everywhere(benchmark: Path) -> None:
+    made = task(longproc_dir=str(benchmark), test="generated")
+    held_out = keys(task(longproc_dir=str(benchmark)).problems("test"))
+    for split in ("train", "validation", "test"):
+        assert not keys(made.problems(split)) & held_out
+    assert {made.split_of_key(key) for key in held_out} == {None}
+
+
+def test_training_on_the_benchmark_is_allowed_and_told(benchmark: Path) -> None:
+    made = task(longproc_dir=str(benchmark), train="longproc")
+    assert keys(made.problems("train")) == keys(made.problems("test"))
+    assert made.trains_on_evaluation_problems
+    assert not keys(made.problems("validation")) & keys(made.problems("test"))
+    assert not task(longproc_dir=str(benchmark), train="longproc", test="generated").trains_on_evaluation_problems
+
+
+def test_training_file_keeps_out_of_the_other_splits(tmp_path: Path) -> None:
+    rows = [{"nums": list(problem.numbers), "target": problem.target} for problem in task().problems("test")[:5]]
+    path = tmp_path / "mine.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    made = task(train="file", train_file=str(path))
+    assert len(made.problems("train")) == 5
+    assert not keys(made.problems("train")) & (keys(made.problems("test")) | keys(made.problems("validation")))
+
+
+def test_benchmark_problems_in_a_training_file_are_refused_or_left_out(benchmark: Path) -> None:
+    own = json.loads((benchmark / "countdown_x.json").read_text())
+    path = benchmark / "mine.jsonl"
+    path.write_text("\n".join(map(json.dumps, [*own[:2], {"nums": [2, 3, 4], "target": 24}])))
+    with pytest.raises(ValueError, match=r"2 problems of .* are LongProc's"):
+        task(train="file", train_file=str(path), longproc_dir=str(benchmark)).problems("train")
+    made = task(train="file", train_file=str(path), longproc_dir=str(benchmark), on_bad="leave_out")
+    assert keys(made.problems("train")) == {"2,3,4=24"}
+
+
+def test_worked_examples_are_never_drawn() -> None:
+    assert {problem_key(*example) for example in EXAMPLES} <= task().reserved_keys()
+
+
+def test_prompts_follow_style_and_folder(benchmark: Path) -> None:
+    assert task().problem((5, 6), 11).prompt == "5 6 = 11\n"
+    ours = task(style="longproc").problem((5, 6), 11).prompt
+    template = task(style="longproc", longproc_dir=str(benchmark)).problem((5, 6), 11).prompt
+    assert ours == CountdownProblem((5, 6), 11).prompt
+    assert template.startswith("# Example\nNumbers: [40, 19, 23, 7]")
+    assert template.endswith("[5, 6]\n11")
+
+
+def test_judges_its_own_solutions() -> None:
+    made = task(test_problems=5)
+    for problem in made.problems("test"):
+        moves = search_trace(problem.numbers, problem.target, style="direct").text
+        assert made.verify(problem, moves).correct
+        steps = made.parse_steps(problem, moves)
+        assert [step.legal for step in steps] == [True, True]
+        assert steps[-1].state == (problem.target,)
+        assert set(made.scores(problem, moves)) == {
+            "longproc/accuracy",
+            "longproc/partial_accuracy",
+            "longproc/extraction_rate",
+        }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"style": "short"}, "style must be one of longproc, annotated, direct, got 'short'"),
+        ({"train": "all"}, "train must be one of generated, longproc, file, got 'all'"),
+        ({"test": "file"}, "test must be one of generated, longproc, got 'file'"),
+        ({"on_bad": "skip"}, "on_bad must be one of"),
+        ({"train": "longproc"}, "train=longproc needs longproc_dir"),
+        ({"train": "file"}, "train=file and train_file go together"),
+        ({"train_problems": -1}, "train_problems must be ≥ 0"),
+        ({"counts": [9]}, "counts must be"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_sentence(changes: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        task(**changes)
+
+
+def test_unknown_split_is_refused() -> None:
+    with pytest.raises((ValueError, TypeError), match=r"split must be one of train, validation, test|Type-check"):
+        task().problems("dev")  # type: ignore[arg-type]
