@@ -1,4 +1,4 @@
-"""Recorded files whose parts this project does not have: named, not passed over."""
+"""What is recorded of parts that this project does not have: named, not passed over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 NO_PART = {
     "clipo_losses.json": "the contrastive losses over groups of completions",
-    "policy_losses.json": "the objectives beside GRPO",
+    "policy_losses.json": "GSPO, GMPO and TRL's objectives (its GRPO, KL, aggregations and advantages are compared)",
     "math_verify.jsonl": "the verifier of mathematical answers",
 }
 
@@ -17,4 +17,4 @@ NO_PART = {
 @pytest.mark.parametrize("name", NO_PART)
 def test_recorded_file_without_a_part(name: str, golden_file: Callable[[str], Path]) -> None:
     path = golden_file(name)
-    pytest.skip(f"{path.name} is not compared: it needs {NO_PART[name]}")
+    pytest.skip(f"{path.name}: no part to compare with {NO_PART[name]}")
