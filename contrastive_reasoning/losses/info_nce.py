@@ -12,26 +12,24 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.losses.base import require_positive
-from contrastive_reasoning.losses.masked import masked_logsumexp
 from contrastive_reasoning.losses.reduce import mean_over
+from contrastive_reasoning.losses.supcon import supcon
 
 
 def info_nce(
     logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, " A"]:
-    """One loss per anchor.
+    """One loss per anchor: ``supcon`` with one positive a row.
 
     Args:
         logits: s/τ of A anchors with C candidates.
-        positive: at most one True per row.
+        positive: one True per row, or none; with several the loss is the mean over them.
         candidate: what the softmax runs over besides the positive; None for all columns.
 
     Returns:
         ℓ per anchor; exactly 0, with zero gradient, for an anchor that has no positive.
     """
-    softmax_over = positive | candidate if candidate is not None else positive | True
-    at_positive = logits.where(positive, 0.0).sum(dim=1)
-    return (masked_logsumexp(logits, softmax_over) - at_positive).where(positive.any(dim=1), 0.0)
+    return supcon(logits, positive, candidate)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ def info_nce_backward(
 
     Args:
         logits: s/τ of A anchors with C candidates.
-        positive: at most one True per column.
+        positive: one True per column, or none; with several the loss is the mean over them.
         candidate: what the softmax runs over besides the positive; None for all rows.
 
     Returns:

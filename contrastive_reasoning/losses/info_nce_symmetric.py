@@ -20,7 +20,7 @@ def info_nce_symmetric(
 
     Args:
         logits: s/τ of A anchors with C candidates.
-        positive: at most one True per row and per column.
+        positive: one True per row and per column, or none; with several the mean over them.
         candidate: the pairs that count besides the positives; None for all.
 
     Returns:

@@ -15,7 +15,7 @@ from contrastive_reasoning.losses.reduce import mean_over
 def soft_nearest_neighbour(
     logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, " A"]:
-    """One loss per anchor, over any number of positives; with one positive it is ``info_nce``.
+    """One loss per anchor, over any number of positives; with one of them it is InfoNCE.
 
     Args:
         logits: s/τ of A anchors with C candidates.

@@ -1,0 +1,75 @@
+"""A critic saved and loaded, and every way in which it can fail to fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from contrastive_reasoning.critics import NumericV1, NumericV2, load_critic_weights, save_critic
+from contrastive_reasoning.losses import dot
+
+
+def numeric(kind: type, *, seed: int = 0, hidden_layers: int = 1, dimension: int = 8) -> nn.Module:
+    sizes = {"digit_dimension": 2, "hidden_dimension": 8, "hidden_layers": hidden_layers, "dimension": dimension}
+    return kind(**sizes, similarity=dot, seed=seed)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    saved, loaded = numeric(NumericV2, seed=0), numeric(NumericV2, seed=1)
+    save_critic(saved, tmp_path / "critic", {"dimension": 8})
+    load_critic_weights(loaded, tmp_path / "critic")
+    for name, weight in saved.state_dict().items():
+        assert torch.equal(weight, loaded.state_dict()[name])
+    assert json.loads((tmp_path / "critic" / "critic.json").read_text())["config"] == {"dimension": 8}
+
+
+def test_frozen_weights_stay_where_they_are(tmp_path: Path) -> None:
+    saved, loaded = numeric(NumericV2, seed=0), numeric(NumericV2, seed=1)
+    before = loaded.get_parameter("array_digits.table.weight").clone()
+    saved.get_submodule("array_digits").requires_grad_(False)
+    save_critic(saved, tmp_path, {})
+    load_critic_weights(loaded.requires_grad_(False), tmp_path)
+    assert torch.equal(loaded.get_parameter("array_digits.table.weight"), before)
+    assert torch.equal(loaded.get_parameter("goal_head.0.weight"), saved.get_parameter("goal_head.0.weight"))
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no critic in .*nowhere: critic\.safetensors is missing"):
+        load_critic_weights(numeric(NumericV2), tmp_path / "nowhere")
+
+
+def test_wrong_class(tmp_path: Path) -> None:
+    save_critic(numeric(NumericV1), tmp_path, {})
+    with pytest.raises(ValueError, match=r"is a contrastive_reasoning.*NumericV1, expected a .*NumericV2"):
+        load_critic_weights(numeric(NumericV2), tmp_path)
+
+
+def test_missing_weights(tmp_path: Path) -> None:
+    save_critic(numeric(NumericV2, hidden_layers=1), tmp_path, {})
+    with pytest.raises(ValueError, match=r"has no weights for goal_head\.4\.bias \(8 missing\)"):
+        load_critic_weights(numeric(NumericV2, hidden_layers=2), tmp_path)
+
+
+def test_weights_left_over(tmp_path: Path) -> None:
+    save_critic(numeric(NumericV2, hidden_layers=2), tmp_path, {})
+    with pytest.raises(ValueError, match=r"weights that this one has not: goal_head\.4\.bias"):
+        load_critic_weights(numeric(NumericV2, hidden_layers=1), tmp_path)
+
+
+def test_wrong_shape(tmp_path: Path) -> None:
+    save_critic(numeric(NumericV2, dimension=8), tmp_path, {})
+    with pytest.raises(ValueError, match=r"of shape \(8.*expected \(9"):
+        load_critic_weights(numeric(NumericV2, dimension=9), tmp_path)
+
+
+def test_nothing_is_changed_by_a_refused_checkpoint(tmp_path: Path) -> None:
+    save_critic(numeric(NumericV2, dimension=8), tmp_path, {})
+    critic = numeric(NumericV2, dimension=9)
+    before = {name: weight.clone() for name, weight in critic.state_dict().items()}
+    with pytest.raises(ValueError, match="of shape"):
+        load_critic_weights(critic, tmp_path)
+    assert all(torch.equal(weight, before[name]) for name, weight in critic.state_dict().items())

@@ -1,0 +1,97 @@
+"""Numeric critics: size, what they read, what they are blind to."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.critics import NumericV1, NumericV2
+from contrastive_reasoning.critics.base import Critic, DotProductCritic
+from contrastive_reasoning.critics.digits import digits_of
+from contrastive_reasoning.losses import cosine, dot
+from contrastive_reasoning.tasks.base import Problem, Step
+from contrastive_reasoning.tasks.countdown.encoding import encode_state
+
+PROBLEM = Problem(id="a", prompt="", answer="46", fields={"numbers": (21, 16, 17, 26), "target": 46})
+STEPS = [
+    Step(start=0, end=8, state=(37, 17, 26), legal=True),
+    Step(start=9, end=17, state=(20, 26), legal=True),
+]
+
+
+def build(kind: type, seed: int = 0, similarity=dot) -> NumericV1 | NumericV2:
+    sizes = {"digit_dimension": 16, "hidden_dimension": 256, "hidden_layers": 2, "dimension": 64}
+    return kind(**sizes, similarity=similarity, seed=seed)
+
+
+@pytest.mark.parametrize("kind", [NumericV1, NumericV2])
+def test_fewer_than_a_million_parameters(kind: type) -> None:
+    assert sum(parameter.numel() for parameter in build(kind).parameters()) < 1_000_000
+
+
+@pytest.mark.parametrize("kind", [NumericV1, NumericV2])
+def test_is_a_dot_product_critic(kind: type) -> None:
+    critic = build(kind)
+    assert isinstance(critic, Critic)
+    assert isinstance(critic, DotProductCritic)
+
+
+@pytest.mark.parametrize("kind", [NumericV1, NumericV2])
+@pytest.mark.parametrize("similarity", [dot, cosine])
+def test_pairs_are_the_diagonal_of_all_pairs(kind: type, similarity) -> None:
+    critic = build(kind, similarity=similarity)
+    state_actions, goals = critic.encode_steps(PROBLEM, "21+16=37;37-17=20", STEPS)
+    scores = critic(state_actions, goals)
+    assert scores.shape == (2, 2)
+    assert_close(critic.pairs(state_actions, goals), scores.diagonal())
+
+
+@pytest.mark.parametrize("kind", [NumericV1, NumericV2])
+def test_no_steps_no_values(kind: type) -> None:
+    critic = build(kind)
+    assert critic.pairs(*critic.encode_steps(PROBLEM, "", [])).shape == (0,)
+
+
+@pytest.mark.parametrize("kind", [NumericV1, NumericV2])
+def test_weights_are_a_function_of_the_seed(kind: type) -> None:
+    torch.manual_seed(1)
+    first = build(kind, seed=3)
+    torch.manual_seed(2)
+    drawn = torch.rand(1)
+    torch.manual_seed(2)
+    second = build(kind, seed=3)
+    assert_close(torch.rand(1), drawn)
+    for name, weight in first.state_dict().items():
+        assert torch.equal(weight, second.state_dict()[name])
+    assert not torch.equal(first.goal_head[0].weight, build(kind, seed=4).goal_head[0].weight)
+
+
+def test_v1_reads_initial_array_then_reached_array() -> None:
+    state_actions, goals = build(NumericV1).encode_steps(PROBLEM, "", STEPS)
+    assert state_actions.tolist() == [
+        [[26, 21, 17, 16, -1, -1], [37, 26, 17, -1, -1, -1]],
+        [[26, 21, 17, 16, -1, -1], [26, 20, -1, -1, -1, -1]],
+    ]
+    assert goals.tolist() == [[46, -1, -1, -1, -1, -1]] * 2
+
+
+def test_v1_has_its_own_digits_for_the_goal() -> None:
+    critic = build(NumericV1)
+    arrays = torch.tensor([encode_state([7, 3])])
+    assert not torch.equal(critic.array_digits(arrays), critic.goal_digits(arrays))
+
+
+def test_v2_reads_the_reached_array_alone() -> None:
+    state_actions, goals = build(NumericV2).encode_steps(PROBLEM, "", STEPS)
+    assert state_actions.tolist() == [[37, 26, 17, -1, -1, -1], [26, 20, -1, -1, -1, -1]]
+    assert goals.tolist() == [46, 46]
+
+
+def test_digits() -> None:
+    assert digits_of(torch.tensor([1045, 7, 0, -1])).tolist() == [[1, 0, 4, 5], [0, 0, 0, 7], [0] * 4, [10] * 4]
+
+
+def test_a_problem_of_another_task_is_refused() -> None:
+    with pytest.raises(ValueError, match="read Countdown problems; problem 'b' has no target"):
+        build(NumericV2).encode_steps(Problem(id="b", prompt="", answer="", fields={"numbers": (1,)}), "", STEPS)

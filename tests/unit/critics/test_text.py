@@ -1,0 +1,153 @@
+"""The text critic over a tiny Llama and a tiny BERT, loaded from disk as any checkpoint is."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch.testing import assert_close
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from contrastive_reasoning.critics import (
+    Frozen,
+    FullTraining,
+    LoRATraining,
+    TextCritic,
+    load_critic_weights,
+    load_encoder,
+    save_critic,
+)
+from contrastive_reasoning.critics.base import DotProductCritic
+from contrastive_reasoning.losses import cosine, dot
+from contrastive_reasoning.policies.pooling import last_pool, mean_pool
+from contrastive_reasoning.tasks.base import Problem, Step
+
+CHARACTERS = ["<pad>", *"0123456789+-*/=;#: CurentSa[],>"]
+LORA = LoRATraining(rank=2, alpha=4.0, dropout=0.0, target_modules=["q_proj", "v_proj"])
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """One token a character."""
+    characters = Tokenizer(models.WordLevel({c: i for i, c in enumerate(dict.fromkeys(CHARACTERS))}, unk_token="<pad>"))
+    characters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=characters, pad_token="<pad>")
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A causal language model and an encoder, with the tokenizer beside each."""
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"vocab_size": len(tokenizer()), "pad_token_id": 0}
+    folders = {}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for name, model in {
+            "llama": LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=2)),
+            "bert": BertModel(BertConfig(**sizes)),
+        }.items():
+            folders[name] = tmp_path_factory.mktemp(name)
+            model.save_pretrained(folders[name])
+            tokenizer().save_pretrained(folders[name])
+    return folders
+
+
+def build(folder: Path, *, training=None, pooling=last_pool, similarity=dot, max_length: int = 64) -> TextCritic:
+    encoder = load_encoder(
+        pretrained=str(folder), dtype="float32", training=training or FullTraining(), trust_remote_code=False
+    )
+    goal_text = "### Current State: [{target}]"
+    return TextCritic(
+        encoder=encoder,
+        pooling=pooling,
+        dimension=8,
+        similarity=similarity,
+        max_length=max_length,
+        goal_text=goal_text,
+        seed=0,
+    ).eval()
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+@pytest.mark.parametrize("pooling", [last_pool, mean_pool])
+def test_padding_changes_nothing(checkpoints: dict[str, Path], name: str, pooling) -> None:
+    critic = build(checkpoints[name], pooling=pooling)
+    texts = ["21+16=37", "1+2=3;3*4=12;12-5=7"]
+    together = critic.encode_state_action(critic.tokenize(texts))
+    apart = torch.cat([critic.encode_state_action(critic.tokenize([text])) for text in texts])
+    assert_close(together, apart, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("similarity", [dot, cosine])
+def test_pairs_are_the_diagonal_of_all_pairs(checkpoints: dict[str, Path], similarity) -> None:
+    critic = build(checkpoints["llama"], similarity=similarity)
+    assert isinstance(critic, DotProductCritic)
+    state_actions, goals = critic.tokenize(["1+2=3", "3*4=12"]), critic.tokenize(["[3]", "[12]"])
+    assert_close(critic.pairs(state_actions, goals), critic(state_actions, goals).diagonal())
+
+
+def test_steps_are_prefixes_with_the_problem_in_the_goal(checkpoints: dict[str, Path]) -> None:
+    critic = build(checkpoints["llama"])
+    completion = "1+2=3;3*4=12"
+    steps = [Step(start=0, end=5, state=(3, 4), legal=True), Step(start=6, end=12, state=(12,), legal=True)]
+    state_actions, goals = critic.encode_steps(Problem(id="a", prompt="", answer="12"), completion, steps)
+    expected = critic.tokenize(["1+2=3", "1+2=3;3*4=12"])
+    assert torch.equal(state_actions["input_ids"], expected["input_ids"])
+    assert torch.equal(goals["input_ids"], critic.tokenize(["### Current State: [12]"] * 2)["input_ids"])
+
+
+def test_long_texts_keep_their_end(checkpoints: dict[str, Path]) -> None:
+    critic = build(checkpoints["llama"], max_length=4)
+    assert torch.equal(critic.tokenize(["1+2=3"])["input_ids"], critic.tokenize(["+2=3"])["input_ids"])
+
+
+def test_a_text_without_tokens_is_refused(checkpoints: dict[str, Path]) -> None:
+    with pytest.raises(ValueError, match="text 1 has none: ''"):
+        build(checkpoints["llama"]).tokenize(["1", ""])
+
+
+@pytest.mark.parametrize(("training", "trained"), [(FullTraining(), True), (Frozen(), False), (LORA, False)])
+def test_which_weights_learn(checkpoints: dict[str, Path], training, trained: bool) -> None:
+    critic = build(checkpoints["llama"], training=training)
+    critic(critic.tokenize(["1+2=3"]), critic.tokenize(["[3]"])).sum().backward()
+    learning = {name for name, parameter in critic.named_parameters() if parameter.grad is not None}
+    assert {"state_action_projection.weight", "goal_projection.weight"} <= learning
+    assert any("lora_" in name for name in learning) == (training is LORA)
+    assert ("backbone.embed_tokens.weight" in learning) == trained
+
+
+@pytest.mark.parametrize("training", [FullTraining(), Frozen(), LORA])
+def test_round_trip_keeps_the_values(checkpoints: dict[str, Path], tmp_path: Path, training) -> None:
+    saved = build(checkpoints["llama"], training=training)
+    with torch.no_grad():
+        for parameter in saved.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.1)
+    save_critic(saved, tmp_path, {})
+    loaded = build(checkpoints["llama"], training=training).requires_grad_(False)
+    load_critic_weights(loaded, tmp_path)
+    state_actions, goals = saved.tokenize(["1+2=3"]), saved.tokenize(["[3]"])
+    assert_close(loaded(state_actions, goals), saved(state_actions, goals).detach())
+    frozen_is_left_out = (tmp_path / "critic.safetensors").stat().st_size < 8_000
+    assert frozen_is_left_out == (not isinstance(training, FullTraining))
+
+
+def test_unknown_dtype_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be one of float32, bfloat16, float16, got 'half'"):
+        load_encoder(pretrained="nothing", dtype="half", training=Frozen(), trust_remote_code=False)
+
+
+def test_a_goal_that_names_no_target_is_refused(checkpoints: dict[str, Path]) -> None:
+    encoder = load_encoder(
+        pretrained=str(checkpoints["bert"]), dtype="float32", training=Frozen(), trust_remote_code=False
+    )
+    make = partial(TextCritic, encoder=encoder, pooling=mean_pool, dimension=4, similarity=dot, max_length=8, seed=0)
+    with pytest.raises(ValueError, match=r"goal_text must contain \{target\}, got 'done'"):
+        make(goal_text="done")
+
+
+def test_a_rank_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="rank must be at least 1, got 0"):
+        LoRATraining(rank=0, alpha=1.0, dropout=0.0, target_modules="all-linear")

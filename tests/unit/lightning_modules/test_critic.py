@@ -1,0 +1,197 @@
+"""Contrastive pretraining under the real Trainer: it learns, it resumes, its metrics are what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, NumericV2, rows_of
+from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, InfoNCE, SymmetricInfoNCE, dot
+from contrastive_reasoning.tasks.countdown.encoding import encode_state
+from lightning_modules.critic import CriticPretraining
+from lightning_modules.critic_metrics import OracleMetrics, batch_metrics, sibling_ranking
+from lightning_modules.optim import AdamW
+
+PAIRS = 64
+
+
+def pairs() -> CriticBatch:
+    """64 states, each with a goal of its own."""
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randint(1, 50, (PAIRS, 3), generator=generator).tolist()
+    positive = torch.eye(PAIRS, dtype=torch.bool)
+    return CriticBatch(
+        state_actions=torch.tensor([encode_state(state) for state in states]),
+        goals=torch.arange(10, 10 + PAIRS),
+        positive=positive,
+        candidate=torch.ones_like(positive),
+    )
+
+
+def oracle_states() -> CriticOracleBatch:
+    """Each state with its own goal (reachable) and with its neighbour's (not)."""
+    batch = pairs()
+    return CriticOracleBatch(
+        state_actions=torch.cat([batch.state_actions, batch.state_actions]),
+        goals=torch.cat([batch.goals, batch.goals.roll(1)]),
+        label=torch.arange(2 * PAIRS) < PAIRS,
+        depth=torch.arange(2 * PAIRS) % 2 + 1,
+        problem=torch.arange(2 * PAIRS) % 4,
+    )
+
+
+def loader(batch: Any, times: int) -> DataLoader[Any]:
+    return DataLoader([batch] * times, batch_size=None)
+
+
+def module(
+    *, loss: ContrastiveLoss | None = None, negatives_per_anchor: int | None = None, total_steps: int = 60
+) -> CriticPretraining:
+    optimizer = AdamW(
+        learning_rate=3e-3,
+        betas=(0.9, 0.999),
+        epsilon=1e-8,
+        weight_decay=0.01,
+        warmup_steps=5,
+        schedule="cosine",
+        total_steps=total_steps,
+    )
+    critic = NumericV2(digit_dimension=8, hidden_dimension=64, hidden_layers=1, dimension=32, similarity=dot, seed=0)
+    return CriticPretraining(
+        critic=critic,
+        loss=loss or SymmetricInfoNCE(temperature=1.0),
+        optimizer=optimizer,
+        negatives_per_anchor=negatives_per_anchor,
+        seed=0,
+    )
+
+
+def trainer(steps: int, folder: Path, **changes: Any) -> L.Trainer:
+    settings: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "log_every_n_steps": 1}
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
+    where = {"accelerator": "cpu", "devices": 1, "default_root_dir": folder}
+    return L.Trainer(**(settings | quiet | where | {"max_steps": steps, "val_check_interval": steps} | changes))
+
+
+@pytest.mark.parametrize("loss", [InfoNCE(temperature=1.0), SymmetricInfoNCE(temperature=1.0)])
+def test_learns_64_pairs_by_heart(tmp_path: Path, loss: ContrastiveLoss) -> None:
+    fit = trainer(60, tmp_path)
+    fit.fit(module(loss=loss), loader(pairs(), 60), [loader(pairs(), 1), loader(oracle_states(), 2)])
+    metrics = fit.callback_metrics
+    assert metrics["train/critic/categorical_accuracy"] > 0.97
+    assert metrics["val/critic/categorical_accuracy"] > 0.97
+    assert metrics["train/critic/logits_positive"] > metrics["train/critic/logits_negative"]
+    assert metrics["train/throughput/pairs_per_second"] > 0
+    assert metrics["val/oracle/auroc_depth1"] > 0.97
+    oracle = {"auroc_depth1", "auroc_depth2", "auprc", "ece", "sibling_ranking"}
+    names = {f"val/oracle/{name}" for name in oracle}
+    names |= {"val/critic/loss", "val/critic/categorical_accuracy"}
+    assert {name for name in metrics if name.startswith("val/")} == names
+
+
+def test_learns_from_drawn_negatives(tmp_path: Path) -> None:
+    fit = trainer(150, tmp_path)
+    fit.fit(
+        module(loss=BinaryNCE(temperature=1.0), negatives_per_anchor=8, total_steps=150),
+        loader(pairs(), 150),
+        [loader(pairs(), 1), loader(oracle_states(), 1)],
+    )
+    assert fit.callback_metrics["val/critic/categorical_accuracy"] > 0.9
+    assert fit.callback_metrics["val/oracle/auroc_depth2"] > 0.9
+
+
+def test_drawn_negatives_are_scored_as_in_all_pairs() -> None:
+    batch, drawing, complete = pairs(), module(negatives_per_anchor=3), module()
+    counts = drawing._counted(batch, "train", 7)
+    assert counts.sum(dim=1).eq(4).all()
+    assert torch.equal(counts, drawing._counted(batch, "train", 7))
+    assert not torch.equal(counts, drawing._counted(batch, "train", 8))
+    torch.testing.assert_close(drawing._scores(batch, counts)[counts], complete._scores(batch, batch.candidate)[counts])
+
+
+def test_resumes_bit_for_bit(tmp_path: Path) -> None:
+    uninterrupted = module(negatives_per_anchor=8)
+    trainer(12, tmp_path).fit(uninterrupted, loader(pairs(), 12))
+    first = trainer(7, tmp_path)
+    first.fit(module(negatives_per_anchor=8), loader(pairs(), 7))
+    first.save_checkpoint(tmp_path / "at_7.ckpt")
+    resumed = module(negatives_per_anchor=8)
+    trainer(12, tmp_path).fit(resumed, loader(pairs(), 12), ckpt_path=str(tmp_path / "at_7.ckpt"), weights_only=True)
+    for name, weight in uninterrupted.state_dict().items():
+        assert torch.equal(weight, resumed.state_dict()[name]), name
+
+
+def test_dead_ends_without_a_positive_take_part() -> None:
+    batch = pairs()
+    batch.positive[:5] = False
+    for loss in (InfoNCE(temperature=1.0), SymmetricInfoNCE(temperature=1.0), BinaryNCE(temperature=1.0)):
+        value, metrics = module(loss=loss)._loss_and_metrics(batch, "train", 0)
+        value.backward()
+        assert value.isfinite()
+        assert metrics["categorical_accuracy"] <= 1
+
+
+def test_no_negatives_are_refused() -> None:
+    with pytest.raises(ValueError, match="negatives_per_anchor must be at least 1 or null, got 0"):
+        module(negatives_per_anchor=0)
+
+
+def test_batch_metrics_by_hand() -> None:
+    logits = torch.tensor([[2.0, 0.0], [1.0, -1.0], [5.0, 5.0]])
+    positive = torch.tensor([[True, False], [False, True], [False, False]])
+    metrics = batch_metrics(logits, positive, torch.tensor([[True, True], [True, True], [True, False]]))
+    assert metrics["categorical_accuracy"].item() == 0.5
+    assert metrics["logits_positive"].item() == 0.5
+    assert metrics["logits_negative"].item() == 2.0
+    expected = torch.stack([logits[0].logsumexp(0), logits[1].logsumexp(0), torch.tensor(5.0)]).mean()
+    torch.testing.assert_close(metrics["logsumexp"], expected)
+
+
+def test_sibling_ranking_by_loops() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randint(0, 4, (60,), generator=generator).float()
+    label = torch.rand(60, generator=generator) < 0.3
+    group = torch.randint(0, 7, (60,), generator=generator)
+    right = []
+    for i in range(60):
+        for j in range(60):
+            if group[i] == group[j] and label[i] and not label[j]:
+                right.append(1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0)
+    assert sibling_ranking(scores, label, group).item() == pytest.approx(sum(right) / len(right))
+
+
+def test_sibling_ranking_without_siblings_of_both_kinds_is_nan() -> None:
+    assert sibling_ranking(torch.tensor([1.0, 2.0]), torch.tensor([True, False]), torch.tensor([0, 1])).isnan()
+
+
+def test_auroc_tells_huge_logits_apart() -> None:
+    metrics = OracleMetrics()
+    batch = oracle_states()
+    batch.depth[:] = 1
+    metrics.update(torch.where(batch.label, 5000.0, 4999.0), batch)
+    values = metrics.compute()
+    assert values["auroc_depth1"].item() == 1.0
+    assert values["sibling_ranking"].item() == 1.0
+    assert "auroc_depth2" not in values
+    assert metrics.compute() == {}
+
+
+def test_texts_become_tokens_by_the_critics_tokenizer() -> None:
+    class Spelling(NumericV2):
+        def tokenize(self, texts: list[str]) -> dict[str, torch.Tensor]:
+            return {"input_ids": torch.tensor([[ord(text[0])] for text in texts])}
+
+    training = module()
+    training.critic = Spelling(
+        digit_dimension=2, hidden_dimension=2, hidden_layers=0, dimension=2, similarity=dot, seed=0
+    )
+    pair = torch.ones(1, 1, dtype=torch.bool)
+    batch = CriticBatch(state_actions=["a"], goals=["b"], positive=pair, candidate=pair)
+    tokens = training.on_before_batch_transfer(batch, 0)
+    assert tokens.state_actions["input_ids"].tolist() == [[97]]
+    assert rows_of(tokens.goals) == 1
