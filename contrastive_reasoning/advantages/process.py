@@ -59,7 +59,7 @@ def within_group_and_step(
     Exactly 0 where there is none, where no other rollout has one, and where all are equal.
     """
     by_group(values[:, :0].sum(dim=1), group_size)  # refuses what is not whole groups
-    groups = values.view(-1, group_size, values.shape[1])
+    groups = values.view(len(values) // group_size, group_size, values.shape[1])
     present = ~groups.isnan()
     filled = groups.nan_to_num()
     count = present.sum(dim=1, keepdim=True)

@@ -87,5 +87,5 @@ class GRPO:
         weights = inputs.weights
         if weights is None:
             rows, tokens = float(inputs.mask.any(dim=1).sum()), float(inputs.mask.sum())
-            weights = self.weights(inputs.mask, rows=max(rows, 1), tokens=tokens)
+            weights = self.weights(inputs.mask, rows=max(rows, 1.0), tokens=tokens)
         return (weights.to(values.dtype) * values).sum()

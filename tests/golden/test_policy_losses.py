@@ -56,9 +56,11 @@ def aggregation_of(mode: str, mask: Tensor) -> Aggregation:
     """The reference's modes; its ``sum-norm`` divides the sum over all rollouts by the padded length alone."""
     if mode == "seq-mean-token-sum-norm":
         return ConstantLength(length=mask.shape[1])
-    return {"token-mean": TokenMean(), "seq-mean-token-sum": SeqMeanTokenSum(), "seq-mean-token-mean": SeqMeanTokenMean()}[
-        mode
-    ]
+    return {
+        "token-mean": TokenMean(),
+        "seq-mean-token-sum": SeqMeanTokenSum(),
+        "seq-mean-token-mean": SeqMeanTokenMean(),
+    }[mode]
 
 
 def rescale(mode: str, mask: Tensor) -> float:
@@ -90,7 +92,9 @@ def inputs(row: dict[str, Any]) -> ObjectiveInputs:
 @golden_rows("policy_losses.json", "grpo_advantage")
 @pytest.mark.parametrize("kind", ["std", "nostd"])
 def test_advantages(golden_row: dict[str, Any], kind: str) -> None:
-    advantage: Advantage = MeanCentred() if kind == "nostd" else GroupRelative(normalise_std=True, epsilon=golden_row["epsilon"])
+    advantage: Advantage = (
+        MeanCentred() if kind == "nostd" else GroupRelative(normalise_std=True, epsilon=golden_row["epsilon"])
+    )
     mask = torch.tensor(golden_row["response_mask"]).bool()
     expected = double(golden_row[f"advantages_{kind}"])
     rewards = double(golden_row["token_level_rewards"]).sum(dim=1)

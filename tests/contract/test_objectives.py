@@ -1,0 +1,108 @@
+"""What every objective in conf/objective must do; a new YAML is tested by being there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from torch import Tensor
+from torch.testing import assert_close
+
+import conf
+from contrastive_reasoning.objectives import Objective, ObjectiveInputs
+from contrastive_reasoning.objectives.metrics import joined
+
+FILES = sorted((Path(str(conf.__file__)).parent / "objective").glob("*.yaml"))
+LENGTHS = torch.tensor([7, 1, 4, 6, 2, 0])
+
+
+@pytest.fixture(params=FILES, ids=lambda path: path.stem)
+def objective(request: pytest.FixtureRequest) -> Objective:
+    settings: Any = OmegaConf.create({"budget": {"grpo": {"max_completion_tokens": 8}}})
+    settings.objective = OmegaConf.load(request.param)
+    return instantiate(settings.objective)
+
+
+def inputs(seed: int = 0, with_reference: bool = True) -> ObjectiveInputs:
+    generator = torch.Generator().manual_seed(seed)
+    old, noise, ref, advantages = torch.randn(4, 6, 7, generator=generator, dtype=torch.float64)
+    return ObjectiveInputs(
+        log_probs=(old + 0.3 * noise).requires_grad_(),
+        old_log_probs=old,
+        ref_log_probs=ref if with_reference else None,
+        advantages=advantages,
+        mask=torch.arange(7) < LENGTHS[:, None],
+    )
+
+
+def rows_of(given: ObjectiveInputs, rows: list[int], objective: Objective) -> ObjectiveInputs:
+    """Some rows, as the micro-batch of an update that consists of all of them."""
+    tokens, live = float(given.mask.sum()), float(given.mask.any(dim=1).sum())
+    weights = objective.weights(given.mask, rows=live, tokens=tokens)
+    parts: dict[str, Any] = {
+        name: None if getattr(given, name) is None else getattr(given, name)[rows]
+        for name in ("log_probs", "old_log_probs", "ref_log_probs", "advantages", "mask")
+    }
+    return ObjectiveInputs(**parts, weights=weights[rows], tokens=tokens)
+
+
+def gradient(objective: Objective, given: ObjectiveInputs) -> Tensor:
+    return torch.autograd.grad(objective(given).loss, given.log_probs)[0]
+
+
+@pytest.mark.parametrize("split", [[[0, 1, 2, 3, 4, 5]], [[0, 3], [2, 1], [4, 5]], [[i] for i in range(6)]])
+def test_no_split_changes_loss_gradient_or_metrics(objective: Objective, split: list[list[int]]) -> None:
+    given = inputs()
+    whole = objective(given)
+    parts = [objective(rows_of(given, rows, objective)) for rows in split]
+    loss = torch.stack([part.loss for part in parts]).sum()
+    assert_close(loss, whole.loss, rtol=1e-12, atol=1e-14)
+    assert_close(torch.autograd.grad(loss, given.log_probs)[0], gradient(objective, given), rtol=1e-12, atol=1e-14)
+    assert_close(joined([part.metrics for part in parts]), dict(whole.metrics), rtol=1e-12, atol=1e-14)
+
+
+def test_what_lies_outside_the_mask_is_ignored(objective: Objective) -> None:
+    given = inputs()
+    torn = {
+        name: getattr(given, name).detach().masked_fill(~given.mask, float("nan"))
+        for name in ("old_log_probs", "ref_log_probs", "advantages")
+    }
+    log_probs = given.log_probs.detach().masked_fill(~given.mask, float("nan")).requires_grad_()
+    spoilt = replace(given, log_probs=log_probs, **torn)
+    assert_close(objective(spoilt).loss, objective(given).loss)
+    assert_close(gradient(objective, spoilt), gradient(objective, given))
+
+
+def test_the_first_step_goes_where_the_advantage_points(objective: Objective) -> None:
+    given = inputs(with_reference=False)
+    given = replace(given, old_log_probs=given.log_probs.detach())
+    pushed = gradient(objective, given) * given.advantages
+    assert (pushed[given.mask] < 0).all(), "minimising the loss raises what has a positive advantage"
+    assert not pushed[~given.mask].any()
+
+
+def test_no_advantage_no_gradient(objective: Objective) -> None:
+    given = replace(inputs(with_reference=False), advantages=torch.zeros(6, 7, dtype=torch.float64))
+    assert objective(given).loss.item() == 0
+    assert not gradient(objective, given).any()
+
+
+def test_extremes_stay_finite(objective: Objective) -> None:
+    given = inputs()
+    far = given.log_probs.detach() + torch.tensor([500.0, -500.0, 0.0]).double().repeat(6, 3)[:, :7]
+    given = replace(given, log_probs=far.requires_grad_())
+    outputs = objective(given)
+    assert outputs.loss.isfinite()
+    assert gradient(objective, given).isfinite().all()
+    assert all(value.isfinite() for value in outputs.metrics.values())
+
+
+def test_nothing_written_is_no_loss(objective: Objective) -> None:
+    given = replace(inputs(), mask=torch.zeros(6, 7, dtype=torch.bool))
+    assert objective(given).loss.item() == 0
+    assert not gradient(objective, given).any()

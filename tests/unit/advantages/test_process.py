@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import random
+from statistics import mean, stdev
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.advantages import MeanCentred, Process
+from contrastive_reasoning.rewards import Credit, StepCredit
+
+EPSILON = 1e-6
+
+
+def by_loops(credit: Credit, mask: torch.Tensor, group_size: int, weight: float) -> torch.Tensor:
+    """The slow obvious version of the formula in the docstring."""
+    assert credit.steps is not None
+    expected = MeanCentred()(credit, mask, group_size).clone()
+    for row, steps in enumerate(credit.steps):
+        start = row // group_size * group_size
+        for k, step in enumerate(steps):
+            peers = [other[k].value for other in credit.steps[start : start + group_size] if len(other) > k]
+            if len(peers) < 2 or len(set(peers)) == 1:
+                continue
+            relative = (step.value - mean(peers)) / (stdev(peers) + EPSILON)
+            for token in range(step.first_token, step.last_token + 1):
+                expected[row, token] += weight * relative
+    return expected * mask
+
+
+def random_steps(rng: random.Random, tokens: int) -> list[StepCredit]:
+    borders = sorted(rng.sample(range(tokens), rng.choice([0, 2, 4, 6])))
+    return [
+        StepCredit(first, last, rng.choice([0.0, 1.0, rng.random()]))
+        for first, last in zip(borders[::2], borders[1::2], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_against_loops(seed: int) -> None:
+    rng = random.Random(seed)
+    rows, group_size, tokens = 12, rng.choice([2, 3, 4, 6]), 9
+    steps = [random_steps(rng, tokens) for _ in range(rows)]
+    outcome = torch.tensor([rng.choice([0.0, 1.0]) for _ in range(rows)], dtype=torch.float64)
+    credit = Credit(outcome=outcome, parts={}, steps=steps)
+    lengths = torch.tensor([max([step.last_token + 1 for step in row], default=1) for row in steps])
+    mask = torch.arange(tokens) < lengths[:, None]
+    got = Process(outcome=MeanCentred(), weight=0.7, epsilon=EPSILON)(credit, mask, group_size)
+    assert_close(got, by_loops(credit, mask, group_size, 0.7), rtol=1e-10, atol=1e-10)
+
+
+def test_steps_of_equal_value_add_exactly_nothing() -> None:
+    steps = [[StepCredit(0, 1, 0.1), StepCredit(2, 2, 0.3)], [StepCredit(0, 0, 0.1)], [StepCredit(1, 2, 0.1)]]
+    credit = Credit(outcome=torch.zeros(3), parts={}, steps=steps)
+    mask = torch.ones(3, 3, dtype=torch.bool)
+    got = Process(outcome=MeanCentred(), weight=1.0, epsilon=0.0)(credit, mask, 3)
+    assert torch.equal(got, torch.zeros(3, 3))
+
+
+def test_weight_zero_is_the_outcome_alone() -> None:
+    steps = [[StepCredit(0, 0, 1.0)], [StepCredit(0, 0, 0.0)]]
+    credit = Credit(outcome=torch.tensor([1.0, 0.0]), parts={}, steps=steps)
+    mask = torch.ones(2, 2, dtype=torch.bool)
+    got = Process(outcome=MeanCentred(), weight=0.0, epsilon=EPSILON)(credit, mask, 2)
+    assert torch.equal(got, MeanCentred()(credit, mask, 2))
+
+
+def test_no_rollout_has_a_step() -> None:
+    credit = Credit(outcome=torch.tensor([1.0, 0.0]), parts={}, steps=[[], []])
+    mask = torch.ones(2, 2, dtype=torch.bool)
+    got = Process(outcome=MeanCentred(), weight=1.0, epsilon=0.1)(credit, mask, 2)
+    assert_close(got, torch.tensor([[0.5, 0.5], [-0.5, -0.5]]))
+
+
+def test_a_reward_without_steps_is_named() -> None:
+    credit = Credit(outcome=torch.zeros(2), parts={"verifier": torch.zeros(2)})
+    with pytest.raises(ValueError, match=r"needs a reward that values steps .* only has: verifier"):
+        Process(outcome=MeanCentred(), weight=1.0, epsilon=0.1)(credit, torch.ones(2, 1, dtype=torch.bool), 2)

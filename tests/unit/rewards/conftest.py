@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from contrastive_reasoning.policies.tiny import train_tokenizer
+from contrastive_reasoning.rollout import RolloutBatch, token_bytes, token_spans
+from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask
+
+Rollouts = Callable[..., RolloutBatch]
+
+
+@pytest.fixture(scope="session")
+def task() -> CountdownTask:
+    return CountdownTask(
+        style="direct",
+        train="generated",
+        test="generated",
+        longproc_dir=None,
+        counts=[4],
+        number_range=[1, 20],
+        target_range=[10, 50],
+        max_search_lines=None,
+        train_problems=20,
+        validation_problems=5,
+        test_problems=5,
+        seed=0,
+    )
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(["21+16=37;37-17=20;26+20=46\n", "|- Try 21 + 16 = 37. é漢"] * 5, vocab_size=300)
+
+
+@pytest.fixture(scope="session")
+def rollouts_of(tokenizer: PreTrainedTokenizerFast) -> Rollouts:
+    """Rollouts of one problem (or several, prompt-major) with the given texts, tokens and spans their own."""
+
+    def build(texts: Sequence[str], *problems: Problem, finish: str = "stop") -> RolloutBatch:
+        posed = problems or (CountdownProblem((21, 16, 17, 26), 46, style="direct"),)
+        rows = [tokenizer(text)["input_ids"] for text in texts]
+        width = max(map(len, rows), default=0)
+        ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], dtype=torch.long)
+        table = token_bytes(tokenizer)
+        return RolloutBatch(
+            problems=posed,
+            prompt_ids=torch.ones(len(posed), 3, dtype=torch.long),
+            prompt_mask=torch.ones(len(posed), 3, dtype=torch.bool),
+            completion_ids=ids,
+            mask=torch.arange(width) < torch.tensor([len(row) for row in rows])[:, None],
+            old_log_probs=torch.zeros(len(rows), width),
+            temperature=1.0,
+            pooled=None,
+            texts=list(texts),
+            token_spans=[token_spans(table, row) for row in rows],
+            finish_reasons=[finish] * len(rows),  # pyright: ignore
+            group_size=len(texts) // len(posed),
+        )
+
+    return build

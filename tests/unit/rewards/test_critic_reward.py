@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from contrastive_reasoning.critics.checkpoint import save_critic
+from contrastive_reasoning.rewards import CriticReward, VerifierReward
+from contrastive_reasoning.tasks.base import Problem, Step, Task
+
+TEXTS = ["21+16=37;37-17=20;26+20=46", "21*16=336", "", "nothing", "21-16=5;17+5=22"]
+
+
+class Pointer(nn.Module):
+    """f = weight · (target − the newest number): small enough to compute by hand, encoded as a tensor or a dict."""
+
+    def __init__(self, weight: float, as_dict: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(weight))
+        self.dropout = nn.Dropout(0.5)
+        self.as_dict = as_dict
+
+    def forward(self, state_actions: Any, goals: Any) -> Tensor:
+        newest, target = self._read(state_actions), self._read(goals)
+        return self.dropout(self.weight * (target[None, :] - newest[:, None]))
+
+    def pairs(self, state_actions: Any, goals: Any) -> Tensor:
+        return self.dropout(self.weight * (self._read(goals) - self._read(state_actions)))
+
+    def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
+        # as wide as the completion has steps: encodings of different rows do not fit together
+        newest = torch.tensor([[float(step.state[0])] * (len(steps) + 1) for step in steps])
+        target = torch.full((len(steps), 1), float(problem.fields["target"]))
+        return ({"newest": newest}, {"target": target}) if self.as_dict else (newest, target)
+
+    def _read(self, encoding: Any) -> Tensor:
+        return (next(iter(encoding.values())) if isinstance(encoding, dict) else encoding)[:, 0]
+
+
+def reward(task: Task, critic: Pointer, checkpoint: Path | None, batch_size: int = 64) -> CriticReward:
+    return CriticReward(
+        outcome=VerifierReward(task=task),
+        task=task,
+        critic=critic,
+        checkpoint=None if checkpoint is None else str(checkpoint),
+        weight=0.5,
+        batch_size=batch_size,
+    )
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    save_critic(Pointer(0.1), tmp_path, {})
+    return tmp_path
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 2, 64])
+def test_values_by_hand(task: Task, rollouts_of, checkpoint: Path, as_dict: bool, batch_size: int) -> None:
+    credit = reward(task, Pointer(9.0, as_dict), checkpoint, batch_size)(rollouts_of(TEXTS))
+    newest = [[37, 20, 46], [336], [], [], [5, 22]]
+    expected = [torch.tensor([0.1 * (46 - n) for n in row]).sigmoid() for row in newest]
+    assert credit.steps is not None
+    for steps, values in zip(credit.steps, expected, strict=True):
+        assert_close(torch.tensor([step.value for step in steps]), values)
+    means = torch.tensor([values.mean().item() if len(values) else 0.0 for values in expected])
+    assert_close(credit.parts["critic"], means)
+    assert_close(credit.outcome, torch.tensor([1.0, 0, 0, 0, 0]) + 0.5 * means)
+
+
+def test_the_critic_is_frozen_and_deterministic(task: Task, rollouts_of, checkpoint: Path) -> None:
+    critic = Pointer(9.0).train()
+    shaped = reward(task, critic, checkpoint)
+    assert not critic.training
+    assert not any(parameter.requires_grad for parameter in critic.parameters())
+    rollouts = rollouts_of(TEXTS)
+    assert torch.equal(shaped(rollouts).outcome, shaped(rollouts).outcome)
+
+
+def test_no_module_registers_the_critic(task: Task, checkpoint: Path) -> None:
+    owner = nn.Module()
+    owner.reward = reward(task, Pointer(9.0), checkpoint)  # pyright: ignore
+    assert not list(owner.parameters())
+
+
+def test_without_a_checkpoint_it_can_be_built_but_not_called(task: Task, rollouts_of) -> None:
+    shaped = reward(task, Pointer(9.0), None)
+    with pytest.raises(RuntimeError, match=r"reward\.checkpoint is null: train a critic first"):
+        shaped(rollouts_of(TEXTS))
+
+
+def test_a_missing_checkpoint_is_named_at_once(task: Task, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere"):
+        reward(task, Pointer(9.0), tmp_path / "nowhere")

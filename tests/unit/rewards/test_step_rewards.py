@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from contrastive_reasoning.rewards import OracleReward, PerfectMoveReward, VerifierReward, WeightedSum
+from contrastive_reasoning.rewards.perfect_move import decisions, parents
+from contrastive_reasoning.rollout import RolloutBatch, token_bytes
+from contrastive_reasoning.tasks.base import Problem, Task
+from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, reachable, search_trace
+
+# 46 stays in reach after every move; after the first only; never after 21*16; an illegal last move; nothing at all
+KEPT = "21+16=37;37-17=20;26+20=46"
+LOST = "21+16=37;37+17=54;54+26=80"
+FIRST = "21*16=336;336+17=353;353+26=379"
+ILLEGAL = "21+16=37;37-17=20;99+20=119"
+TEXTS = [KEPT, LOST, FIRST, ILLEGAL, "", "é 漢 21+16=37"]
+
+
+def spelled(rollouts: RolloutBatch, tokenizer: PreTrainedTokenizerFast, row: int, first: int, last: int) -> str:
+    table = token_bytes(tokenizer)
+    ids = rollouts.completion_ids[row, first : last + 1].tolist()
+    return b"".join(table[i] for i in ids).decode()
+
+
+def test_oracle_by_hand(task: Task, rollouts_of) -> None:
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(TEXTS))
+    assert credit.parts["oracle"].tolist() == pytest.approx([1.0, 1 / 3, 0.0, 1.0, 0.0, 0.0], abs=1e-6)
+    assert credit.outcome.tolist() == pytest.approx([1.5, 1 / 6, 0.0, 0.5, 0.0, 0.0], abs=1e-6)
+    assert credit.parts["verifier"].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert credit.steps is not None
+    assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1], [], []]
+
+
+def test_credit_sits_on_the_tokens_of_its_step(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
+    rollouts = rollouts_of(TEXTS)
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts)
+    assert credit.steps is not None
+    for row, text in enumerate(TEXTS):
+        legal = [step for step in task.parse_steps(rollouts.problem_of(row), text) if step.legal]
+        for step, placed in zip(legal, credit.steps[row], strict=True):
+            written = spelled(rollouts, tokenizer, row, placed.first_token, placed.last_token)
+            assert written == text[step.start : step.end]
+        assert all(a.last_token < b.first_token for a, b in pairwise(credit.steps[row]))
+
+
+def test_perfect_moves_judge_decisions_only(task: Task, rollouts_of) -> None:
+    credit = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(TEXTS))
+    assert credit.steps is not None
+    assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0], [0], [1, 1], [], []]
+    assert credit.parts["perfect_move"].tolist() == pytest.approx([1.0, 0.5, 0.0, 1.0, 0.0, 0.0])
+
+
+def random_play(rng: random.Random, numbers: tuple[int, ...]) -> str:
+    written = []
+    state = numbers
+    while len(state) > 1:
+        move = rng.choice(legal_moves(state))
+        written.append(f"{move.a}{move.op}{move.b}={move.result}")
+        state = move.state
+    return ";".join(written)
+
+
+def test_both_forms_on_random_plays(task: Task, rollouts_of) -> None:
+    """A perfect move keeps the target in reach, and is only judged where it still was."""
+    rng = random.Random(0)
+    for _ in range(40):
+        numbers = tuple(rng.choices(range(1, 21), k=4))
+        problem = CountdownProblem(numbers, rng.randrange(10, 51), style="direct")
+        steps = [step for step in task.parse_steps(problem, random_play(rng, numbers)) if step.legal]
+        states = [numbers, *[step.state for step in steps]]
+        judged = [value for _, value in decisions(problem, steps)]
+        alive = [reachable(state, problem.target) for state in states]
+        assert judged == [float(after) for before, after in pairwise(alive) if before]
+
+
+def test_parents_in_a_search_that_goes_back() -> None:
+    numbers, target = (21, 16, 17, 26), 46
+    problem = CountdownProblem(numbers, target, style="annotated")
+    from contrastive_reasoning.tasks.countdown.steps import parse_steps
+
+    steps = [step for step in parse_steps(problem, search_trace(numbers, target, style="annotated").text) if step.legal]
+    assert len(steps) > 3
+    for parent, step in zip(parents(problem, steps), steps, strict=True):
+        assert sorted(step.state) in [sorted(move.state) for move in legal_moves(parent)]
+
+
+def test_another_task_is_refused(task: Task, rollouts_of) -> None:
+    problem = Problem(id="7", prompt="?", answer="1", fields={"numbers": (4, 3)})
+    with pytest.raises(TypeError, match="knows Countdown only, and problem 7 has no target number"):
+        OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(["4+3=7"], problem))
+
+
+def test_steps_are_valued_once(task: Task, rollouts_of) -> None:
+    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)
+    with pytest.raises(ValueError, match="perfect_move cannot shape verifier, oracle"):
+        PerfectMoveReward(outcome=oracle, task=task, weight=0.5)(rollouts_of(TEXTS))
+
+
+def test_a_sum_weighs_step_values(task: Task, rollouts_of) -> None:
+    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)
+    credit = WeightedSum(rewards={"shaped": oracle}, weights={"shaped": 2.0})(rollouts_of([KEPT, LOST]))
+    assert credit.steps is not None
+    assert [[step.value for step in row] for row in credit.steps] == [[2, 2, 2], [2, 0, 0]]
+    assert torch.allclose(credit.outcome, torch.tensor([3.0, 1 / 3]))

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from contrastive_reasoning.rewards import FormatReward, VerifierReward, WeightedSum
+from contrastive_reasoning.tasks.base import Task
+
+RIGHT = "21+16=37;37-17=20;26+20=46"
+WRONG = "21+16=37;37-17=20;26-20=6"
+TEXTS = [RIGHT, WRONG, "no idea", ""]
+HOSTILE = ["9**9**9**9", "(" * 500_000, "21+16=37;" * 120_000, "__import__('os').system('true')", "\x00" * 1_000_000]
+
+
+def test_verifier(task: Task, rollouts_of) -> None:
+    credit = VerifierReward(task=task)(rollouts_of(TEXTS))
+    assert credit.outcome.tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert list(credit.parts) == ["verifier"]
+    assert credit.steps is None
+    assert credit.verdicts is not None
+    assert [verdict.status for verdict in credit.verdicts] == ["ok", "wrong", "unparsed", "unparsed"]
+    assert all(verdict.reason for verdict in credit.verdicts[1:])
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:10])
+def test_hostile_text_is_wrong_with_a_reason_in_bounded_time(task: Task, rollouts_of, text: str) -> None:
+    rollouts = rollouts_of([""])
+    object.__setattr__(rollouts, "texts", [text])
+    start = time.perf_counter()
+    credit = VerifierReward(task=task)(rollouts)
+    assert time.perf_counter() - start < 2
+    assert credit.outcome.tolist() == [0.0]
+    assert credit.verdicts is not None
+    assert 0 < len(credit.verdicts[0].reason) < 500
+
+
+def test_format(task: Task, rollouts_of) -> None:
+    assert FormatReward(task=task)(rollouts_of(TEXTS)).outcome.tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert FormatReward(task=task)(rollouts_of(TEXTS, finish="length")).outcome.tolist() == [0.0] * 4
+
+
+def test_weighted_sum(task: Task, rollouts_of) -> None:
+    rewards = {"verifier": VerifierReward(task=task), "format": FormatReward(task=task)}
+    credit = WeightedSum(rewards=rewards, weights={"verifier": 1.0, "format": 0.25})(rollouts_of(TEXTS))
+    assert torch.equal(credit.outcome, torch.tensor([1.25, 0.25, 0.0, 0.0]))
+    assert {name: part.tolist() for name, part in credit.parts.items()} == {
+        "verifier": [1.0, 0.0, 0.0, 0.0],
+        "format": [1.0, 1.0, 0.0, 0.0],
+    }
+    assert credit.verdicts is not None
+
+
+def test_weighted_sum_names_its_mistakes(task: Task, rollouts_of) -> None:
+    one = VerifierReward(task=task)
+    with pytest.raises(ValueError, match=r"rewards \(a, b\) and weights \(a\) must name the same"):
+        WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0})
+    with pytest.raises(ValueError, match="reward b repeats the part verifier"):
+        WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0, "b": 1.0})(rollouts_of(TEXTS))
