@@ -1,0 +1,81 @@
+"""Stops a run whose loss is no number, and says when a quantity leaves the range in which training makes sense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.utilities import rank_zero_warn
+
+VITAL = ("loss", "gradient_norm")
+"""Last parts of the names of metrics that must be finite."""
+
+
+class Diverged(RuntimeError):
+    """Training has produced a number that it cannot go on from."""
+
+
+class Health(L.Callback):
+    """Raises on a non-finite loss or gradient; logs ``train/health/<room>_<quantity>``, 1 outside the range, else 0.
+
+    It stands before the checkpoint callback, as all callbacks do, so what is saved is from before. Only watches.
+
+    Args:
+        limits: metric → [low, high], either of them null for open. The first step outside is also said in a warning.
+    """
+
+    def __init__(self, *, limits: Mapping[str, Sequence[float | None]]) -> None:
+        for name, limit in limits.items():
+            if len(limit) != 2:
+                raise ValueError(f"callbacks.health.limits of {name} must be [low, high], got {list(limit)}")
+        self.limits = {name: (limit[0], limit[1]) for name, limit in limits.items()}
+        self._warned: set[str] = set()
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Look at what the step has logged."""
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if self._watched(name)}
+        check_finite(metrics, trainer.global_step)
+        for name in self.limits.keys() & metrics.keys():
+            outside = self._outside(name, metrics[name])
+            pl_module.log(health_name(name), float(outside), batch_size=1)
+            if outside and name not in self._warned:
+                self._warned.add(name)
+                low, high = self.limits[name]
+                rank_zero_warn(
+                    f"{name} is {metrics[name]:.4g} at step {trainer.global_step}, outside of [{low}, {high}]; "
+                    f"{health_name(name)} counts how often"
+                )
+
+    def _watched(self, name: str) -> bool:
+        return name in self.limits or (name.startswith("train/") and is_vital(name))
+
+    def _outside(self, name: str, value: float) -> bool:
+        low, high = self.limits[name]
+        return math.isnan(value) or (low is not None and value < low) or (high is not None and value > high)
+
+
+def health_name(metric: str) -> str:
+    """``train/objective/ratio_max`` → ``train/health/objective_ratio_max``."""
+    return "train/health/" + metric.removeprefix("train/").replace("/", "_")
+
+
+def is_vital(metric: str) -> bool:
+    return metric.rsplit("/", 1)[-1] in VITAL
+
+
+def check_finite(metrics: Mapping[str, float], step: int) -> None:
+    """Refuse to go on from a loss or a gradient norm that is nan or infinite.
+
+    Raises:
+        Diverged: naming the metric and the step.
+    """
+    for name, value in metrics.items():
+        if is_vital(name) and not math.isfinite(value):
+            raise Diverged(
+                f"{name} is {value} at step {step}: training stops here; the last checkpoint is from before. "
+                "A lower learning rate or tighter gradient clipping is the usual cure"
+            )
