@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any
+from typing import Any, get_args
 
 from contrastive_reasoning.evaluation.interval import mean_interval
 from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
@@ -16,7 +16,7 @@ from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.spans import readable
-from contrastive_reasoning.tasks.base import Problem, Task, Verdict
+from contrastive_reasoning.tasks.base import Problem, Status, Task, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def evaluate(
         correct = correct_per_problem(judge(drawn, task), samples)
         per_problem |= sampled_values(correct, samples, k_values)
     return Evaluation(
-        metrics=with_intervals(per_problem, seed=seed) | _shares(verdicts),
+        metrics=with_intervals(per_problem, seed=seed) | _shares(verdicts) | _about_problems(task, problems),
         reasons=Counter(reason_kind(verdict) for verdict in verdicts),
         rows=[_row(best, verdicts, row, correct, samples) for row in range(len(best))],
     )
@@ -119,8 +119,15 @@ def _greedy_values(best: RolloutBatch, task: Task, verdicts: Sequence[Verdict]) 
 
 
 def _shares(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """The share of every status, those that did not occur included."""
     counts = Counter(verdict.status for verdict in verdicts)
-    return {f"verdict/{status}": count / len(verdicts) for status, count in sorted(counts.items())}
+    return {f"verdict/{status}": counts[status] / len(verdicts) for status in get_args(Status)}
+
+
+def _about_problems(task: Task, problems: Sequence[Problem]) -> dict[str, float]:
+    """How many problems, and whether training saw them: a task may be told to train on its benchmark."""
+    seen = bool(getattr(task, "trains_on_evaluation_problems", False))
+    return {"problems/count": float(len(problems)), "problems/seen_in_training": float(seen)}
 
 
 def _row(

@@ -36,10 +36,8 @@ def bootstrap(values: Sequence[float], *, seed: int) -> Interval:
         raise ValueError("an interval needs at least one value")
     table = torch.tensor(values, dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
-    means = torch.stack(
-        [table[torch.randint(len(table), (len(table),), generator=generator)].mean() for _ in range(RESAMPLES)]
-    )
-    low, high = means.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    picks = torch.randint(len(table), (RESAMPLES, len(table)), generator=generator)
+    low, high = table[picks].mean(1).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     return Interval(low, high)
 
 

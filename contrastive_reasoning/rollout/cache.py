@@ -36,23 +36,26 @@ class BlockLayer(CacheLayerMixin):
         """Write Q new positions; give the K filled ones."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
+        keys, values = self._filled()
         start, self.length = self.length, self.length + key_states.shape[2]
-        self.keys[:, :, start : self.length] = key_states
-        self.values[:, :, start : self.length] = value_states
-        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
+        keys[:, :, start : self.length] = key_states
+        values[:, :, start : self.length] = value_states
+        return keys[:, :, : self.length], values[:, :, : self.length]
 
     def take(self, rows: Int[Tensor, " R"], *, capacity: int) -> None:
         """Make row i what row ``rows[i]`` was, in a block of ``capacity`` positions."""
-        assert self.keys is not None and self.values is not None
-        self.keys = self._taken(self.keys, rows, capacity)
-        self.values = self._taken(self.values, rows, capacity)
+        self.keys, self.values = (self._taken(block, rows, capacity) for block in self._filled())
         self.capacity = capacity
 
     def _taken(self, old: Tensor, rows: Tensor, capacity: int) -> Tensor:
         new = _block(old, len(rows), capacity)
         new[:, :, : self.length] = old[rows, :, : self.length]
         return new
+
+    def _filled(self) -> tuple[Tensor, Tensor]:
+        if self.keys is None or self.values is None:
+            raise RuntimeError("the cache is empty: nothing was read yet")
+        return self.keys, self.values
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.length + query_length, 0

@@ -118,9 +118,9 @@ def test_texts_are_the_bytes_of_the_tokens(policy: CausalLMPolicy, problems: Seq
     assert any(not text.isascii() for text in rollouts.texts)  # a random policy writes broken UTF-8
     for row, text in enumerate(rollouts.texts):
         ids = rollouts.completion_ids[row][rollouts.mask[row]]
-        assert policy.tokenizer.decode(ids, skip_special_tokens=True) == text.encode(
-            "utf-8", "surrogateescape"
-        ).decode("utf-8", "replace")
+        assert policy.tokenizer.decode(ids, skip_special_tokens=True) == text.encode("utf-8", "surrogateescape").decode(
+            "utf-8", "replace"
+        )
 
 
 @pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])

@@ -34,7 +34,15 @@ def expected(temperature: float, top_k: int | None, top_p: float) -> list[float]
 
 @pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"),
-    [(1.0, None, 1.0), (0.5, None, 1.0), (2.0, None, 1.0), (1.0, 3, 1.0), (1.0, None, 0.7), (1.5, 4, 0.8), (1.0, 99, 1.0)],
+    [
+        (1.0, None, 1.0),
+        (0.5, None, 1.0),
+        (2.0, None, 1.0),
+        (1.0, 3, 1.0),
+        (1.0, None, 0.7),
+        (1.5, 4, 0.8),
+        (1.0, 99, 1.0),
+    ],
 )
 def test_draws_follow_the_cut_softmax(temperature: float, top_k: int | None, top_p: float) -> None:
     uniforms = torch.rand(DRAWS, generator=torch.Generator().manual_seed(0))
@@ -86,14 +94,28 @@ def test_a_repeated_problem_draws_anew() -> None:
 
 
 def test_every_part_of_the_seed_counts() -> None:
-    seeds = [(0, "rollout", 1, 0), (0, "rollout", 0, 1), (1, "rollout", 0, 0), (0, "validation", 1, 0), (0, "rollout", 10)]
+    seeds = [
+        (0, "rollout", 1, 0),
+        (0, "rollout", 0, 1),
+        (1, "rollout", 0, 0),
+        (0, "validation", 1, 0),
+        (0, "rollout", 10),
+    ]
     assert len({derived_seed(seed) for seed in seeds}) == len(seeds)
     assert derived_seed((0, "rollout", 1)) == 8176936755945363114  # the same in every process and version
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("temperature", -1.0), ("top_k", 0), ("top_p", 0.0), ("top_p", 1.1), ("max_tokens", 0), ("stop", "x"), ("stop", [""])],
+    [
+        ("temperature", -1.0),
+        ("top_k", 0),
+        ("top_p", 0.0),
+        ("top_p", 1.1),
+        ("max_tokens", 0),
+        ("stop", "x"),
+        ("stop", [""]),
+    ],
 )
 def test_a_value_out_of_range_is_named(key: str, value: object) -> None:
     settings = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "max_tokens": 4, "stop": []} | {key: value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -18,7 +19,15 @@ TEXTS = ["21+16=37;37-17=20", "|- Try 3 × 4 = 12.\n", "é → 漢字 🙂🙂",
 def sentence_piece() -> PreTrainedTokenizerFast:
     """BPE over ▁-words with byte fallback, as in the first Llamas."""
     characters = ["▁", *"Numbers: [21, 16], target: 46|- Try37.#\n+=é;"]
-    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *dict.fromkeys(characters), "▁T", "21"]
+    pieces = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        *dict.fromkeys(characters),
+        "▁T",
+        "21",
+    ]
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
     tokenizer = Tokenizer(
         models.BPE(vocab=vocabulary, merges=[("▁", "T"), ("2", "1")], unk_token="<unk>", byte_fallback=True)
@@ -85,7 +94,7 @@ def test_a_partition_of_the_text_is_a_partition_of_the_tokens(tokenizer: PreTrai
     cuts = sorted({0, len(text), *(rng.randrange(len(text) + 1) for _ in range(5))})
     first_byte = [sum(len(table[i]) for i in ids[:n]) for n in range(len(ids))]
     credited: list[int] = []
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in pairwise(cuts):
         low, high = (len(text[:cut].encode("utf-8", "surrogateescape")) for cut in (start, end))
         expected = [n for n, token in enumerate(ids) if table[token] and low <= first_byte[n] < high]
         found = tokens_of_span(spans, start, end)

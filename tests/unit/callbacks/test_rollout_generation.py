@@ -1,0 +1,131 @@
+"""Rollouts reach the module before it is asked to learn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from callbacks.rollout_generation import RolloutGeneration
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.tasks.base import Problem
+from datamodules.collate import collate_problems
+
+SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=5, stop=[])
+GREEDY = replace(SAMPLED, temperature=0.0)
+PROBLEMS = [Problem(id=str(i), prompt=f"Say {i}:", answer="") for i in range(6)]
+
+
+class Watcher(L.LightningModule):
+    """Keeps what it is given; learns nothing."""
+
+    def __init__(self, rollout_step: int = 0) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        tokenizer = train_tokenizer([problem.prompt for problem in PROBLEMS], vocab_size=270)
+        self.policy = CausalLMPolicy(
+            model=tiny_llama(tokenizer, hidden_size=16),
+            tokenizer=tokenizer,
+            compute_dtype=torch.float32,
+            chat_template=False,
+        )
+        self.rollout_step = rollout_step
+        self.trained: list[RolloutBatch] = []
+        self.validated: list[tuple[RolloutBatch, RolloutBatch | None]] = []
+        self.modes: list[bool] = []
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        self.modes.append(self.policy.training)
+        self.trained.append(batch.rollouts)
+        self.rollout_step += 1
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.validated.append((batch.rollouts, batch.sampled))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
+
+def callback(**changes: Any) -> RolloutGeneration:
+    settings: dict[str, Any] = {
+        "engine": Engine(max_batch_tokens=1000),
+        "group_size": 3,
+        "sampling": SAMPLED,
+        "greedy": GREEDY,
+        "validation_samples": 2,
+        "seed": 0,
+    }
+    return RolloutGeneration(**(settings | changes))
+
+
+def fitted(folder: Path, rollout_step: int = 0, **changes: Any) -> tuple[Watcher, L.Trainer]:
+    module = Watcher(rollout_step)
+    trainer = L.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        callbacks=[callback(**changes)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(module, loader(PROBLEMS), loader(PROBLEMS[:2]))
+    return module, trainer
+
+
+def loader(problems: Sequence[Problem]) -> DataLoader[Any]:
+    return DataLoader(list(problems), batch_size=2, collate_fn=collate_problems)  # pyright: ignore[reportArgumentType]
+
+
+def test_each_batch_comes_with_its_groups_and_the_policy_in_training_mode(tmp_path: Path) -> None:
+    module, trainer = fitted(tmp_path)
+    assert [[p.id for p in rollouts.problems] for rollouts in module.trained] == [["0", "1"], ["2", "3"], ["4", "5"]]
+    assert all(len(rollouts) == 6 and rollouts.group_size == 3 for rollouts in module.trained)
+    assert module.modes == [True] * 3
+    assert float(trainer.callback_metrics["train/throughput/tokens_per_second"]) > 0
+
+
+def test_validation_gets_greedy_and_sampled_rollouts(tmp_path: Path) -> None:
+    rollouts, sampled = fitted(tmp_path)[0].validated[0]
+    assert (len(rollouts), rollouts.group_size, rollouts.temperature) == (2, 1, 1.0)
+    assert sampled is not None
+    assert (len(sampled), sampled.group_size) == (4, 2)
+    assert fitted(tmp_path, validation_samples=0)[0].validated[0][1] is None
+
+
+def test_draws_depend_on_the_seed_and_the_rollout_step_alone(tmp_path: Path) -> None:
+    first, again, later, other = (
+        fitted(tmp_path)[0],
+        fitted(tmp_path)[0],
+        fitted(tmp_path, rollout_step=9)[0],
+        fitted(tmp_path, seed=1)[0],
+    )
+    assert first.trained[0].texts == again.trained[0].texts
+    assert first.trained[0].texts != later.trained[0].texts
+    assert first.trained[0].texts != other.trained[0].texts
+    assert first.validated[0][1] is not None
+    assert later.validated[0][1] is not None
+    assert first.validated[0][1].texts == later.validated[0][1].texts  # validation draws the same numbers each time
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"group_size": 1}, "group_size must be at least 2: a group of 1 has no one to compare with"),
+        ({"validation_samples": -1}, "validation_samples must be at least 0, got -1"),
+        ({"greedy": SAMPLED}, "greedy.temperature must be 0, got 1.0"),
+    ],
+)
+def test_contradictory_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        callback(**changes)

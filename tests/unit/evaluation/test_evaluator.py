@@ -1,0 +1,152 @@
+"""An evaluation against judging completions one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import mean
+
+import pytest
+import torch
+
+from contrastive_reasoning.evaluation import Evaluation, Setting, Suite, evaluate, reason_kind
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.rollout import Engine, Sampling
+from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
+
+SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=[])
+GREEDY = replace(SAMPLED, temperature=0.0)
+ENGINE = Engine(max_batch_tokens=500)
+SAMPLES = 8
+
+
+class Parity:
+    """A completion is correct if its number of characters is even; long ones cannot be read."""
+
+    name = "parity"
+    trains_on_evaluation_problems = True
+
+    def problems(self, split: Split) -> list[Problem]:
+        return [Problem(id=f"{split}-{i}", prompt=f"Say {i}:", answer="") for i in range(12)]
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        if len(completion) > 9:
+            return Verdict(status="unparsed", reason=f"{len(completion)} characters")
+        even = len(completion) % 2 == 0
+        return Verdict(status="ok" if even else "wrong", reason="" if even else "odd")
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        return []
+
+    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
+        return {"parity/half": float(len(completion) % 2 == 0) / 2}
+
+
+@pytest.fixture(scope="module")
+def policy() -> CausalLMPolicy:
+    tokenizer = train_tokenizer([problem.prompt for problem in Parity().problems("test")], vocab_size=270)
+    model = tiny_llama(tokenizer, hidden_size=32)
+    with torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(0)
+        for parameter in model.parameters():
+            parameter.normal_(std=0.2)
+    return CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
+
+
+def found(policy: CausalLMPolicy, engine: Engine = ENGINE, samples: int = SAMPLES) -> Evaluation:
+    return evaluate(
+        policy,
+        Parity(),
+        Parity().problems("test"),
+        engine=engine,
+        samples=samples,
+        sampling=SAMPLED,
+        greedy=GREEDY,
+        k_values=[2, SAMPLES],
+        seed=0,
+    )
+
+
+def test_metrics_are_those_of_judging_one_by_one(policy: CausalLMPolicy) -> None:
+    task, metrics = Parity(), found(policy).metrics
+    greedy, shares, pass_at_2 = [], [], []
+    for problem in task.problems("test"):
+        best = ENGINE.generate(policy, [problem], group_size=1, sampling=GREEDY, seed=(0,))
+        drawn = ENGINE.generate(policy, [problem], group_size=SAMPLES, sampling=SAMPLED, seed=(0, "evaluate"))
+        greedy.append(task.verify(problem, best.texts[0]).correct)
+        correct = [task.verify(problem, text).correct for text in drawn.texts]
+        shares.append(mean(correct))
+        pairs = [(a, b) for a in range(SAMPLES) for b in range(a)]
+        pass_at_2.append(mean(correct[a] or correct[b] for a, b in pairs))
+    assert 0 < mean(shares) < 1
+    assert metrics["verifier/accuracy"] == pytest.approx(mean(greedy))
+    assert metrics["verifier/accuracy_sampled"] == pytest.approx(mean(shares))
+    assert metrics["verifier/pass_at_2"] == pytest.approx(mean(pass_at_2))
+    assert metrics["parity/half"] == pytest.approx(mean(greedy) / 2)
+
+
+def test_every_mean_has_an_interval_around_it(policy: CausalLMPolicy) -> None:
+    metrics = found(policy).metrics
+    names = [name.removesuffix("_low") for name in metrics if name.endswith("_low")]
+    assert {"verifier/accuracy", "verifier/accuracy_sampled", "verifier/pass_at_8", "parity/half"} <= set(names)
+    for name in names:
+        assert metrics[f"{name}_low"] <= metrics[name] <= metrics[f"{name}_high"]
+
+
+def test_verdicts_and_reasons_are_counted(policy: CausalLMPolicy) -> None:
+    evaluation = found(policy)
+    shares = {name: value for name, value in evaluation.metrics.items() if name.startswith("verdict/")}
+    assert set(shares) == {f"verdict/{status}" for status in ("ok", "wrong", "unparsed", "timeout", "error")}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert sum(evaluation.reasons.values()) == 12
+    assert set(evaluation.reasons) <= {"ok", "wrong: odd", "unparsed: # characters"}
+    assert reason_kind(Verdict(status="wrong", reason="uses 7 twice")) == "wrong: uses # twice"
+
+
+def test_rows_name_the_problem_and_can_be_written(policy: CausalLMPolicy) -> None:
+    rows = found(policy).rows
+    assert [row["problem"] for row in rows] == [f"test-{i}" for i in range(12)]
+    assert all(row["samples_correct"].endswith("/8") for row in rows)
+    str(rows).encode()
+
+
+def test_the_token_budget_changes_nothing(policy: CausalLMPolicy) -> None:
+    assert found(policy, Engine(max_batch_tokens=40)).metrics == found(policy).metrics
+
+
+def test_without_samples_only_greedy_quantities_remain(policy: CausalLMPolicy) -> None:
+    metrics = found(policy, samples=0).metrics
+    assert "verifier/accuracy" in metrics
+    assert not any("sampled" in name or "pass_at" in name for name in metrics)
+
+
+def test_it_says_when_training_saw_the_problems(policy: CausalLMPolicy) -> None:
+    metrics = found(policy).metrics
+    assert (metrics["problems/seen_in_training"], metrics["problems/count"]) == (1.0, 12.0)
+
+
+def test_contradictory_settings_are_refused(policy: CausalLMPolicy) -> None:
+    with pytest.raises(ValueError, match="k_values holds 8, but pass@8 needs at least 8 samples and samples is 4"):
+        found(policy, samples=4)
+    with pytest.raises(ValueError, match=r"greedy.temperature must be 0, got 1.0"):
+        evaluate(
+            policy,
+            Parity(),
+            Parity().problems("test"),
+            engine=ENGINE,
+            samples=0,
+            sampling=SAMPLED,
+            greedy=SAMPLED,
+            k_values=[],
+            seed=0,
+        )
+
+
+def test_a_suite_names_its_settings(policy: CausalLMPolicy) -> None:
+    main = Setting(task=Parity(), problems=5, samples=2, sampling=SAMPLED, greedy=GREEDY, k_values=[2])
+    suite = Suite(engine=ENGINE, settings={"main": main, "short": replace(main, problems=3, samples=0)})
+    evaluation = suite(policy, seed=0)
+    assert evaluation.metrics["problems/count"] == 5
+    assert evaluation.metrics["short/problems/count"] == 3
+    assert "verifier/pass_at_2" in evaluation.metrics
+    assert [row["setting"] for row in evaluation.rows] == ["main"] * 5 + ["short"] * 3
