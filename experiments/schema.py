@@ -30,6 +30,7 @@ class Root:
     task: Any = MISSING
     policy: Any = MISSING
     warm_start: Any = MISSING
+    backbone: Any = MISSING
     critic: Any = MISSING
     loss: Any = MISSING
     datamodule: Any = MISSING

@@ -57,13 +57,6 @@ class CriticPretraining(L.LightningModule):
         self.oracle_metrics = OracleMetrics()
         self._last_batch_end: float | None = None
 
-    def on_before_batch_transfer(self, batch: CriticBatch | CriticOracleBatch, dataloader_idx: int) -> Any:
-        """Texts become tokens here, by the critic's own tokenizer, so that a data module needs none."""
-        for name in ("state_actions", "goals"):
-            if isinstance(getattr(batch, name), list | tuple):
-                setattr(batch, name, self.critic.tokenize(getattr(batch, name)))  # pyright: ignore[reportCallIssue]
-        return batch
-
     def training_step(self, batch: CriticBatch, batch_idx: int) -> Tensor:
         loss, metrics = self._loss_and_metrics(batch, "train", self.global_step)
         anchors = rows_of(batch.state_actions)

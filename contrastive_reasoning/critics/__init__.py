@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contrastive_reasoning.critics.joint import JointCritic
     from contrastive_reasoning.critics.text import TextCritic
 
-version = 1
+VERSION = 1
 """Raised when results of this room would change; part of a stage's fingerprint."""
 
 _LAZY = {

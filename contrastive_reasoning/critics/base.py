@@ -20,9 +20,9 @@ class CriticBatch:
     """
 
     state_actions: Any
-    """A state–action pairs in the critic's own encoding (a tensor or a dict of tensors, first axis A), or A texts."""
+    """A state–action pairs in the critic's own encoding (a tensor or a dict of tensors, first axis A)."""
     goals: Any
-    """C goals in the critic's own encoding (first axis C), or C texts."""
+    """C goals in the critic's own encoding (first axis C)."""
     positive: Bool[Tensor, "A C"]
     """The goal was reached from the anchor."""
     candidate: Bool[Tensor, "A C"]

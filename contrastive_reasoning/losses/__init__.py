@@ -22,7 +22,7 @@ from contrastive_reasoning.losses.soft_nearest_neighbour import SoftNearestNeigh
 from contrastive_reasoning.losses.supcon import SupCon, supcon
 from contrastive_reasoning.losses.supcon_in import SupConIn, supcon_in
 
-version = 1
+VERSION = 1
 """Raised when results of this room would change; part of a stage's fingerprint."""
 
 __all__ = [

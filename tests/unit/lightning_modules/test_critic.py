@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, NumericV2, rows_of
+from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, NumericV2
 from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, InfoNCE, SymmetricInfoNCE, dot
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from lightning_modules.critic import CriticPretraining
@@ -179,19 +179,3 @@ def test_auroc_tells_huge_logits_apart() -> None:
     assert values["sibling_ranking"].item() == 1.0
     assert "auroc_depth2" not in values
     assert metrics.compute() == {}
-
-
-def test_texts_become_tokens_by_the_critics_tokenizer() -> None:
-    class Spelling(NumericV2):
-        def tokenize(self, texts: list[str]) -> dict[str, torch.Tensor]:
-            return {"input_ids": torch.tensor([[ord(text[0])] for text in texts])}
-
-    training = module()
-    training.critic = Spelling(
-        digit_dimension=2, hidden_dimension=2, hidden_layers=0, dimension=2, similarity=dot, seed=0
-    )
-    pair = torch.ones(1, 1, dtype=torch.bool)
-    batch = CriticBatch(state_actions=["a"], goals=["b"], positive=pair, candidate=pair)
-    tokens = training.on_before_batch_transfer(batch, 0)
-    assert tokens.state_actions["input_ids"].tolist() == [[97]]
-    assert rows_of(tokens.goals) == 1
