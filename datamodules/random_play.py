@@ -1,7 +1,7 @@
 """Countdown played for many boards at once: children, random legal moves, exhaustion. The rules are the game's own.
 
-Boards are integer arrays of k numbers a row. A child that the rules forbid is a row of −1, and so is all that grows from it.
-The plain one-board functions of ``contrastive_reasoning.tasks.countdown`` are the law; the test compares board by board.
+Boards are integer arrays of K numbers a row. A child that the rules forbid is a row of −1, and so is all that grows
+from it. The plain functions of ``contrastive_reasoning.tasks.countdown`` are the law; the test compares board by board.
 """
 
 from __future__ import annotations

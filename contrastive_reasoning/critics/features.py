@@ -41,7 +41,7 @@ class NumberFeatures(nn.Module):
 
 
 def fixed_features(numbers: Int[Tensor, " N"]) -> Float[Tensor, "N W"]:
-    """sin and cos of 2πv/period for each period, v/50, v/500, log(1+v), and whether it is padding (then the rest is 0)."""
+    """sin, cos of 2πv/period for each period, v/50, v/500, log(1+v), and whether it is padding (then the rest is 0)."""
     value = numbers.double()[:, None]
     angle = 2 * math.pi * value / torch.tensor(PERIODS, dtype=torch.double)
     size = torch.cat([value / 50, value / 500, value.clamp(min=0).log1p()], dim=1)

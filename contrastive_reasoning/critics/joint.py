@@ -2,9 +2,9 @@
 
     f(s, g) = φ(s)ᵀψ(g)/√D + m(φ′(s) ⊙ ψ′(g)) + b
 
-φ and φ′ are read from one residual trunk over the sorted numbers, ψ and ψ′ from the goal's features; m is an MLP with one
-hidden layer. The trunk runs once a state and m once a pair, so all pairs of a batch are affordable: a state learns from
-every goal that the search under it reached or ruled out.
+φ and φ′ are read from one residual trunk over the sorted numbers, ψ and ψ′ from the goal's features; m is an MLP with
+one hidden layer. The trunk runs once a state and m once a pair, so all pairs of a batch are affordable: a state learns
+from every goal that the search under it reached or ruled out.
 """
 
 from __future__ import annotations

@@ -1,0 +1,147 @@
+"""States of random play with every goal that a search under them reached or ruled out: our own recipe of critic data.
+
+The search is exhaustive and small (three numbers have at most 48 lines of play), so a state yields as many exact pairs
+as the batch has goals: positives by hindsight and certified dead ends. That is exact supervision wherever search is this
+cheap; with ``exhaust_up_to`` below a state's size only what one branch reached is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import lightning as L
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy import ndarray
+from torch.utils.data import DataLoader
+
+from contrastive_reasoning.critics.base import CriticBatch, CriticOracleBatch
+from contrastive_reasoning.tasks.base import Task
+from contrastive_reasoning.tasks.countdown.encoding import WIDTH
+from datamodules.batch_stream import training_loader
+from datamodules.encode import encode_boards
+from datamodules.hindsight_plays import HeldOut, Plays, draw_starts, play
+from datamodules.oracle_states import held_out_numbers, oracle_batches, target_form
+from datamodules.pairing import NONE, Pairing
+
+VALIDATION = 1_000_000_007
+"""Stands for the split in the seed of the validation batches; training batches have 0 there."""
+
+
+class HindsightStates(L.LightningDataModule):
+    """Batches of ``batch_size`` anchors, each from its own trajectory; ``state_actions`` (A, 6), ``goals`` (C,).
+
+    Args:
+        task: its validation and test problems' numbers, and those of the fixed oracle states, are never started from.
+        numbers: how many a trajectory starts from.
+        number_range: lowest and highest starting number.
+        target_range: lowest and highest target of the trajectories' problems; hindsight goals are drawn from it, too.
+        depth_shares: share of the anchors after 0, 1, 2, … moves; each positive share gets at least one anchor.
+        exhaust_up_to: the most numbers a state may have for the search under it to be exhausted; from larger ones it
+            goes into one random branch.
+        pairing: which pairs the loss sees.
+        batch_size: A.
+        validation_batches: fixed batches for the contrastive metrics.
+        oracle_batch_size: of the fixed held-out states.
+        workers: loader processes.
+        seed: of all draws.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        numbers: int,
+        number_range: Sequence[int],
+        target_range: Sequence[int],
+        depth_shares: Sequence[float],
+        exhaust_up_to: int,
+        pairing: Pairing,
+        batch_size: int,
+        validation_batches: int,
+        oracle_batch_size: int,
+        workers: int,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        if not 2 <= numbers <= WIDTH:
+            raise ValueError(f"numbers must be 2 to {WIDTH}, got {numbers}")
+        if not 1 <= len(depth_shares) < numbers:
+            raise ValueError(f"depth_shares needs 1 to {numbers - 1} shares for {numbers} numbers, got {depth_shares}")
+        self.task = task
+        self.numbers = numbers
+        self.number_range = (number_range[0], number_range[1])
+        self.target_range = (target_range[0], target_range[1])
+        self.depth_sizes = split_by_shares(batch_size, depth_shares)
+        self.exhaust_up_to = exhaust_up_to
+        self.pairing = pairing
+        self.validation_batches = validation_batches
+        self.oracle_batch_size = oracle_batch_size
+        self.workers = workers
+        self.seed = seed
+        self.held_out: HeldOut | None = None
+
+    def setup(self, stage: str | None = None) -> None:
+        self.held_out = HeldOut.of(held_out_numbers(self.task))
+
+    def batch(self, number: int, *, split: int = 0) -> CriticBatch:
+        """Batch ``number``: a function of it, the split and the seed."""
+        if self.held_out is None:
+            self.setup()
+        rng = np.random.default_rng([self.seed, split, number])
+        plays = [self._plays(moves, size, rng) for moves, size in enumerate(self.depth_sizes) if size]
+        reached = np.concatenate([each.reached for each in plays])
+        low, high = self.target_range
+        pairs = self.pairing(
+            draw_reached(reached, self.target_range, rng),
+            rng.integers(low, high + 1, len(reached)),
+            reached,
+            np.concatenate([np.full(len(each.anchors), each.exhausted) for each in plays]),
+        )
+        return CriticBatch(
+            state_actions=torch.cat([encode_boards(each.anchors) for each in plays]),
+            goals=torch.from_numpy(pairs.goals),
+            positive=torch.from_numpy(pairs.positive),
+            candidate=torch.from_numpy(pairs.candidate),
+        )
+
+    def _plays(self, moves: int, size: int, rng: np.random.Generator) -> Plays:
+        assert self.held_out is not None
+        starts = draw_starts(
+            size, numbers=self.numbers, number_range=self.number_range, held_out=self.held_out, rng=rng
+        )
+        return play(starts, moves=moves, exhaust_up_to=self.exhaust_up_to, rng=rng)
+
+    def train_dataloader(self) -> DataLoader[CriticBatch]:
+        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
+
+    def val_dataloader(self) -> list[DataLoader[CriticBatch] | DataLoader[CriticOracleBatch]]:
+        batches = [self.batch(number, split=VALIDATION) for number in range(self.validation_batches)]
+        oracle = oracle_batches(target_form, batch_size=self.oracle_batch_size)
+        return [DataLoader(batches, batch_size=None), DataLoader(oracle, batch_size=None)]  # pyright: ignore
+
+
+def draw_reached(
+    reached: Bool[ndarray, "A V"], goal_range: tuple[int, int], rng: np.random.Generator
+) -> Int[ndarray, " A"]:
+    """For each row one of its reached values, uniform over those in the range; −1 for a row that reached none of it."""
+    low, high = goal_range
+    choices = reached[:, low : high + 1]
+    rank = (rng.random(len(reached)) * choices.sum(axis=1)).astype(np.int64)
+    drawn = (choices.cumsum(axis=1) > rank[:, None]).argmax(axis=1) + low
+    return np.where(choices.any(axis=1), drawn, NONE)
+
+
+def split_by_shares(total: int, shares: Sequence[float]) -> list[int]:
+    """``total`` split in proportion; each positive share gets at least one, the largest takes what rounding leaves.
+
+    Raises:
+        ValueError: on negative shares, none positive, or more positive shares than ``total``.
+    """
+    positive = sum(share > 0 for share in shares)
+    if min(shares) < 0 or not 0 < positive <= total:
+        raise ValueError(f"shares must be ≥ 0, with 1 to {total} above 0, got {list(shares)}")
+    sizes = [max(1, int(total * share / sum(shares))) if share > 0 else 0 for share in shares]
+    sizes[sizes.index(max(sizes))] += total - sum(sizes)
+    return sizes

@@ -1,0 +1,102 @@
+"""The fixed held-out states on which every critic is judged: exact reachability, whatever range it was trained on.
+
+``PROBLEMS`` solvable problems of LongProc's own ranges (4 numbers 1–49, targets 10–50), all of the test split. From
+each, ``SIBLINGS`` different first moves, and one random second move after each of them: the states at depth 1 and 2.
+Siblings are states of the same problem and depth; ranking them is what a reward does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+
+from contrastive_reasoning.critics.base import CriticOracleBatch
+from contrastive_reasoning.tasks.base import Task
+from contrastive_reasoning.tasks.countdown.encoding import encode_state
+from contrastive_reasoning.tasks.countdown.game import Move, legal_moves
+from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct
+from contrastive_reasoning.tasks.countdown.oracle import reachable
+
+PROBLEMS = 800
+SIBLINGS = 4
+SEED = 0
+"""Of the held-out states alone: they are the same in every run."""
+SPACE = ProblemSpace(counts=[4], number_range=[1, 49], target_range=[10, 50], max_search_lines=None)
+
+
+class OracleState(NamedTuple):
+    problem: int
+    """Index of the problem."""
+    numbers: tuple[int, ...]
+    """What the problem starts from."""
+    target: int
+    moves: tuple[Move, ...]
+    """From the start to the state: one or two."""
+    label: bool
+    """Whether the target can still be reached."""
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        return self.moves[-1].state
+
+
+@lru_cache(maxsize=1)
+def oracle_states() -> tuple[OracleState, ...]:
+    """All of them: per problem its siblings at depth 1, then those at depth 2."""
+    pairs = islice(draw_distinct(SPACE, seed=SEED, split="test", exclude=()), PROBLEMS)
+    return tuple([state for index, pair in enumerate(pairs) for state in _states_of(index, *pair)])
+
+
+def _states_of(index: int, numbers: tuple[int, ...], target: int) -> list[OracleState]:
+    rng = random.Random(f"oracle states/{SEED}/{index}")
+    first = rng.sample(legal_moves(numbers), SIBLINGS)
+    lines = [(move,) for move in first] + [(move, rng.choice(legal_moves(move.state))) for move in first]
+    return [OracleState(index, numbers, target, line, reachable(line[-1].state, target)) for line in lines]
+
+
+def held_out_numbers(task: Task) -> set[tuple[int, ...]]:
+    """Sorted starting numbers of all problems that critics or policies are judged on.
+
+    Args:
+        task: a task whose problems have ``numbers``; those of its validation and test split are held out.
+    """
+    judged = [problem.fields["numbers"] for split in ("validation", "test") for problem in task.problems(split)]
+    return {tuple(sorted(numbers)) for numbers in (*judged, *(state.numbers for state in oracle_states()))}
+
+
+Encoding = Callable[[list[OracleState]], tuple[Any, Any]]
+"""States to ``(state_actions, goals)`` in a critic's own form."""
+
+
+def target_form(states: list[OracleState]) -> tuple[Any, Any]:
+    """What V2 and the joint critic read: (N, 6) states and (N,) targets."""
+    rows = [encode_state(state.state) for state in states]
+    return torch.tensor(rows), torch.tensor([state.target for state in states])
+
+
+def array_form(states: list[OracleState]) -> tuple[Any, Any]:
+    """What V1 reads: (N, 2, 6) start and state, (N, 6) the array that holds the target alone."""
+    rows = [[encode_state(state.numbers), encode_state(state.state)] for state in states]
+    return torch.tensor(rows), torch.tensor([encode_state([state.target]) for state in states])
+
+
+def oracle_batches(encoding: Encoding, *, batch_size: int, problems: int = PROBLEMS) -> list[CriticOracleBatch]:
+    """The held-out states in batches of ``batch_size``; of the first ``problems`` only where a critic is slow."""
+    states = oracle_states()[: problems * 2 * SIBLINGS]
+    return [_batch(list(states[k : k + batch_size]), encoding) for k in range(0, len(states), batch_size)]
+
+
+def _batch(states: list[OracleState], encoding: Encoding) -> CriticOracleBatch:
+    state_actions, goals = encoding(states)
+    return CriticOracleBatch(
+        state_actions=state_actions,
+        goals=goals,
+        label=torch.tensor([state.label for state in states]),
+        depth=torch.tensor([len(state.moves) for state in states]),
+        problem=torch.tensor([state.problem for state in states]),
+    )

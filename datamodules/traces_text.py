@@ -1,0 +1,136 @@
+"""The text form of the published study: a trace up to a line against a later line, as the critic's tokens.
+
+``state_actions`` is the prefix with its line, ``goals`` the later line, both as the critic's ``tokenize`` gives them:
+the tokenizer has one home. Trajectories are drawn and written when needed: 100,000 of them would be gigabytes of text.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+import lightning as L
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from contrastive_reasoning.critics.base import CriticBatch, CriticOracleBatch
+from contrastive_reasoning.tasks.base import Split
+from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct
+from contrastive_reasoning.tasks.countdown.task import CountdownTask
+from contrastive_reasoning.tasks.countdown.trace import search_trace
+from contrastive_reasoning.tasks.countdown.triples import TextTriple, path_text, text_triple
+from datamodules.batch_stream import training_loader
+from datamodules.oracle_states import OracleState, oracle_batches
+
+
+class Reader(Protocol):
+    """What a text critic offers to the data."""
+
+    goal_text: str
+
+    def tokenize(self, texts: Sequence[str]) -> Mapping[str, Tensor]: ...
+
+
+class TracesText(L.LightningDataModule):
+    """Batches of ``batch_size`` text triples from different trajectories; the diagonal is positive.
+
+    Args:
+        task: its problems' keys never occur in the trajectories.
+        space: what the trajectories' problems are drawn from.
+        style: ``longproc`` or ``annotated``: the form of the lines.
+        discount: γ of the later line; 1 for any later line.
+        mask_same_goal: whether pairs whose goal lines are equal stop counting as negatives.
+        batch_size: A.
+        validation_batches: for the contrastive metrics, from problems of the validation split.
+        oracle_problems: how many of the fixed held-out problems judge the critic; reading text is slow.
+        oracle_batch_size: of their states.
+        workers: loader processes, which search, write and tokenize.
+        seed: of all draws.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: CountdownTask,
+        space: ProblemSpace,
+        style: str,
+        discount: float,
+        mask_same_goal: bool,
+        batch_size: int,
+        validation_batches: int,
+        oracle_problems: int,
+        oracle_batch_size: int,
+        workers: int,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.task = task
+        self.space = space
+        self.style = style
+        self.discount = discount
+        self.mask_same_goal = mask_same_goal
+        self.batch_size = batch_size
+        self.validation_batches = validation_batches
+        self.oracle_problems = oracle_problems
+        self.oracle_batch_size = oracle_batch_size
+        self.workers = workers
+        self.seed = seed
+        self.reader: Reader | None = None
+
+    def setup(self, stage: str | None = None) -> None:
+        """Takes the tokenizer from the critic that is about to be trained.
+
+        Raises:
+            ValueError: if that critic does not read text.
+        """
+        if self.reader is None and self.trainer is not None:
+            critic = getattr(self.trainer.lightning_module, "critic", None)
+            if not hasattr(critic, "tokenize"):
+                raise ValueError(f"datamodule=traces_text needs critic=text, got the critic {type(critic).__name__}")
+            self.reader = critic  # pyright: ignore[reportAttributeAccessIssue]
+
+    def triples(self, number: int, *, split: Split) -> list[TextTriple]:
+        """The triples of batch ``number``: a function of it, the split and the seed."""
+        exclude = self._judged() if split == "train" else frozenset()
+        problems = draw_distinct(self.space, seed=(self.seed << 40) + number, split=split, exclude=exclude)
+        rng = random.Random(f"{self.seed}/text triples/{split}/{number}")
+        traces = [search_trace(*pair, style=self.style).text for pair in islice(problems, self.batch_size)]
+        return [text_triple(trace, style=self.style, discount=self.discount, rng=rng) for trace in traces]
+
+    def batch(self, number: int, *, split: Split = "train") -> CriticBatch:
+        """Batch ``number`` as tokens."""
+        triples = self.triples(number, split=split)
+        goals = [triple.goal for triple in triples]
+        positive = torch.eye(len(triples), dtype=torch.bool)
+        same = torch.tensor([[goal == other for other in goals] for goal in goals])
+        return CriticBatch(
+            state_actions=self._reader().tokenize([triple.state + triple.action for triple in triples]),
+            goals=self._reader().tokenize(goals),
+            positive=positive,
+            candidate=positive | ~same if self.mask_same_goal else torch.ones_like(positive),
+        )
+
+    def train_dataloader(self) -> DataLoader[CriticBatch]:
+        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
+
+    def val_dataloader(self) -> list[DataLoader[CriticBatch] | DataLoader[CriticOracleBatch]]:
+        batches = [self.batch(number, split="validation") for number in range(self.validation_batches)]
+        oracle = oracle_batches(self._oracle_form, batch_size=self.oracle_batch_size, problems=self.oracle_problems)
+        return [DataLoader(batches, batch_size=None), DataLoader(oracle, batch_size=None)]  # pyright: ignore
+
+    def _oracle_form(self, states: list[OracleState]) -> tuple[Any, Any]:
+        texts = [path_text(state.numbers, state.target, state.moves, style=self.style) for state in states]
+        goals = [self._reader().goal_text.replace("{target}", str(state.target)) for state in states]
+        return self._reader().tokenize(texts), self._reader().tokenize(goals)
+
+    def _reader(self) -> Reader:
+        if self.reader is None:
+            raise ValueError("text traces know no tokenizer before a trainer with a text critic has set them up")
+        return self.reader
+
+    def _judged(self) -> frozenset[str]:
+        judged = [problem.key for split in ("validation", "test") for problem in self.task.problems(split)]
+        return self.task.reserved_keys() | frozenset(judged)
