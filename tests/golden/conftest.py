@@ -35,7 +35,11 @@ KNOWN = (
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "golden_rows(file, *keys): one test for each row of a recorded file")
-    folder = config.getoption("--golden")
+    check_folder(config.getoption("--golden"))
+
+
+def check_folder(folder: Path) -> None:
+    """A folder that does not exist or holds no known file is an error, never a silent pass."""
     if not folder.is_dir():
         raise pytest.UsageError(f"--golden {folder}: no such folder")
     if not any((folder / name).is_file() for name in KNOWN):
@@ -73,6 +77,12 @@ def golden_file(golden_dir: Path) -> Callable[[str], Path]:
         return path
 
     return path_of
+
+
+@pytest.fixture(scope="session")
+def golden_reading() -> tuple[Callable[[Path], None], Callable[..., list[dict[str, Any]]]]:
+    """``check_folder`` and ``read_rows`` themselves, for the test of what they refuse."""
+    return check_folder, read_rows
 
 
 @cache
