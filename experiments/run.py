@@ -12,6 +12,7 @@ import hydra
 from hydra._internal.utils import get_args_parser
 from omegaconf import DictConfig
 
+from experiments.quiet import be_quiet
 from experiments.schema import register
 from experiments.typo import explain
 
@@ -22,6 +23,7 @@ register()
 @hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
 def run(config: DictConfig) -> None:
     """Run the stages of one experiment; a part that refuses its arguments ends the process with one sentence."""
+    be_quiet()
     from experiments.assemble import AssemblyError
     from experiments.stages import Interrupted, run_experiment
 
