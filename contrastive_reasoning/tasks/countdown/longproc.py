@@ -14,6 +14,7 @@ from contrastive_reasoning.tasks.countdown.oracle import reachable
 
 OnBad = Literal["refuse", "leave_out"]
 MAX_NUMBERS = 6
+MAX_NUMBER = 1_000_000
 _LISTED = 20
 
 
@@ -55,7 +56,7 @@ def read_problem_lines(path: str | Path, *, on_bad: str) -> ReadProblems:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file of problems at {str(path)!r}")
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     rows = [(path.stem, f"{path.name}, line {i}", _decoded(line)) for i, line in enumerate(lines, 1) if line.strip()]
     return _checked(rows, on_bad=on_bad)
 
@@ -94,7 +95,7 @@ def _literal_block(text: str, *, key: str) -> str:
 
 def _rows_of_json(file: Path) -> list[tuple[str, str, Any]]:
     try:
-        items = json.loads(file.read_text(encoding="utf-8"))
+        items = json.loads(file.read_text(encoding="utf-8", errors="replace"))
     except ValueError as error:
         raise ValueError(f"{file.name} is not valid JSON: {error}") from error
     if not isinstance(items, list):
@@ -135,8 +136,8 @@ def _objection(item: Any) -> str:
     numbers, target = item["nums"], item["target"]
     if not isinstance(numbers, list) or not 2 <= len(numbers) <= MAX_NUMBERS:
         return f"nums must be a list of 2 to {MAX_NUMBERS} integers"
-    if any(type(number) is not int or number < 0 for number in numbers):
-        return f"nums must be integers ≥ 0, got {numbers}"
+    if any(type(number) is not int or not 0 <= number <= MAX_NUMBER for number in numbers):
+        return f"nums must be integers from 0 to {MAX_NUMBER}"
     if type(target) is not int:
         return f"target must be an integer, got {target!r}"
     return "" if reachable(numbers, target) else f"the numbers {numbers} do not reach the target {target}"

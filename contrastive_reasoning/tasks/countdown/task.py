@@ -41,7 +41,7 @@ class CountdownTask:
     test: str
     """``generated`` or ``longproc``; the generated ones while no ``longproc_dir`` is named."""
     longproc_dir: str | None
-    """Folder with LongProc's ``countdown_*.json`` and ``prompts.yaml``, whose template is then the ``longproc`` prompt."""
+    """Folder with LongProc's ``countdown_*.json`` and ``prompts.yaml``, the prompt of style ``longproc``."""
     train_file: str | None = None
     """JSON lines of problems, for ``train="file"``."""
     on_bad: str = "refuse"

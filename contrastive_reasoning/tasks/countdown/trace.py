@@ -7,12 +7,16 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, pair_indices
+from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.search import checked_numbers, search, unsolvable
 from contrastive_reasoning.tasks.countdown.wording import ANNOTATED, LONGPROC, Wording, closing
 
 Style = Literal["longproc", "annotated", "direct"]
 STYLES: tuple[Style, ...] = get_args(Style)
 WORDINGS = {"longproc": LONGPROC, "annotated": ANNOTATED}
+
+TARGET, EQUATION = "\x00", "\x01"
+"""Stand where the target and an equation will be written, so that lines can be shared between problems."""
 
 
 class Trace(NamedTuple):
@@ -40,6 +44,8 @@ def search_trace(numbers: Sequence[int], target: int, *, style: str = "longproc"
     numbers = checked_numbers(numbers)
     if len(numbers) < 2:
         raise ValueError(f"a trace needs two or more numbers, got {list(numbers)}")
+    if len(numbers) > 4 and not reachable(numbers, target):  # the oracle knows at once; a search writes a million lines
+        raise ValueError(unsolvable(numbers, target))
     if style == "direct":
         moves = search(numbers, target).solution_moves()
         return Trace(";".join([move.equation for move in moves]), tuple([move.spaced for move in moves]))
@@ -47,11 +53,12 @@ def search_trace(numbers: Sequence[int], target: int, *, style: str = "longproc"
 
 
 def _written(numbers: list[int], target: int, wording: Wording) -> Trace:
-    lines = [wording.opening(numbers, target)]
+    lines = [wording.opening(numbers, TARGET)]
     solution: list[str] = []
     if not _explore(numbers, target, 0, wording, lines, solution):
         raise ValueError(unsolvable(numbers, target))
-    return Trace("\n".join(lines) + wording.end + closing(solution), tuple(solution))
+    procedure = "\n".join(lines).replace(TARGET, str(target))
+    return Trace(procedure + wording.end + closing(solution), tuple(solution))
 
 
 def _explore(
@@ -67,13 +74,25 @@ def _explore(
         for result, equation in attempts(first, second):
             if result is None:
                 lines.append(wording.drop(level + 2, equation, state))
-                continue
-            child = [result, *left]
-            lines.append(wording.add(level + 2, equation, child, target))
-            solution.append(equation)
-            if _explore(child, target, level + 2, wording, lines, solution):
+            elif _try(equation, [result, *left], target, level + 2, wording, lines, solution):
                 return True
-            solution.pop()
+    return False
+
+
+def _try(
+    equation: str, state: list[int], target: int, level: int, wording: Wording, lines: list[str], solution: list[str]
+) -> bool:
+    """Writes the move into ``state`` and the search under it."""
+    if len(state) == 2:
+        before, after, results = dead_end(wording, level, state[0], state[1])
+        if target not in results:
+            lines.append(f"{before}{equation}{after}")
+            return False
+    lines.append(wording.add(level, equation, state, TARGET))
+    solution.append(equation)
+    if _explore(state, target, level, wording, lines, solution):
+        return True
+    solution.pop()
     return False
 
 
@@ -85,12 +104,25 @@ def _evaluate(
         if result is None:
             lines.append(wording.drop(level, equation, state))
         elif result == target:
-            lines.append(wording.found(level, equation, target))
+            lines.append(wording.found(level, equation, TARGET))
             solution.append(equation)
             return True
         else:
-            lines.append(wording.miss(level, equation, result, target))
+            lines.append(wording.miss(level, equation, result, TARGET))
     return False
+
+
+@lru_cache(maxsize=1 << 15)
+def dead_end(wording: Wording, level: int, first: int, second: int) -> tuple[str, str, tuple[int | None, ...]]:
+    """Two numbers whose results all miss: the text before and after the equation that led there, and the results.
+
+    Nine in ten lines of a long search are of this kind, and the same pairs come up in many problems.
+    """
+    state = [first, second]
+    lines = [wording.add(level, EQUATION, state, TARGET)]
+    _evaluate(state, -1, level + 1, wording, lines, [])
+    before, after = "\n".join(lines).split(EQUATION)
+    return before, after, tuple([result for result, _ in attempts(first, second)])
 
 
 @lru_cache(maxsize=1 << 14)

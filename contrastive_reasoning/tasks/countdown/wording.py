@@ -8,23 +8,24 @@ annotated forms follow the published examples, one of each; where no example exi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
+from functools import lru_cache
+from itertools import chain, combinations
 from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
 class Wording(Protocol):
-    """The lines of a search, without line breaks; ``level`` is LongProc's depth of indentation."""
+    """The lines of a search, without line breaks; ``level`` is LongProc's depth of indentation, ``target`` its text."""
 
     end: str
     """What stands between the last line and the trace back."""
 
-    def opening(self, numbers: list[int], target: int) -> str: ...
+    def opening(self, numbers: list[int], target: int | str) -> str: ...
     def pick(self, level: int, state: list[int], first: int, second: int, left: list[int]) -> str: ...
-    def add(self, level: int, equation: str, state: list[int], target: int) -> str: ...
+    def add(self, level: int, equation: str, state: list[int], target: int | str) -> str: ...
     def drop(self, level: int, equation: str, state: list[int]) -> str: ...
-    def miss(self, level: int, equation: str, result: int, target: int) -> str: ...
-    def found(self, level: int, equation: str, target: int) -> str: ...
+    def miss(self, level: int, equation: str, result: int, target: int | str) -> str: ...
+    def found(self, level: int, equation: str, target: int | str) -> str: ...
 
 
 class LongProcWording:
@@ -33,13 +34,13 @@ class LongProcWording:
     end = "\n\n"
     header = "# Search Procedure"
 
-    def opening(self, numbers: list[int], target: int) -> str:
+    def opening(self, numbers: list[int], target: int | str) -> str:
         return f"{self.header}\nInitial number set: {numbers}, target: {target}{_options(numbers)}"
 
     def pick(self, level: int, state: list[int], first: int, second: int, left: list[int]) -> str:
         return f"{' ' * level}|- Pick two numbers ({first}, {second}) (numbers left: {left}). Try possible operations."
 
-    def add(self, level: int, equation: str, state: list[int], target: int) -> str:
+    def add(self, level: int, equation: str, state: list[int], target: int | str) -> str:
         return (
             f"{' ' * level}|- Try {equation}. Add {state[0]} to the number set. "
             f"Current number set: {state}, target: {target}{_options(state)}"
@@ -48,10 +49,10 @@ class LongProcWording:
     def drop(self, level: int, equation: str, state: list[int]) -> str:
         return f"{' ' * level}|- Try {equation}"
 
-    def miss(self, level: int, equation: str, result: int, target: int) -> str:
+    def miss(self, level: int, equation: str, result: int, target: int | str) -> str:
         return f"{' ' * level}|- Try {equation}. Evaluate {result} != {target}, drop this branch."
 
-    def found(self, level: int, equation: str, target: int) -> str:
+    def found(self, level: int, equation: str, target: int | str) -> str:
         return f"{' ' * level}|- Try {equation}. Evaluate {target} == {target}, target found!"
 
 
@@ -61,7 +62,7 @@ class AnnotatedWording:
     end = "\n</Search Procedure>\n\n"
     header = "<Search Procedure>"
 
-    def opening(self, numbers: list[int], target: int) -> str:
+    def opening(self, numbers: list[int], target: int | str) -> str:
         return f"{self.header}\nInitial number set: {numbers}, target: {target}"
 
     def pick(self, level: int, state: list[int], first: int, second: int, left: list[int]) -> str:
@@ -70,7 +71,7 @@ class AnnotatedWording:
             f"### Current State: {state}"
         )
 
-    def add(self, level: int, equation: str, state: list[int], target: int) -> str:
+    def add(self, level: int, equation: str, state: list[int], target: int | str) -> str:
         return (
             f"|- Try {equation}. Add {state[0]} to the number set. "
             f"Current number set: {state}, target: {target}{_options(state)} ### Current State: {state}"
@@ -79,10 +80,10 @@ class AnnotatedWording:
     def drop(self, level: int, equation: str, state: list[int]) -> str:
         return f"|- Try {equation} ### Current State: {state}"
 
-    def miss(self, level: int, equation: str, result: int, target: int) -> str:
+    def miss(self, level: int, equation: str, result: int, target: int | str) -> str:
         return f"|- Try {equation}. Evaluate {result} != {target}, drop this branch. ### Current State: [{result}]"
 
-    def found(self, level: int, equation: str, target: int) -> str:
+    def found(self, level: int, equation: str, target: int | str) -> str:
         return f"|- Try {equation}. Evaluate {target} == {target}, target! ### Current State: [{target}]"
 
 
@@ -93,15 +94,29 @@ ANNOTATED = AnnotatedWording()
 def _options(state: list[int]) -> str:
     if len(state) == 2:
         return ", just two numbers left."
-    return f". Options for choosing two numbers: {list(combinations(state, 2))}."
+    places, template = _pairs(len(state))
+    return template % tuple([state[k] for k in places])
+
+
+@lru_cache(maxsize=8)
+def _pairs(count: int) -> tuple[tuple[int, ...], str]:
+    """Positions of all pairs in list order, and the sentence they fill: many times faster than printing the pairs."""
+    pairs = list(combinations(range(count), 2))
+    options = ", ".join(["(%d, %d)"] * len(pairs))
+    return tuple(chain(*pairs)), f". Options for choosing two numbers: [{options}]."
 
 
 def closing(solution: Sequence[str]) -> str:
     """The trace back, last equation first, then the answer. More than three equations repeat ``The step before``."""
-    names = ["Final step", *["The step before"] * (len(solution) - 2), "The first step"][: len(solution)]
-    back = "\n".join([f"{name}: {equation}" for name, equation in zip(names, reversed(solution), strict=True)])
     block = "\n".join(solution)
+    return _closing(len(solution)) % (*reversed(solution), block)
+
+
+@lru_cache(maxsize=8)
+def _closing(count: int) -> str:
+    names = ["Final step", *["The step before"] * (count - 2), "The first step"][:count]
+    back = "\n".join([f"{name}: %s" for name in names])
     return (
         "Now we have found the target, let's trace back the solution:\n"
-        f"{back}\n\nOutput the solution in the required format:\n<Solution>\n{block}\n</Solution>\n"
+        f"{back}\n\nOutput the solution in the required format:\n<Solution>\n%s\n</Solution>\n"
     )

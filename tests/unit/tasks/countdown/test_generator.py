@@ -59,8 +59,8 @@ def test_splits_never_overlap_whatever_the_seed() -> None:
     keys = {
         split: {
             problem.key
-            for seed in range(3)
-            for problem in generate_problems(space(), split=split, count=60, seed=seed, style="direct", exclude=())
+            for seed in range(2)
+            for problem in generate_problems(space(), split=split, count=40, seed=seed, style="direct", exclude=())
         }
         for split in SPLITS
     }

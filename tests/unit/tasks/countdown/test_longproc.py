@@ -16,9 +16,12 @@ here = pytest.mark.skipif(not FOLDER.is_dir(), reason="LongProc's files are not 
 GOOD = {"nums": [21, 16, 17, 26], "target": 46}
 BAD = {
     '{"nums": [1, 1], "target": 5}': "do not reach the target 5",
-    '{"nums": [1, 1.0], "target": 2}': "integers ≥ 0",
-    '{"nums": [true, 1], "target": 2}': "integers ≥ 0",
-    '{"nums": [1, -1], "target": 0}': "integers ≥ 0",
+    '{"nums": [1, 1.0], "target": 2}': "integers from 0 to",
+    '{"nums": [true, 1], "target": 2}': "integers from 0 to",
+    '{"nums": [1, -1], "target": 0}': "integers from 0 to",
+    '{"nums": [1, 1e9], "target": 0}': "integers from 0 to",
+    '{"nums": [1, 10000000000000000000000], "target": 0}': "integers from 0 to",
+    "\ufeff{}": "not valid JSON",
     '{"nums": [5], "target": 5}': "list of 2 to 6",
     '{"nums": [1, 1], "target": "2"}': "target must be an integer",
     '{"target": 2}': "needs the keys nums and target",

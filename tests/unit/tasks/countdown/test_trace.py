@@ -172,6 +172,11 @@ def test_unsolvable_is_one_sentence(style: str) -> None:
         search_trace((1, 1, 1), 50, style=style)
 
 
+def test_unsolvable_six_numbers_are_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="do not reach the target 1999"):
+        search_trace((1, 1, 1, 1, 1, 1), 1999)
+
+
 def test_unknown_style_names_the_valid_ones() -> None:
     with pytest.raises(ValueError, match="style must be one of longproc, annotated, direct, got 'short'"):
         search_trace((1, 2), 3, style="short")
