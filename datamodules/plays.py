@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import lightning as L
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -26,13 +27,15 @@ def draw_play(task: CountdownTask, split: Split, rng: random.Random) -> Play:
     """One solved problem of ``split``: random numbers, random legal moves to the end, the value reached as target."""
     while True:
         numbers = tuple(rng.randint(*task.number_range) for _ in range(rng.choice(tuple(task.counts))))
-        state, moves = numbers, []
+        state: tuple[int, ...] = numbers
+        moves: list[str] = []
         while len(state) > 1:
             move = rng.choice(legal_moves(state))
             moves.append(move.equation)
             state = move.state
-        if task.target_range[0] <= state[0] <= task.target_range[1]:
-            problem = task.problem(numbers, state[0])
+        reached = state[-1]
+        if task.target_range[0] <= reached <= task.target_range[1]:
+            problem = task.problem(numbers, reached)
             if task.split_of(problem) == split:
                 return problem.prompt, ";".join(moves)
 
@@ -48,6 +51,11 @@ class PlayCorpus:
     def __call__(self) -> list[str]:
         rng = random.Random(f"{self.seed}/play corpus")
         return [text for _ in range(self.plays) for text in draw_play(self.task, "train", rng)]
+
+
+def as_drawn(batch: list[Play]) -> list[Play]:
+    """Instead of the default conversion, which turns tuples into lists."""
+    return batch
 
 
 class PlayStream(IterableDataset[list[Play]]):
@@ -88,13 +96,12 @@ class Plays(L.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[list[Play]]:
         first = self.trainer.global_step if self.trainer else 0
-        stream = PlayStream(
-            task=self.task, split="train", batch_size=self.batch_size, seed=self.seed, first_step=first
-        )
-        return DataLoader(stream, batch_size=None, num_workers=self.workers)
+        stream = PlayStream(task=self.task, split="train", batch_size=self.batch_size, seed=self.seed, first_step=first)
+        return DataLoader(stream, batch_size=None, num_workers=self.workers, collate_fn=as_drawn)
 
     def val_dataloader(self) -> DataLoader[list[Play]]:
         stream = PlayStream(
             task=self.task, split="validation", batch_size=self.batch_size, seed=self.seed, first_step=0
         )
-        return DataLoader([stream.batch(step) for step in range(self.validation_batches)], batch_size=None)  # pyright: ignore
+        batches: Any = [stream.batch(step) for step in range(self.validation_batches)]
+        return DataLoader(batches, batch_size=None, collate_fn=as_drawn)

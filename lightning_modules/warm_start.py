@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from lightning_modules.optim import AdamW
+from lightning_modules.optim import AdamW, clip_by_norm
 
 VERSION = 1
 
@@ -23,9 +23,10 @@ VERSION = 1
 class WarmStart(L.LightningModule):
     """Next-token training of ``policy`` on batches of (prompt, completion) pairs; logs by step."""
 
-    def __init__(self, *, policy: CausalLMPolicy, optimizer: AdamW) -> None:
+    def __init__(self, *, policy: CausalLMPolicy, optimizer: AdamW, gradient_clip: float | None) -> None:
         super().__init__()
         self.policy = policy
+        self.gradient_clip = gradient_clip
         self.optimizer_factory = optimizer
 
     def training_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> Tensor:
@@ -50,6 +51,9 @@ class WarmStart(L.LightningModule):
         optimizer = self.optimizer_factory(self.policy.parameters())
         scheduler = self.optimizer_factory.scheduler(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
+        self.log("train/warm_start/gradient_norm", clip_by_norm(self.policy.parameters(), self.gradient_clip))
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         return batch  # text: the policy tokenises it on its own device

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -36,10 +37,10 @@ class CausalLMPolicy(nn.Module):
         super().__init__()
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
-        if len(tokenizer) > model.get_input_embeddings().num_embeddings:  # pyright: ignore[reportArgumentType]
+        embedded = int(model.get_input_embeddings().num_embeddings)  # pyright: ignore[reportArgumentType]
+        if len(tokenizer) > embedded:
             raise ValueError(
-                f"the tokenizer has {len(tokenizer)} tokens but the policy embeds only "
-                f"{model.get_input_embeddings().num_embeddings}: it does not fit the policy"
+                f"the tokenizer does not fit the policy: it has {len(tokenizer)} tokens, the policy embeds {embedded}"
             )
         self.model = model
         self.tokenizer = tokenizer
@@ -112,9 +113,7 @@ class CausalLMPolicy(nn.Module):
             mask[i, : len(row)] = True
         return ids.to(self.device), mask.to(self.device)
 
-    def hidden_states(
-        self, ids: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]
-    ) -> Float[Tensor, "B L D"]:
+    def hidden_states(self, ids: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
         """Last hidden states after the final norm; positions restart at each row's first masked-in token."""
         positions = (mask.long().cumsum(dim=1) - 1).clamp_min(0)
         with self.autocast():
@@ -149,11 +148,11 @@ class CausalLMPolicy(nn.Module):
         hidden = self.hidden_states(ids, torch.cat([prompt_mask, mask], dim=1))
         start = prompt_ids.shape[1]
         predicting = hidden[:, start - 1 : -1][mask]
-        head = self.model.get_output_embeddings()
+        head: Any = self.model.get_output_embeddings()
         with self.autocast():
             chosen = token_log_probs(
                 predicting,
-                head.weight,  # pyright: ignore[reportArgumentType]
+                head.weight,
                 completion_ids[mask],
                 temperature=temperature,
                 chunk=self.chunk,

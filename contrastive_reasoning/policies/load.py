@@ -47,15 +47,17 @@ def load_policy(
         ValueError: for an unknown dtype or embedded name, or where neither source is given.
         FileNotFoundError: for a path that holds no model.
     """
+    model: Any
     if pretrained is not None:
         path = resolve(pretrained)
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
-        model: Any = AutoModelForCausalLM.from_pretrained(
+        model = AutoModelForCausalLM.from_pretrained(
             path, dtype=_dtype("weights_dtype", weights_dtype), trust_remote_code=trust_remote_code
         )
     elif architecture is not None and corpus is not None:
         tokenizer = train_tokenizer(corpus(), vocab_size=architecture.vocab_size, kind=architecture.kind)
-        model = tiny_model(architecture, tokenizer, seed=seed).to(_dtype("weights_dtype", weights_dtype))
+        model = tiny_model(architecture, tokenizer, seed=seed)
+        model = model.to(_dtype("weights_dtype", weights_dtype))
     else:
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
     return CausalLMPolicy(
@@ -80,12 +82,13 @@ def resolve(pretrained: str) -> str:
 def embedded_names() -> list[str]:
     """The policies that come with the package."""
     room = Path(str(files("contrastive_reasoning.policies"))) / "embedded"
-    return sorted(folder.name for folder in room.iterdir() if (folder / "config.json").is_file()) if room.is_dir() else []
+    return sorted(config.parent.name for config in room.glob("*/config.json"))
 
 
 def _embedded(name: str) -> Path:
     if name not in embedded_names():
-        raise ValueError(f"policy.pretrained: no embedded policy {name!r}; there are {', '.join(embedded_names()) or 'none'}")
+        there = ", ".join(embedded_names()) or "none"
+        raise ValueError(f"policy.pretrained: no embedded policy {name!r}; there are {there}")
     return Path(str(files("contrastive_reasoning.policies"))) / "embedded" / name
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -18,6 +19,7 @@ from transformers.models.qwen2 import Qwen2ForCausalLM
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX, Qwen2Tokenizer
 
 BOS, EOS, PAD = "<bos>", "<eos>", "<pad>"
+TinyModel = LlamaForCausalLM | Qwen2ForCausalLM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +79,9 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int, kind: str = "llama
     return Qwen2Tokenizer(vocab=state["vocab"], merges=merges, unk_token=PAD, **names)  # pyright: ignore
 
 
-def tiny_model(
-    architecture: TinyArchitecture, tokenizer: PreTrainedTokenizerFast, *, seed: int
-) -> LlamaForCausalLM | Qwen2ForCausalLM:
+def tiny_model(architecture: TinyArchitecture, tokenizer: PreTrainedTokenizerFast, *, seed: int) -> TinyModel:
     """A freshly initialised model for ``tokenizer``; the same for the same seed, whatever was drawn before."""
-    config_type = LlamaConfig if architecture.kind == "llama" else Qwen2Config
-    model_type = LlamaForCausalLM if architecture.kind == "llama" else Qwen2ForCausalLM
-    config = config_type(
+    size: dict[str, Any] = dict(
         vocab_size=len(tokenizer),
         hidden_size=architecture.hidden_size,
         intermediate_size=architecture.intermediate_size,
@@ -99,15 +97,21 @@ def tiny_model(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return model_type(config)
+        if architecture.kind == "llama":
+            return LlamaForCausalLM(LlamaConfig(**size))
+        return Qwen2ForCausalLM(Qwen2Config(**size))
 
 
-def tiny_llama(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size: int = 64, layers: int = 2):
+def tiny_llama(
+    tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size: int = 64, layers: int = 2
+) -> TinyModel:
     """The smallest useful Llama, for tests and first tries."""
     return tiny_model(_small("llama", hidden_size, layers), tokenizer, seed=seed)
 
 
-def tiny_qwen2(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size: int = 64, layers: int = 2):
+def tiny_qwen2(
+    tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size: int = 64, layers: int = 2
+) -> TinyModel:
     """The smallest useful Qwen2, for tests and first tries."""
     return tiny_model(_small("qwen2", hidden_size, layers), tokenizer, seed=seed)
 

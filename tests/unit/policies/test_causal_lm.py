@@ -73,5 +73,5 @@ def test_prompts_are_padded_on_the_left(policy: CausalLMPolicy) -> None:
 def test_a_tokenizer_that_does_not_fit_is_refused(policy: CausalLMPolicy) -> None:
     bigger = copy.deepcopy(policy.tokenizer)
     bigger.add_tokens(["<new>"])
-    with pytest.raises(ValueError, match="does not fit the policy"):
+    with pytest.raises(ValueError, match="tokenizer does not fit the policy"):
         CausalLMPolicy(model=policy.model, tokenizer=bigger, compute_dtype=torch.float32, chat_template=False)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from lightning import Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch.testing import assert_close
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.tasks.countdown import CountdownTask
+from datamodules.plays import PlayCorpus, Plays
+from lightning_modules.optim import AdamW
+from lightning_modules.warm_start import WarmStart
+
+TASK = CountdownTask(
+    style="direct",
+    train="generated",
+    test="generated",
+    longproc_dir=None,
+    counts=[3],
+    number_range=[1, 9],
+    target_range=[10, 50],
+    max_search_lines=None,
+    train_problems=10,
+    validation_problems=10,
+    test_problems=10,
+    seed=0,
+)
+
+
+def policy() -> CausalLMPolicy:
+    tokenizer = train_tokenizer(PlayCorpus(task=TASK, plays=50, seed=0)(), vocab_size=300)
+    return CausalLMPolicy(
+        model=tiny_llama(tokenizer, seed=0), tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False
+    )
+
+
+def module() -> WarmStart:
+    optimizer = AdamW(
+        learning_rate=3e-3,
+        betas=(0.9, 0.95),
+        epsilon=1e-8,
+        weight_decay=0.1,
+        warmup_steps=2,
+        schedule="cosine",
+        total_steps=40,
+    )
+    return WarmStart(policy=policy(), optimizer=optimizer, gradient_clip=1.0)
+
+
+def data() -> Plays:
+    return Plays(task=TASK, batch_size=8, validation_batches=1, workers=0, seed=0)
+
+
+def fit(steps: int, folder: Path, resume: Path | None = None) -> WarmStart:
+    trained = module()
+    keep = ModelCheckpoint(
+        dirpath=folder, filename="last", every_n_train_steps=steps, save_on_train_epoch_end=False, save_top_k=1
+    )
+    trainer = Trainer(
+        accelerator="cpu",
+        max_steps=steps,
+        max_epochs=-1,
+        callbacks=[keep],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(trained, datamodule=data(), ckpt_path=resume, weights_only=True)
+    return trained
+
+
+def test_the_loss_is_the_mean_over_completion_tokens() -> None:
+    trained = module()
+    pairs = [("9 3 2 = 10\n", "9+3=12;12-2=10"), ("4 5 1 = 20\n", "5*4=20;20*1=20")]
+    total, count = 0.0, 0
+    for prompt, completion in pairs:
+        start = trained.policy.prompt_ids(prompt)
+        ids = trained.policy.encode_completions([completion])[0][0].tolist()
+        logits = trained.policy.model(torch.tensor([start + ids])).logits[0].log_softmax(-1)
+        total -= sum(float(logits[len(start) - 1 + t, token]) for t, token in enumerate(ids))
+        count += len(ids)
+    loss, tokens = trained.loss(pairs)
+    assert tokens == count
+    assert_close(loss.item(), total / count, rtol=1e-5, atol=1e-5)
+
+
+def test_it_learns_the_format(tmp_path: Path) -> None:
+    before = module().loss(next(iter(data().val_dataloader())))[0].item()
+    after = fit(40, tmp_path).loss(next(iter(data().val_dataloader())))[0].item()
+    assert after < 0.6 * before
+
+
+def test_resumed_equals_uninterrupted(tmp_path: Path) -> None:
+    whole = fit(6, tmp_path / "whole")
+    fit(3, tmp_path / "half")
+    resumed = fit(6, tmp_path / "rest", resume=tmp_path / "half" / "last.ckpt")
+    for (name, wanted), (_, got) in zip(whole.named_parameters(), resumed.named_parameters(), strict=True):
+        assert torch.equal(wanted, got), name
+
+
+@pytest.mark.parametrize("clip", [1e-3, None])
+def test_gradients_are_clipped_by_their_norm(tmp_path: Path, clip: float | None) -> None:
+    trained = module()
+    trained.gradient_clip = clip
+    trained.loss([("9 3 2 = 10\n", "9+3=12;12-2=10")])[0].backward()
+    before = torch.nn.utils.get_total_norm([p.grad for p in trained.policy.parameters() if p.grad is not None])
+    trained.log = lambda *_, **__: None  # pyright: ignore[reportAttributeAccessIssue]
+    trained.configure_gradient_clipping(torch.optim.SGD(trained.policy.parameters()))
+    after = torch.nn.utils.get_total_norm([p.grad for p in trained.policy.parameters() if p.grad is not None])
+    assert_close(after, before if clip is None else torch.tensor(clip), rtol=1e-4, atol=1e-6)
