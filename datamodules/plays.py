@@ -29,13 +29,12 @@ def draw_play(task: CountdownTask, split: Split, rng: random.Random) -> Play:
         numbers = tuple(rng.randint(*task.number_range) for _ in range(rng.choice(tuple(task.counts))))
         state: tuple[int, ...] = numbers
         moves: list[str] = []
-        while len(state) > 1:
+        for _ in numbers[1:]:
             move = rng.choice(legal_moves(state))
             moves.append(move.equation)
             state = move.state
-        reached = state[-1]
-        if task.target_range[0] <= reached <= task.target_range[1]:
-            problem = task.problem(numbers, reached)
+        if task.target_range[0] <= state[0] <= task.target_range[1]:
+            problem = task.problem(numbers, state[0])
             if task.split_of(problem) == split:
                 return problem.prompt, ";".join(moves)
 
