@@ -1,3 +1,7 @@
+"""Embeddings looked at: projections, spread, what can be read from them. Pure functions that only watch."""
 
-VERSION = 1
-"""Raised when the same configuration would give another result; finished stages are then not reused."""
+from contrastive_reasoning.geometry.parity import parity_accuracy, parity_of
+from contrastive_reasoning.geometry.projection import Projection, pca, tsne
+from contrastive_reasoning.geometry.spread import alignment, effective_rank, uniformity
+
+__all__ = ["Projection", "alignment", "effective_rank", "parity_accuracy", "parity_of", "pca", "tsne", "uniformity"]

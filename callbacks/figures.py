@@ -1,0 +1,26 @@
+"""Where pictures go: to every logger that takes them, from the first process, never during the sanity check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning as L
+from matplotlib.figure import Figure
+
+PARITY_COLOURS = ("#0072B2", "#E69F00")
+"""Even, odd. From the palette of Okabe and Ito, which colour-blind readers tell apart."""
+LABEL_COLOURS = ("#D55E00", "#009E73")
+"""Out of reach, reachable; of the same palette."""
+
+
+def watching(trainer: L.Trainer) -> bool:
+    """Whether this process draws now."""
+    return trainer.is_global_zero and not trainer.sanity_checking
+
+
+def log_figure(trainer: L.Trainer, name: str, figure: Figure, step: int) -> None:
+    """Hands the figure to each logger with a ``log_figure``."""
+    for logger in trainer.loggers:
+        take: Any = getattr(logger, "log_figure", None)
+        if take is not None:
+            take(name, figure, step)
