@@ -16,7 +16,7 @@ def test_a_folder_without_known_files_is_refused(tmp_path: Path, golden_reading:
     with pytest.raises(pytest.UsageError, match="no such folder"):
         check_folder(tmp_path / "absent")
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(pytest.UsageError, match="holds none of countdown_traces.jsonl"):
+    with pytest.raises(pytest.UsageError, match="holds none of"):
         check_folder(tmp_path)
     (tmp_path / "oracle.jsonl").touch()
     check_folder(tmp_path)
