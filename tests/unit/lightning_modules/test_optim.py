@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from math import cos, pi
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from lightning_modules.optim import AdamW, clip_by_norm
+
+
+def adamw(**changes: Any) -> AdamW:
+    settings: dict[str, Any] = {
+        "learning_rate": 0.5,
+        "betas": [0.9, 0.95],
+        "epsilon": 1e-8,
+        "weight_decay": 0.1,
+        "warmup_steps": 4,
+        "schedule": "constant",
+        "total_steps": 14,
+    }
+    return AdamW(**settings | changes)
+
+
+def test_schedules_by_hand() -> None:
+    warm = [0.25, 0.5, 0.75, 1.0]
+    assert [adamw().scale(step) for step in range(6)] == [*warm, 1.0, 1.0]
+    assert [adamw(schedule="linear").scale(step) for step in range(16)] == pytest.approx(
+        [*warm, *[1 - i / 10 for i in range(11)], 0.0]
+    )
+    assert [adamw(schedule="cosine").scale(step) for step in range(16)] == pytest.approx(
+        [*warm, *[(1 + cos(pi * i / 10)) / 2 for i in range(11)], 0.0]
+    )
+    assert adamw(warmup_steps=0, total_steps=None).scale(0) == 1.0
+
+
+def test_both_doors_give_the_same_rates() -> None:
+    factory = adamw(schedule="cosine")
+    manual, automatic = (factory([nn.Parameter(torch.ones(1))]) for _ in range(2))
+    scheduler = factory.scheduler(automatic)
+    for step in range(16):
+        assert factory.set_learning_rate(manual, step) == pytest.approx(automatic.param_groups[0]["lr"])
+        assert manual.param_groups[0]["lr"] == pytest.approx(0.5 * factory.scale(step))
+        automatic.step()
+        scheduler.step()
+
+
+def test_settings_reach_torch_and_frozen_weights_do_not() -> None:
+    frozen = nn.Parameter(torch.ones(1), requires_grad=False)
+    group = adamw()([nn.Parameter(torch.ones(2)), frozen]).param_groups[0]
+    assert len(group["params"]) == 1
+    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.95), 1e-8, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schedule": "cosin"}, "schedule must be one of constant, linear, cosine, got 'cosin'"),
+        ({"learning_rate": -1.0}, "learning_rate must not be negative"),
+        ({"schedule": "linear", "total_steps": None}, "schedule=linear needs total_steps above warmup_steps"),
+        ({"schedule": "cosine", "total_steps": 4}, r"needs total_steps above warmup_steps \(4\), got 4"),
+    ],
+)
+def test_settings_are_checked(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        adamw(**change)
+
+
+def with_gradient(values: list[float]) -> nn.Parameter:
+    parameter = nn.Parameter(torch.zeros(len(values)))
+    parameter.grad = torch.tensor(values)
+    return parameter
+
+
+def test_clipping_by_the_joint_norm() -> None:
+    parameters = [with_gradient([3.0]), with_gradient([4.0]), nn.Parameter(torch.zeros(1))]
+    assert clip_by_norm(parameters, None).item() == 5.0
+    assert parameters[0].grad is not None
+    assert parameters[0].grad.item() == 3.0
+    assert clip_by_norm(parameters, 1.0).item() == 5.0
+    assert_close(parameters[0].grad, torch.tensor([0.6]), rtol=1e-4, atol=0)
+
+
+def test_a_broken_gradient_stops_the_run() -> None:
+    with pytest.raises(FloatingPointError, match="the gradient norm is nan"):
+        clip_by_norm([with_gradient([1.0, float("nan")])], 1.0)
