@@ -120,12 +120,13 @@ class CountdownTask:
     def split_of_key(self, key: str) -> Split | None:
         if key in _longproc_keys(self):
             return "test" if self.test_source == "longproc" else None
+        if key in _train_file_keys(self):
+            return "train"
         return None if key in _EXAMPLE_KEYS else split_of(key)
 
     def reserved_keys(self) -> frozenset[str]:
         """Problems that are never generated: LongProc's own, those of the training file, worked examples."""
-        from_file = [problem_key(row.numbers, row.target) for row in _train_file(self).problems]
-        return _EXAMPLE_KEYS | _longproc_keys(self) | frozenset(from_file)
+        return _EXAMPLE_KEYS | _longproc_keys(self) | _train_file_keys(self)
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         return verify(problem, completion)
@@ -179,6 +180,11 @@ def _train_file(task: CountdownTask) -> ReadProblems:
         raise ValueError(f"{len(held_out)} problems of {task.train_file!r} are LongProc's: on_bad=leave_out skips them")
     kept = tuple([row for row in rows if problem_key(row.numbers, row.target) not in reserved])
     return ReadProblems(kept, (*left_out, *[f"LongProc's: {row.numbers}, {row.target}" for row in held_out]))
+
+
+@lru_cache(maxsize=16)
+def _train_file_keys(task: CountdownTask) -> frozenset[str]:
+    return frozenset([problem_key(row.numbers, row.target) for row in _train_file(task).problems])
 
 
 @lru_cache(maxsize=16)

@@ -103,6 +103,7 @@ def test_training_file_keeps_out_of_the_other_splits(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, rows)))
     made = task(train="file", train_file=str(path))
     assert len(made.problems("train")) == 5
+    assert {made.split_of(problem) for problem in made.problems("train")} == {"train"}
     assert not keys(made.problems("train")) & (keys(made.problems("test")) | keys(made.problems("validation")))
 
 
