@@ -1,6 +1,7 @@
-"""Random legal plays of Countdown, relabelled by hindsight: the problem asks for what the play reached.
+"""Random legal plays of Countdown: at first for a target of chance, then, by hindsight, for the value they reached.
 
-A warm start learns legal arithmetic and the format from them; nothing of a held-out problem is ever shown, because a
+A policy that only sees plays that hit their target learns to write the target last, true or not. So the first plays
+are unaimed: their last number can be known by arithmetic alone. Nothing of a held-out problem is ever shown, because a
 play whose problem belongs to another split is drawn again.
 """
 
@@ -23,8 +24,15 @@ Play = tuple[str, str]
 """A prompt and its completion."""
 
 
-def draw_play(task: CountdownTask, split: Split, rng: random.Random) -> Play:
-    """One solved problem of ``split``: random numbers, random legal moves to the end, the value reached as target."""
+def draw_play(task: CountdownTask, split: Split, rng: random.Random, *, aimed: bool) -> Play:
+    """Random numbers and random legal moves to the end, for a problem of ``split``.
+
+    Args:
+        task: its ranges of numbers and targets.
+        split: the split that the problem must fall into.
+        rng: where every draw comes from.
+        aimed: the target is the value reached; else any target of the range.
+    """
     while True:
         numbers = tuple(rng.randint(*task.number_range) for _ in range(rng.choice(tuple(task.counts))))
         state: tuple[int, ...] = numbers
@@ -33,8 +41,9 @@ def draw_play(task: CountdownTask, split: Split, rng: random.Random) -> Play:
             move = rng.choice(legal_moves(state))
             moves.append(move.equation)
             state = move.state
-        if task.target_range[0] <= state[0] <= task.target_range[1]:
-            problem = task.problem(numbers, state[0])
+        target = state[0] if aimed else rng.randint(*task.target_range)
+        if task.target_range[0] <= target <= task.target_range[1]:
+            problem = task.problem(numbers, target)
             if task.split_of(problem) == split:
                 return problem.prompt, ";".join(moves)
 
@@ -49,7 +58,7 @@ class PlayCorpus:
 
     def __call__(self) -> list[str]:
         rng = random.Random(f"{self.seed}/play corpus")
-        return [text for _ in range(self.plays) for text in draw_play(self.task, "train", rng)]
+        return [text for _ in range(self.plays) for text in draw_play(self.task, "train", rng, aimed=True)]
 
 
 def as_drawn(batch: list[Play]) -> list[Play]:
@@ -58,18 +67,25 @@ def as_drawn(batch: list[Play]) -> list[Play]:
 
 
 class PlayStream(IterableDataset[list[Play]]):
-    """Batches first_step, first_step + 1, … without end; batch k is a function of (seed, split, k) alone."""
+    """Batches first_step, first_step + 1, … without end; batch k is a function of (seed, split, k) alone.
 
-    def __init__(self, *, task: CountdownTask, split: Split, batch_size: int, seed: int, first_step: int) -> None:
+    The first ``unaimed_steps`` batches, counted from 0, hold unaimed plays.
+    """
+
+    def __init__(
+        self, *, task: CountdownTask, split: Split, batch_size: int, unaimed_steps: int, seed: int, first_step: int
+    ) -> None:
         self.task = task
         self.split: Split = split
         self.batch_size = batch_size
+        self.unaimed_steps = unaimed_steps
         self.seed = seed
         self.first_step = first_step
 
     def batch(self, step: int) -> list[Play]:
         rng = random.Random(f"{self.seed}/plays/{self.split}/{step}")
-        return [draw_play(self.task, self.split, rng) for _ in range(self.batch_size)]
+        aimed = step >= self.unaimed_steps
+        return [draw_play(self.task, self.split, rng, aimed=aimed) for _ in range(self.batch_size)]
 
     def __iter__(self) -> Iterator[list[Play]]:
         worker = get_worker_info()
@@ -84,23 +100,39 @@ class Plays(L.LightningDataModule):
     """Training plays without end and a few fixed validation batches of the validation split."""
 
     def __init__(
-        self, *, task: CountdownTask, batch_size: int, validation_batches: int, workers: int, seed: int
+        self,
+        *,
+        task: CountdownTask,
+        batch_size: int,
+        unaimed_steps: int,
+        validation_batches: int,
+        workers: int,
+        seed: int,
     ) -> None:
         super().__init__()
         self.task = task
         self.batch_size = batch_size
+        self.unaimed_steps = unaimed_steps
         self.validation_batches = validation_batches
         self.workers = workers
         self.seed = seed
 
     def train_dataloader(self) -> DataLoader[list[Play]]:
         first = self.trainer.global_step if self.trainer else 0
-        stream = PlayStream(task=self.task, split="train", batch_size=self.batch_size, seed=self.seed, first_step=first)
+        stream = self._stream("train", unaimed_steps=self.unaimed_steps, first_step=first)
         return DataLoader(stream, batch_size=None, num_workers=self.workers, collate_fn=as_drawn)
 
     def val_dataloader(self) -> DataLoader[list[Play]]:
-        stream = PlayStream(
-            task=self.task, split="validation", batch_size=self.batch_size, seed=self.seed, first_step=0
-        )
+        stream = self._stream("validation", unaimed_steps=0, first_step=0)
         batches: Any = [stream.batch(step) for step in range(self.validation_batches)]
         return DataLoader(batches, batch_size=None, collate_fn=as_drawn)
+
+    def _stream(self, split: Split, *, unaimed_steps: int, first_step: int) -> PlayStream:
+        return PlayStream(
+            task=self.task,
+            split=split,
+            batch_size=self.batch_size,
+            unaimed_steps=unaimed_steps,
+            seed=self.seed,
+            first_step=first_step,
+        )
