@@ -210,7 +210,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--follow", action="store_true", help="go on until standard input speaks or ends")
     options = parser.parse_args(arguments)
     if options.follow:
-        os.nice(10)  # training comes first
+        os.nice(5)  # training comes first
         return 0 if carry.follow(options.folders[0], connect) else 1
     return 0 if carry.sync(options.folders, connect) else 1
 

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.carry import Carrier, sync
+from experiments.mirror import LOG_FILE, start_mirror, stop_mirror
+from experiments.parameters import flatten, tracker_name
+from experiments.run_tree import runs_of
+from experiments.sent import MEMORY_FILE
+from experiments.track import RunRecord, Tracker
+
+TEST, START, VAL = (f"{split}/verifier/accuracy_sampled" for split in ("test", "start", "val"))
+
+
+def carry(folder: Path, tracker: Tracker, *, live: bool = False) -> None:
+    Carrier(folder, tracker).carry(live=live)
+
+
+def everything(tracker: Tracker, name: str) -> dict[str, list[RunRecord]]:
+    return {kind: tracker.runs([name], kind=kind) for kind in ("sweep", "experiment", "stage")}
+
+
+def points(tracker: Tracker, run_id: str, metric: str) -> int:
+    return len(tracker._client.get_metric_history(run_id, metric))
+
+
+def artifacts(tracker: Tracker, run_id: str, folder: str = "") -> list[str]:
+    return sorted(file.path for file in tracker._client.list_artifacts(run_id, folder or None))
+
+
+def test_an_experiment_is_a_parent_with_a_child_for_each_stage(tracker: Tracker, outputs: Any) -> None:
+    carry(outputs.run("parent", seed=3, final=0.4), tracker)
+    runs = everything(tracker, "parent")
+    (parent,) = runs["experiment"]
+    assert not runs["sweep"]
+    assert {run.tags["stage"]: run.tags["mlflow.parentRunId"] for run in runs["stage"]} == {
+        "grpo": parent.run_id,
+        "evaluate": parent.run_id,
+    }
+    assert parent.metrics == {TEST: 0.4, START: 0.2, VAL: 0.4}, "the last values of its stages"
+    assert parent.params == {
+        "seed": "3",
+        "scale": "laptop",
+        "family": "llama",
+        "git_sha": "abc",
+        "reward.weight": "0.2",
+    }
+    tags = {name: parent.tags[name] for name in ("experiment", "reward", "objective", "seed", "scale", "git_sha")}
+    assert tags == {
+        "experiment": "parent",
+        "reward": "critic",
+        "objective": "grpo",
+        "seed": "3",
+        "scale": "laptop",
+        "git_sha": "abc",
+    }
+    assert {run.status for run in (parent, *runs["stage"])} == {"FINISHED"}
+    assert artifacts(tracker, parent.run_id) == ["choices.json", "config.yaml", "stages.json", "summary.json"]
+    (grpo,) = (run for run in runs["stage"] if run.tags["stage"] == "grpo")
+    assert tracker.history(grpo.run_id, VAL) == [(0, 0.2), (10, pytest.approx(0.3)), (20, 0.4)]
+    assert grpo.start == 1_700_000_000.0, "when its first metric was logged"
+
+
+@pytest.mark.parametrize("memory", ["kept", "lost"])
+def test_sending_twice_leaves_nothing_twice(tracker: Tracker, outputs: Any, memory: str) -> None:
+    name = f"twice_{memory}"
+    folder = outputs.run(name, seed=0, final=0.4)
+    carry(folder, tracker)
+    if memory == "lost":
+        (folder / MEMORY_FILE).unlink()
+    carry(folder, tracker)
+    runs = everything(tracker, name)
+    assert [len(runs[kind]) for kind in ("sweep", "experiment", "stage")] == [0, 1, 2]
+    (grpo,) = (run for run in runs["stage"] if run.tags["stage"] == "grpo")
+    assert points(tracker, grpo.run_id, VAL) == 3
+    assert points(tracker, runs["experiment"][0].run_id, TEST) == 1
+
+
+def test_only_new_lines_are_sent(tracker: Tracker, outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = outputs.run("increments", seed=0, final=0.4)
+    carry(folder, tracker)
+    stage = next(run.folder for run in runs_of(folder) if run.name == "grpo")
+    outputs.log(stage, VAL, {30: 0.5, 40: 0.6})
+    sent: list[int] = []
+    log_metrics: Callable[..., None] = tracker.log_metrics
+    monkeypatch.setattr(tracker, "log_metrics", lambda i, m: (sent.extend(x.step for x in m), log_metrics(i, m)))
+    carry(folder, tracker, live=False)
+    assert [step for step in sent if step] == [30, 40]
+
+
+def test_more_metrics_than_a_request_may_hold(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("many", seed=0, final=0.4)
+    stage = next(run.folder for run in runs_of(folder) if run.name == "grpo")
+    outputs.log(stage, "train/long", {step: step / 7 for step in range(2500)})
+    carry(folder, tracker)
+    (grpo,) = (run for run in tracker.runs(["many"], kind="stage") if run.tags["stage"] == "grpo")
+    assert tracker.history(grpo.run_id, "train/long") == [(step, step / 7) for step in range(2500)]
+
+
+def test_after_a_resumption_the_history_has_the_later_value(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("resumed", seed=0, final=0.4)
+    carry(folder, tracker)
+    stage = next(run.folder for run in runs_of(folder) if run.name == "grpo")
+    line = json.dumps({"step": 10, "name": VAL, "value": 0.9, "time": 1_800_000_000.0})
+    with (stage / "metrics.jsonl").open("a") as file:
+        file.write(line + "\n")
+    carry(folder, tracker)
+    (grpo,) = (run for run in tracker.runs(["resumed"], kind="stage") if run.tags["stage"] == "grpo")
+    assert tracker.history(grpo.run_id, VAL) == [(0, 0.2), (10, 0.9), (20, 0.4)]
+
+
+def test_figures_and_tables_are_artifacts(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("pictures", seed=0, final=0.4)
+    stage = next(run.folder for run in runs_of(folder) if run.name == "grpo")
+    for step, text in ((5, "a"), (10, "b")):
+        table = stage / "tables" / "val" / "completions" / f"{step}.json"
+        table.parent.mkdir(parents=True, exist_ok=True)
+        table.write_text(json.dumps([{"text": text}]))
+    (stage / "figures" / "critic").mkdir(parents=True)
+    (stage / "figures" / "critic" / "5.png").write_bytes(b"\x89PNG")
+    carry(folder, tracker)
+    (grpo,) = (run for run in tracker.runs(["pictures"], kind="stage") if run.tags["stage"] == "grpo")
+    assert artifacts(tracker, grpo.run_id, "figures/critic") == ["figures/critic/5.png"]
+    path = tracker._client.download_artifacts(grpo.run_id, "tables/val/completions.json")
+    assert json.loads(Path(path).read_text()) == {"columns": ["step", "text"], "data": [[5, "a"], [10, "b"]]}
+    assert json.loads(grpo.tags["mlflow.loggedArtifacts"]) == [{"path": "tables/val/completions.json", "type": "table"}]
+
+
+def test_a_reused_stage_is_a_child_of_every_experiment_that_used_it(tracker: Tracker, outputs: Any) -> None:
+    first = outputs.run("reuse", seed=0, final=0.4)
+    second = outputs.run("reuse", seed=0, final=0.4, time="2026-01-02T00-00-00")
+    assert [run.folder for run in runs_of(first)][1:] == [run.folder for run in runs_of(second)][1:]
+    carry(first, tracker)
+    carry(second, tracker)
+    stages = tracker.runs(["reuse"], kind="stage")
+    assert len({run.tags["mlflow.parentRunId"] for run in stages}) == 2
+    assert [run.metrics[VAL] for run in stages if run.tags["stage"] == "grpo"] == [0.4, 0.4]
+
+
+def test_the_jobs_of_a_sweep_hang_below_one_parent(tracker: Tracker, outputs: Any) -> None:
+    for seed in range(4):
+        carry(outputs.run("swept", seed=seed, final=0.4, sweep="2026-01-01"), tracker)
+    runs = everything(tracker, "swept")
+    (parent,) = runs["sweep"]
+    assert {run.tags["mlflow.parentRunId"] for run in runs["experiment"]} == {parent.run_id}
+    assert len(runs["experiment"]) == 4
+    assert parent.status == "FINISHED"
+    assert parent.params == {"overrides": "seed=0,1"}
+
+
+def test_status_follows_the_folder(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("status", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+
+    def status() -> str:
+        return tracker.runs(["status"], kind="experiment")[0].status
+
+    carry(folder, tracker, live=True)
+    assert status() == "RUNNING"
+    assert not tracker.runs(["status"], kind="experiment")[0].metrics, "no final numbers before the end"
+    carry(folder, tracker, live=False)
+    assert status() == "KILLED"
+    (folder / "summary.json").write_text("{}")
+    carry(folder, tracker, live=False)
+    assert status() == "FINISHED"
+
+
+def test_what_a_person_deleted_stays_deleted(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("deleted", seed=0, final=0.4)
+    carry(folder, tracker)
+    (grpo,) = (run for run in tracker.runs(["deleted"], kind="stage") if run.tags["stage"] == "grpo")
+    tracker._client.delete_run(grpo.run_id)
+    carry(folder, tracker)
+    assert [run.tags["stage"] for run in tracker.runs(["deleted"], kind="stage")] == ["evaluate"]
+
+
+def test_sync_finds_every_run_below_a_folder(tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture) -> None:
+    for seed in range(2):
+        outputs.run("synced", seed=seed, final=0.4)
+    assert sync([outputs.root / "runs"], lambda: tracker)
+    assert len(tracker.runs(["synced"], kind="experiment")) == 2
+    assert "2 of 2 run folders are in MLflow" in capsys.readouterr().out
+    assert sync([outputs.root / "stages"], lambda: tracker)
+    assert "there is nothing to send" in capsys.readouterr().out
+
+
+def test_a_folder_with_a_damaged_file_does_not_stop_the_others(
+    tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture
+) -> None:
+    (outputs.run("damaged", seed=0, final=0.4) / "stages.json").write_text("{")
+    outputs.run("damaged", seed=1, final=0.4)
+    assert not sync([outputs.root], lambda: tracker)
+    said = capsys.readouterr().out
+    assert "not all was sent (JSONDecodeError" in said
+    assert "1 of 2 run folders are in MLflow" in said
+
+
+def test_a_moved_folder_finds_its_stages(outputs: Any, tmp_path: Path) -> None:
+    folder = outputs.run("moved", seed=0, final=0.4)
+    entries = json.loads((folder / "stages.json").read_text())
+    for entry in entries.values():
+        entry["folder"] = str(Path("outputs") / Path(entry["folder"]).relative_to(outputs.root))
+    (folder / "stages.json").write_text(json.dumps(entries))
+    outputs.root.rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").rename(tmp_path / "outputs")
+    assert all(run.folder.exists() for run in runs_of(tmp_path / "outputs" / "runs" / "moved" / folder.name))
+
+
+def test_a_mirror_sends_everything_before_it_is_stopped(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("mirrored", seed=0, final=0.4)
+    process = start_mirror(folder)
+    assert stop_mirror(process, timeout=120), (folder / LOG_FILE).read_text()
+    (run,) = tracker.runs(["mirrored"], kind="experiment")
+    assert (run.status, run.metrics[TEST]) == ("FINISHED", 0.4)
+
+
+def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mirror starts at once, fails in seconds, says so in its log, and ends with its parent's wish."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free.getsockname()[1]}")
+    folder = outputs.run("nobody_home", seed=0, final=0.4)
+    begin = time.monotonic()
+    process = start_mirror(folder)
+    assert time.monotonic() - begin < 1
+    assert not stop_mirror(process, timeout=120)
+    assert process.returncode == 1
+    assert "not all was sent" in (folder / LOG_FILE).read_text()
+
+
+def test_a_mirror_ends_with_the_process_that_started_it(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("orphan", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+    code = f"import os; from experiments.mirror import start_mirror; start_mirror({str(folder)!r}); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code], check=False, env=os.environ)
+    deadline = time.monotonic() + 120
+    while not (found := tracker.runs(["orphan"], kind="experiment")) or found[0].status != "KILLED":
+        assert time.monotonic() < deadline, (folder / LOG_FILE).read_text()
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("config", "flat"),
+    [
+        ({"a": {"b": 1, "c": None}, "d": True}, {"a.b": "1", "a.c": "null", "d": "true"}),
+        ({"stages": ["critic", "grpo"]}, {"stages": "['critic', 'grpo']"}),
+        ({"parts": [{"w": 1}, {"w": 2}]}, {"parts.0.w": "1", "parts.1.w": "2"}),
+        ({"a@b=c|d(e)": 1}, {"a_b_c_d_e_": "1"}),
+        ({"long": "x" * 999}, {"long": "x" * 250}),
+        ({"empty": {}, "none": []}, {"empty": "{}", "none": "[]"}),
+    ],
+)
+def test_parameters_are_flat_and_short(config: dict[str, Any], flat: dict[str, str]) -> None:
+    assert flatten(config) == flat
+
+
+def test_names_of_ours_are_left_as_they_are() -> None:
+    for name in ("test/verifier/pass_at_8", "reward._target_", "callbacks.grpo"):
+        assert tracker_name(name) == name
