@@ -12,7 +12,8 @@ from contrastive_reasoning.tasks.countdown.longproc import read_longproc, read_p
 from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
 from contrastive_reasoning.tasks.countdown.oracle import best_moves, reachable, reachable_targets
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
-from contrastive_reasoning.tasks.countdown.search import Node, SearchTree, search, search_lines
+from contrastive_reasoning.tasks.countdown.search import Node, SearchTree, search
+from contrastive_reasoning.tasks.countdown.search_length import search_lines
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.stream import ProblemTrace, stream_generated, stream_traces
 from contrastive_reasoning.tasks.countdown.task import CountdownTask

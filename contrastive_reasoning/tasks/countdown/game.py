@@ -77,3 +77,24 @@ def legal_moves(numbers: Sequence[int]) -> list[Move]:
             if result is not None:
                 moves.append(Move(a, op, b, result, (result, *left)))
     return moves
+
+
+def results(a: int, b: int) -> list[int]:
+    """The legal results of a pair in the order ``+ - * /``: ``apply`` for all four operations at once."""
+    if a < b:
+        a, b = b, a
+    found = [a + b, a - b, a * b]
+    if b and not a % b:
+        found.append(a // b)
+    return found if a + b < MAX_RESULT and a * b < MAX_RESULT else [result for result in found if result < MAX_RESULT]
+
+
+def checked_numbers(numbers: Sequence[int]) -> tuple[int, ...]:
+    """The numbers as a tuple.
+
+    Raises:
+        ValueError: if there are none, or one is negative.
+    """
+    if not numbers or min(numbers) < 0:
+        raise ValueError(f"numbers must be one or more integers ≥ 0, got {list(numbers)}")
+    return tuple(numbers)

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
-from contrastive_reasoning.tasks.countdown.search import search_lines
+from contrastive_reasoning.tasks.countdown.search_length import search_lines
 
 Pair = tuple[tuple[int, ...], int]
 """Numbers in the order shown, and the target."""

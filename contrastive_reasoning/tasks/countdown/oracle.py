@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, Move, legal_moves, pair_indices
-from contrastive_reasoning.tasks.countdown.search import checked_numbers, results
+from contrastive_reasoning.tasks.countdown.game import (
+    MAX_RESULT,
+    Move,
+    checked_numbers,
+    legal_moves,
+    pair_indices,
+    results,
+)
 
 CACHED_STATES = 1 << 16
 """About 0.5 KB each: the cache stays below 40 MB."""

@@ -10,13 +10,12 @@ States are numbered as they are visited, so the states under state i are i+1 …
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, OPERATIONS, Move, apply, legal_moves, pair_indices
+from contrastive_reasoning.tasks.countdown.game import Move, checked_numbers, legal_moves, pair_indices, results
 
 
 class Node(NamedTuple):
@@ -116,27 +115,6 @@ def _explore(index: int, target: int, states: list[tuple[int, ...]], parents: li
     return False
 
 
-def results(a: int, b: int) -> list[int]:
-    """The legal results of a pair in the order ``+ - * /``: ``apply`` for all four operations at once."""
-    if a < b:
-        a, b = b, a
-    found = [a + b, a - b, a * b]
-    if b and not a % b:
-        found.append(a // b)
-    return found if a + b < MAX_RESULT and a * b < MAX_RESULT else [result for result in found if result < MAX_RESULT]
-
-
-def checked_numbers(numbers: Sequence[int]) -> tuple[int, ...]:
-    """The numbers as a tuple.
-
-    Raises:
-        ValueError: if there are none, or one is negative.
-    """
-    if not numbers or min(numbers) < 0:
-        raise ValueError(f"numbers must be one or more integers ≥ 0, got {list(numbers)}")
-    return tuple(numbers)
-
-
 def unsolvable(numbers: Sequence[int], target: int) -> str:
     return f"the numbers {list(numbers)} do not reach the target {target}"
 
@@ -151,45 +129,3 @@ def move_between(before: tuple[int, ...], after: tuple[int, ...]) -> Move:
         if move.state == after:
             return move
     raise ValueError(f"no legal move leads from {list(before)} to {list(after)}")
-
-
-def search_lines(numbers: Sequence[int], target: int, *, limit: int | None = None) -> int | None:
-    """How many lines LongProc's written search has under its header; None if unsolvable or longer than ``limit``.
-
-    Raises:
-        ValueError: on fewer than two numbers or negative ones.
-    """
-    numbers = checked_numbers(numbers)
-    if len(numbers) < 2:
-        raise ValueError(f"a search needs two or more numbers, got {list(numbers)}")
-    budget = sys.maxsize if limit is None else limit
-    found, lines = _lines_under(numbers, target, budget - 1)
-    return 1 + lines if found and lines < budget else None
-
-
-def _lines_under(state: tuple[int, ...], target: int, budget: int) -> tuple[bool, int]:
-    """Whether the target is found under a state, and the lines written until then; stops once over the budget."""
-    if len(state) == 2:
-        return _last_lines(max(state), min(state), target)
-    lines = 0
-    for i, j, rest in pair_indices(len(state)):
-        left = tuple([state[k] for k in rest])
-        lines += 1
-        for op in OPERATIONS:
-            lines += 1
-            if lines > budget:
-                return False, lines
-            result = apply(op, max(state[i], state[j]), min(state[i], state[j]))
-            if result is not None:
-                found, below = _lines_under((result, *left), target, budget - lines)
-                lines += below
-                if found:
-                    return True, lines
-    return False, lines
-
-
-def _last_lines(a: int, b: int, target: int) -> tuple[bool, int]:
-    for line, op in enumerate(OPERATIONS, 1):
-        if apply(op, a, b) == target:
-            return True, line
-    return False, len(OPERATIONS)

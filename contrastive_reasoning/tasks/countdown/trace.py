@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
-from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, pair_indices
+from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, checked_numbers, pair_indices
 from contrastive_reasoning.tasks.countdown.oracle import reachable
-from contrastive_reasoning.tasks.countdown.search import checked_numbers, search, unsolvable
+from contrastive_reasoning.tasks.countdown.search import search, unsolvable
 from contrastive_reasoning.tasks.countdown.wording import ANNOTATED, LONGPROC, Wording, closing
 
 Style = Literal["longproc", "annotated", "direct"]

@@ -16,7 +16,7 @@ from contrastive_reasoning.tasks.countdown.generator import (
 )
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import problem_key
-from contrastive_reasoning.tasks.countdown.search import search_lines
+from contrastive_reasoning.tasks.countdown.search_length import search_lines
 from contrastive_reasoning.tasks.countdown.stream import ordered_map, stream_generated, stream_traces
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 

@@ -8,8 +8,7 @@ import pytest
 
 from contrastive_reasoning.tasks.countdown.game import legal_moves
 from contrastive_reasoning.tasks.countdown.oracle import reachable, reachable_targets
-from contrastive_reasoning.tasks.countdown.search import SearchTree, search, search_lines
-from contrastive_reasoning.tasks.countdown.trace import search_trace
+from contrastive_reasoning.tasks.countdown.search import SearchTree, search
 
 
 def slow_search(state: tuple[int, ...], target: int, visited: list[tuple[int, ...]]) -> bool:
@@ -99,23 +98,3 @@ def test_a_single_number_is_its_own_search() -> None:
 def test_bad_numbers_are_refused(numbers: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="integers ≥ 0"):
         search(numbers, 3)
-
-
-def test_lines_are_those_of_the_written_search() -> None:
-    rng = random.Random(2)
-    for _ in range(60):
-        numbers = tuple(rng.randint(0, 60) for _ in range(rng.randint(2, 4)))
-        target = rng.randint(0, 60)
-        lines = search_lines(numbers, target)
-        assert (lines is not None) == reachable(numbers, target)
-        if lines is None:
-            continue
-        written = search_trace(numbers, target).text.split("\n\n")[0].split("\n")[1:]
-        assert lines == len(written)
-        assert search_lines(numbers, target, limit=lines) == lines
-        assert search_lines(numbers, target, limit=lines - 1) is None
-
-
-def test_lines_of_one_number_are_refused() -> None:
-    with pytest.raises(ValueError, match="two or more"):
-        search_lines((4,), 4)
