@@ -33,7 +33,7 @@ def problem_of(prompt: str) -> CountdownProblem:
 def test_every_play_solves_a_problem_of_its_split(split: str) -> None:
     rng = random.Random(3)
     for _ in range(300):
-        prompt, completion = draw_play(TASK, split, rng)  # pyright: ignore[reportArgumentType]
+        prompt, completion = draw_play(TASK, split, rng, aimed=True)  # pyright: ignore[reportArgumentType]
         problem = problem_of(prompt)
         assert TASK.problem(problem.numbers, problem.target).prompt == prompt
         assert TASK.verify(problem, completion).correct, (prompt, completion)
@@ -42,8 +42,38 @@ def test_every_play_solves_a_problem_of_its_split(split: str) -> None:
         assert 10 <= problem.target <= 50
 
 
-def stream(first_step: int = 0, seed: int = 0) -> PlayStream:
-    return PlayStream(task=TASK, split="train", batch_size=4, seed=seed, first_step=first_step)
+def test_unaimed_plays_are_legal_and_mostly_miss() -> None:
+    rng = random.Random(4)
+    hits = 0
+    for _ in range(200):
+        prompt, completion = draw_play(TASK, "train", rng, aimed=False)
+        problem = problem_of(prompt)
+        steps = TASK.parse_steps(problem, completion)
+        assert len(steps) == len(problem.numbers) - 1
+        assert all(step.legal for step in steps)
+        assert TASK.split_of(problem) == "train"
+        hits += TASK.verify(problem, completion).correct
+    assert hits < 20
+
+
+def test_plays_are_unaimed_first() -> None:
+    def hits(step: int) -> int:
+        pairs = stream(unaimed_steps=2, batch_size=40).batch(step)
+        return sum(TASK.verify(problem_of(prompt), completion).correct for prompt, completion in pairs)
+
+    assert hits(1) < 10
+    assert hits(2) == 40
+
+
+def stream(first_step: int = 0, seed: int = 0, unaimed_steps: int = 1, batch_size: int = 4) -> PlayStream:
+    return PlayStream(
+        task=TASK,
+        split="train",
+        batch_size=batch_size,
+        unaimed_steps=unaimed_steps,
+        seed=seed,
+        first_step=first_step,
+    )
 
 
 def test_a_batch_is_a_function_of_seed_and_step() -> None:
@@ -55,7 +85,7 @@ def test_a_batch_is_a_function_of_seed_and_step() -> None:
 
 def test_workers_change_nothing() -> None:
     def first(workers: int) -> list[object]:
-        data = Plays(task=TASK, batch_size=4, validation_batches=1, workers=workers, seed=0)
+        data = Plays(task=TASK, batch_size=4, unaimed_steps=1, validation_batches=1, workers=workers, seed=0)
         return list(islice(data.train_dataloader(), 5))
 
     assert first(0) == first(2) == list(islice(stream(), 5))

@@ -52,7 +52,7 @@ def module() -> WarmStart:
 
 
 def data() -> Plays:
-    return Plays(task=TASK, batch_size=8, validation_batches=1, workers=0, seed=0)
+    return Plays(task=TASK, batch_size=8, unaimed_steps=0, validation_batches=1, workers=0, seed=0)
 
 
 def fit(steps: int, folder: Path, resume: Path | None = None) -> WarmStart:
