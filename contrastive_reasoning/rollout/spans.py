@@ -10,6 +10,7 @@ are joined and read as UTF-8 with ``surrogateescape``, which inverts exactly, ev
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -77,8 +78,21 @@ def tokens_of_span(spans: Sequence[Span], start: int, end: int) -> tuple[int, in
 
     A token belongs to the characters that hold its first byte, so adjacent spans never share a token.
     """
-    inside = [i for i, (first, last) in enumerate(spans) if start <= first < end and last > first]
-    return (inside[0], inside[-1]) if inside else None
+    first = bisect_left(spans, start, key=_start)
+    last = bisect_left(spans, end, key=_start) - 1
+    while first <= last and _empty(spans[first]):
+        first += 1
+    while first <= last and _empty(spans[last]):
+        last -= 1
+    return (first, last) if first <= last else None
+
+
+def _start(span: Span) -> int:
+    return span[0]
+
+
+def _empty(span: Span) -> bool:
+    return span[0] == span[1]
 
 
 def _pieces(table: Sequence[bytes], ids: Sequence[int]) -> list[bytes]:

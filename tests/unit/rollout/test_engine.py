@@ -9,8 +9,11 @@ import pytest
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
+from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rollout import Engine, HFEngine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
 
@@ -181,6 +184,26 @@ def test_no_problems_and_no_group_are_refused(policy: CausalLMPolicy, problems: 
         ENGINE.generate(policy, problems, group_size=0, sampling=SAMPLED, seed=(0,))
     with pytest.raises(ValueError, match="max_batch_tokens must be at least 1, got 0"):
         Engine(max_batch_tokens=0)
+
+
+@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
+def test_a_policy_with_adapters_is_generated_from_without_their_dropout(
+    byte_level: PreTrainedTokenizerFast, problems: Sequence[Problem], engine: Engine | HFEngine
+) -> None:
+    lora = LoRA(rank=2, alpha=4.0, dropout=0.5, target_modules="all-linear")
+    adapted = CausalLMPolicy(
+        model=lora.attach(tiny_llama(byte_level, hidden_size=16)),
+        tokenizer=byte_level,
+        compute_dtype=torch.float32,
+        chat_template=False,
+    )
+    with torch.no_grad():
+        for parameter in adapted.parameters():
+            parameter.add_(0.05)
+    adapted.model.train()
+    rollouts = engine.generate(adapted, problems, group_size=2, sampling=SAMPLED, seed=(0,))
+    assert (recomputed(adapted, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
+    assert all(module.training for module in adapted.model.modules())
 
 
 def test_rollouts_in_bf16_come_with_fp32_log_probs(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.rollout.spans import readable, text_of, token_bytes, token_spans, tokens_of_span
+from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps
 
 TEXTS = ["21+16=37;37-17=20", "|- Try 3 × 4 = 12.\n", "é → 漢字 🙂🙂", "", " two  spaces ", "\x00\x7f\u0080\uffff"]
 
@@ -106,23 +107,35 @@ def test_a_partition_of_the_text_is_a_partition_of_the_tokens(tokenizer: PreTrai
 @pytest.mark.parametrize("seed", range(20))
 def test_the_bytes_under_a_step_on_token_borders_are_its_text(tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
     table, rng = token_bytes(tokenizer), random.Random(200 + seed)
-    steps = [rng.choice(["21+16=37;", "é→漢;", "|- Try 3\n", "🙂"]) for _ in range(6)]
-    ids = [i for step in steps for i in tokenizer(step, add_special_tokens=False)["input_ids"]]
-    ids = ids[: len(ids) - rng.randrange(3)]  # the last character may be cut short
-    text, spans = text_of(table, ids), token_spans(table, ids)
-    start = 0
+    pieces = [rng.choice(["21+16=37;", "é→漢;", "|- Try 3\n", "🙂"]) for _ in range(6)]
+    steps = [tokenizer(piece, add_special_tokens=False)["input_ids"] for piece in pieces]
+    steps[-1] = steps[-1][: rng.randrange(1, len(steps[-1]) + 1)]  # the last character may be cut short
+    ids = [token for step in steps for token in step]
+    text, spans, start = text_of(table, ids), token_spans(table, ids), 0
     for step in steps:
-        width = len(token_bytes_text(tokenizer, table, step))
-        piece = text[start : start + width]
-        found = tokens_of_span(spans, start, start + width)
-        start += width
-        if found is not None and start < len(text):
-            under = b"".join(table[i] for i in ids[found[0] : found[1] + 1])
-            assert under == piece.encode("utf-8", "surrogateescape")
+        end = start + len(text_of(table, step))
+        found = tokens_of_span(spans, start, end)
+        assert found is not None
+        under = b"".join(table[i] for i in ids[found[0] : found[1] + 1])
+        assert under == text[start:end].encode("utf-8", "surrogateescape")
+        start = end
+    assert start == len(text)
 
 
-def token_bytes_text(tokenizer: PreTrainedTokenizerFast, table: Sequence[bytes], step: str) -> str:
-    return text_of(table, tokenizer(step, add_special_tokens=False)["input_ids"])
+@pytest.mark.parametrize("seed", range(20))
+def test_tokens_under_a_countdown_step_begin_within_it(byte_level: PreTrainedTokenizerFast, seed: int) -> None:
+    rng, table = random.Random(300 + seed), token_bytes(byte_level)
+    problem = CountdownProblem((21, 16, 17, 26), 46, style="direct")
+    completion = rng.choice(["21+16=37;37-17=20;26+20=46", "21+16=37; 37−17=20\n26+20=46é", "26-21=5;5+17=2"])
+    ids = byte_level(completion, add_special_tokens=False)["input_ids"]
+    ids = [*ids[: rng.randrange(len(ids)) + 1], byte_level.eos_token_id]
+    text, spans, last = text_of(table, ids), token_spans(table, ids), -1
+    for step in parse_steps(problem, text):
+        found = tokens_of_span(spans, step.start, step.end)
+        assert found is not None
+        assert found[0] > last
+        assert step.start <= spans[found[0]][0] <= spans[found[1]][0] < step.end
+        last = found[1]
 
 
 def test_a_character_split_over_tokens_belongs_to_the_step_that_holds_it() -> None:
