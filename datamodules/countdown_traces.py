@@ -24,7 +24,7 @@ from contrastive_reasoning.tasks.countdown.stream import chunks, ordered_map
 
 DrawRow = Callable[[SearchTree, random.Random], Sequence[int]]
 """One triple of a trajectory as a row of integers."""
-CHUNK = 256
+CHUNK = 64
 """Trajectories handed to a worker at once."""
 
 

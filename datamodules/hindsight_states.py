@@ -1,8 +1,8 @@
 """States of random play with every goal that a search under them reached or ruled out: our own recipe of critic data.
 
 The search is exhaustive and small (three numbers have at most 48 lines of play), so a state yields as many exact pairs
-as the batch has goals: positives by hindsight and certified dead ends. That is exact supervision wherever search is this
-cheap; with ``exhaust_up_to`` below a state's size only what one branch reached is known.
+as the batch has goals: positives by hindsight and certified dead ends. That is exact supervision wherever search is
+this cheap; with ``exhaust_up_to`` below a state's size, only what one branch reached is known of it.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class TraceArrays(L.LightningDataModule, ABC):
         return [DataLoader(batches, batch_size=None), DataLoader(oracle, batch_size=None)]  # pyright: ignore
 
 
-def same_goal(goals: Int[Tensor, A * shape]) -> Bool[Tensor, "A A"]:
+def same_goal(goals: Int[Tensor, "A ..."]) -> Bool[Tensor, "A A"]:
     """Whether two rows ask for the same: equal targets, or equal arrays."""
     flat = goals.reshape(len(goals), -1)
     return (flat[:, None] == flat[None]).all(dim=2)

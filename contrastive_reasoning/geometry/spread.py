@@ -1,4 +1,4 @@
-"""How embeddings fill their space: alignment, uniformity (arXiv:2005.10242), effective rank (Roy and Vetterli, 2007)."""
+"""How embeddings fill their space: alignment, uniformity (arXiv:2005.10242), effective rank (Roy, Vetterli 2007)."""
 
 from __future__ import annotations
 

@@ -80,11 +80,12 @@ def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, sty
         ValueError: on another style.
     """
     wording, state = wording_of(style), list(numbers)
-    lines = [wording.opening(state, str(target))]
+    lines = [wording.opening(state, target)]
     for depth, move in enumerate(moves):
         child = list(move.state)
-        lines.append(wording.pick(2 * depth + 1, state, move.a, move.b, child[1:]))
-        lines.append(wording.add(2 * depth + 2, move.spaced, child, str(target)))
+        first, second = sorted((move.a, move.b), key=state.index)  # a pair is named in the list's order
+        lines.append(wording.pick(2 * depth + 1, state, first, second, child[1:]))
+        lines.append(wording.add(2 * depth + 2, move.spaced, child, target))
         state = child
     return "\n".join(lines)
 

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.critics import JointCritic
+from contrastive_reasoning.critics.features import PERIODS, NumberFeatures, fixed_features
+from contrastive_reasoning.tasks.base import Step
+from contrastive_reasoning.tasks.countdown import CountdownProblem
+
+
+def joint(*, pairs_per_chunk: int = 1000, seed: int = 0) -> JointCritic:
+    return JointCritic(
+        value_dimension=4,
+        width=16,
+        blocks=1,
+        dimension=8,
+        join_dimension=4,
+        pairs_per_chunk=pairs_per_chunk,
+        seed=seed,
+    )
+
+
+STATES = torch.tensor([[37, 26, 17, -1, -1, -1], [50, 4, -1, -1, -1, -1], [1999, 3, 2, 1, 0, -1]])
+GOALS = torch.tensor([46, 10])
+
+
+def test_all_pairs_are_the_given_pairs() -> None:
+    critic = joint()
+    every = critic(STATES, GOALS)
+    for column, goal in enumerate(GOALS):
+        assert_close(every[:, column], critic.pairs(STATES, goal.expand(3)))
+
+
+def test_chunks_change_nothing() -> None:
+    assert_close(joint(pairs_per_chunk=1)(STATES, GOALS), joint()(STATES, GOALS), rtol=0, atol=1e-6)
+
+
+def test_order_of_the_numbers_does_not_matter() -> None:
+    critic = joint()
+    assert_close(critic(STATES.flip(1), GOALS), critic(STATES, GOALS), rtol=0, atol=0)
+
+
+def test_is_not_a_dot_product() -> None:
+    """A dot product of D = 8 and a bias has rank 9 at most."""
+    torch.manual_seed(0)
+    scores = joint()(torch.randint(0, 50, (40, 6)), torch.arange(40))
+    assert torch.linalg.matrix_rank(scores.double(), rtol=1e-8) > 9
+
+
+def test_seed_decides_the_weights_and_leaves_the_global_generator_alone() -> None:
+    before = torch.random.get_rng_state()
+    one, same, other = joint(seed=1), joint(seed=1), joint(seed=2)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert_close(one(STATES, GOALS), same(STATES, GOALS), rtol=0, atol=0)
+    assert not torch.equal(one(STATES, GOALS), other(STATES, GOALS))
+
+
+def test_steps_are_the_states_they_reach() -> None:
+    problem = CountdownProblem((21, 16, 17, 26), 46)
+    steps = [Step(start=0, end=8, state=(37, 17, 26), legal=True), Step(start=9, end=17, state=(20, 26), legal=True)]
+    states, goals = joint().encode_steps(problem, "21+16=37;37-17=20", steps)
+    assert states.tolist() == [[37, 26, 17, -1, -1, -1], [26, 20, -1, -1, -1, -1]]
+    assert goals.tolist() == [46, 46]
+    assert joint().pairs(*joint().encode_steps(problem, "", [])).shape == (0,)
+
+
+def test_refuses_empty_chunks() -> None:
+    with pytest.raises(ValueError, match="pairs_per_chunk must be at least 1, got 0"):
+        joint(pairs_per_chunk=0)
+
+
+def test_features_know_parity_digits_and_padding() -> None:
+    seen = fixed_features(torch.tensor([-1, 0, 7, 17, 10_000]))
+    cosines = seen[:, len(PERIODS) : 2 * len(PERIODS)]
+    assert_close(cosines[1:4, PERIODS.index(2)], torch.tensor([1.0, -1.0, -1.0]))
+    assert_close(cosines[2, PERIODS.index(10)], cosines[3, PERIODS.index(10)])
+    assert seen[0].tolist() == [0.0] * (seen.shape[1] - 1) + [1.0]
+    assert NumberFeatures(dimension=3)(torch.tensor([[1, 9_999]])).isfinite().all()

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import numpy as np
+
+from datamodules.pairing import NONE, EveryGoal, OwnGoal
+
+REACHED = np.zeros((3, 20), dtype=bool)
+REACHED[0, [5, 7]] = REACHED[1, [7]] = REACHED[2, [9]] = True
+HINDSIGHT, TARGETS = np.array([5, 7, NONE]), np.array([8, 5, 8])
+EXHAUSTED = np.array([True, True, False])
+
+
+def test_every_goal_stands_once_and_what_was_reached_is_positive() -> None:
+    goals, positive, candidate = EveryGoal()(HINDSIGHT, TARGETS, REACHED, EXHAUSTED)
+    assert goals.tolist() == [5, 7, 8]
+    assert positive.tolist() == [[True, True, False], [False, True, False], [False, False, False]]
+    # of the unexhausted anchor its own problem's target, 8, stays unknown
+    assert candidate.tolist() == [[True, True, True], [True, True, True], [True, True, False]]
+
+
+def test_own_goal_masks_the_same_goal_the_reachable_and_the_unknown() -> None:
+    goals, positive, candidate = OwnGoal()(HINDSIGHT, TARGETS, REACHED, EXHAUSTED)
+    assert goals.tolist() == [5, 7, NONE, 8, 5, 8]
+    assert positive.sum(axis=1).tolist() == [1, 1, 0]
+    assert positive[0, 0]
+    assert positive[1, 1]
+    # anchor 0 reaches 5 and 7, so column 1 is masked; column 4 asks for its own goal again
+    assert candidate[0].tolist() == [True, False, False, True, False, True]
+    assert candidate[1].tolist() == [True, True, False, True, True, True]
+    assert candidate[2].tolist() == [True, True, False, False, False, False]

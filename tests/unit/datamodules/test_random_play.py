@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from contrastive_reasoning.tasks.countdown.game import legal_moves
+from contrastive_reasoning.tasks.countdown.oracle import reachable_targets
+from datamodules.random_play import children, random_move, reached_values
+
+BOARDS = [
+    [random.Random(f"{size}/{row}").choice([0, 1, 2, 7, 24, 49, 1300]) for _ in range(size)]
+    for size in (2, 3, 4)
+    for row in range(30)
+]
+
+
+def boards(size: int) -> np.ndarray:
+    return np.array([board for board in BOARDS if len(board) == size])
+
+
+def test_children_are_the_legal_moves_board_by_board() -> None:
+    for size in (2, 3, 4):
+        for board, options in zip(boards(size), children(boards(size)), strict=True):
+            ours = sorted(map(tuple, options[options[:, 0] >= 0].tolist()))
+            assert ours == sorted(move.state for move in legal_moves(board.tolist()))
+
+
+def test_reached_values_are_the_reachable_targets() -> None:
+    for size in (2, 3, 4):
+        for board, reached in zip(boards(size), reached_values(boards(size)), strict=True):
+            assert frozenset(np.flatnonzero(reached).tolist()) == reachable_targets(board.tolist())
+
+
+def test_random_moves_are_legal_and_uniform() -> None:
+    board = np.array([[1300, 2, 1]]).repeat(20_000, axis=0)
+    moved = random_move(board, np.random.default_rng(0))
+    legal = [move.state for move in legal_moves((1300, 2, 1))]
+    for state in set(legal):
+        share = (moved == np.array(state)).all(axis=1).mean()
+        assert abs(share - legal.count(state) / len(legal)) < 0.015
+    assert {tuple(state) for state in moved.tolist()} == set(legal)

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from contrastive_reasoning.tasks.countdown import CountdownTask, ProblemSpace, problem_key, split_of
+from contrastive_reasoning.tasks.countdown.triples import target_row
+from datamodules.countdown_traces import batch_rows, triple_table
+from datamodules.trace_arrays import same_goal
+from datamodules.traces_text import TracesText
+from datamodules.traces_v1 import TracesV1
+from datamodules.traces_v2 import TracesV2
+
+SPACE = ProblemSpace(counts=[4], number_range=[1, 49], target_range=[10, 50], max_search_lines=None)
+TASK = CountdownTask(
+    style="direct",
+    train="generated",
+    test="generated",
+    longproc_dir=None,
+    counts=[4],
+    number_range=[1, 20],
+    target_range=[10, 50],
+    max_search_lines=None,
+    train_problems=10,
+    validation_problems=20,
+    test_problems=20,
+    seed=0,
+)
+
+
+def arrays(
+    kind: type[TracesV1] | type[TracesV2], *, mask_same_goal: bool = False, seed: int = 0
+) -> TracesV1 | TracesV2:
+    return kind(
+        task=TASK,
+        space=SPACE,
+        trajectories=40,
+        triples_each=3,
+        mask_same_goal=mask_same_goal,
+        batch_size=8,
+        validation_batches=1,
+        oracle_batch_size=1000,
+        search_workers=0,
+        workers=0,
+        seed=seed,
+    )
+
+
+class Letters:
+    """A reader of text: one token a character, the first 20."""
+
+    goal_text = "target {target}"
+
+    def tokenize(self, texts: list[str]) -> dict[str, torch.Tensor]:
+        rows = [[ord(letter) for letter in text[:20].ljust(20)] for text in texts]
+        return {"input_ids": torch.tensor(rows), "attention_mask": torch.ones(len(rows), 20, dtype=torch.long)}
+
+
+def text(*, style: str = "annotated", mask_same_goal: bool = False) -> TracesText:
+    data = TracesText(
+        task=TASK,
+        space=SPACE,
+        style=style,
+        discount=1.0,
+        mask_same_goal=mask_same_goal,
+        batch_size=4,
+        validation_batches=1,
+        oracle_problems=2,
+        oracle_batch_size=8,
+        workers=0,
+        seed=0,
+    )
+    data.reader = Letters()
+    return data
+
+
+def test_a_batch_takes_each_trajectory_once_and_an_epoch_takes_them_all() -> None:
+    table = np.arange(10)[:, None, None].repeat(3, axis=1)  # row i belongs to trajectory i
+    epochs = [
+        np.concatenate([batch_rows(table, 2 * epoch + k, batch_size=5, seed=0) for k in (0, 1)]) for epoch in range(3)
+    ]
+    for rows in epochs:
+        assert sorted(rows[:, 0].tolist()) == list(range(10))
+    assert not np.array_equal(epochs[0], epochs[1])
+    assert np.array_equal(batch_rows(table, 4, batch_size=5, seed=0), batch_rows(table, 4, batch_size=5, seed=0))
+    with pytest.raises(ValueError, match="a batch of 11 different trajectories cannot come from 10"):
+        batch_rows(table, 0, batch_size=11, seed=0)
+
+
+def test_epochs_take_turns_with_the_triples_of_a_trajectory() -> None:
+    table = np.arange(3)[None, :, None].repeat(4, axis=0)  # column t holds t
+    assert [set(batch_rows(table, k, batch_size=4, seed=0)[:, 0].tolist()) for k in range(4)] == [{0}, {1}, {2}, {0}]
+
+
+def test_the_table_holds_distinct_training_problems_whatever_the_workers() -> None:
+    small = ProblemSpace(counts=[3], number_range=[1, 9], target_range=[10, 20], max_search_lines=None)
+    table = triple_table(small, trajectories=30, triples_each=2, seed=0, exclude=(), draw_row=target_row, workers=0)
+    assert table.shape == (30, 2, 7)
+    assert (table[:, 0, 6] == table[:, 1, 6]).all()
+    again = triple_table(small, trajectories=30, triples_each=2, seed=0, exclude=(), draw_row=target_row, workers=1)
+    assert np.array_equal(table, again)
+    with pytest.raises(ValueError, match=r"holds about \d+ training problems, 100000 are wanted"):
+        triple_table(small, trajectories=100_000, triples_each=1, seed=0, exclude=(), draw_row=target_row, workers=0)
+
+
+def test_v1_batches_are_start_action_and_later_array() -> None:
+    batch = arrays(TracesV1).batch(0)
+    assert batch.state_actions.shape == (8, 2, 6)
+    assert batch.goals.shape == (8, 6)
+    assert torch.equal(batch.positive, torch.eye(8, dtype=torch.bool))
+    assert batch.candidate.all()
+    starts = {tuple(row) for row in batch.state_actions[:, 0].tolist()}
+    assert len(starts) == 8, "one triple a trajectory"
+    assert (batch.state_actions[:, 1, 3] == -1).all(), "an action leaves three numbers at most"
+
+
+def test_v2_batches_are_visited_states_and_targets() -> None:
+    data = arrays(TracesV2, mask_same_goal=True)
+    batch = data.batch(0)
+    assert batch.state_actions.shape == (8, 6)
+    assert ((batch.goals >= 10) & (batch.goals <= 50)).all()
+    assert torch.equal(batch.candidate, batch.positive | (batch.goals[:, None] != batch.goals[None]))
+
+
+def test_batches_of_arrays_are_reproducible_and_validation_stands_apart() -> None:
+    one, same, other = arrays(TracesV2).batch(7), arrays(TracesV2).batch(7), arrays(TracesV2, seed=1).batch(7)
+    assert torch.equal(one.state_actions, same.state_actions)
+    assert not torch.equal(one.state_actions, other.state_actions)
+    data = arrays(TracesV2)
+    data.setup()
+    assert data.table is not None
+    assert len(data.table) == 40
+    validation = {tuple(row) for row in data.table[:8].reshape(-1, 7).tolist()}
+    for number in range(12):
+        batch = data.batch(number)
+        rows = torch.cat([batch.state_actions, batch.goals[:, None]], dim=1)
+        assert (
+            len({tuple(row) for row in rows.tolist()} & validation) <= 1
+        )  # a late state may coincide, a trajectory not
+
+
+def test_too_few_trajectories_are_refused_before_any_search() -> None:
+    with pytest.raises(ValueError, match="trajectories must be at least 16"):
+        TracesV2(
+            task=TASK,
+            space=SPACE,
+            trajectories=15,
+            triples_each=1,
+            mask_same_goal=False,
+            batch_size=8,
+            validation_batches=1,
+            oracle_batch_size=8,
+            search_workers=0,
+            workers=0,
+            seed=0,
+        )
+
+
+def test_same_goal_compares_targets_and_arrays() -> None:
+    assert same_goal(torch.tensor([3, 4, 3])).tolist() == [
+        [True, False, True],
+        [False, True, False],
+        [True, False, True],
+    ]
+    assert same_goal(torch.tensor([[1, 2], [2, 1]])).tolist() == [[True, False], [False, True]]
+
+
+def test_text_triples_come_from_different_training_problems() -> None:
+    data = text()
+    triples = data.triples(2, split="train")
+    problems = [triple.state + triple.action for triple in triples]
+    openings = {problem.splitlines()[1].split(" ###")[0] for problem in problems if "\n" in problem}
+    assert len(openings) == 4
+    for opening in openings:
+        numbers, target = opening.removeprefix("Initial number set: ").split(", target: ")
+        key = problem_key([int(number) for number in numbers.strip("[]").split(",")], int(target))
+        assert split_of(key) == "train"
+    assert [triple.goal for triple in triples] == [triple.goal for triple in text().triples(2, split="train")]
+    assert triples != data.triples(3, split="train")
+
+
+def test_text_batches_are_tokens_of_the_critic() -> None:
+    data = text(style="longproc", mask_same_goal=True)
+    batch = data.batch(0)
+    assert batch.state_actions["input_ids"].shape == (4, 20)
+    assert batch.positive.diagonal().all()
+    contrastive, oracle = data.val_dataloader()
+    assert len(list(contrastive)) == 1
+    assert sum(len(batch.label) for batch in oracle) == 16
+
+
+def test_text_without_a_text_critic_says_so() -> None:
+    data = text()
+    data.reader = None
+    with pytest.raises(ValueError, match="text traces know no tokenizer"):
+        data.batch(0)
