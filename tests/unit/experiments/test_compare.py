@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import pytest
+
+from contrastive_reasoning.evaluation.interval import t_interval
+from experiments import compare as module
+from experiments.arms import arms_by, mixed, telling_axes
+from experiments.carry import Carrier
+from experiments.compare import CURVE, METRIC, Refused, compare, main
+from experiments.comparison_table import as_latex, rows_of, written
+from experiments.curves import Curve, draw_curves
+from experiments.seeds import Estimate, difference, over_seeds
+from experiments.track import RunRecord, Tracker
+
+T_95 = {1: 12.706204736432095, 2: 4.302652729696142}
+"""Student's 97.5% points by degrees of freedom, from a printed table."""
+
+
+def record(name: str, *, seed: int, start: float = 0.0, value: float = 0.5, **params: str) -> RunRecord:
+    return RunRecord(
+        run_id=f"{name}-{seed}-{start:g}-run",
+        experiment=name,
+        status="FINISHED",
+        start=start,
+        tags={"experiment": name, "seed": str(seed), "kind": "experiment", "git_sha": f"sha{start:g}"},
+        params={"seed": str(seed), "task.seed": str(seed), **params},
+        metrics={METRIC: value},
+    )
+
+
+def test_a_mean_over_seeds() -> None:
+    values = [0.30, 0.34, 0.41]
+    estimate = over_seeds(values)
+    half = T_95[2] * stdev(values) / math.sqrt(3)
+    assert (estimate.value, estimate.half, estimate.n) == (mean(values), pytest.approx(half), 3)
+    assert (estimate.low, estimate.high) == pytest.approx(tuple(t_interval(values)))
+    assert math.isnan(over_seeds([0.3]).half)
+
+
+def test_a_difference_is_paired_where_the_seeds_are_the_same() -> None:
+    ours, theirs = {"0": 0.5, "1": 0.6}, {"1": 0.4, "0": 0.2}
+    delta = difference(ours, theirs)
+    assert (delta.method, delta.n) == ("paired", 2)
+    assert delta.value == pytest.approx(0.25)
+    assert delta.half == pytest.approx(T_95[1] * stdev([0.3, 0.2]) / math.sqrt(2))
+
+
+def test_a_difference_is_welch_where_they_are_not() -> None:
+    """By hand: s²/n = 1 and 1/3, so ν = (4/3)² / (1/2 + 1/18) = 3.2."""
+    ours = {"0": 1.0 - math.sqrt(3), "1": 1.0, "2": 1.0 + math.sqrt(3)}
+    theirs = {"3": -1.0, "4": 0.0, "5": 1.0}
+    delta = difference(ours, theirs)
+    assert (delta.method, delta.value) == ("welch", pytest.approx(1.0))
+    t_of_3_2_degrees = 3.07283
+    assert delta.half == pytest.approx(t_of_3_2_degrees * math.sqrt(4 / 3), rel=1e-6)
+
+
+def test_a_difference_to_a_single_seed_has_no_interval() -> None:
+    delta = difference({"0": 0.5, "1": 0.6}, {"7": 0.2})
+    assert delta.value == pytest.approx(0.35)
+    assert math.isnan(delta.half)
+    assert written(delta, signed=True) == "+0.350"
+
+
+def test_equal_values_have_an_interval_of_no_width() -> None:
+    assert difference({"0": 0.5, "1": 0.5}, {"2": 0.2, "3": 0.2}).half == 0.0
+
+
+def test_by_default_unlike_runs_are_never_averaged() -> None:
+    runs = [record("a", seed=s, weight=w) for w in ("0.1", "0.2") for s in (0, 1)] + [record("b", seed=0, weight="0.1")]
+    axes = telling_axes(runs)
+    assert axes == ["experiment", "weight"]
+    assert [arm.label for arm in arms_by(runs, axes)] == ["a · weight=0.1", "a · weight=0.2", "b · weight=0.1"]
+
+
+def test_of_a_seed_the_newest_run_counts() -> None:
+    runs = [record("a", seed=0, start=1, value=0.1), record("a", seed=0, start=2, value=0.9)]
+    (arm,) = arms_by(runs, telling_axes(runs))
+    assert [run.start for run in arm.runs.values()] == [2]
+    assert mixed(arm) == {"git_sha": ["sha1", "sha2"]}
+
+
+def test_what_a_wish_mixes_is_said() -> None:
+    runs = [record("a", seed=s, weight=f"0.{s}") for s in (1, 2)]
+    (arm,) = arms_by(runs, ["experiment"])
+    assert mixed(arm) == {"weight": ["0.1", "0.2"]}
+
+
+def test_latex_is_escaped() -> None:
+    runs = [record("my_arm", seed=s, value=0.25 * (s + 1)) for s in (0, 1)]
+    arms = arms_by(runs, ["experiment"])
+    lines = as_latex(rows_of(arms, METRIC, None), METRIC, None).splitlines()
+    assert lines[1] == r"\begin{tabular}{lrrr}"
+    assert lines[5] == r"my\_arm & 2 & 0.375 $\pm$ 1.588 &  \\"
+
+
+def test_a_curve_is_taken_where_every_seed_has_a_point() -> None:
+    curve = Curve(label="a", seeds=[{0: 0.1, 10: 0.3, 20: 0.5}, {0: 0.3, 10: 0.5}])
+    assert curve.steps == [0, 10]
+    assert [e.value for e in curve.estimates()] == pytest.approx([0.2, 0.4])
+    assert isinstance(curve.estimates()[0], Estimate)
+
+
+def test_the_picture_says_what_it_shows() -> None:
+    two = Curve(label="a", seeds=[{0: 0.1, 10: 0.3}, {0: 0.2, 10: 0.4}])
+    one = Curve(label="b", seeds=[{0: 0.1, 10: 0.2}])
+    figure = draw_curves([two, one], metric=CURVE, steps="rollout batches")
+    (axes,) = figure.axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("rollout batches", CURVE)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a (2 seeds)", "b (1 seed)"]
+    assert len(axes.collections) == 1, "one band: a single seed has none"
+    assert "95% t-interval" in figure.get_supxlabel()
+
+
+@pytest.fixture
+def compared(tracker: Tracker, outputs: Any, request: pytest.FixtureRequest) -> Mapping[str, str]:
+    """Two experiments of two seeds each, named after the test that asks."""
+    prefix = request.node.name
+    names = {"baseline": f"{prefix}_baseline", "critic": f"{prefix}_critic"}
+    for seed in (0, 1):
+        for name, final, reward in ((names["baseline"], 0.30, "verifier"), (names["critic"], 0.40, "critic")):
+            folder = outputs.run(name, seed=seed, final=final + 0.02 * seed, reward=reward)
+            Carrier(folder, tracker).carry(live=False)
+    return names
+
+
+def test_from_mlflow_to_files(tracker: Tracker, compared: Mapping[str, str], tmp_path: Path) -> None:
+    names = [compared["critic"], compared["baseline"]]
+    for _ in range(2):
+        notes = compare(tracker, names, metric=METRIC, by=None, baseline=None, curve=CURVE, output=tmp_path)
+    assert len(notes) == 1, "nothing to warn of"
+    (table,) = tmp_path.rglob("*.csv")
+    baseline, critic = csv.DictReader(table.open())
+    assert (baseline["arm"], critic["arm"]) == (compared["baseline"], compared["critic"]), "the baseline comes first"
+    assert float(baseline["mean"]) == pytest.approx(0.31)
+    assert float(baseline["start_mean"]) == pytest.approx(0.2)
+    assert baseline["delta"] == ""
+    assert float(critic["delta"]) == pytest.approx(0.10)
+    assert float(critic["delta_half_95"]) == pytest.approx(0.0, abs=1e-9), "paired: both rise by 0.02 from seed to seed"
+    assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    (logged,) = tracker.runs(names, kind="comparison")
+    files = {file.path for file in tracker._client.list_artifacts(logged.run_id)}
+    assert files == {table.name, table.with_suffix(".tex").name, table.with_suffix(".png").name}
+
+
+def test_a_run_counts_when_it_has_finished(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    folder = outputs.run("cmp_unfinished", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+    Carrier(folder, tracker).carry(live=False)
+    with pytest.raises(Refused, match="None of the runs of cmp_unfinished has finished"):
+        compare(tracker, ["cmp_unfinished"], metric=METRIC, by=None, baseline=None, curve=CURVE, output=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["{critic}x"], "No experiment '{critic}x' in MLflow at .*; did you mean {critic}\\? There are: .*{baseline}"),
+        (
+            ["{critic}", "metric=test/verifier/accuracy_sample"],
+            "No finished run has the metric 'test/verifier/accuracy_sample'; did you mean "
+            "test/verifier/accuracy_sampled\\? There are: start/verifier/accuracy_sampled, test/",
+        ),
+        (["{critic}", "by=rewar"], "No run has a tag or parameter 'rewar' to group by; did you mean reward\\? There are"),
+        (
+            ["{critic}", "{baseline}", "--baseline=nobody"],
+            "The baseline 'nobody' is none of the arms; there are: ({baseline}|{critic}); ({baseline}|{critic})",
+        ),
+    ],
+)
+def test_a_wrong_wish_is_answered_in_a_sentence(
+    tracker: Tracker,
+    outputs: Any,
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = {"baseline": "wish_baseline", "critic": "wish_critic"}
+    for name in names.values():
+        if name not in tracker.experiments():
+            Carrier(outputs.run(name, seed=0, final=0.4), tracker).carry(live=False)
+    monkeypatch.setattr(module, "connect", lambda: tracker)
+    assert main([argument.format(**names) for argument in arguments]) == 2
+    said = capsys.readouterr().err
+    assert re.match(sentence.format(**names), said)
+    assert said.count("\n") == 1
