@@ -26,7 +26,6 @@ class GeometryProbe(L.Callback):
         self.components = components
         self.folds = folds
 
-    @torch.no_grad()
     def on_validation_batch_end(
         self,
         trainer: L.Trainer,
@@ -41,6 +40,7 @@ class GeometryProbe(L.Callback):
         for name, value in self.measure(pl_module.critic, batch).items():
             pl_module.log(f"val/probe/{name}", value, batch_size=1, add_dataloader_idx=False, sync_dist=True)
 
+    @torch.no_grad()
     def measure(self, critic: Any, batch: CriticBatch) -> dict[str, Tensor | float]:
         """The numbers by name; what cannot be measured on this batch is absent."""
         goals = critic.encode_goal(batch.goals).float()

@@ -1,0 +1,172 @@
+"""The callbacks that look at a critic: on a real fit, with real data, and without leaving a trace in the weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.loggers.logger import Logger
+from matplotlib.figure import Figure
+from torch.utils.data import DataLoader
+
+from callbacks.action_probe import ActionProbe, with_shuffled_actions
+from callbacks.embedding_projection import EmbeddingProjection
+from callbacks.geometry_probe import GeometryProbe
+from callbacks.similarity_heatmap import SimilarityHeatmap, positive_diagonal
+from contrastive_reasoning.critics import CriticBatch, NumericV1, NumericV2
+from contrastive_reasoning.losses import InfoNCE, dot
+from datamodules.oracle_states import array_form, oracle_batches, target_form
+from lightning_modules.critic import CriticPretraining
+from lightning_modules.optim import AdamW
+
+
+class Album(Logger):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.figures: dict[str, list[Figure]] = {}
+        self.metrics: dict[str, float] = {}
+
+    @property
+    def name(self) -> str:
+        return "album"
+
+    @property
+    def version(self) -> str:
+        return "0"
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing to keep."""
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        self.metrics |= metrics
+
+    def log_figure(self, name: str, figure: Figure, step: int) -> None:
+        self.figures.setdefault(name, []).append(figure)
+
+
+def watchers() -> list[L.Callback]:
+    return [
+        SimilarityHeatmap(size=8),
+        EmbeddingProjection(points=20, perplexity=5.0, seed=0),
+        ActionProbe(),
+        GeometryProbe(components=4, folds=3),
+    ]
+
+
+def v1_batch(seed: int) -> CriticBatch:
+    rng = torch.Generator().manual_seed(seed)
+    arrays = torch.randint(0, 50, (12, 3, 6), generator=rng)
+    diagonal = torch.eye(12, dtype=torch.bool)
+    return CriticBatch(
+        state_actions=arrays[:, :2], goals=arrays[:, 2], positive=diagonal, candidate=torch.ones_like(diagonal)
+    )
+
+
+def fit(callbacks: list[L.Callback], folder: Path) -> tuple[CriticPretraining, Album]:
+    size: dict[str, Any] = {"digit_dimension": 2, "hidden_dimension": 8, "hidden_layers": 1, "dimension": 4}
+    optimizer = AdamW(
+        learning_rate=1e-2,
+        betas=(0.9, 0.999),
+        epsilon=1e-8,
+        weight_decay=0.0,
+        warmup_steps=0,
+        schedule="constant",
+        total_steps=4,
+    )
+    module = CriticPretraining(
+        critic=NumericV1(**size, similarity=dot, seed=0),
+        loss=InfoNCE(temperature=1.0),
+        optimizer=optimizer,
+        negatives_per_anchor=None,
+        seed=0,
+    )
+    album = Album()
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_steps=4,
+        val_check_interval=2,
+        logger=album,
+        callbacks=callbacks,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        default_root_dir=folder,
+    )
+    validation = [[v1_batch(9)], oracle_batches(array_form, batch_size=16, problems=2)]
+    loaders = [DataLoader(batches, batch_size=None) for batches in validation]  # pyright: ignore
+    training = DataLoader([v1_batch(seed) for seed in range(4)], batch_size=None)  # pyright: ignore
+    trainer.fit(module, training, loaders)
+    return module, album
+
+
+def test_pictures_and_probes_are_logged_at_each_validation_and_only_watch(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    watched, album = fit(watchers(), tmp_path)
+    after = torch.random.get_rng_state()
+    torch.manual_seed(0)
+    alone, _ = fit([], tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), after)
+    for name, weight in alone.state_dict().items():
+        assert torch.equal(weight, watched.state_dict()[name]), name
+    assert {name: len(figures) for name, figures in album.figures.items()} == {
+        "critic/similarity": 2,
+        "critic/goals": 2,
+        "critic/states": 2,
+    }
+    probes = {name for name in album.metrics if name.startswith("val/probe/")}
+    assert probes == {
+        f"val/probe/{name}"
+        for name in ("accuracy_actions_shuffled", "parity_from_components", "alignment", "uniformity", "effective_rank")
+    }
+
+
+def test_only_the_action_moves_where_there_is_a_start() -> None:
+    arrays = torch.arange(3 * 2 * 6).reshape(3, 2, 6)
+    shuffled = with_shuffled_actions(arrays)
+    assert torch.equal(shuffled[:, 0], arrays[:, 0])
+    assert torch.equal(shuffled[:, 1], arrays[[1, 2, 0], 1])
+    assert torch.equal(with_shuffled_actions(arrays[:, 0]), arrays[[1, 2, 0], 0])
+    assert torch.equal(with_shuffled_actions({"input_ids": arrays})["input_ids"], arrays[[1, 2, 0]])
+
+
+def test_a_critic_that_ignores_the_action_is_as_accurate_without_it() -> None:
+    """The probe's point: V1 with its action tower cut off cannot tell the difference."""
+    critic = NumericV1(digit_dimension=2, hidden_dimension=8, hidden_layers=1, dimension=4, similarity=dot, seed=0)
+    first = next(layer for layer in critic.state_action_head.modules() if isinstance(layer, torch.nn.Linear))
+    with torch.no_grad():
+        first.weight[:, critic.array_digits.outputs :] = 0
+    batch = v1_batch(0)
+    assert torch.equal(
+        critic(with_shuffled_actions(batch.state_actions), batch.goals), critic(batch.state_actions, batch.goals)
+    )
+
+
+def test_the_diagonal_is_positive_and_no_goal_stands_twice() -> None:
+    positive = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 1, 1]], dtype=torch.bool)
+    rows, columns = positive_diagonal(positive, 3)
+    assert positive[rows, columns].all()
+    assert len(set(columns.tolist())) == len(columns)
+    assert positive_diagonal(torch.zeros(3, 3, dtype=torch.bool), 2)[0].shape == (0,)
+
+
+def test_goals_that_are_targets_have_a_parity() -> None:
+    critic = NumericV2(digit_dimension=2, hidden_dimension=8, hidden_layers=1, dimension=4, similarity=dot, seed=0)
+    states = oracle_batches(target_form, batch_size=24, problems=3)[0]
+    diagonal = torch.eye(24, dtype=torch.bool)
+    batch = CriticBatch(
+        state_actions=states.state_actions, goals=torch.arange(24), positive=diagonal, candidate=diagonal | True
+    )
+    measured = GeometryProbe(components=4, folds=3).measure(critic, batch)
+    assert 0 <= measured["parity_from_components"] <= 1
+
+
+def test_senseless_sizes_are_refused() -> None:
+    with pytest.raises(ValueError, match="size must be at least 2, got 1"):
+        SimilarityHeatmap(size=1)
+    with pytest.raises(ValueError, match="points must be at least 4, got 3"):
+        EmbeddingProjection(points=3, perplexity=5.0, seed=0)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+from torch.testing import assert_close
+
+from contrastive_reasoning.geometry import pca, tsne
+
+POINTS = torch.randn(30, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * torch.tensor(
+    [5, 3, 1, 1, 1]
+)
+
+
+def test_pca_is_scikit_learns_up_to_signs() -> None:
+    reference = PCA(2).fit(POINTS.numpy())
+    ours = pca(POINTS, components=2)
+    assert_close(ours.points.abs(), torch.from_numpy(np.abs(reference.transform(POINTS.numpy()))))
+    assert_close(ours.explained, torch.from_numpy(reference.explained_variance_ratio_))
+
+
+def test_pca_does_not_flip_with_the_order_of_the_points() -> None:
+    order = torch.randperm(30, generator=torch.Generator().manual_seed(1))
+    assert_close(pca(POINTS[order], components=2).points, pca(POINTS, components=2).points[order])
+
+
+def test_pca_of_one_repeated_point_is_zero_and_too_many_components_are_refused() -> None:
+    same = pca(torch.ones(4, 3), components=2)
+    assert same.points.abs().max() < 1e-6
+    assert same.explained.isfinite().all()
+    with pytest.raises(ValueError, match="4 points in 3 dimensions have no 4 principal components"):
+        pca(torch.ones(4, 3), components=4)
+
+
+def test_tsne_keeps_clusters_and_the_global_generators() -> None:
+    clusters = torch.cat([POINTS[:10] * 0.01, POINTS[10:20] * 0.01 + 100])
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
+    flat = tsne(clusters, perplexity=30.0, seed=0)
+    assert torch.equal(torch.random.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])
+    assert torch.equal(flat, tsne(clusters, perplexity=30.0, seed=0))
+    within, between = torch.cdist(flat[:10], flat[:10]).mean(), torch.cdist(flat[:10], flat[10:]).mean()
+    assert between > within
+    with pytest.raises(ValueError, match="at least 4 points, got 3"):
+        tsne(POINTS[:3], perplexity=1.0, seed=0)
