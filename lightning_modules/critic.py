@@ -22,6 +22,8 @@ from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.critic_metrics import OracleMetrics, batch_metrics
 from lightning_modules.optim import AdamW
 
+VERSION = 1
+
 
 class CriticPretraining(L.LightningModule):
     """Trains ``critic`` with ``loss`` by automatic optimization.

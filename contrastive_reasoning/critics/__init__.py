@@ -14,6 +14,7 @@ from contrastive_reasoning.critics.numeric import NumericV1, NumericV2
 if TYPE_CHECKING:
     from contrastive_reasoning.critics.encoder import Frozen, FullTraining, LoRATraining, TextEncoder, load_encoder
     from contrastive_reasoning.critics.joint import JointCritic
+    from contrastive_reasoning.critics.preference import PreferenceBatch, PreferenceCritic
     from contrastive_reasoning.critics.text import TextCritic
 
 VERSION = 1
@@ -24,6 +25,8 @@ _LAZY = {
     "FullTraining": "encoder",
     "JointCritic": "joint",
     "LoRATraining": "encoder",
+    "PreferenceBatch": "preference",
+    "PreferenceCritic": "preference",
     "TextCritic": "text",
     "TextEncoder": "encoder",
     "load_encoder": "encoder",
@@ -40,6 +43,8 @@ __all__ = [
     "LoRATraining",
     "NumericV1",
     "NumericV2",
+    "PreferenceBatch",
+    "PreferenceCritic",
     "TextCritic",
     "TextEncoder",
     "TwoTowerCritic",
@@ -55,6 +60,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"contrastive_reasoning.critics has no {name!r}")
     return getattr(import_module(f"contrastive_reasoning.critics.{_LAZY[name]}"), name)
+
 
 VERSION = 1
 """Raised when the same configuration would give another result; finished stages are then not reused."""

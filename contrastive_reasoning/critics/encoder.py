@@ -10,6 +10,8 @@ import torch
 from peft import LoraConfig, inject_adapter_in_model
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerBase
 
+from contrastive_reasoning.policies.load import resolve
+
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -27,7 +29,7 @@ class TextEncoder:
 
 @runtime_checkable
 class Training(Protocol):
-    """Which weights of a backbone are trained: prepares the backbone in place."""
+    """Which weights of a backbone are trained: prepares the backbone, which comes in eval mode, in place."""
 
     def __call__(self, backbone: torch.nn.Module) -> None: ...
 
@@ -37,12 +39,12 @@ class FullTraining:
     """All weights are trained."""
 
     def __call__(self, backbone: torch.nn.Module) -> None:
-        backbone.requires_grad_(True)
+        backbone.requires_grad_(True).train()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frozen:
-    """No weight of the backbone is trained: only the critic's projections."""
+    """No weight of the backbone is trained, only the critic's own; it stays in eval mode, without dropout."""
 
     def __call__(self, backbone: torch.nn.Module) -> None:
         backbone.requires_grad_(False)
@@ -66,29 +68,33 @@ class LoRATraining:
         targets = self.target_modules if isinstance(self.target_modules, str) else list(self.target_modules)
         settings: dict[str, Any] = {"lora_alpha": self.alpha, "lora_dropout": self.dropout}
         inject_adapter_in_model(LoraConfig(r=self.rank, target_modules=targets, **settings), backbone)
+        backbone.train()
 
 
 def load_encoder(*, pretrained: str, dtype: str, training: Training, trust_remote_code: bool) -> TextEncoder:
     """Load backbone and tokenizer of a causal language model or an encoder.
 
     Args:
-        pretrained: hub name or folder.
+        pretrained: hub name, folder or ``embedded:NAME``, as for a policy.
         dtype: float32, bfloat16 or float16: of the weights.
         training: which weights are trained.
         trust_remote_code: run code that comes with the checkpoint; leave it off.
 
     Raises:
-        ValueError: unknown dtype, or a tokenizer with neither a padding nor an end token.
+        ValueError: unknown dtype or embedded name, or a tokenizer with neither a padding nor an end token.
         OSError: no checkpoint there.
     """
     if dtype not in DTYPES:
         raise ValueError(f"load_encoder: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    source: dict[str, Any] = {"trust_remote_code": trust_remote_code}
-    tokenizer = AutoTokenizer.from_pretrained(pretrained, padding_side="right", truncation_side="left", **source)
+    source: dict[str, Any] = {
+        "pretrained_model_name_or_path": resolve(pretrained),
+        "trust_remote_code": trust_remote_code,
+    }
+    tokenizer = AutoTokenizer.from_pretrained(padding_side="right", truncation_side="left", **source)
     if tokenizer.pad_token is None:
         if tokenizer.eos_token is None:
             raise ValueError(f"load_encoder: the tokenizer of {pretrained} has neither a padding nor an end token")
         tokenizer.pad_token = tokenizer.eos_token
-    backbone = AutoModel.from_pretrained(pretrained, dtype=DTYPES[dtype], **source)
+    backbone = AutoModel.from_pretrained(dtype=DTYPES[dtype], **source)
     training(backbone)
     return TextEncoder(backbone=backbone, tokenizer=tokenizer, width=backbone.config.hidden_size)

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from contrastive_reasoning.critics.dot_product import TwoTowerCritic
 from contrastive_reasoning.critics.encoder import TextEncoder
 from contrastive_reasoning.critics.initialise import seeded
+from contrastive_reasoning.critics.tokens import Tokens, tokenized
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.tasks.base import Problem, Step
 
-Tokens = dict[str, Tensor]
-"""``input_ids`` and ``attention_mask``, both (N, S) long, padded on the right."""
 Pooling = Callable[[Tensor, Tensor], Tensor]
 """Hidden states (N, S, H) and mask (N, S) bool → (N, H)."""
 
@@ -68,14 +66,7 @@ class TextCritic(TwoTowerCritic):
         Raises:
             ValueError: a text has no token.
         """
-        encoded = self.tokenizer(
-            list(texts), padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
-        )
-        tokens = {name: torch.as_tensor(encoded[name]) for name in ("input_ids", "attention_mask")}
-        empty = (tokens["attention_mask"].sum(dim=1) == 0).nonzero().flatten().tolist()
-        if empty:
-            raise ValueError(f"a text critic reads at least one token, text {empty[0]} has none: {texts[empty[0]]!r}")
-        return tokens
+        return tokenized(self.tokenizer, texts, max_length=self.max_length)
 
     def encode_state_action(self, state_actions: Tokens) -> Float[Tensor, "N D"]:
         return self.state_action_projection(self._pooled(state_actions))

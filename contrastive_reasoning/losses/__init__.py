@@ -8,6 +8,7 @@ from contrastive_reasoning.losses.info_nce import InfoNCE, info_nce
 from contrastive_reasoning.losses.info_nce_backward import BackwardInfoNCE, info_nce_backward
 from contrastive_reasoning.losses.info_nce_symmetric import SymmetricInfoNCE, info_nce_symmetric
 from contrastive_reasoning.losses.penalty import WithPenalty, logsumexp_penalty
+from contrastive_reasoning.losses.preference import goal_contrast, preference_loss
 from contrastive_reasoning.losses.reduce import mean_over
 from contrastive_reasoning.losses.similarity import (
     Similarity,
@@ -42,6 +43,7 @@ __all__ = [
     "categorical_accuracy",
     "cosine",
     "dot",
+    "goal_contrast",
     "info_nce",
     "info_nce_backward",
     "info_nce_symmetric",
@@ -50,6 +52,7 @@ __all__ = [
     "neg_l2",
     "neg_l2_squared",
     "of_pairs",
+    "preference_loss",
     "similarities",
     "soft_nearest_neighbour",
     "supcon",

@@ -1,0 +1,31 @@
+"""The two terms of a reward model with a goal-conditioned representation, arXiv:2407.13887:  L = L_R + λ L_C.
+
+L_R = −log σ(r(x, y_w) − r(x, y_l))
+L_C = −[ log σ(f(x, y₀…t, y_g⁺)) + log(1 − σ(f(x, y₀…t, y_g⁻))) ]      (printed without the minus)
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+
+def preference_loss(chosen: Float[Tensor, " B"], rejected: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    """L_R per pair: the reward of the preferred completion should exceed the other's (Bradley–Terry).
+
+    Args:
+        chosen: r(x, y_w).
+        rejected: r(x, y_l) for the same prompt.
+    """
+    return -logsigmoid(chosen - rejected)
+
+
+def goal_contrast(reached: Float[Tensor, " B"], missed: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    """L_C per prefix: it should point to the completion it was cut from, and away from another of the same prompt.
+
+    Args:
+        reached: f of the prefix with its own completion.
+        missed: f of the prefix with the other completion.
+    """
+    return -(logsigmoid(reached) + logsigmoid(-missed))

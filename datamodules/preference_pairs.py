@@ -1,0 +1,139 @@
+"""Preference pairs of verified completions: for one prompt a play that reaches the target and one that does not.
+
+The first walks at random along moves that keep the target reachable, the second at random along legal moves; both are
+given to the verifier, and pairs it does not tell apart are drawn again. Completions are moves alone (``direct``): a
+written search says its target in the first line, which would give the answer away.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import lightning as L
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from contrastive_reasoning.critics.preference import PreferenceBatch
+from contrastive_reasoning.tasks.base import Split
+from contrastive_reasoning.tasks.countdown.game import Move, legal_moves
+from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw
+from contrastive_reasoning.tasks.countdown.oracle import best_moves
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
+from contrastive_reasoning.tasks.countdown.steps import parse_steps
+from contrastive_reasoning.tasks.countdown.task import CountdownTask
+from contrastive_reasoning.tasks.countdown.verifier import verify
+from datamodules.batch_stream import training_loader
+
+
+class PreferencePair(NamedTuple):
+    problem: CountdownProblem
+    chosen: str
+    rejected: str
+    prefix: str
+    """A beginning of ``chosen``: some but not all of its moves."""
+
+
+class Reader(Protocol):
+    """What a critic that reads text offers to the data."""
+
+    def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]: ...
+
+
+class PreferencePairs(L.LightningDataModule):
+    """Batches of ``batch_size`` preference pairs, each a function of its number.
+
+    Args:
+        task: its reserved, validation and test problems are never trained on.
+        space: what the problems are drawn from.
+        batch_size: B.
+        validation_batches: from problems of the validation split.
+        workers: loader processes.
+        seed: of all draws.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: CountdownTask,
+        space: ProblemSpace,
+        batch_size: int,
+        validation_batches: int,
+        workers: int,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.task = task
+        self.space = space
+        self.batch_size = batch_size
+        self.validation_batches = validation_batches
+        self.workers = workers
+        self.seed = seed
+        self.reader: Reader | None = None
+
+    def setup(self, stage: str | None = None) -> None:
+        """Takes the tokenizer from the critic that is about to be trained.
+
+        Raises:
+            ValueError: if that critic does not read text.
+        """
+        critic = getattr(self.trainer and self.trainer.lightning_module, "critic", None)
+        if not hasattr(critic, "tokenize"):
+            raise ValueError(f"preference pairs need a critic that reads text, got {type(critic).__name__}")
+        self.reader = critic  # pyright: ignore[reportAttributeAccessIssue]
+
+    def pairs(self, number: int, *, split: Split) -> list[PreferencePair]:
+        """The pairs of batch ``number``: a function of it, the split and the seed."""
+        exclude = self.task.reserved_keys() if split == "train" else frozenset()
+        first = number * self.batch_size
+        drawn = []
+        for index in range(first, first + self.batch_size):
+            numbers, target = draw(self.space, seed=self.seed, split=split, index=index, exclude=exclude)
+            rng = random.Random(f"{self.seed}/preference pairs/{split}/{index}")
+            drawn.append(draw_pair(CountdownProblem(numbers, target, style="direct"), rng))
+        return drawn
+
+    def batch(self, number: int, *, split: Split = "train") -> PreferenceBatch:
+        """Batch ``number`` as tokens, each text beginning with its prompt."""
+        if self.reader is None:
+            raise ValueError("preference pairs know no tokenizer before a trainer with a critic has set them up")
+        pairs, tokenize = self.pairs(number, split=split), self.reader.tokenize
+        return PreferenceBatch(
+            chosen=tokenize([pair.problem.prompt + pair.chosen for pair in pairs]),
+            rejected=tokenize([pair.problem.prompt + pair.rejected for pair in pairs]),
+            prefix=tokenize([pair.problem.prompt + pair.prefix for pair in pairs]),
+        )
+
+    def successes(self, batches: int) -> Iterator[dict[str, Tensor]]:
+        """The correct completions of the first training batches, as tokens: the same wherever training was resumed."""
+        return (self.batch(number).chosen for number in range(batches))
+
+    def train_dataloader(self) -> DataLoader[PreferenceBatch]:
+        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
+
+    def val_dataloader(self) -> DataLoader[PreferenceBatch]:
+        batches = [self.batch(number, split="validation") for number in range(self.validation_batches)]
+        return DataLoader(batches, batch_size=None)  # pyright: ignore[reportArgumentType]
+
+
+def draw_pair(problem: CountdownProblem, rng: random.Random) -> PreferencePair:
+    """One completion that the verifier accepts, one that it refuses, and a beginning of the first."""
+    numbers, target = problem.fields["numbers"], problem.fields["target"]
+    chosen = rejected = ""
+    while not verify(problem, chosen).correct:
+        chosen = play(numbers, lambda state: best_moves(state, target), rng)
+    while rejected == "" or verify(problem, rejected).correct:
+        rejected = play(numbers, legal_moves, rng)
+    steps = parse_steps(problem, chosen)
+    return PreferencePair(problem, chosen, rejected, chosen[: rng.choice(steps[:-1]).end])
+
+
+def play(numbers: Sequence[int], moves: Callable[[tuple[int, ...]], Sequence[Move]], rng: random.Random) -> str:
+    """Moves drawn uniformly from what ``moves`` allows until one number is left, in the ``direct`` form."""
+    state, equations = tuple(numbers), []
+    while len(state) > 1:
+        move = rng.choice(moves(state))
+        equations.append(move.equation)
+        state = move.state
+    return ";".join(equations)

@@ -1,0 +1,81 @@
+"""Training of a goal-conditioned reward model on preference pairs:  L = L_R + λ L_C, arXiv:2407.13887."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning as L
+from torch import Tensor
+
+from contrastive_reasoning.critics import PreferenceBatch, PreferenceCritic, rows_of
+from contrastive_reasoning.losses import cosine, goal_contrast, of_pairs, preference_loss
+from lightning_modules.optim import AdamW
+
+VERSION = 1
+
+
+class PreferencePretraining(L.LightningModule):
+    """Trains ``critic`` by automatic optimization; after the last step sets its goal.
+
+    Args:
+        critic: the reward model; it is the only thing trained.
+        optimizer: of its weights, with its schedule.
+        contrast_weight: λ ≥ 0.
+        goal_batches: batches of successful completions that make the goal; the data module's ``successes`` gives them.
+
+    Raises:
+        ValueError: ``contrast_weight`` is negative or ``goal_batches`` below 1.
+    """
+
+    def __init__(
+        self, *, critic: PreferenceCritic, optimizer: AdamW, contrast_weight: float, goal_batches: int
+    ) -> None:
+        super().__init__()
+        if contrast_weight < 0:
+            raise ValueError(f"contrast_weight must not be negative, got {contrast_weight}")
+        if goal_batches < 1:
+            raise ValueError(f"goal_batches must be at least 1, got {goal_batches}")
+        self.critic = critic
+        self.optimizer = optimizer
+        self.contrast_weight = contrast_weight
+        self.goal_batches = goal_batches
+
+    def training_step(self, batch: PreferenceBatch, batch_idx: int) -> Tensor:
+        loss, metrics = self._loss_and_metrics(batch)
+        self._log("train", metrics, batch)
+        return loss
+
+    def validation_step(self, batch: PreferenceBatch, batch_idx: int) -> None:
+        self._log("val", self._loss_and_metrics(batch)[1], batch)
+
+    def on_train_end(self) -> None:
+        """The goal: the mean embedding of successful trajectories under the trained weights."""
+        self.critic.eval()
+        successes = self.trainer.datamodule.successes(self.goal_batches)  # pyright: ignore[reportAttributeAccessIssue]
+        on_device = ({name: part.to(self.device) for name, part in tokens.items()} for tokens in successes)
+        self.critic.set_goal(on_device)
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimizer(self.critic.parameters())
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": self.optimizer.scheduler(optimizer), "interval": "step"},
+        }
+
+    def _loss_and_metrics(self, batch: PreferenceBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        chosen, rejected, prefix = (self.critic.embed(part) for part in (batch.chosen, batch.rejected, batch.prefix))
+        good, bad = self.critic.reward(chosen), self.critic.reward(rejected)
+        reached, missed = of_pairs(cosine, prefix, chosen), of_pairs(cosine, prefix, rejected)
+        preference, contrast = preference_loss(good, bad).mean(), goal_contrast(reached, missed).mean()
+        loss = preference + self.contrast_weight * contrast
+        return loss, {
+            "loss": loss.detach(),
+            "preference_loss": preference.detach(),
+            "contrast_loss": contrast.detach(),
+            "preference_accuracy": (good > bad).float().mean(),
+            "categorical_accuracy": (reached > missed).float().mean(),
+        }
+
+    def _log(self, split: str, metrics: dict[str, Tensor], batch: PreferenceBatch) -> None:
+        named = {f"{split}/critic/{name}": value for name, value in metrics.items()}
+        self.log_dict(named, batch_size=rows_of(batch.chosen), sync_dist=split == "val")

@@ -1,0 +1,180 @@
+"""The goal-conditioned reward model, trained on verified completions with a tiny Llama under the real Trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.critics import (
+    FullTraining,
+    NumericV2,
+    PreferenceCritic,
+    load_critic_weights,
+    load_encoder,
+    save_critic,
+)
+from contrastive_reasoning.critics.base import Critic
+from contrastive_reasoning.losses import cosine, dot
+from contrastive_reasoning.policies.pooling import last_pool
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.tasks.base import Split, Step
+from contrastive_reasoning.tasks.countdown.generator import ProblemSpace
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
+from contrastive_reasoning.tasks.countdown.task import CountdownTask
+from contrastive_reasoning.tasks.countdown.verifier import verify
+from datamodules.preference_pairs import PreferencePair, PreferencePairs
+from lightning_modules.optim import AdamW
+from lightning_modules.preference import PreferencePretraining
+
+SPACE = {"counts": [3], "number_range": [1, 9], "target_range": [1, 9]}
+STEPS = 40
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("llama")
+    tokenizer = train_tokenizer(["Numbers: [21, 16], target: 37\n21+16=37;4*5-1/2"], vocab_size=280)
+    tiny_llama(tokenizer, hidden_size=32, layers=1).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def critic(checkpoint: Path) -> PreferenceCritic:
+    training = FullTraining()
+    encoder = load_encoder(pretrained=str(checkpoint), dtype="float32", training=training, trust_remote_code=False)
+    return PreferenceCritic(encoder=encoder, pooling=last_pool, max_length=96, seed=0)
+
+
+class ByHeart(PreferencePairs):
+    """The same 16 pairs in every batch of every split."""
+
+    def pairs(self, number: int, *, split: Split) -> list[PreferencePair]:
+        return super().pairs(0, split="train")
+
+
+def pairs(kind: type[PreferencePairs] = PreferencePairs) -> PreferencePairs:
+    task = CountdownTask(
+        style="direct",
+        train="generated",
+        test="generated",
+        longproc_dir=None,
+        max_search_lines=None,
+        train_problems=0,
+        validation_problems=0,
+        test_problems=0,
+        seed=0,
+        **SPACE,
+    )
+    space = ProblemSpace(max_search_lines=None, **SPACE)
+    return kind(task=task, space=space, batch_size=16, validation_batches=2, workers=0, seed=0)
+
+
+def module(critic: PreferenceCritic, **changes: Any) -> PreferencePretraining:
+    optimizer = AdamW(
+        learning_rate=3e-3,
+        betas=(0.9, 0.999),
+        epsilon=1e-8,
+        weight_decay=0.0,
+        warmup_steps=5,
+        schedule="cosine",
+        total_steps=STEPS,
+    )
+    return PreferencePretraining(
+        critic=critic, optimizer=optimizer, **({"contrast_weight": 0.5, "goal_batches": 2} | changes)
+    )
+
+
+def trainer(folder: Path, steps: int = STEPS) -> L.Trainer:
+    quiet: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    return L.Trainer(
+        **quiet,
+        accelerator="cpu",
+        devices=1,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        log_every_n_steps=1,
+        max_steps=steps,
+        max_epochs=-1,
+        val_check_interval=steps,
+        default_root_dir=folder,
+    )
+
+
+def test_pairs_are_verified_and_the_prefix_begins_the_chosen_one() -> None:
+    drawn = pairs().pairs(3, split="train")
+    assert drawn == pairs().pairs(3, split="train")
+    for pair in drawn:
+        assert verify(pair.problem, pair.chosen).correct
+        assert not verify(pair.problem, pair.rejected).correct
+        assert pair.chosen.startswith(pair.prefix)
+        assert 0 < len(pair.prefix) < len(pair.chosen)
+
+
+def test_learns_and_rewards_steps_towards_its_goal(checkpoint: Path, tmp_path: Path) -> None:
+    trained, fit = critic(checkpoint), trainer(tmp_path)
+    fit.fit(module(trained), datamodule=pairs(ByHeart))
+    assert fit.callback_metrics["val/critic/preference_accuracy"] > 0.9
+    assert fit.callback_metrics["val/critic/categorical_accuracy"] > 0.9
+    assert isinstance(trained, Critic)
+
+    problem, completion = CountdownProblem((4, 5, 1), 8, style="direct"), "5+4=9;9-1=8"
+    steps = [Step(start=0, end=5, state=(9, 1), legal=True), Step(start=6, end=11, state=(8,), legal=True)]
+    state_actions, goals = trained.encode_steps(problem, completion, steps)
+    texts = [problem.prompt + completion[:end] for end in (0, 5, 6, 11)]
+    near = [cosine(trained.embed(trained.tokenize([text])), trained.goal[None]).item() for text in texts]
+    with torch.no_grad():
+        values = trained.pairs(state_actions, goals)
+        assert_close(values, torch.tensor([near[1] - near[0], near[3] - near[2]]), rtol=1e-3, atol=1e-5)
+        assert_close(trained(state_actions, goals).diagonal(), values)
+
+    save_critic(trained, tmp_path / "critic", {})
+    loaded = critic(checkpoint)
+    load_critic_weights(loaded, tmp_path / "critic")
+    assert_close(loaded.goal, trained.goal)
+    assert_close(loaded.pairs(state_actions, goals), values)
+
+
+def test_runs_on_its_data_and_takes_its_goal_from_training_problems(checkpoint: Path, tmp_path: Path) -> None:
+    trained, data, fit = critic(checkpoint), pairs(), trainer(tmp_path, steps=2)
+    fit.fit(module(trained), datamodule=data)
+    assert 0 <= fit.callback_metrics["val/critic/preference_accuracy"] <= 1
+    expected = torch.cat([trained.embed(data.batch(number).chosen) for number in (0, 1)]).mean(dim=0)
+    assert_close(trained.goal, expected)
+
+
+def test_the_goal_is_the_mean_over_successes(checkpoint: Path) -> None:
+    untrained = critic(checkpoint).eval()
+    one, two = untrained.tokenize(["1+2=3"]), untrained.tokenize(["4*5=20", "9-1=8"])
+    untrained.set_goal([one, two])
+    assert_close(untrained.goal, torch.cat([untrained.embed(one), untrained.embed(two)]).mean(dim=0))
+
+
+def test_a_critic_without_a_goal_says_so(checkpoint: Path) -> None:
+    step = Step(start=0, end=1, state=(1,), legal=True)
+    with pytest.raises(ValueError, match="the critic has no goal"):
+        critic(checkpoint).encode_steps(CountdownProblem((1, 2), 3, style="direct"), "1", [step])
+    with pytest.raises(ValueError, match="mean over successful trajectories, got none"):
+        critic(checkpoint).set_goal([])
+
+
+def test_bad_settings_are_refused(checkpoint: Path) -> None:
+    with pytest.raises(ValueError, match="contrast_weight must not be negative, got -1"):
+        module(critic(checkpoint), contrast_weight=-1.0)
+    with pytest.raises(ValueError, match="goal_batches must be at least 1, got 0"):
+        module(critic(checkpoint), goal_batches=0)
+
+
+def test_pairs_need_a_critic_that_reads_text() -> None:
+    class Silent(L.LightningModule):
+        critic = NumericV2(digit_dimension=1, hidden_dimension=1, hidden_layers=0, dimension=1, similarity=dot, seed=0)
+
+    data = pairs()
+    data.trainer = L.Trainer(logger=False, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False)
+    data.trainer.strategy._lightning_module = Silent()
+    with pytest.raises(ValueError, match="need a critic that reads text, got NumericV2"):
+        data.setup()
