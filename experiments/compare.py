@@ -22,7 +22,7 @@ from experiments.arms import Arm, arms_by, known_axes, mixed, telling_axes
 from experiments.comparison_table import as_csv, as_latex, as_rich, rows_of
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
-from experiments.track import RunRecord, Tracker, connect
+from experiments.track import RunRecord, Tracker, TrackerError, connect
 
 METRIC, CURVE = "test/verifier/accuracy_sampled", "val/verifier/accuracy_sampled"
 OUTPUT = Path("outputs") / "compare"
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str]) -> int:
             curve=curve,
             output=OUTPUT,
         )
-    except Refused as error:
+    except (Refused, TrackerError) as error:
         print(error, file=sys.stderr)
         return 2
     print("\n".join(lines))

@@ -37,6 +37,10 @@ QUIET = {
 }
 
 
+class TrackerError(RuntimeError):
+    """MLflow does not answer or cannot use its address."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """A run as MLflow tells it."""
@@ -65,7 +69,11 @@ def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 class Tracker:
-    """The tracker at one address. Whatever is sent twice is there once."""
+    """The tracker at one address. Whatever is sent twice is there once.
+
+    Raises:
+        TrackerError: for an address of no kind that MLflow knows.
+    """
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -76,7 +84,10 @@ class Tracker:
 
         if address.startswith("sqlite:///"):
             Path(address.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-        self._client = mlflow.MlflowClient(tracking_uri=address)
+        try:
+            self._client = mlflow.MlflowClient(tracking_uri=address)
+        except mlflow.MlflowException as error:
+            raise TrackerError(f"MLFLOW_TRACKING_URI={address} is no address that MLflow knows") from error
         self._experiments: dict[str, str] = {}
 
     # Writing
@@ -139,8 +150,17 @@ class Tracker:
     # Reading
 
     def experiments(self) -> list[str]:
-        """The names of all experiments, sorted; MLflow's own empty "Default" left out."""
-        return sorted(e.name for e in self._client.search_experiments() if e.name != "Default")
+        """The names of all experiments, sorted; MLflow's own empty "Default" left out.
+
+        Raises:
+            TrackerError: where nobody answers.
+        """
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return sorted(e.name for e in self._client.search_experiments() if e.name != "Default")
+        except MlflowException as error:
+            raise TrackerError(f"MLflow at {self.address} does not answer ({type(error).__name__})") from error
 
     def runs(self, experiments: Sequence[str], *, kind: str) -> list[RunRecord]:
         """All runs of one kind in the named experiments, oldest first."""
@@ -209,10 +229,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folders", nargs="+", type=Path, help="an experiment's run folder, or a folder above several")
     parser.add_argument("--follow", action="store_true", help="go on until standard input speaks or ends")
     options = parser.parse_args(arguments)
-    if options.follow:
-        os.nice(5)  # training comes first
-        return 0 if carry.follow(options.folders[0], connect) else 1
-    return 0 if carry.sync(options.folders, connect) else 1
+    try:
+        if options.follow:
+            os.nice(5)  # training comes first
+            return 0 if carry.follow(options.folders[0], connect) else 1
+        return 0 if carry.sync(options.folders, connect) else 1
+    except TrackerError as error:
+        print(error, file=sys.stderr)
+        return 2
 
 
 def connect() -> Tracker:

@@ -168,7 +168,7 @@ def test_a_run_counts_when_it_has_finished(tracker: Tracker, outputs: Any, tmp_p
             "No finished run has the metric 'test/verifier/accuracy_sample'; did you mean "
             "test/verifier/accuracy_sampled\\? There are: start/verifier/accuracy_sampled, test/",
         ),
-        (["{critic}", "by=rewar"], "No run has a tag or parameter 'rewar' to group by; did you mean reward\\? There are"),
+        (["{critic}", "by=rewar"], "No run has a tag or parameter 'rewar' to group by; did you mean reward\\? There "),
         (
             ["{critic}", "{baseline}", "--baseline=nobody"],
             "The baseline 'nobody' is none of the arms; there are: ({baseline}|{critic}); ({baseline}|{critic})",

@@ -17,7 +17,7 @@ from experiments.mirror import LOG_FILE, start_mirror, stop_mirror
 from experiments.parameters import flatten, tracker_name
 from experiments.run_tree import runs_of
 from experiments.sent import MEMORY_FILE
-from experiments.track import RunRecord, Tracker
+from experiments.track import RunRecord, Tracker, TrackerError
 
 TEST, START, VAL = (f"{split}/verifier/accuracy_sampled" for split in ("test", "start", "val"))
 
@@ -247,6 +247,16 @@ def test_a_mirror_ends_with_the_process_that_started_it(tracker: Tracker, output
     while not (found := tracker.runs(["orphan"], kind="experiment")) or found[0].status != "KILLED":
         assert time.monotonic() < deadline, (folder / LOG_FILE).read_text()
         time.sleep(0.2)
+
+
+def test_an_address_of_no_kind_and_a_server_that_is_not_there_are_said() -> None:
+    with pytest.raises(TrackerError, match="MLFLOW_TRACKING_URI=nonsense:/x is no address that MLflow knows"):
+        Tracker("nonsense:/x")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(TrackerError, match=f"MLflow at {address} does not answer"):
+        Tracker(address).experiments()
 
 
 @pytest.mark.parametrize(
