@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
@@ -82,7 +83,7 @@ class EmbeddingProjection(L.Callback):
         title = f"{len(embeddings)} embeddings of held-out states, step {step:,}"
         return self._figure(embeddings, {"the problem's target is": label}, title)
 
-    def _figure(self, embeddings: Tensor, colours: dict[str, Tensor | None], title: str) -> Figure:
+    def _figure(self, embeddings: Tensor, colours: Mapping[str, Tensor | None], title: str) -> Figure:
         figure = Figure(figsize=(10.4, 4.6 * len(colours)), layout="constrained")
         axes = figure.subplots(len(colours), 2, squeeze=False)
         principal = pca(embeddings, components=2)
@@ -111,7 +112,7 @@ def scatter(panel: Axes, points: Tensor, meaning: str, values: Tensor | None) ->
             panel.scatter(
                 x[chosen], y[chosen], s=16, c=palette[member], marker=marker, alpha=0.7, linewidths=0, label=label
             )
-        panel.legend(title=meaning, frameon=False)
+        panel.legend(title=meaning, framealpha=0.85)
     else:
         image = panel.scatter(x, y, s=16, c=values.numpy(), cmap="viridis", alpha=0.8, linewidths=0)
         panel.figure.colorbar(image, ax=panel, label=meaning)

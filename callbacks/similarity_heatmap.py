@@ -104,15 +104,18 @@ def heatmaps(matrices: dict[str, Tensor], positive: Tensor, step: int) -> Figure
     figure = Figure(figsize=(5.6 * len(matrices), 5.2), layout="constrained")
     axes = figure.subplots(1, len(matrices), squeeze=False)[0]
     for panel, (title, matrix) in zip(axes, matrices.items(), strict=True):
-        cosine = title.startswith("cosine")
-        _heatmap(panel, title, matrix, positive, limit=1.0 if cosine else float(matrix.abs().max()))
+        _heatmap(panel, title, matrix, positive)
     figure.suptitle(f"State–actions against goals, step {step:,} (dots: known positives)")
     return figure
 
 
-def _heatmap(panel: Axes, title: str, matrix: Tensor, positive: Tensor, *, limit: float) -> None:
-    image = panel.imshow(matrix.numpy(), cmap="PuOr_r", vmin=-limit, vmax=limit)
+def _heatmap(panel: Axes, title: str, matrix: Tensor, positive: Tensor) -> None:
+    # a cosine has a zero and two ends; the level of f means nothing, its order does
+    scale: dict[str, Any] = {"cmap": "cividis"}
+    if title.startswith("cosine"):
+        scale = {"cmap": "PuOr_r", "vmin": -1.0, "vmax": 1.0}
+    image = panel.imshow(matrix.numpy(), **scale)
     rows, columns = positive.nonzero(as_tuple=True)
-    panel.scatter(columns.numpy(), rows.numpy(), s=9, c="black", linewidths=0)
+    panel.scatter(columns.numpy(), rows.numpy(), s=18, c="black", edgecolors="white", linewidths=0.7)
     panel.set(title=title, xlabel="goal", ylabel="state–action")
     panel.figure.colorbar(image, ax=panel, shrink=0.85)
