@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import lightning as L
+import torch
+from torch.utils.data import DataLoader
+
+from datamodules.batch_stream import BatchStream, training_loader
+
+
+def number_itself(number: int) -> int:
+    return number
+
+
+def test_ranks_share_the_numbers_and_resuming_goes_on() -> None:
+    rank_one_of_two = BatchStream(number_itself, first=7, stride=2)
+    assert list(islice(rank_one_of_two, 3)) == [7, 9, 11]
+
+
+def test_workers_take_turns_in_order() -> None:
+    loader = DataLoader(BatchStream(number_itself, first=5, stride=1), batch_size=None, num_workers=2)
+    assert list(islice(loader, 5)) == [5, 6, 7, 8, 9]
+
+
+def test_a_fit_sees_each_number_once_also_after_a_checkpoint(tmp_path: Path) -> None:
+    class Recorder(L.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(()))
+            self.seen: list[int] = []
+
+        def training_step(self, batch: int, batch_idx: int) -> torch.Tensor:
+            self.seen.append(batch)
+            return self.weight * batch
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    class Numbers(L.LightningDataModule):
+        def train_dataloader(self) -> DataLoader[int]:
+            return training_loader(number_itself, trainer=self.trainer, workers=0)
+
+    def trainer(steps: int) -> L.Trainer:
+        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        return L.Trainer(
+            accelerator="cpu", max_steps=steps, default_root_dir=tmp_path, enable_checkpointing=False, **quiet
+        )
+
+    first = trainer(3)
+    first.fit(module := Recorder(), datamodule=Numbers())
+    assert module.seen == [0, 1, 2]
+    first.save_checkpoint(tmp_path / "three.ckpt")
+    trainer(5).fit(resumed := Recorder(), datamodule=Numbers(), ckpt_path=tmp_path / "three.ckpt", weights_only=False)
+    assert resumed.seen == [3, 4]
