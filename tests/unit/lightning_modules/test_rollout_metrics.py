@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import torch
+
+from contrastive_reasoning.rewards import Credit, StepCredit
+from contrastive_reasoning.tasks.base import Verdict
+from lightning_modules.rollout_metrics import accuracy, credit_metrics, success_within_group, verdict_shares
+
+OK, WRONG = Verdict(status="ok", reason=""), Verdict(status="wrong", reason="uses 7 twice")
+
+
+def test_parts_verdicts_and_steps_by_name() -> None:
+    credit = Credit(
+        outcome=torch.tensor([1.5, 0.5]),
+        parts={"verifier": torch.tensor([1.0, 0.0]), "oracle": torch.tensor([1.0, 1.0])},
+        steps=[[StepCredit(0, 1, 1.0), StepCredit(2, 3, 1.0)], [StepCredit(0, 1, 1.0)]],
+        verdicts=[OK, WRONG],
+    )
+    metrics = credit_metrics(credit)
+    assert metrics["train/reward/outcome"] == 1.0
+    assert metrics["train/reward/verifier"] == 0.5
+    assert metrics["train/reward/oracle"] == 1.0
+    assert metrics["train/reward/steps"] == 1.5
+    assert metrics["train/verdict/wrong"] == 0.5
+
+
+def test_every_status_has_its_line() -> None:
+    assert verdict_shares([OK, OK, WRONG, OK], prefix="x/") == {
+        "x/ok": 0.75,
+        "x/wrong": 0.25,
+        "x/unparsed": 0.0,
+        "x/timeout": 0.0,
+        "x/error": 0.0,
+    }
+
+
+def test_success_of_rollouts_and_of_groups() -> None:
+    verdicts = [OK, WRONG, WRONG, WRONG, OK, OK]
+    assert accuracy(verdicts) == 0.5
+    assert success_within_group(verdicts, 2) == 2 / 3
