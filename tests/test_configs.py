@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 from collections.abc import Iterator
+from functools import cache, reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from experiments.checks import contradiction
 from experiments.fits import PARTS
 from experiments.rooms import OURS
 from experiments.schema import register
-from experiments.stage_plan import plan_stage
+from experiments.stage_plan import StagePlan, plan_stage
 from experiments.typo import dotted_keys
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -30,6 +33,7 @@ HYDRA_KEYS = {"_target_", "_partial_", "_convert_", "_recursive_", "_args_"}
 register()
 
 
+@cache
 def composed(*overrides: str) -> DictConfig:
     with initialize_config_module("conf", version_base="1.3"):
         return compose("config", list(overrides))
@@ -88,9 +92,9 @@ def test_an_experiment_is_named_as_its_file(experiment: str) -> None:
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_method_and_size_set_no_key_in_common(experiment: str) -> None:
-    leaves = {key for key in _leaves(raw(CONF / "experiment" / f"{experiment}.yaml"))}
+    leaves = set(_leaves(raw(CONF / "experiment" / f"{experiment}.yaml")))
     for budget in (CONF / "budget").glob("*.yaml"):
-        assert not leaves & {key for key in _leaves(raw(budget))}, budget.stem
+        assert not leaves & set(_leaves(raw(budget))), budget.stem
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -112,65 +116,73 @@ def _leaves(content: dict[str, Any], path: str = "") -> Iterator[str]:
 @pytest.fixture(scope="session")
 def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Folders that stand for the hub's models: the real loading code, no download."""
-    tokenizer = train_tokenizer(["Numbers: [1, 2], target: 3\n1+2=3"], vocab_size=300)
-    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
     folders: dict[str, Path] = {}
-    for family, make in (("llama", tiny_llama), ("qwen", tiny_qwen2)):
+    for family, kind, make in (("llama", "llama", tiny_llama), ("qwen", "qwen2", tiny_qwen2)):
+        tokenizer = train_tokenizer(["Numbers: [1, 2], target: 3\n1+2=3"], vocab_size=300, kind=kind)
+        tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
         folders[family] = tmp_path_factory.mktemp(family)
         make(tokenizer).save_pretrained(folders[family])
         tokenizer.save_pretrained(folders[family])
     return folders
 
 
-@pytest.fixture(scope="session")
-def already_built() -> set[str]:
-    """Resolved nodes that were built before: a part shared by many experiments is built once."""
-    return set()
-
-
 def offline(config: DictConfig, models: dict[str, Path]) -> DictConfig:
     """The configuration with the hub's models replaced by tiny folders."""
     local = str(models[config.family])
     named = [key for key in dotted_keys(config) if key.rpartition(".")[2] == "pretrained"]
-    hub = [key for key in named if "/" in str(OmegaConf.select(config, key))]
-    return with_values(config, {key: local for key in hub})
+    return with_values(config, {key: local for key in named if "/" in str(OmegaConf.select(config, key))})
 
 
-def cases() -> Iterator[Any]:
-    """(experiment, further override) for each experiment as it is and with each sibling of each group it names."""
-    for experiment in EXPERIMENTS:
-        yield pytest.param(experiment, [], id=experiment)
-        for group, option in overridden(experiment).items():
-            for sibling in siblings(group):
-                if sibling != option:
-                    yield pytest.param(experiment, [f"{group}={sibling}"], id=f"{experiment}-{group}={sibling}")
+@cache
+def room(group: str, option: str, scale: str) -> Any:
+    """The node that an option of a group fills, unresolved."""
+    return composed("experiment=llama_critic", f"scale={scale}", f"{group}={option}")._get_node(group)
+
+
+def with_siblings(experiment: str, scale: str) -> Iterator[tuple[str, DictConfig]]:
+    """The experiment as it is, and with each sibling of each group it names."""
+    config = composed(f"experiment={experiment}", f"scale={scale}")
+    content = raw(CONF / "experiment" / f"{experiment}.yaml")
+    yield experiment, config
+    for group, option in overridden(experiment).items():
+        for sibling in (name for name in siblings(group) if name != option):
+            if group == "family":
+                yield f"{group}={sibling}", composed(f"experiment={experiment}", f"scale={scale}", f"family={sibling}")
+            else:  # a third of a composition's time, and the same thing
+                changed = copy.deepcopy(config)
+                changed[group] = OmegaConf.merge(room(group, sibling, scale), content.get(group, {}))
+                yield f"{group}={sibling}", changed
+
+
+BUILT: set[str] = set()
+"""Resolved nodes that were built before: a part that many experiments share is built once."""
+
+
+def build_once(config: DictConfig, resolved: Any, key: str) -> None:
+    node = reduce(lambda part, name: part[name], key.split("."), resolved)
+    mark = json.dumps([key, node], sort_keys=True, default=str)
+    if mark not in BUILT:
+        build(config, key)
+        BUILT.add(mark)
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize(("experiment", "overrides"), cases())
-def test_every_experiment_builds(
-    experiment: str,
-    overrides: list[str],
-    scale: str,
-    tiny_models: dict[str, Path],
-    already_built: set[str],
-    tmp_path: Path,
-) -> None:
-    config = composed(f"experiment={experiment}", f"scale={scale}", f"output_dir={tmp_path}", *overrides)
-    assert contradiction(config) is None
-    config = offline(config, tiny_models)
-    finished = {}
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_an_experiment_builds_with_every_sibling(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
+    for label, config in with_siblings(experiment, scale):
+        assert contradiction(config) is None, label
+        local = offline(config, tiny_models)
+        resolved = OmegaConf.to_container(local, resolve=True)
+        for key in chain.from_iterable((*PARTS[stage], f"callbacks.{stage}") for stage in config.stages):
+            build_once(local, resolved, key)
+        build_once(local, resolved, "trainer")
+        build_once(local, resolved, "callbacks.every")
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_stage_can_be_planned(experiment: str, tiny_models: dict[str, Path]) -> None:
+    config = offline(composed(f"experiment={experiment}", "scale=paper"), tiny_models)
+    finished: dict[str, StagePlan] = {}
     for stage in config.stages:
         finished[stage] = plan_stage(stage, config, finished)
-        for key in (*PARTS[stage], "trainer", "callbacks.every", f"callbacks.{stage}"):
-            build_once(config, key, already_built)
-
-
-def build_once(config: DictConfig, key: str, already_built: set[str]) -> None:
-    resolved = OmegaConf.to_container(config, resolve=True)
-    for part in key.split("."):
-        resolved = resolved[part]  # type: ignore[index, call-overload]
-    mark = json.dumps([key, resolved], sort_keys=True, default=str).replace(str(config.output_dir), "")
-    if mark not in already_built:
-        build(config, key)
-        already_built.add(mark)
+    assert len({plan.fingerprint for plan in finished.values()}) == len(finished)

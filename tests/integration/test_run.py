@@ -1,0 +1,93 @@
+"""The whole path in small: every stage, reuse, a resumed stage, a sweep, and what MLflow shows of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mlflow
+import pytest
+from hydra import compose, initialize_config_module
+from mlflow.tracking import MlflowClient
+
+from experiments.checks import contradiction
+from experiments.schema import STAGES, register
+from experiments.stages import run_experiment
+
+SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50"]
+register()
+
+
+def run(output: Path, *overrides: str) -> Path:
+    """One experiment in this process, its folder."""
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", [*SMALL, "logger=folder", f"output_dir={output}", *overrides])
+    assert contradiction(config) is None
+    return run_experiment(config)
+
+
+def entries(folder: Path) -> dict[str, dict[str, str]]:
+    return json.loads((folder / "stages.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished experiment."""
+    return run(tmp_path_factory.mktemp("outputs"))
+
+
+def test_every_stage_runs_and_leaves_its_result(first: Path) -> None:
+    stages = entries(first)
+    assert tuple(stages) == STAGES
+    for name, entry in stages.items():
+        assert not entry["reused"]
+        assert json.loads((Path(entry["folder"]) / "result.json").read_text())["stage"] == name
+    summary = json.loads((first / "summary.json").read_text())["metrics"]
+    assert {"start/verifier/accuracy", "test/verifier/accuracy", "test/verifier/pass_at_8"} <= set(summary["evaluate"])
+    assert {"val/oracle/auroc_depth1", "train/critic/loss"} <= set(summary["critic"])
+    assert {"train/reward/critic", "val/verifier/accuracy"} <= set(summary["grpo"])
+
+
+def test_a_second_run_reuses_everything_and_another_reward_only_what_it_shares(first: Path) -> None:
+    outputs = first.parents[2]
+    assert all(entry["reused"] for entry in entries(run(outputs)).values())
+    changed = entries(run(outputs, "reward.weight=0.25"))
+    assert {name: entry["reused"] for name, entry in changed.items()} == {
+        "warm_start": True,
+        "critic": True,
+        "grpo": False,
+        "evaluate": False,
+    }
+
+
+def test_a_stopped_stage_goes_on_to_the_same_weights(first: Path) -> None:
+    grpo = Path(entries(first)["grpo"]["folder"])
+    before = (grpo / "policy" / "model.safetensors").read_bytes()
+    for leftover in (grpo / "result.json", grpo / "policy" / "model.safetensors"):
+        leftover.unlink()
+    assert not entries(run(first.parents[2]))["grpo"]["reused"]
+    assert (grpo / "policy" / "model.safetensors").read_bytes() == before
+
+
+def test_a_sweep_is_one_parent_with_four_children(first: Path, tmp_path: Path) -> None:
+    """2 × 2 through the command line; the warm start and the critic come from the finished experiment."""
+    database = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    command = [sys.executable, "-m", "experiments.run", "-m", *SMALL, f"output_dir={first.parents[2]}"]
+    sweep = ["reward.weight=0.1,0.2", "rollout.group_size=2,4", "stages=[warm_start,critic,grpo]"]
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": database, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *sweep, "logger.patience=60"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    client = MlflowClient(tracking_uri=database)
+    experiment = client.get_experiment_by_name("llama_critic")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    parents = [run for run in runs if run.data.tags["kind"] == "sweep"]
+    assert len(parents) == 1
+    children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parents[0].info.run_id]
+    arms = {(run.data.params["reward.weight"], run.data.params["rollout.group_size"]) for run in children}
+    assert arms == {("0.1", "2"), ("0.1", "4"), ("0.2", "2"), ("0.2", "4")}
+    assert all("val/verifier/accuracy" in run.data.metrics for run in children)
+    assert mlflow.get_tracking_uri() != database, "nothing global was changed"
