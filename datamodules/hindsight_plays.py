@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
+from contrastive_reasoning.tasks.countdown.encoding import WIDTH
 from datamodules.random_play import random_move, reached_values
 
 
@@ -34,16 +35,16 @@ class Plays:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Sets of starting numbers that no trajectory may start from, whatever its target."""
+    """States, as multisets of numbers, that no trajectory may start from or have as its anchor, whatever its target."""
 
     keys: Int[ndarray, " H"]
 
     @classmethod
-    def of(cls, numbers: Collection[Sequence[int]]) -> HeldOut:
-        """Args: the starting numbers of the held-out problems, in any order."""
+    def of(cls, states: Collection[Sequence[int]]) -> HeldOut:
+        """Args: the numbers of each state, in any order; states may differ in size."""
         by_size: dict[int, list[Sequence[int]]] = {}
-        for each in numbers:
-            by_size.setdefault(len(each), []).append(each)
+        for state in states:
+            by_size.setdefault(len(state), []).append(state)
         keys = [_keys(np.array(boards)) for boards in by_size.values()]
         return cls(keys=np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *keys])))
 
@@ -51,36 +52,51 @@ class HeldOut:
         return np.isin(_keys(boards), self.keys)
 
 
-def draw_starts(
-    count: int, *, numbers: int, number_range: tuple[int, int], held_out: HeldOut, rng: np.random.Generator
-) -> Int[ndarray, "N K"]:
-    """Uniform starting numbers; a start that is held out is drawn again.
-
-    Raises:
-        ValueError: if a hundred draws leave some row held out: the range is too small for what is held out.
-    """
-    low, high = number_range
-    boards = rng.integers(low, high + 1, (count, numbers))
-    for _ in range(100):
-        again = held_out.contains(boards)
-        if not again.any():
-            return boards
-        boards[again] = rng.integers(low, high + 1, (int(again.sum()), numbers))
-    raise ValueError(f"nearly all {numbers}-number starts in {low}..{high} are held out: widen number_range")
-
-
-def play(starts: Int[ndarray, "A K"], *, moves: int, exhaust_up_to: int, rng: np.random.Generator) -> Plays:
-    """Random play to the anchors, then the search under them.
+def draw_anchors(
+    count: int,
+    *,
+    numbers: int,
+    number_range: tuple[int, int],
+    moves: int,
+    held_out: HeldOut,
+    rng: np.random.Generator,
+) -> Int[ndarray, "A K"]:
+    """Where ``count`` trajectories stand after random play from uniform numbers; held-out ones are drawn again.
 
     Args:
-        starts: the trajectories' starting numbers.
+        count: A.
+        numbers: how many a trajectory starts from.
+        number_range: lowest and highest starting number.
         moves: random legal moves to the anchor, fewer than there are numbers.
+        held_out: neither starts nor anchors are among them.
+        rng: the only source of chance.
+
+    Raises:
+        ValueError: if a hundred draws are not enough: nearly everything in the range is held out.
+    """
+    kept: list[Int[ndarray, "N K"]] = []
+    missing = count
+    for _ in range(100):
+        low, high = number_range
+        boards = rng.integers(low, high + 1, (missing, numbers))
+        allowed = ~held_out.contains(boards)
+        for _ in range(moves):
+            boards = random_move(boards, rng)
+        kept.append(boards[allowed & ~held_out.contains(boards)])
+        missing -= len(kept[-1])
+        if not missing:
+            return np.concatenate(kept)
+    raise ValueError(f"nearly all plays of {numbers} numbers in {number_range} are held out: widen number_range")
+
+
+def search_under(anchors: Int[ndarray, "A K"], *, exhaust_up_to: int, rng: np.random.Generator) -> Plays:
+    """What is learnt under each anchor: by exhausting it, or one random branch of it where it is too large for that.
+
+    Args:
+        anchors: A states of K numbers.
         exhaust_up_to: the most numbers a board may have for its search to be exhausted.
         rng: the only source of chance.
     """
-    anchors = starts
-    for _ in range(moves):
-        anchors = random_move(anchors, rng)
     branch = anchors
     while branch.shape[1] > exhaust_up_to:
         branch = random_move(branch, rng)
@@ -88,6 +104,10 @@ def play(starts: Int[ndarray, "A K"], *, moves: int, exhaust_up_to: int, rng: np
 
 
 def _keys(boards: Int[ndarray, "N K"]) -> Int[ndarray, " N"]:
-    """One integer a multiset of numbers below 1,023: unique for up to six numbers."""
+    """One integer a multiset: unique for up to five numbers below 2,047 and six below 1,023.
+
+    Larger ones may share a key, which holds out too much, never too little.
+    """
     rows = np.sort(boards, axis=1).astype(np.int64) + 1
-    return (rows << (10 * np.arange(rows.shape[1]))).sum(axis=1)
+    shift = 10 if rows.shape[1] == WIDTH else 11
+    return (rows << (shift * np.arange(rows.shape[1]))).sum(axis=1)

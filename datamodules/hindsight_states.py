@@ -21,8 +21,8 @@ from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.encoding import WIDTH
 from datamodules.batch_stream import training_loader
 from datamodules.encode import encode_boards
-from datamodules.hindsight_plays import HeldOut, Plays, draw_starts, play
-from datamodules.oracle_states import held_out_numbers, oracle_batches, target_form
+from datamodules.hindsight_plays import HeldOut, Plays, draw_anchors, search_under
+from datamodules.oracle_states import held_out_states, oracle_batches, target_form
 from datamodules.pairing import NONE, Pairing
 
 VALIDATION = 1_000_000_007
@@ -33,7 +33,8 @@ class HindsightStates(L.LightningDataModule):
     """Batches of ``batch_size`` anchors, each from its own trajectory; ``state_actions`` (A, 6), ``goals`` (C,).
 
     Args:
-        task: its validation and test problems' numbers, and those of the fixed oracle states, are never started from.
+        task: the numbers of its validation and test problems are never started from; nor are those of the fixed oracle
+            states' problems, and these states themselves are never anchors, whatever start they could come from.
         numbers: how many a trajectory starts from.
         number_range: lowest and highest starting number.
         target_range: lowest and highest target of the trajectories' problems; hindsight goals are drawn from it, too.
@@ -83,7 +84,7 @@ class HindsightStates(L.LightningDataModule):
         self.held_out: HeldOut | None = None
 
     def setup(self, stage: str | None = None) -> None:
-        self.held_out = HeldOut.of(held_out_numbers(self.task))
+        self.held_out = HeldOut.of(held_out_states(self.task))
 
     def batch(self, number: int, *, split: int = 0) -> CriticBatch:
         """Batch ``number``: a function of it, the split and the seed."""
@@ -108,10 +109,15 @@ class HindsightStates(L.LightningDataModule):
 
     def _plays(self, moves: int, size: int, rng: np.random.Generator) -> Plays:
         assert self.held_out is not None
-        starts = draw_starts(
-            size, numbers=self.numbers, number_range=self.number_range, held_out=self.held_out, rng=rng
+        anchors = draw_anchors(
+            size,
+            numbers=self.numbers,
+            number_range=self.number_range,
+            moves=moves,
+            held_out=self.held_out,
+            rng=rng,
         )
-        return play(starts, moves=moves, exhaust_up_to=self.exhaust_up_to, rng=rng)
+        return search_under(anchors, exhaust_up_to=self.exhaust_up_to, rng=rng)
 
     def train_dataloader(self) -> DataLoader[CriticBatch]:
         return training_loader(self.batch, trainer=self.trainer, workers=self.workers)

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from contrastive_reasoning.losses import BinaryNCE, InfoNCE
 from contrastive_reasoning.tasks.countdown import CountdownTask, reachable
-from datamodules.hindsight_plays import HeldOut, draw_starts, play
+from datamodules.hindsight_plays import HeldOut, draw_anchors, search_under
 from datamodules.hindsight_states import HindsightStates, draw_reached, split_by_shares
-from datamodules.oracle_states import held_out_numbers, oracle_states
+from datamodules.oracle_states import held_out_states, oracle_states
 from datamodules.pairing import EveryGoal, OwnGoal, Pairing
 
 TASK = CountdownTask(
@@ -80,35 +82,36 @@ def test_workers_and_resuming_keep_the_order() -> None:
         assert torch.equal(next(loaded).state_actions, data.batch(number).state_actions)
 
 
-def test_no_trajectory_starts_from_the_numbers_of_a_held_out_problem() -> None:
-    held_out = held_out_numbers(TASK)
+def test_no_anchor_is_held_out_at_any_depth() -> None:
+    held_out = held_out_states(TASK)
     assert {tuple(sorted(state.numbers)) for state in oracle_states()} <= held_out
+    assert {tuple(sorted(state.state)) for state in oracle_states()} <= held_out
+    assert {tuple(sorted(problem.numbers)) for problem in TASK.problems("test")} <= held_out
     data = states()
     for number in range(20):
-        starts = [state for state in data.batch(number).state_actions.tolist() if state[3] >= 0]
-        assert starts
-        assert not {tuple(sorted(state[:4])) for state in starts} & held_out
+        for state in data.batch(number).state_actions.tolist():
+            assert tuple(sorted(each for each in state if each >= 0)) not in held_out
 
 
-def test_held_out_starts_are_drawn_again_or_refused() -> None:
-    rng = np.random.default_rng(0)
+def test_held_out_states_are_drawn_again_or_refused() -> None:
+    kind: dict[str, Any] = {"numbers": 2, "rng": np.random.default_rng(0)}
     most = HeldOut.of([(a, b) for a in (1, 2, 3) for b in (1, 2, 3) if (a, b) not in ((1, 2), (2, 1))])
-    starts = draw_starts(50, numbers=2, number_range=(1, 3), held_out=most, rng=rng)
+    starts = draw_anchors(50, number_range=(1, 3), moves=0, held_out=most, **kind)
     assert {tuple(sorted(start)) for start in starts.tolist()} == {(1, 2)}
-    everything = HeldOut.of([(1, 1), (1, 2), (2, 2)])
+    no_three = draw_anchors(50, number_range=(1, 2), moves=1, held_out=HeldOut.of([(3,), (2, 2)]), **kind)
+    assert set(no_three.flatten().tolist()) == {0, 1, 2}
     with pytest.raises(ValueError, match="widen number_range"):
-        draw_starts(50, numbers=2, number_range=(1, 2), held_out=everything, rng=rng)
+        draw_anchors(50, number_range=(1, 2), moves=0, held_out=HeldOut.of([(1, 1), (1, 2), (2, 2)]), **kind)
 
 
-def test_anchors_are_as_deep_as_asked_and_known_as_far_as_searched() -> None:
-    starts = np.array([[3, 7, 20, 41], [1, 1, 2, 9]])
-    deep = play(starts, moves=1, exhaust_up_to=3, rng=np.random.default_rng(0))
-    assert deep.anchors.shape == (2, 3)
-    assert deep.exhausted
-    shallow = play(starts, moves=0, exhaust_up_to=3, rng=np.random.default_rng(0))
-    assert shallow.anchors.shape == (2, 4)
-    assert not shallow.exhausted
-    assert shallow.reached.any(axis=1).all()
+def test_what_is_known_reaches_as_far_as_the_search() -> None:
+    anchors = np.array([[3, 7, 20, 41], [1, 1, 2, 9]])
+    all_of_it = search_under(anchors, exhaust_up_to=4, rng=np.random.default_rng(0))
+    assert all_of_it.exhausted
+    one_branch = search_under(anchors, exhaust_up_to=3, rng=np.random.default_rng(0))
+    assert not one_branch.exhausted
+    assert one_branch.reached.any(axis=1).all()
+    assert (one_branch.reached <= all_of_it.reached).all()
 
 
 def test_hindsight_goals_are_reached_and_in_range() -> None:
