@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,9 +71,11 @@ def fit(
     trainer = build_trainer(config, stage, folder, acting)
     last = folder / LAST_CHECKPOINT
     resume = {"ckpt_path": str(last), "weights_only": True} if last.is_file() else {}
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         trainer.fit(module, datamodule=data, **resume)
     except SystemExit as stop:  # how Lightning ends on Ctrl-C, after its callbacks and loggers closed
+        signal.signal(signal.SIGINT, on_interrupt)
         left = f"checkpoint {last}" if last.is_file() else "no checkpoint yet"
         raise Interrupted(f"{stage}: stopped at step {trainer.global_step} ({left})") from stop
 
@@ -84,7 +87,7 @@ def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Cal
     budget = config.budget[stage]
     return make(
         max_epochs=1,
-        limit_train_batches=budget.steps,
+        max_steps=budget.steps * budget.get("updates", 1),  # Lightning counts the optimizer's steps
         val_check_interval=budget.evaluate_every,
         check_val_every_n_epoch=None,
         callbacks=[*acting, *watching, checkpoint(folder, budget.checkpoint_every)],

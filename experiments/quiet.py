@@ -12,6 +12,7 @@ NOISE = (
     r".*Using ModelCheckpoint with manual optimization.*",  # the state after the update is what we want
     r".*does not have many workers.*",
     r".*You have overridden `\w+` in `LightningModule`.*",
+    r".*Checkpoint directory .* exists and is not empty.*",
     r".*checkpoint that ended before the epoch ended.*",  # our loaders start where the step says
 )
 

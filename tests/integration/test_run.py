@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-import mlflow
 import pytest
 from hydra import compose, initialize_config_module
 from mlflow.tracking import MlflowClient
 
 from experiments.checks import contradiction
 from experiments.schema import STAGES, register
-from experiments.stages import run_experiment
+from experiments.stages import Interrupted, run_experiment
+from lightning_modules.grpo import GRPO
 
 SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50"]
 register()
@@ -63,13 +65,29 @@ def test_a_second_run_reuses_everything_and_another_reward_only_what_it_shares(f
     }
 
 
-def test_a_stopped_stage_goes_on_to_the_same_weights(first: Path) -> None:
-    grpo = Path(entries(first)["grpo"]["folder"])
-    before = (grpo / "policy" / "model.safetensors").read_bytes()
-    for leftover in (grpo / "result.json", grpo / "policy" / "model.safetensors"):
-        leftover.unlink()
-    assert not entries(run(first.parents[2]))["grpo"]["reused"]
-    assert (grpo / "policy" / "model.safetensors").read_bytes() == before
+def test_a_stopped_stage_goes_on_to_the_same_weights(first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the second step of GRPO, in outputs that share the first experiment's earlier stages."""
+    outputs = tmp_path / "outputs"
+    for stage in ("warm_start", "critic"):
+        shutil.copytree(first.parents[2] / "stages" / stage, outputs / "stages" / stage)
+    training_step = GRPO.training_step
+
+    def stop_in_the_second(module: GRPO, batch: Any, batch_idx: int) -> None:
+        if module.rollout_step == 1:
+            raise KeyboardInterrupt
+        training_step(module, batch, batch_idx)
+
+    monkeypatch.setattr(GRPO, "training_step", stop_in_the_second)
+    with pytest.raises(Interrupted, match=r"grpo: stopped at step 1 \(checkpoint .*last\.ckpt\)"):
+        run(outputs)
+    monkeypatch.undo()
+    stages = entries(run(outputs))
+    assert [stages[name]["reused"] for name in STAGES] == [True, True, False, False]
+    assert weights(stages["grpo"]["folder"]) == weights(entries(first)["grpo"]["folder"])
+
+
+def weights(folder: str) -> bytes:
+    return (Path(folder) / "policy" / "model.safetensors").read_bytes()
 
 
 def test_a_sweep_is_one_parent_with_four_children(first: Path, tmp_path: Path) -> None:
@@ -78,7 +96,8 @@ def test_a_sweep_is_one_parent_with_four_children(first: Path, tmp_path: Path) -
     command = [sys.executable, "-m", "experiments.run", "-m", *SMALL, f"output_dir={first.parents[2]}"]
     sweep = ["reward.weight=0.1,0.2", "rollout.group_size=2,4", "stages=[warm_start,critic,grpo]"]
     environment = {**os.environ, "MLFLOW_TRACKING_URI": database, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *sweep, "logger.patience=60"], env=environment, capture_output=True, text=True, check=False)
+    command = [*command, *sweep, "logger.patience=60"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     client = MlflowClient(tracking_uri=database)
     experiment = client.get_experiment_by_name("llama_critic")
@@ -90,4 +109,3 @@ def test_a_sweep_is_one_parent_with_four_children(first: Path, tmp_path: Path) -
     arms = {(run.data.params["reward.weight"], run.data.params["rollout.group_size"]) for run in children}
     assert arms == {("0.1", "2"), ("0.1", "4"), ("0.2", "2"), ("0.2", "4")}
     assert all("val/verifier/accuracy" in run.data.metrics for run in children)
-    assert mlflow.get_tracking_uri() != database, "nothing global was changed"
