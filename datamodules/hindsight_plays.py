@@ -38,6 +38,7 @@ class HeldOut:
     """States, as multisets of numbers, that no trajectory may start from or have as its anchor, whatever its target."""
 
     keys: Int[ndarray, " H"]
+    """Sorted."""
 
     @classmethod
     def of(cls, states: Collection[Sequence[int]]) -> HeldOut:
@@ -49,7 +50,9 @@ class HeldOut:
         return cls(keys=np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *keys])))
 
     def contains(self, boards: Int[ndarray, "N K"]) -> Bool[ndarray, " N"]:
-        return np.isin(_keys(boards), self.keys)
+        keys = _keys(boards)
+        place = np.searchsorted(self.keys, keys).clip(max=max(0, len(self.keys) - 1))
+        return self.keys[place] == keys if len(self.keys) else np.zeros(len(keys), dtype=bool)
 
 
 def draw_anchors(
