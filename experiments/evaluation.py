@@ -21,7 +21,10 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
         policies = {"start": config, "test": with_values(config, trained)}
     logger = RunFolderLogger(folder=folder)
     suite = build(config, "suite")
-    results = {split: evaluate_one(suite, build(wired, "policy"), split, logger, config.seed) for split, wired in policies.items()}
+    results = {
+        split: evaluate_one(suite, build(wired, "policy"), split, logger, config.seed)
+        for split, wired in policies.items()
+    }
     logger.finalize("success")
     return {"metrics": {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}}
 

@@ -63,7 +63,8 @@ def changed_rooms(config: Any, then: Mapping[str, str]) -> list[str]:
 
 def _folder(room: str) -> Path:
     spec = find_spec(room)
-    assert spec is not None and spec.origin is not None, f"no package {room}"
+    assert spec is not None, f"no package {room}"
+    assert spec.origin is not None, f"{room} has no __init__.py"
     return Path(spec.origin).parent
 
 

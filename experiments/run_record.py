@@ -46,7 +46,8 @@ def open_record(config: DictConfig) -> RunRecord:
     write_yaml(folder / "config.yaml", {**resolved, "git_sha": git_sha()})
     if HydraConfig.initialized():
         hydra = HydraConfig.get()
-        ours = {group: option for group, option in hydra.runtime.choices.items() if option and not group.startswith("hydra/")}
+        chosen = {group: option for group, option in hydra.runtime.choices.items() if option}
+        ours = {group: option for group, option in chosen.items() if not group.startswith("hydra/")}
         write_json(folder / "choices.json", ours)
         if hydra.mode == RunMode.MULTIRUN:
             write_json(folder / "sweep.json", {"sweep": Path(hydra.sweep.dir).name, "overrides": _swept(hydra)})

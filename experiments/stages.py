@@ -1,4 +1,4 @@
-"""An experiment is a list of stages: run them in order, reuse those that finished before, resume one that was stopped."""
+"""An experiment is a list of stages: run in order; finished ones are reused, a stopped one is resumed."""
 
 from __future__ import annotations
 

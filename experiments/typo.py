@@ -1,4 +1,4 @@
-"""A mistyped command line answered in one sentence, from the YAML files alone: nothing heavier than Hydra is imported."""
+"""A mistyped command line answered in one sentence, from the YAML files alone; Hydra is all that is imported."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def _explain_run(overrides: Sequence[Override]) -> str | None:
     try:
         base = compose("config", [_line(override) for override in groups])
         keys = [override for override in ours if override not in groups]
-        if (sentence := _first(_wrong_key(base, o) for o in keys) or _first(_wrong_value(base, o) for o in keys)) is not None:
-            return sentence
+        wrong = _first(_wrong_key(base, o) for o in keys) or _first(_wrong_value(base, o) for o in keys)
+        if wrong is not None:
+            return wrong
         return contradiction(compose("config", [_line(override) for override in ours]))
     except MissingConfigException as error:
         return _missing(error.missing_cfg_file or "")
@@ -95,7 +96,7 @@ def _nearest_room(key: str, known: set[str]) -> set[str]:
 def _wrong_value(base: DictConfig, override: Override) -> str | None:
     """A value of another kind than the one it replaces; null and interpolations are left to the part itself."""
     key, value = override.key_or_group, override.value()
-    if value is None or isinstance(value, str) and value.startswith("${"):
+    if value is None or (isinstance(value, str) and value.startswith("${")):
         return None
     wanted, given = kind(OmegaConf.select(base, key)), kind(value)
     if wanted in (None, given):

@@ -13,7 +13,7 @@ POLICY, CRITIC = "policy", "critic"
 
 
 def critic_checkpoints(reward: Any, path: str = "reward") -> Iterator[tuple[str, str | None]]:
-    """(dotted path, checkpoint) of every part of the reward that asks a critic; None is for the critic stage to fill."""
+    """(dotted path, checkpoint) of every part of the reward that asks a critic; None: the critic stage fills it."""
     if not isinstance(reward, DictConfig):
         return
     if "critic" in reward and "checkpoint" in reward:

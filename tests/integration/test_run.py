@@ -65,7 +65,9 @@ def test_a_second_run_reuses_everything_and_another_reward_only_what_it_shares(f
     }
 
 
-def test_a_stopped_stage_goes_on_to_the_same_weights(first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_stage_goes_on_to_the_same_weights(
+    first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ctrl-C in the second step of GRPO, in outputs that share the first experiment's earlier stages."""
     outputs = tmp_path / "outputs"
     for stage in ("warm_start", "critic"):

@@ -19,6 +19,8 @@ def test_every_experiment_says_what_it_is_and_how_it_is_run() -> None:
 
 def test_listing_imports_the_standard_library_alone() -> None:
     """-S leaves site-packages out, -I the environment."""
-    script = f"import sys; sys.path.insert(0, {str(FOLDER.parent.parent)!r}); from experiments.catalogue import main; main()"
+    root = str(FOLDER.parent.parent)
+    script = f"import sys; sys.path.insert(0, {root!r}); from experiments.catalogue import main; main()"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
-    assert [line.split()[0] for line in done.stdout.splitlines()] == sorted(path.stem for path in Path(FOLDER).glob("*.yaml"))
+    listed = [line.split()[0] for line in done.stdout.splitlines()]
+    assert listed == sorted(path.stem for path in Path(FOLDER).glob("*.yaml"))

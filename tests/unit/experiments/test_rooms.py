@@ -9,7 +9,8 @@ CONFIG = {
 
 
 def test_finds_our_targets_at_any_depth() -> None:
-    assert sorted(targets(CONFIG)) == ["contrastive_reasoning.losses.BinaryNCE", "lightning_modules.warm_start.WarmStart"]
+    found = ["contrastive_reasoning.losses.BinaryNCE", "lightning_modules.warm_start.WarmStart"]
+    assert sorted(targets(CONFIG)) == found
 
 
 def test_the_room_of_a_target() -> None:

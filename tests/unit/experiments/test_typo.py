@@ -23,7 +23,10 @@ CRITIC = "experiment=llama_critic"
         ([CRITIC, "weight=1"], "weight: no such key; did you mean 'reward.weight'?"),
         ([CRITIC, "reward.wieght=0.1"], "reward.wieght: no such key; did you mean 'reward.weight'?"),
         ([CRITIC, "budget.grpo.step=3"], "budget.grpo.step: no such key; did you mean 'budget.grpo.steps'?"),
-        ([CRITIC, "+reward.extra=1"], "+reward.extra=1: a new key cannot be added; every argument already has its key, write key=value"),
+        (
+            [CRITIC, "+reward.extra=1"],
+            "+reward.extra=1: a new key cannot be added; every argument already has its key, write key=value",
+        ),
         ([CRITIC, "~reward.weight"], "~reward.weight: a key cannot be removed; write key=null"),
         ([CRITIC, "reward.weight=abc"], "reward.weight=abc: it takes a number, got a word"),
         ([CRITIC, "seed=abc"], "seed=abc: it takes a number, got a word"),
@@ -32,7 +35,8 @@ CRITIC = "experiment=llama_critic"
         ([CRITIC, "stages=[warm_start,gpro]"], "stages: no stage 'gpro'; did you mean 'grpo'?"),
         (
             [CRITIC, "stages=[grpo,warm_start]"],
-            "stages must be some of [warm_start, critic, grpo, evaluate], in this order, each once; got ['grpo', 'warm_start']",
+            "stages must be some of [warm_start, critic, grpo, evaluate], in this order, each once; "
+            "got ['grpo', 'warm_start']",
         ),
         (
             [CRITIC, "rollout.group_size=1"],
