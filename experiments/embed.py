@@ -1,0 +1,55 @@
+"""Put a finished warm start into the package, where ``policy.pretrained: embedded:NAME`` finds it.
+
+    make exp name=llama_baseline over='stages=[warm_start] policy.pretrained=null'
+    python -m experiments.embed outputs/stages/warm_start/<fingerprint> llama_countdown
+
+Beside the policy stand the configuration that made it and ``origin.json``: fingerprint, versions and the command.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from experiments.files import write_json
+from experiments.run_tree import read_json
+
+ROOM = Path(__file__).resolve().parents[1] / "contrastive_reasoning" / "policies" / "embedded"
+COMMAND = "make exp name={family}_baseline over='stages=[warm_start] policy.pretrained=null seed={seed}'"
+LARGEST = 5_000_000
+"""Bytes that an embedded policy may have: it is part of every clone."""
+
+
+def embed(stage: Path, name: str, *, room: Path = ROOM) -> Path:
+    """Copy the policy of a warm-start folder to ``room/name`` with what made it; an earlier one is replaced.
+
+    Raises:
+        ValueError: for a folder that is no finished warm start, or a policy of more than five million bytes.
+    """
+    result = read_json(stage / "result.json") if (stage / "result.json").is_file() else {}
+    if result.get("stage") != "warm_start" or not (stage / "policy" / "config.json").is_file():
+        raise ValueError(f"{stage} holds no policy of a finished warm start")
+    size = sum(file.stat().st_size for file in (stage / "policy").iterdir())
+    if size > LARGEST:
+        raise ValueError(f"the policy in {stage} has {size} bytes; an embedded one may have {LARGEST}")
+    target = room / name
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(stage / "policy", target)
+    shutil.copy(stage / "config.yaml", target / "warm_start.yaml")
+    seed = OmegaConf.load(stage / "config.yaml").seed
+    command = COMMAND.format(family=name.partition("_")[0], seed=seed)
+    kept = {key: result[key] for key in ("stage", "fingerprint", "versions")}
+    write_json(target / "origin.json", {**kept, "command": command})
+    return target
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m experiments.embed STAGE_FOLDER NAME")
+    try:
+        print(embed(Path(sys.argv[1]), sys.argv[2]))
+    except ValueError as error:
+        sys.exit(str(error))
