@@ -135,8 +135,9 @@ class CountdownTask:
         return parse_steps(problem, completion)
 
     def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
-        """LongProc's three scores."""
-        return {f"longproc/{name}": value for name, value in longproc_scores(problem, completion).items()}
+        """LongProc's three scores; direct moves are put between its tags first, one a line: they are all solution."""
+        text = f"<Solution>\n{completion.replace(';', chr(10))}\n</Solution>" if self.style == "direct" else completion
+        return {f"longproc/{name}": value for name, value in longproc_scores(problem, text).items()}
 
 
 @lru_cache(maxsize=16)

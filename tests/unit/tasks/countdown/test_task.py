@@ -166,3 +166,19 @@ def test_bad_settings_are_refused_in_one_sentence(changes: dict, message: str) -
 def test_unknown_split_is_refused() -> None:
     with pytest.raises((ValueError, TypeError), match=r"split must be one of train, validation, test|Type-check"):
         task().problems("dev")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("completion", "accuracy"),
+    [
+        ("21+16=37;37-17=20;26+20=46", 1.0),
+        ("21+16=37;37-17=20;26+21=46", 0.0),
+        ("21+16=37", 0.0),
+        ("", 0.0),
+        ("</Solution>;;", 0.0),
+    ],
+)
+def test_direct_moves_are_scored_as_longproc_would_score_their_solution(completion: str, accuracy: float) -> None:
+    made = task()
+    scores = made.scores(made.problem((21, 16, 17, 26), 46), completion)
+    assert scores["longproc/accuracy"] == accuracy
