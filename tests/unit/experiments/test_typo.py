@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -84,9 +84,10 @@ def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
         "try: main()\n"
         "finally: print([m for m in ('torch', 'lightning', 'mlflow', 'transformers') if m in sys.modules])"
     )
-    started = time.monotonic()
+    before = os.times()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert time.monotonic() - started < 3
+    after = os.times()  # of the processor, so that a busy machine does not count
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 3
     assert done.returncode == 2
     assert done.stdout == "[]\n"
     assert done.stderr == "reward.wieght: no such key; did you mean 'reward.weight'?\n"
