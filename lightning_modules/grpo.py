@@ -18,7 +18,7 @@ from contrastive_reasoning.rewards import Reward
 from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
-from lightning_modules.lesson import Lesson
+from lightning_modules.lesson import Lesson, rows_that_teach
 from lightning_modules.microbatches import Microbatch, microbatches
 from lightning_modules.optim import AdamW, backward_all, clip_by_norm
 from lightning_modules.rollout_metrics import (
@@ -34,7 +34,7 @@ VERSION = 1
 
 
 class GRPO(LightningModule):
-    """Learns from the rollouts that it finds in a batch; an update is one pass over all of them, one optimizer step.
+    """Learns from the rollouts that it finds in a batch; an update is one pass over all that teach, one optimizer step.
 
     Only the policy is a registered module. The reference and whatever the reward owns are plain attributes: no
     optimizer, checkpoint or strategy sees them.
@@ -105,11 +105,13 @@ class GRPO(LightningModule):
         rollouts = drawn(batch.rollouts)
         credit = self.reward(rollouts)
         advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
-        split = list(microbatches(rollouts, max_tokens=self.microbatch_tokens))
+        taught = rows_that_teach(advantages, reference=bool(self._frozen))
+        split = list(microbatches(rollouts, rows=taught, max_tokens=self.microbatch_tokens))
         lesson = Lesson(
             objective=self.objective,
             rollouts=rollouts,
             advantages=advantages,
+            taught=taught,
             ref_log_probs=self.ref_log_probs(rollouts, split),
         )
         for _ in range(self.updates_per_rollout):

@@ -53,12 +53,15 @@ class Microbatch:
         return values[self.rows, : self.mask.shape[1]]
 
 
-def microbatches(rollouts: RolloutBatch, *, max_tokens: int) -> Iterator[Microbatch]:
-    """All rows of ``rollouts``, each in one micro-batch of at most ``max_tokens`` padded tokens."""
-    prompts = rollouts.prompt_mask.sum(dim=1).repeat_interleave(rollouts.group_size).tolist()
-    completions = rollouts.mask.sum(dim=1).tolist()
-    for rows in rows_by_budget(list(zip(prompts, completions, strict=True)), max_tokens=max_tokens):
-        yield select(rollouts, torch.tensor(rows, device=rollouts.mask.device))
+def microbatches(
+    rollouts: RolloutBatch, *, rows: Bool[Tensor, " B"] | None = None, max_tokens: int
+) -> Iterator[Microbatch]:
+    """The chosen rows of ``rollouts`` (None: all), each in one micro-batch of at most ``max_tokens`` padded tokens."""
+    chosen = torch.arange(len(rollouts), device=rollouts.mask.device) if rows is None else rows.nonzero()[:, 0]
+    prompts = rollouts.prompt_mask.sum(dim=1)[chosen // rollouts.group_size].tolist()
+    completions = rollouts.mask.sum(dim=1)[chosen].tolist()
+    for places in rows_by_budget(list(zip(prompts, completions, strict=True)), max_tokens=max_tokens):
+        yield select(rollouts, chosen[torch.tensor(places, device=chosen.device)])
 
 
 def select(rollouts: RolloutBatch, rows: Int[Tensor, " b"]) -> Microbatch:

@@ -27,6 +27,7 @@ from datamodules.collate import ProblemBatch
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.run_folder import RunFolderLogger
 from lightning_modules.grpo import GRPO
+from lightning_modules.lesson import rows_that_teach
 from lightning_modules.optim import AdamW
 
 TASK = CountdownTask(
@@ -319,3 +320,44 @@ def test_a_batch_without_rollouts_is_named() -> None:
 def test_settings_are_checked(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         module(**change)
+
+
+class FirstGroupOnly(Digits):
+    """All rollouts of the other groups are worth the same."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        outcome = super().__call__(rollouts).outcome.clone()
+        outcome[rollouts.group_size :] = 1.0
+        return Credit(outcome=outcome, parts={"digits": outcome})
+
+
+@pytest.mark.parametrize("aggregation", [TokenMean(), SeqMeanTokenMean()], ids=lambda part: type(part).__name__)
+def test_groups_of_equals_are_left_out_and_change_no_gradient(
+    aggregation: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gradient() -> Tensor:
+        captured = Gradients()
+        trained = module(
+            policy=policy(torch.float64),
+            reward=FirstGroupOnly(),
+            objective=objective(aggregation=aggregation),
+            gradient_clip=None,
+        )
+        fit(trained, 1, captured)
+        return captured.updates[0]
+
+    some = gradient()
+    monkeypatch.setattr("lightning_modules.grpo.rows_that_teach", lambda a, reference: (a == a).any(dim=1))
+    assert_close(some, gradient(), rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("advantages", "reference", "expected"),
+    [
+        ([[0.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], False, [False, True, True]),
+        ([[0.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], True, [True, True, True]),
+        ([[0.0, 0.0], [0.0, 0.0]], False, [True, False]),
+    ],
+)
+def test_rows_that_teach(advantages: list[list[float]], reference: bool, expected: list[bool]) -> None:
+    assert rows_that_teach(torch.tensor(advantages), reference=reference).tolist() == expected
