@@ -37,6 +37,7 @@ test: $(STAMP)  ## run the tests
 
 lint: $(STAMP)  ## check style and formatting
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
 
 types: $(STAMP)  ## check types
 	@$(BIN)/pyright

@@ -28,9 +28,7 @@ class ReasoningPrompts(LightningDataModule):
         seed: of the order.
     """
 
-    def __init__(
-        self, *, task: Task, problems_per_step: int, validation_problems: int, steps: int, seed: int
-    ) -> None:
+    def __init__(self, *, task: Task, problems_per_step: int, validation_problems: int, steps: int, seed: int) -> None:
         super().__init__()
         if problems_per_step < 1:
             raise ValueError(f"problems_per_step must be at least 1, got {problems_per_step}")

@@ -1,11 +1,11 @@
 """What an experiment's folder says, as the runs a tracker shows: sweep → experiment → stages. Knows no tracker.
 
-    outputs/runs/<experiment>/<time>-<seed>/
-        config.yaml     the resolved configuration
-        choices.json    {group: option}, the choices made in composing it                     (optional)
-        stages.json     {stage: {"folder": …, "fingerprint": …, "reused": bool}}, in order of running
-        sweep.json      {"sweep": id, …}, if it is one job of a multirun                       (optional)
-        summary.json    written last, when the experiment has ended
+outputs/runs/<experiment>/<time>-<seed>/
+    config.yaml     the resolved configuration
+    choices.json    {group: option}, the choices made in composing it                     (optional)
+    stages.json     {stage: {"folder": …, "fingerprint": …, "reused": bool}}, in order of running
+    sweep.json      {"sweep": id, …}, if it is one job of a multirun                       (optional)
+    summary.json    written last, when the experiment has ended
 """
 
 from __future__ import annotations

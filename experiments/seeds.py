@@ -1,8 +1,8 @@
 """What a few seeds say of a number: its mean, and the difference of two means, each with a 95% interval.
 
-    x̄ ± t₀.₉₇₅(n−1) · s/√n
-    paired (the same seeds on both sides):  the same of the differences
-    Welch (other seeds):                    x̄ − ȳ ± t₀.₉₇₅(ν) · √(s²ₓ/n + s²ᵧ/m),   ν by Welch and Satterthwaite
+x̄ ± t₀.₉₇₅(n−1) · s/√n
+paired (the same seeds on both sides):  the same of the differences
+Welch (other seeds):                    x̄ − ȳ ± t₀.₉₇₅(ν) · √(s²ₓ/n + s²ᵧ/m),   ν by Welch and Satterthwaite
 """
 
 from __future__ import annotations

@@ -51,9 +51,7 @@ def step_values(steps: Sequence[Sequence[StepCredit]], *, like: Tensor) -> Float
     return torch.tensor(rows, dtype=like.dtype, device=like.device).view(len(steps), width)
 
 
-def within_group_and_step(
-    values: Float[Tensor, "B K"], group_size: int, *, epsilon: float
-) -> Float[Tensor, "B K"]:
+def within_group_and_step(values: Float[Tensor, "B K"], group_size: int, *, epsilon: float) -> Float[Tensor, "B K"]:
     """Values normalised over the rollouts of the group that have a k-th step.
 
     Exactly 0 where there is none, where no other rollout has one, and where all are equal.

@@ -79,9 +79,7 @@ class GRPO:
     def divergence(self, kl: KL, inputs: ObjectiveInputs) -> Float[Tensor, "B T"]:
         """KL per token; 0 outside the mask whatever is stored there."""
         assert inputs.ref_log_probs is not None
-        return kl(
-            torch.where(inputs.mask, inputs.log_probs, 0.0), torch.where(inputs.mask, inputs.ref_log_probs, 0.0)
-        )
+        return kl(torch.where(inputs.mask, inputs.log_probs, 0.0), torch.where(inputs.mask, inputs.ref_log_probs, 0.0))
 
     def aggregated(self, values: Float[Tensor, "B T"], inputs: ObjectiveInputs) -> Float[Tensor, ""]:
         weights = inputs.weights

@@ -48,9 +48,7 @@ def test_an_empty_split_is_refused() -> None:
 
 
 def prompts(task: CountdownTask, validation_problems: int = 5) -> ReasoningPrompts:
-    return ReasoningPrompts(
-        task=task, problems_per_step=3, validation_problems=validation_problems, steps=2, seed=0
-    )
+    return ReasoningPrompts(task=task, problems_per_step=3, validation_problems=validation_problems, steps=2, seed=0)
 
 
 @pytest.fixture(scope="module")

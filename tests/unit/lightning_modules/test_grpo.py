@@ -65,9 +65,7 @@ def policy(dtype: torch.dtype = torch.float32, seed: int = 1) -> CausalLMPolicy:
         for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.normal_(std=0.15, generator=generator)
-    return CausalLMPolicy(
-        model=model.to(dtype), tokenizer=TOKENIZER, compute_dtype=torch.float32, chat_template=False
-    )
+    return CausalLMPolicy(model=model.to(dtype), tokenizer=TOKENIZER, compute_dtype=torch.float32, chat_template=False)
 
 
 def module(**changes: Any) -> GRPO:
