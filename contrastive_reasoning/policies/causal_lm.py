@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from contrastive_reasoning.policies.adapters import merged
 from contrastive_reasoning.policies.log_probs import token_log_probs
 from contrastive_reasoning.policies.pooling import mean_pool
+from contrastive_reasoning.policies.prompting import prompt_ids
 
 
 class CausalLMPolicy(nn.Module):
@@ -74,22 +75,9 @@ class CausalLMPolicy(nn.Module):
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.compute_dtype)
 
-    def render(self, prompt: str) -> str:
-        """The prompt as the model reads it: itself, or one user message of the chat template."""
-        if not self.chat_template:
-            return prompt
-        # Qwen's template adds a system message of its own when none is given; an empty one suppresses it.
-        messages = [{"role": "system", "content": ""}, {"role": "user", "content": prompt}]
-        if not _mentions_default_system(self.tokenizer):
-            messages = messages[1:]
-        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-
     def prompt_ids(self, prompt: str) -> list[int]:
         """Token ids of one prompt, with the beginning-of-text token where the tokenizer has one."""
-        text = self.render(prompt)
-        ids = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])  # pyright: ignore
-        bos = self.tokenizer.bos_token_id
-        return ids if bos is None or ids[:1] == [bos] else [int(bos), *ids]  # pyright: ignore
+        return prompt_ids(self.tokenizer, prompt, chat_template=self.chat_template)
 
     def encode_prompts(self, prompts: Sequence[str]) -> tuple[Int[Tensor, "P S"], Bool[Tensor, "P S"]]:
         """Prompts as left-padded ids with their mask, on the policy's device."""
@@ -171,8 +159,3 @@ class CausalLMPolicy(nn.Module):
 def _backbone(model: PreTrainedModel | PeftModel) -> nn.Module:
     base = model.get_base_model() if isinstance(model, PeftModel) else model
     return base.base_model  # pyright: ignore
-
-
-def _mentions_default_system(tokenizer: PreTrainedTokenizerBase) -> bool:
-    template = getattr(tokenizer, "chat_template", None) or ""
-    return "You are" in str(template)

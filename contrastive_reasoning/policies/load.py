@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -66,6 +66,14 @@ def load_policy(
         compute_dtype=_dtype("compute_dtype", compute_dtype),
         chat_template=chat_template,
     )
+
+
+def tokenizer_and_context(pretrained: str, *, trust_remote_code: bool) -> tuple[PreTrainedTokenizerBase, int]:
+    """A pretrained policy's tokenizer and its context in tokens, without its weights."""
+    path = resolve(pretrained)
+    config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
+    return tokenizer, int(config.max_position_embeddings)
 
 
 def resolve(pretrained: str) -> str:

@@ -1,0 +1,33 @@
+"""From a problem's prompt to the token ids that a policy reads. Needs the tokenizer alone, no weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+
+def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool) -> str:
+    """The prompt as the model reads it: itself, or one user message of the tokenizer's chat template.
+
+    Raises:
+        ValueError: where ``chat_template`` is asked of a tokenizer that has none.
+    """
+    if not chat_template:
+        return prompt
+    template = tokenizer.chat_template
+    if not template:
+        raise ValueError("policy.chat_template is true, but the tokenizer has no chat template")
+    messages = [{"role": "user", "content": prompt}]
+    if "You are" in str(template):
+        # Such a template (Qwen's) writes a system message of its own where none is given; an empty one replaces it.
+        messages.insert(0, {"role": "system", "content": ""})
+    return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+
+def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool) -> list[int]:
+    """Token ids of one prompt, with the beginning-of-text token where the tokenizer has one."""
+    encoded: Any = tokenizer(render(tokenizer, prompt, chat_template=chat_template), add_special_tokens=False)
+    ids: list[int] = list(encoded["input_ids"])
+    start: Any = tokenizer.bos_token_id
+    return ids if start is None or ids[:1] == [start] else [int(start), *ids]

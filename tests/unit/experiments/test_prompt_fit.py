@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from experiments.assemble import AssemblyError
+from experiments.prompt_fit import check_prompts_fit
+
+
+def config(folder: Path, context: int) -> DictConfig:
+    """A tokenizer and a model configuration without weights: nothing more may be read."""
+    tokenizer = train_tokenizer(["9 3 2 = 10\n"], vocab_size=300)
+    model = tiny_llama(tokenizer)
+    model.config.max_position_embeddings = context
+    model.config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    task = {
+        "_target_": "contrastive_reasoning.tasks.countdown.CountdownTask",
+        "style": "direct",
+        "train": "generated",
+        "test": "generated",
+        "longproc_dir": None,
+        "counts": [3],
+        "number_range": [10, 30],
+        "target_range": [10, 50],
+        "max_search_lines": None,
+        "train_problems": 4,
+        "validation_problems": 4,
+        "test_problems": 4,
+        "seed": 0,
+    }
+    policy = {"pretrained": str(folder), "trust_remote_code": False, "chat_template": False}
+    return OmegaConf.create({"policy": policy, "task": task})
+
+
+def test_short_prompts_fit(tmp_path: Path) -> None:
+    assert check_prompts_fit(config(tmp_path, context=64)) is None
+
+
+def test_a_prompt_that_fills_the_context_is_refused_without_weights(tmp_path: Path) -> None:
+    with pytest.raises(AssemblyError, match=r"the prompt of problem countdown:\S+ has 1\d tokens .* context of 8"):
+        check_prompts_fit(config(tmp_path, context=8))
+
+
+def test_a_fresh_policy_has_no_tokenizer_to_ask(tmp_path: Path) -> None:
+    fresh = config(tmp_path, context=8)
+    fresh.policy.pretrained = None
+    assert check_prompts_fit(fresh) is None

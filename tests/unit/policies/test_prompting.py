@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from contrastive_reasoning.policies.prompting import prompt_ids, render
+
+PLAIN = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<answer>{% endif %}"
+)
+ADDS_ITS_OWN = (
+    "{% if messages[0].role != 'system' %}<system>You are a helper.{% endif %}"
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<answer>"
+)
+
+
+def with_template(tokenizer: PreTrainedTokenizerFast, template: str) -> PreTrainedTokenizerFast:
+    changed = copy.deepcopy(tokenizer)
+    changed.chat_template = template
+    return changed
+
+
+def test_without_a_chat_template_the_prompt_is_read_as_it_is(tokenizer: PreTrainedTokenizerFast) -> None:
+    assert render(tokenizer, "3 4 = 12\n", chat_template=False) == "3 4 = 12\n"
+
+
+def test_a_prompt_is_one_user_message(tokenizer: PreTrainedTokenizerFast) -> None:
+    assert render(with_template(tokenizer, PLAIN), "3 4", chat_template=True) == "<user>3 4<answer>"
+
+
+def test_a_template_cannot_add_its_own_system_message(tokenizer: PreTrainedTokenizerFast) -> None:
+    text = render(with_template(tokenizer, ADDS_ITS_OWN), "3 4", chat_template=True)
+    assert "You are" not in text
+    assert text.endswith("<user>3 4<answer>")
+
+
+def test_a_missing_template_is_named(tokenizer: PreTrainedTokenizerFast) -> None:
+    with pytest.raises(ValueError, match="the tokenizer has no chat template"):
+        render(tokenizer, "3 4", chat_template=True)
+
+
+def test_a_beginning_token_stands_once(tokenizer: PreTrainedTokenizerFast) -> None:
+    start = tokenizer.bos_token_id
+    assert prompt_ids(tokenizer, "3 4", chat_template=False)[0] == start
+    twice = with_template(tokenizer, "<bos>{{ messages[0].content }}")
+    assert prompt_ids(twice, "3 4", chat_template=True).count(start) == 1
