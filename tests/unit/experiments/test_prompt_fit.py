@@ -49,3 +49,10 @@ def test_a_fresh_policy_has_no_tokenizer_to_ask(tmp_path: Path) -> None:
     fresh = config(tmp_path, context=8)
     fresh.policy.pretrained = None
     assert check_prompts_fit(fresh) is None
+
+
+def test_a_task_without_enough_problems_is_one_sentence(tmp_path: Path) -> None:
+    small = config(tmp_path, context=64)
+    small.task.number_range = [20, 20]
+    with pytest.raises(AssemblyError, match=r"task: .* holds"):
+        check_prompts_fit(small)
