@@ -12,10 +12,13 @@ from experiments.schema import STAGES
 from experiments.suggestions import did_you_mean
 from experiments.wiring import critic_checkpoints
 
+MAY_BE_NOTHING = ("warmup_steps", "unaimed_steps", "samples", "validation_problems")
+
 
 def contradiction(config: DictConfig) -> str | None:
     """The first thing that cannot work, in one sentence; None where nothing is known to be wrong."""
-    checks: tuple[Callable[[DictConfig], str | None], ...] = (no_experiment, unknown_stage, small_group, no_critic)
+    checks: tuple[Callable[[DictConfig], str | None], ...]
+    checks = (no_experiment, unknown_stage, small_size, small_group, no_critic)
     return next((sentence for check in checks if (sentence := check(config)) is not None), None)
 
 
@@ -32,6 +35,18 @@ def unknown_stage(config: DictConfig) -> str | None:
             return f"stages: no stage {stage!r}; {did_you_mean(str(stage), STAGES)}"
     if not stages or stages != sorted(set(stages), key=STAGES.index):
         return f"stages must be some of [{', '.join(STAGES)}], in this order, each once; got {stages}"
+    return None
+
+
+def small_size(config: DictConfig) -> str | None:
+    """A size of a stage that will run must be positive; a warm-up or a first phase may have no steps."""
+    for stage in config.stages:
+        for key, value in config.budget[stage].items():
+            least = 0 if key in MAY_BE_NOTHING or config.budget[stage].get("steps") == 0 else 1
+            if isinstance(value, int) and value < least:
+                return f"budget.{stage}.{key} must be at least {least}, got {value}"
+            if isinstance(value, float) and value <= 0:
+                return f"budget.{stage}.{key} must be positive, got {value}"
     return None
 
 

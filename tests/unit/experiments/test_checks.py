@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from hydra import compose, initialize_config_module
+
+from experiments.checks import contradiction
+from experiments.schema import register
+
+register()
+
+
+def objection(*overrides: str) -> str | None:
+    with initialize_config_module("conf", version_base="1.3"):
+        return contradiction(compose("config", ["experiment=llama_baseline", *overrides]))
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_nothing_is_wrong_with_what_we_ship(scale: str) -> None:
+    assert objection(f"scale={scale}") is None
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("budget.grpo.steps=-1", "budget.grpo.steps must be at least 1, got -1"),
+        ("budget.grpo.learning_rate=0.0", "budget.grpo.learning_rate must be positive, got 0.0"),
+        ("budget.evaluate.samples=-2", "budget.evaluate.samples must be at least 0, got -2"),
+        ("rollout.group_size=1", "rollout.group_size must be a whole number of at least 2"),
+        ("stages=[grpo,warm_start]", "stages must be some of"),
+        ("reward=critic", "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),
+    ],
+)
+def test_a_contradiction_is_one_sentence(override: str, sentence: str) -> None:
+    said = objection(override)
+    assert said is not None
+    assert said.startswith(sentence)
+    assert "\n" not in said
+
+
+def test_sizes_of_stages_that_do_not_run_are_not_looked_at() -> None:
+    assert objection("budget.critic.steps=-1") is None
