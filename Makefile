@@ -51,7 +51,7 @@ dashboard: $(STAMP)  ## open MLflow on the local results
 	@$(BIN)/mlflow ui --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlruns/mlflow.db}
 
 compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over='…'
-	@$(BIN)/python -m experiments.compare name=$(name) $(over)
+	@$(BIN)/python -m experiments.compare $(name) $(over)
 
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
 	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(model),policy.pretrained=$(model)) $(over)
