@@ -14,12 +14,13 @@ Tokens = dict[str, Tensor]
 
 def tokenized(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_length: int) -> Tokens:
     """The texts as tokens, padded to the longest; one longer than ``max_length`` loses its beginning or end, as the
-    tokenizer is set up.
+    tokenizer is set up. A broken byte, which a completion holds as a lone surrogate, is read as U+FFFD.
 
     Raises:
         ValueError: a text has no token.
     """
-    encoded = tokenizer(list(texts), padding=True, truncation=True, max_length=max_length, return_tensors="pt")
+    readable = [text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for text in texts]
+    encoded = tokenizer(readable, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
     tokens = {name: torch.as_tensor(encoded[name]) for name in ("input_ids", "attention_mask")}
     empty = (tokens["attention_mask"].sum(dim=1) == 0).nonzero().flatten().tolist()
     if empty:

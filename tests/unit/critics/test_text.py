@@ -103,6 +103,14 @@ def test_long_texts_keep_their_end(checkpoints: dict[str, Path]) -> None:
     assert torch.equal(critic.tokenize(["1+2=3"])["input_ids"], critic.tokenize(["+2=3"])["input_ids"])
 
 
+def test_a_broken_byte_is_read_as_one_unknown_character(checkpoints: dict[str, Path]) -> None:
+    critic = build(checkpoints["llama"])
+    completion = "\udc80 1+2=3"
+    step = Step(start=2, end=len(completion), state=(3,), legal=True)
+    state_actions, _ = critic.encode_steps(Problem(id="a", prompt="", answer="3"), completion, [step])
+    assert torch.equal(state_actions["input_ids"], critic.tokenize(["\ufffd 1+2=3"])["input_ids"])
+
+
 def test_a_text_without_tokens_is_refused(checkpoints: dict[str, Path]) -> None:
     with pytest.raises(ValueError, match="text 1 has none: ''"):
         build(checkpoints["llama"]).tokenize(["1", ""])
