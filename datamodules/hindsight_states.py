@@ -3,6 +3,9 @@
 The search is exhaustive and small (three numbers have at most 48 lines of play), so a state yields as many exact pairs
 as the batch has goals: positives by hindsight and certified dead ends. That is exact supervision wherever search is
 this cheap; with ``exhaust_up_to`` below a state's size, only what one branch reached is known of it.
+
+A finished play, one number left, is a state like the others: what a reward asks about the last move. Random play seldom
+ends among the targets, so every second finished play stands at one of them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from datamodules.hindsight_plays import HeldOut, Plays, draw_anchors, search_und
 from datamodules.oracle_states import held_out_states, oracle_batches, target_form
 from datamodules.pairing import NONE, Pairing
 
+VERSION = 2
+
 VALIDATION = 1_000_000_007
 """Stands for the split in the seed of the validation batches; training batches have 0 there."""
 
@@ -38,7 +43,8 @@ class HindsightStates(L.LightningDataModule):
         numbers: how many a trajectory starts from.
         number_range: lowest and highest starting number.
         target_range: lowest and highest target of the trajectories' problems; hindsight goals are drawn from it, too.
-        depth_shares: share of the anchors after 0, 1, 2, … moves; each positive share gets at least one anchor.
+        depth_shares: share of the anchors after 0, 1, 2, … moves; each positive share gets at least one anchor. The
+            share after ``numbers`` − 1 moves is that of the finished plays.
         exhaust_up_to: the most numbers a state may have for the search under it to be exhausted; from larger ones it
             goes into one random branch.
         pairing: which pairs the loss sees.
@@ -68,8 +74,8 @@ class HindsightStates(L.LightningDataModule):
         super().__init__()
         if not 2 <= numbers <= WIDTH:
             raise ValueError(f"numbers must be 2 to {WIDTH}, got {numbers}")
-        if not 1 <= len(depth_shares) < numbers:
-            raise ValueError(f"depth_shares needs 1 to {numbers - 1} shares for {numbers} numbers, got {depth_shares}")
+        if not 1 <= len(depth_shares) <= numbers:
+            raise ValueError(f"depth_shares needs 1 to {numbers} shares for {numbers} numbers, got {depth_shares}")
         self.task = task
         self.numbers = numbers
         self.number_range = (number_range[0], number_range[1])
@@ -117,6 +123,9 @@ class HindsightStates(L.LightningDataModule):
             held_out=self.held_out,
             rng=rng,
         )
+        if anchors.shape[1] == 1:
+            low, high = self.target_range
+            anchors[::2, 0] = rng.integers(low, high + 1, len(anchors[::2]))
         return search_under(anchors, exhaust_up_to=self.exhaust_up_to, rng=rng)
 
     def train_dataloader(self) -> DataLoader[CriticBatch]:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from contrastive_reasoning.critics import JointCritic
 from contrastive_reasoning.losses import BinaryNCE, InfoNCE
 from contrastive_reasoning.tasks.countdown import CountdownTask, reachable
 from datamodules.hindsight_plays import HeldOut, draw_anchors, search_under
@@ -29,16 +31,23 @@ TASK = CountdownTask(
 )
 
 
-def states(*, pairing: Pairing | None = None, exhaust_up_to: int = 4, seed: int = 0) -> HindsightStates:
+def states(
+    *,
+    pairing: Pairing | None = None,
+    exhaust_up_to: int = 4,
+    seed: int = 0,
+    depth_shares: Sequence[float] = (0.2, 0.4, 0.3, 0.1),
+    batch_size: int = 40,
+) -> HindsightStates:
     return HindsightStates(
         task=TASK,
         numbers=4,
         number_range=[1, 49],
         target_range=[10, 50],
-        depth_shares=[0.2, 0.5, 0.3],
+        depth_shares=depth_shares,
         exhaust_up_to=exhaust_up_to,
         pairing=pairing or EveryGoal(),
-        batch_size=40,
+        batch_size=batch_size,
         validation_batches=2,
         oracle_batch_size=1000,
         workers=0,
@@ -130,6 +139,38 @@ def test_own_goals_have_one_positive_a_row_and_train() -> None:
         loss(scores, batch.positive, batch.candidate).backward()
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("pairing", [EveryGoal(), OwnGoal()])
+def test_a_finished_play_reaches_its_own_number_and_nothing_else(pairing: Pairing) -> None:
+    batch = states(pairing=pairing, depth_shares=[0, 0, 0, 1], batch_size=80).batch(0)
+    left = batch.state_actions[:, 0]
+    assert (batch.state_actions[:, 1:] == -1).all()
+    assert not (batch.positive & (left[:, None] != batch.goals[None])).any()
+    in_range = (left >= 10) & (left <= 50)
+    assert batch.positive.any(dim=1).equal(in_range)
+    assert 0.4 <= in_range.float().mean() < 1, "as many as can be told apart, and some beyond the targets"
+
+
+def test_a_critic_tells_a_solution_from_a_near_miss() -> None:
+    data = states(depth_shares=[0, 0, 0, 1], batch_size=128)
+    critic = JointCritic(
+        value_dimension=16, width=64, blocks=1, dimension=32, join_dimension=16, pairs_per_chunk=65536, seed=0
+    )
+    optimizer = torch.optim.Adam(critic.parameters(), lr=3e-3)
+    loss = BinaryNCE(temperature=1.0)
+    for number in range(200):
+        batch = data.batch(number)
+        optimizer.zero_grad()
+        loss(critic(batch.state_actions, batch.goals), batch.positive, batch.candidate).backward()
+        optimizer.step()
+    targets = torch.arange(11, 50)
+    boards = torch.full((41, 6), -1)
+    boards[:, 0] = torch.arange(10, 51)
+    with torch.no_grad():
+        scores = critic(boards, targets)
+    exact, below, above = (scores[k : k + 39].diagonal() for k in (1, 0, 2))
+    assert ((exact > below) & (exact > above)).float().mean() > 0.8
 
 
 def test_shares_are_split_without_loss() -> None:
