@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from contrastive_reasoning.tasks.countdown.encoding import LARGEST, WIDTH
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 
 OnBad = Literal["refuse", "leave_out"]
-MAX_NUMBERS = 6
-MAX_NUMBER = 1_000_000
 _LISTED = 20
 
 
@@ -134,10 +133,10 @@ def _objection(item: Any) -> str:
     if not isinstance(item, dict) or "nums" not in item or "target" not in item:
         return "needs the keys nums and target"
     numbers, target = item["nums"], item["target"]
-    if not isinstance(numbers, list) or not 2 <= len(numbers) <= MAX_NUMBERS:
-        return f"nums must be a list of 2 to {MAX_NUMBERS} integers"
-    if any(type(number) is not int or not 0 <= number <= MAX_NUMBER for number in numbers):
-        return f"nums must be integers from 0 to {MAX_NUMBER}"
+    if not isinstance(numbers, list) or not 2 <= len(numbers) <= WIDTH:
+        return f"nums must be a list of 2 to {WIDTH} integers"
+    if any(type(number) is not int or not 0 <= number <= LARGEST for number in numbers):
+        return f"nums must be integers from 0 to {LARGEST}"
     if type(target) is not int:
         return f"target must be an integer, got {target!r}"
     return "" if reachable(numbers, target) else f"the numbers {numbers} do not reach the target {target}"

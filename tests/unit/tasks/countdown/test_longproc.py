@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from contrastive_reasoning.tasks.countdown.encoding import LARGEST, encode_state
 from contrastive_reasoning.tasks.countdown.longproc import read_longproc, read_problem_lines, read_template
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 
@@ -19,6 +20,7 @@ BAD = {
     '{"nums": [1, 1.0], "target": 2}': "integers from 0 to",
     '{"nums": [true, 1], "target": 2}': "integers from 0 to",
     '{"nums": [1, -1], "target": 0}': "integers from 0 to",
+    '{"nums": [1, 10000], "target": 10001}': "integers from 0 to 9999",
     '{"nums": [1, 1e9], "target": 0}': "integers from 0 to",
     '{"nums": [1, 10000000000000000000000], "target": 0}': "integers from 0 to",
     "\ufeff{}": "not valid JSON",
@@ -53,6 +55,12 @@ def test_bad_lines_are_named_and_left_out_only_when_asked(tmp_path: Path, line: 
     assert len(read.problems) == 1
     assert len(read.left_out) == 1
     assert read.left_out[0].startswith("mine.jsonl, line 2: ")
+
+
+def test_the_largest_number_that_critics_read_is_a_problem(tmp_path: Path) -> None:
+    path = problem_file(tmp_path, [json.dumps({"nums": [LARGEST, LARGEST - 1], "target": 1})])
+    (row,) = read_problem_lines(path, on_bad="refuse").problems
+    assert encode_state(row.numbers)[0] == LARGEST
 
 
 def test_all_bad_lines_are_listed(tmp_path: Path) -> None:
