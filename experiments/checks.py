@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from experiments.catalogue import FOLDER, catalogue
 from experiments.schema import STAGES
@@ -18,7 +18,7 @@ MAY_BE_NOTHING = ("warmup_steps", "unaimed_steps", "samples", "validation_proble
 def contradiction(config: DictConfig) -> str | None:
     """The first thing that cannot work, in one sentence; None where nothing is known to be wrong."""
     checks: tuple[Callable[[DictConfig], str | None], ...]
-    checks = (no_experiment, unknown_stage, small_size, small_group, no_critic)
+    checks = (no_experiment, unknown_stage, small_size, small_group, no_critic, several_devices)
     return next((sentence for check in checks if (sentence := check(config)) is not None), None)
 
 
@@ -67,3 +67,20 @@ def no_critic(config: DictConfig) -> str | None:
         if checkpoint is not None and not (Path(checkpoint) / "critic.json").is_file():
             return f"reward.checkpoint={checkpoint}: no critic there (critic.json is missing)"
     return None
+
+
+def several_devices(config: DictConfig) -> str | None:
+    """Batches and micro-batches are cut for one process: more of them would all see the same data."""
+    devices, nodes = config.trainer.get("devices", 1), config.trainer.get("num_nodes", 1)
+    if isinstance(nodes, int) and nodes > 1:
+        return f"trainer.num_nodes={nodes}: several devices are not supported yet; use 1"
+    if _device_count(devices) > 1:
+        return f"trainer.devices={devices}: several devices are not supported yet; use 1"
+    return None
+
+
+def _device_count(devices: object) -> int:
+    """How many devices are asked for by a number or a list of indices; words like auto count as one."""
+    if isinstance(devices, ListConfig):
+        return len(devices)
+    return devices if isinstance(devices, int) else 1

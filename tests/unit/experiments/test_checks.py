@@ -28,6 +28,9 @@ def test_nothing_is_wrong_with_what_we_ship(scale: str) -> None:
         ("rollout.group_size=1", "rollout.group_size must be a whole number of at least 2"),
         ("stages=[grpo,warm_start]", "stages must be some of"),
         ("reward=critic", "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),
+        ("trainer.devices=2", "trainer.devices=2: several devices are not supported yet; use 1"),
+        ("trainer.devices=[0,1]", "trainer.devices=[0, 1]: several devices are not supported yet; use 1"),
+        ("trainer.num_nodes=2", "trainer.num_nodes=2: several devices are not supported yet; use 1"),
     ],
 )
 def test_a_contradiction_is_one_sentence(override: str, sentence: str) -> None:
@@ -39,3 +42,8 @@ def test_a_contradiction_is_one_sentence(override: str, sentence: str) -> None:
 
 def test_sizes_of_stages_that_do_not_run_are_not_looked_at() -> None:
     assert objection("budget.critic.steps=-1") is None
+
+
+@pytest.mark.parametrize("devices", ["1", "[1]", "auto"])
+def test_one_device_is_chosen_in_any_form(devices: str) -> None:
+    assert objection(f"trainer.devices={devices}") is None
