@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 LENGTH = 12
-MOST_BYTES = 1 << 26
-"""Of each file; large weights are told apart by their size and their first 64 MiB, in a fraction of a second."""
+BLOCK, STRIDE = 1 << 20, 1 << 25
+"""Of each file its first and last MiB and one every 32 MiB: weights of any size in seconds."""
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
@@ -19,11 +19,23 @@ def fingerprint(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
 
 
-def folder_hash(folder: Path) -> str:
-    """A hash over the names, sizes and contents of the files directly in ``folder``."""
+def content_hash(path: Path) -> str:
+    """A hash over a file, or over the names, sizes and contents of all files of a folder."""
     digest = hashlib.sha256()
-    for path in sorted(path for path in folder.iterdir() if path.is_file()):
-        digest.update(f"{path.name}:{path.stat().st_size}:".encode())
-        with path.open("rb") as file:
-            digest.update(file.read(MOST_BYTES))
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    for file in files:
+        name = "" if file == path else str(file.relative_to(path))
+        digest.update(f"{name}:{file.stat().st_size}:".encode())
+        digest.update(_blocks(file))
     return digest.hexdigest()[:LENGTH]
+
+
+def _blocks(path: Path) -> bytes:
+    size = path.stat().st_size
+    starts = sorted({*range(0, size, STRIDE), max(size - BLOCK, 0)})
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for start in starts:
+            file.seek(start)
+            digest.update(file.read(BLOCK))
+    return digest.digest()

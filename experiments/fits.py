@@ -14,7 +14,6 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.critics.checkpoint import save_critic
 from experiments.assemble import build
 from experiments.interrupt import Interrupted
-from experiments.prompt_fit import check_prompts_fit
 from experiments.run_folder import RunFolderLogger
 from experiments.wiring import CRITIC, POLICY
 
@@ -50,7 +49,6 @@ def critic(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Map
 
 def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
     """Train the policy by rollouts, rewards and the objective."""
-    check_prompts_fit(config)
     module, data, generation = (build(config, key) for key in PARTS["grpo"])
     fit(config, "grpo", folder, module, data, acting=[generation])
     module.policy.save(folder / POLICY)

@@ -1,7 +1,8 @@
 """The process that carries a run to MLflow while it trains; the training process only starts and stops it.
 
 MLflow is imported by that process alone. Whatever the tracker does — slow, dead, out of disk — training never waits for
-it, except for the few seconds that :func:`stop_mirror` grants at the end; ``make sync`` sends what was missed.
+it, except for the few seconds that :func:`stop_mirror` grants at the end; ``python -m experiments.track`` sends what
+was missed.
 """
 
 from __future__ import annotations
@@ -55,4 +56,7 @@ def mirrored(folder: Path | str, *, timeout: float) -> Iterator[None]:
         yield
     finally:
         if not stop_mirror(process, timeout):
-            print(f"MLflow does not have all of {folder} (see {LOG_FILE} there); `make sync` sends the rest.")
+            print(
+                f"MLflow does not have all of {folder} (see {LOG_FILE} there); "
+                f"`python -m experiments.track {folder}` sends the rest."
+            )

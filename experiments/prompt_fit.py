@@ -19,11 +19,14 @@ def check_prompts_fit(config: DictConfig) -> None:
     Raises:
         AssemblyError: for a prompt that leaves no room for a completion, or a task that cannot give its problems.
     """
-    policy = config.policy
+    policy, problems = config.policy, first_problems(config)
     if policy.pretrained is None:
         return
-    tokenizer, context = tokenizer_and_context(policy.pretrained, trust_remote_code=policy.trust_remote_code)
-    for problem in first_problems(config):
+    try:
+        tokenizer, context = tokenizer_and_context(policy.pretrained, trust_remote_code=policy.trust_remote_code)
+    except (ValueError, OSError) as error:
+        raise AssemblyError(f"policy.pretrained={policy.pretrained}: {str(error).splitlines()[0]}") from error
+    for problem in problems:
         length = len(prompt_ids(tokenizer, problem.prompt, chat_template=policy.chat_template))
         if length >= context:
             raise AssemblyError(
@@ -33,9 +36,15 @@ def check_prompts_fit(config: DictConfig) -> None:
 
 
 def first_problems(config: DictConfig) -> list[Problem]:
-    """The first problems of the training and of the validation split."""
-    task: Task = build(config, "task")
-    try:
-        return [problem for split in ("train", "validation") for problem in task.problems(split)[:TRIED]]
-    except (ValueError, OSError) as error:
-        raise AssemblyError(f"task: {error}") from error
+    """The first problems of each split that some stage reads, those of the suite's own tasks included."""
+    asked = [("task", split) for split in ("train", "validation") if "grpo" in config.stages]
+    if "evaluate" in config.stages:
+        asked += [(f"suite.settings.{name}.task", "test") for name in config.suite.settings]
+    problems: list[Problem] = []
+    for key, split in asked:
+        task: Task = build(config, key)
+        try:
+            problems += task.problems(split)[:TRIED]  # pyright: ignore[reportArgumentType]
+        except (ValueError, OSError) as error:
+            raise AssemblyError(f"{key}: {error}") from error
+    return problems

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies.load import EMBEDDED, resolve
 from experiments.assemble import AssemblyError
-from experiments.fingerprint import fingerprint, folder_hash
+from experiments.fingerprint import content_hash, fingerprint
 from experiments.rooms import versions
-from experiments.wiring import critic_checkpoints, parents
+from experiments.wiring import parents
 
 KEYS = {
     "warm_start": ("seed", "policy", "warm_start"),
@@ -46,7 +46,7 @@ def plan_stage(stage: str, config: DictConfig, finished: Mapping[str, StagePlan]
     relevant = relevant_config(stage, config)
     above = {name: finished[name].fingerprint for name in parents(stage, config) if name in finished}
     used = versions(relevant)
-    content = {"config": relevant, "parents": above, "versions": used, "files": file_hashes(stage, config)}
+    content = {"config": relevant, "parents": above, "versions": used, "files": file_hashes(relevant)}
     mark = fingerprint(content)
     folder = Path(config.output_dir) / "stages" / stage / mark
     return StagePlan(name=stage, config=relevant, parents=above, versions=used, fingerprint=mark, folder=folder)
@@ -59,18 +59,31 @@ def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
     return {key: resolved[key] for key in KEYS[stage]} | {"trainer": trainer, "budget": resolved["budget"][stage]}
 
 
-def file_hashes(stage: str, config: DictConfig) -> dict[str, str]:
-    """Path → hash of the folders that the configuration only names: a local policy, a critic's checkpoint."""
-    named: list[str] = []
-    if stage != "critic" and config.policy.pretrained is not None:
-        named.append(_local(config.policy.pretrained))
-    if stage == "grpo":
-        named += [checkpoint for _, checkpoint in critic_checkpoints(config.reward) if checkpoint is not None]
-    return {name: folder_hash(Path(name)) for name in named if Path(name).is_dir()}
+NAMING = ("pretrained", "checkpoint", "train_file", "longproc_dir")
+"""Keys whose value may be a path: what lies there decides the result, not only its name."""
 
 
-def _local(pretrained: str) -> str:
+def file_hashes(relevant: Mapping[str, Any]) -> dict[str, str]:
+    """Name → hash of the files and folders that the configuration only names: policies, critics, problems."""
+    named = sorted(set(_named(relevant)))
+    found = {name: _local(name) for name in named}
+    return {name: content_hash(path) for name, path in found.items() if path is not None}
+
+
+def _named(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        yield from (value for key, value in node.items() if key in NAMING and isinstance(value, str))
+        for value in node.values():
+            yield from _named(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _named(value)
+
+
+def _local(name: str) -> Path | None:
+    """Where a named thing lies on this machine; None for a name on the hub."""
     try:
-        return resolve(pretrained) if pretrained.startswith(EMBEDDED) or Path(pretrained).exists() else pretrained
+        path = Path(resolve(name)) if name.startswith(EMBEDDED) else Path(name).expanduser()
     except (ValueError, OSError) as error:
         raise AssemblyError(str(error)) from error
+    return path if path.exists() else None

@@ -14,6 +14,7 @@ from experiments.assemble import with_values
 from experiments.files import write_json, write_yaml
 from experiments.interrupt import Interrupted
 from experiments.mirror import start_mirror, stop_mirror
+from experiments.prompt_fit import check_prompts_fit
 from experiments.rooms import changed_rooms, code_hashes
 from experiments.run_record import open_record
 from experiments.run_tree import read_json
@@ -40,6 +41,8 @@ def run_experiment(config: DictConfig) -> Path:
         Interrupted: where the person stopped a stage; the same call goes on from its last checkpoint.
     """
     started = time.monotonic()
+    if "grpo" in config.stages or "evaluate" in config.stages:
+        check_prompts_fit(config)
     record = open_record(config)
     stages: dict[str, tuple[StagePlan, bool]] = {}
     with mirrored(config, record.folder):
@@ -76,7 +79,10 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
     print(f"{plan.name}: {'going on' if going_on else 'running'} in {plan.folder}")
     write_yaml(plan.folder / "config.yaml", plan.config)
     started = time.monotonic()
-    result = RUN[plan.name](with_values(config, filled(plan.name, config, folders)), plan.folder, folders)
+    try:
+        result = RUN[plan.name](with_values(config, filled(plan.name, config, folders)), plan.folder, folders)
+    except KeyboardInterrupt as stop:  # outside a fit, which leaves a checkpoint of its own
+        raise Interrupted(f"{plan.name}: stopped") from stop
     described = {
         "stage": plan.name,
         "fingerprint": plan.fingerprint,

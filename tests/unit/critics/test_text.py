@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from contrastive_reasoning.policies.pooling import last_pool, mean_pool
 from contrastive_reasoning.tasks.base import Problem, Step
 
 CHARACTERS = ["<pad>", *"0123456789+-*/=;#: CurentSa[],>"]
-LORA = LoRATraining(rank=2, alpha=4.0, dropout=0.0, target_modules=["q_proj", "v_proj"])
+LORA = LoRATraining(rank=2, alpha=4.0, dropout=0.0, target_modules=["q_proj", "v_proj"], seed=0)
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -126,6 +127,19 @@ def test_which_weights_learn(checkpoints: dict[str, Path], training, trained: bo
     assert ("backbone.embed_tokens.weight" in learning) == trained
 
 
+def test_adapters_are_a_function_of_the_seed(checkpoints: dict[str, Path]) -> None:
+    drawn = []
+    for seed in (0, 0, 1):
+        backbone = LlamaForCausalLM.from_pretrained(checkpoints["llama"])
+        torch.rand(3)  # whatever was drawn before
+        before = torch.random.get_rng_state()
+        replace(LORA, seed=seed)(backbone)
+        assert torch.equal(torch.random.get_rng_state(), before)
+        drawn.append(torch.cat([p.flatten() for name, p in backbone.named_parameters() if "lora_A" in name]))
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
 @pytest.mark.parametrize("training", [FullTraining(), Frozen(), LORA])
 def test_round_trip_keeps_the_values(checkpoints: dict[str, Path], tmp_path: Path, training) -> None:
     saved = build(checkpoints["llama"], training=training)
@@ -158,4 +172,4 @@ def test_a_goal_that_names_no_target_is_refused(checkpoints: dict[str, Path]) ->
 
 def test_a_rank_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="rank must be at least 1, got 0"):
-        LoRATraining(rank=0, alpha=1.0, dropout=0.0, target_modules="all-linear")
+        LoRATraining(rank=0, alpha=1.0, dropout=0.0, target_modules="all-linear", seed=0)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import random
+import re
+from dataclasses import replace
 from itertools import islice
 
 import pytest
 
-from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask
-from datamodules.plays import PlayCorpus, Plays, PlayStream, draw_play
+from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask, search_trace
+from datamodules.plays import Play, PlayCorpus, Plays, PlayStream, draw_play
 
 TASK = CountdownTask(
     style="direct",
@@ -27,6 +29,45 @@ TASK = CountdownTask(
 def problem_of(prompt: str) -> CountdownProblem:
     numbers, target = prompt.strip().split(" = ")
     return CountdownProblem(tuple(int(n) for n in numbers.split()), int(target), style="direct")
+
+
+@pytest.mark.parametrize(
+    ("aimed", "play", "following"),
+    [
+        (True, ("14 2 9 17 = 11\n", "17*2=34;14+9=23;34-23=11"), ("20 9 18 = 18\n", "18/9=2;20-2=18")),
+        (False, ("14 2 9 17 = 40\n", "17*2=34;14+9=23;34-23=11"), ("18 20 5 10 = 31\n", "18+5=23;23-20=3;10*3=30")),
+    ],
+)
+def test_direct_plays_stay_as_they_were_drawn(aimed: bool, play: Play, following: Play) -> None:
+    """The embedded policies were warmed up on these."""
+    rng = random.Random(0)
+    assert [draw_play(TASK, "train", rng, aimed=aimed) for _ in range(2)] == [play, following]
+
+
+@pytest.mark.parametrize("aimed", [True, False])
+@pytest.mark.parametrize("style", ["longproc", "annotated"])
+def test_a_search_style_is_taught_by_searches_that_succeed(style: str, aimed: bool) -> None:
+    task = replace(TASK, style=style, max_search_lines=40)
+    rng = random.Random(5)
+    for _ in range(20):
+        prompt, completion = draw_play(task, "train", rng, aimed=aimed)
+        assert "Try" in completion
+        numbers, target = posed_in(completion)
+        problem = task.problem(numbers, target)
+        assert problem.prompt == prompt
+        assert completion == search_trace(numbers, target, style=style).text
+        assert task.verify(problem, completion).correct, completion
+        assert task.split_of(problem) == "train"
+        assert task.space.admits(numbers, target)
+
+
+def posed_in(search: str) -> tuple[tuple[int, ...], int]:
+    """The numbers and the target that a written search begins with."""
+    found = re.search(r"\[([0-9, ]+)\]", search)
+    target = re.search(r"[Tt]arget\D*(\d+)", search)
+    assert found is not None
+    assert target is not None
+    return tuple(map(int, found[1].split(", "))), int(target[1])
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])

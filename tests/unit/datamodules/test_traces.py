@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from contrastive_reasoning.tasks.countdown import CountdownTask, ProblemSpace, problem_key, split_of
-from contrastive_reasoning.tasks.countdown.triples import target_row
-from datamodules.countdown_traces import batch_rows, triple_table
+from contrastive_reasoning.tasks.countdown.triples import array_row, target_row
+from datamodules.countdown_traces import batch_rows, states_of, triple_table
+from datamodules.oracle_states import held_out_states
 from datamodules.trace_arrays import same_goal
 from datamodules.traces_text import TracesText
 from datamodules.traces_v1 import TracesV1
@@ -95,13 +99,44 @@ def test_epochs_take_turns_with_the_triples_of_a_trajectory() -> None:
 
 def test_the_table_holds_distinct_training_problems_whatever_the_workers() -> None:
     small = ProblemSpace(counts=[3], number_range=[1, 9], target_range=[10, 20], max_search_lines=None)
-    table = triple_table(small, trajectories=30, triples_each=2, seed=0, exclude=(), draw_row=target_row, workers=0)
+    table = triple_table(
+        small, trajectories=30, triples_each=2, seed=0, exclude=(), held_out=(), draw_row=target_row, workers=0
+    )
     assert table.shape == (30, 2, 7)
     assert (table[:, 0, 6] == table[:, 1, 6]).all()
-    again = triple_table(small, trajectories=30, triples_each=2, seed=0, exclude=(), draw_row=target_row, workers=1)
+    again = triple_table(
+        small, trajectories=30, triples_each=2, seed=0, exclude=(), held_out=(), draw_row=target_row, workers=1
+    )
     assert np.array_equal(table, again)
     with pytest.raises(ValueError, match=r"holds about \d+ training problems, 100000 are wanted"):
-        triple_table(small, trajectories=100_000, triples_each=1, seed=0, exclude=(), draw_row=target_row, workers=0)
+        triple_table(
+            small, trajectories=100_000, triples_each=1, seed=0, exclude=(), held_out=(), draw_row=target_row, workers=0
+        )
+
+
+def test_held_out_states_never_start_a_trajectory_nor_stand_in_a_row() -> None:
+    small = ProblemSpace(counts=[3], number_range=[1, 9], target_range=[10, 20], max_search_lines=None)
+
+    def states(kind: Any, held_out: Collection[tuple[int, ...]]) -> set[tuple[int, ...]]:
+        table = triple_table(
+            small, trajectories=40, triples_each=5, seed=0, exclude=(), held_out=held_out, draw_row=kind, workers=0
+        )
+        return {state for row in table.reshape(-1, table.shape[2]).tolist() for state in states_of(row)}
+
+    for kind in (target_row, array_row):
+        unwanted = set(sorted(state for state in states(kind, ()) if len(state) > 1)[::2])
+        assert len(unwanted) > 10
+        assert not states(kind, unwanted) & unwanted
+
+
+@pytest.mark.parametrize("kind", [TracesV1, TracesV2])
+def test_no_row_shows_a_state_that_critics_are_judged_on(kind: type[TracesV1] | type[TracesV2]) -> None:
+    data = arrays(kind)
+    data.trajectories, data.triples_each = 1500, 5
+    data.setup()
+    assert data.table is not None
+    shown = {state for row in data.table.reshape(-1, data.table.shape[2]).tolist() for state in states_of(row)}
+    assert not shown & held_out_states(TASK)
 
 
 def test_v1_batches_are_start_action_and_later_array() -> None:

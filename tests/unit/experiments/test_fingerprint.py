@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.fingerprint import fingerprint, folder_hash
+from experiments.fingerprint import BLOCK, STRIDE, content_hash, fingerprint
 
 
 def test_key_order_does_not_matter_and_values_do() -> None:
@@ -17,6 +17,18 @@ def test_a_folder_is_its_names_and_contents(tmp_path: Path) -> None:
     for folder in (first, second):
         folder.mkdir()
         (folder / "config.json").write_text("{}")
-    assert folder_hash(first) == folder_hash(second)
+    assert content_hash(first) == content_hash(second)
     (second / "config.json").write_text("{ }")
-    assert folder_hash(first) != folder_hash(second)
+    assert content_hash(first) != content_hash(second)
+
+
+def test_a_file_is_its_content_wherever_it_differs(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(BLOCK * 70))
+    marks = {content_hash(path)}
+    for place in (0, STRIDE + 5, BLOCK * 70 - 1):
+        content = bytearray(BLOCK * 70)
+        content[place] = 1
+        path.write_bytes(bytes(content))
+        marks.add(content_hash(path))
+    assert len(marks) == 4

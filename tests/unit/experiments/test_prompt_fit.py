@@ -33,7 +33,8 @@ def config(folder: Path, context: int) -> DictConfig:
         "seed": 0,
     }
     policy = {"pretrained": str(folder), "trust_remote_code": False, "chat_template": False}
-    return OmegaConf.create({"policy": policy, "task": task})
+    suite = {"settings": {"main": {"task": "${task}"}}}
+    return OmegaConf.create({"stages": ["grpo", "evaluate"], "policy": policy, "task": task, "suite": suite})
 
 
 def test_short_prompts_fit(tmp_path: Path) -> None:
@@ -56,3 +57,19 @@ def test_a_task_without_enough_problems_is_one_sentence(tmp_path: Path) -> None:
     small.task.number_range = [20, 20]
     with pytest.raises(AssemblyError, match=r"task: .* holds"):
         check_prompts_fit(small)
+
+
+def test_the_tasks_of_the_suite_are_asked_too(tmp_path: Path) -> None:
+    long = config(tmp_path, context=64)
+    long.suite.settings.main.task = {**long.task, "style": "annotated"}
+    with pytest.raises(AssemblyError, match="leaves no room"):
+        check_prompts_fit(long)
+    long.stages = ["grpo"]
+    assert check_prompts_fit(long) is None
+
+
+def test_a_policy_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    missing = config(tmp_path, context=64)
+    missing.policy.pretrained = str(tmp_path / "nowhere")
+    with pytest.raises(AssemblyError, match=r"policy\.pretrained=\S+nowhere: "):
+        check_prompts_fit(missing)

@@ -93,6 +93,19 @@ def test_only_adapters_train_and_saving_folds_them_in(tmp_path: Path) -> None:
     assert all("lora_" in n for n, p in policy.named_parameters() if p.requires_grad), "saving must not merge in place"
 
 
+def test_adapters_are_a_function_of_the_seed() -> None:
+    lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
+    drawn = []
+    for seed in (0, 0, 1):
+        torch.rand(3)  # whatever was drawn before
+        before = torch.random.get_rng_state()
+        policy = load(lora=lora, seed=seed)
+        assert torch.equal(torch.random.get_rng_state(), before)
+        drawn.append(torch.cat([p.flatten() for name, p in policy.named_parameters() if "lora_A" in name]))
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
 def test_a_rank_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match=r"lora\.rank must be at least 1, got 0"):
         LoRA(rank=0, alpha=1.0, dropout=0.0, target_modules="all-linear")

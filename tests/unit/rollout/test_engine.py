@@ -192,7 +192,7 @@ def test_a_policy_with_adapters_is_generated_from_without_their_dropout(
 ) -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.5, target_modules="all-linear")
     adapted = CausalLMPolicy(
-        model=lora.attach(tiny_llama(byte_level, hidden_size=16)),
+        model=lora.attach(tiny_llama(byte_level, hidden_size=16), seed=0),
         tokenizer=byte_level,
         compute_dtype=torch.float32,
         chat_template=False,

@@ -1,0 +1,45 @@
+"""A stage is known by what its files hold, not only by their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig
+
+from experiments.assemble import AssemblyError
+from experiments.schema import register
+from experiments.stage_plan import plan_stage
+
+register()
+
+
+def composed(*overrides: str) -> DictConfig:
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", ["experiment=llama_baseline", *overrides])
+
+
+def test_another_problem_file_makes_another_stage(tmp_path: Path) -> None:
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text('{"nums": [1, 2, 3], "target": 6}\n')
+    config = composed("task.train=file", f"task.train_file={problems}")
+    before = plan_stage("grpo", config, {}).fingerprint
+    assert plan_stage("grpo", config, {}).fingerprint == before
+    problems.write_text('{"nums": [2, 2, 3], "target": 7}\n')
+    assert plan_stage("grpo", config, {}).fingerprint != before
+
+
+def test_a_text_critic_is_known_by_the_weights_it_reads_with(tmp_path: Path) -> None:
+    encoder = tmp_path / "encoder"
+    encoder.mkdir()
+    (encoder / "config.json").write_text("{}")
+    config = composed("experiment=critic_text", f"backbone.pretrained={encoder}")
+    before = plan_stage("critic", config, {}).fingerprint
+    (encoder / "config.json").write_text('{"hidden_size": 8}')
+    assert plan_stage("critic", config, {}).fingerprint != before
+
+
+def test_an_embedded_policy_that_does_not_exist_is_one_sentence() -> None:
+    with pytest.raises(AssemblyError, match="no embedded policy 'nothing'"):
+        plan_stage("grpo", composed("policy.pretrained=embedded:nothing"), {})
