@@ -11,6 +11,7 @@ from peft import LoraConfig, inject_adapter_in_model
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.load import resolve
+from contrastive_reasoning.policies.seeded import seeded
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -59,6 +60,8 @@ class LoRATraining:
     dropout: float
     target_modules: Sequence[str] | str
     """Names of the linear layers, or ``all-linear``."""
+    seed: int
+    """Of the initial A."""
 
     def __post_init__(self) -> None:
         if self.rank < 1:
@@ -67,7 +70,8 @@ class LoRATraining:
     def __call__(self, backbone: torch.nn.Module) -> None:
         targets = self.target_modules if isinstance(self.target_modules, str) else list(self.target_modules)
         settings: dict[str, Any] = {"lora_alpha": self.alpha, "lora_dropout": self.dropout}
-        inject_adapter_in_model(LoraConfig(r=self.rank, target_modules=targets, **settings), backbone)
+        with seeded(self.seed):
+            inject_adapter_in_model(LoraConfig(r=self.rank, target_modules=targets, **settings), backbone)
         backbone.train()
 
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from contrastive_reasoning.critics.features import NumberFeatures
-from contrastive_reasoning.critics.initialise import seeded
 from contrastive_reasoning.critics.numeric import numbers_and_target
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.encoding import WIDTH, encode_state
 

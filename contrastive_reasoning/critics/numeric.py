@@ -14,9 +14,9 @@ from torch import Tensor
 
 from contrastive_reasoning.critics.digits import DigitEmbedding
 from contrastive_reasoning.critics.dot_product import TwoTowerCritic
-from contrastive_reasoning.critics.initialise import seeded
 from contrastive_reasoning.critics.projection import projection_head
 from contrastive_reasoning.losses.similarity import Similarity
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.encoding import WIDTH, encode_state
 

@@ -15,9 +15,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from contrastive_reasoning.critics.encoder import TextEncoder
-from contrastive_reasoning.critics.initialise import seeded
 from contrastive_reasoning.critics.tokens import Tokens, tokenized
 from contrastive_reasoning.losses.similarity import cosine, of_pairs
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
 
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from contrastive_reasoning.critics.dot_product import TwoTowerCritic
 from contrastive_reasoning.critics.encoder import TextEncoder
-from contrastive_reasoning.critics.initialise import seeded
 from contrastive_reasoning.critics.tokens import Tokens, tokenized
 from contrastive_reasoning.losses.similarity import Similarity
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
 
 Pooling = Callable[[Tensor, Tensor], Tensor]

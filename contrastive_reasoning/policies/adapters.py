@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel
 
+from contrastive_reasoning.policies.seeded import seeded
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoRA:
@@ -24,8 +26,8 @@ class LoRA:
         if self.rank < 1:
             raise ValueError(f"lora.rank must be at least 1, got {self.rank}")
 
-    def attach(self, model: PreTrainedModel) -> PeftModel:
-        """The model with trainable adapters and frozen weights."""
+    def attach(self, model: PreTrainedModel, *, seed: int) -> PeftModel:
+        """The model with trainable adapters, whose initial A is drawn from ``seed``, and frozen weights."""
         targets = self.target_modules if isinstance(self.target_modules, str) else list(self.target_modules)
         config = LoraConfig(
             r=self.rank,
@@ -34,7 +36,8 @@ class LoRA:
             target_modules=targets,
             task_type="CAUSAL_LM",
         )
-        return get_peft_model(model, config)  # pyright: ignore[reportReturnType]
+        with seeded(seed):
+            return get_peft_model(model, config)  # pyright: ignore[reportReturnType]
 
 
 def merged(model: PreTrainedModel | PeftModel) -> PreTrainedModel:

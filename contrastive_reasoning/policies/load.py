@@ -40,7 +40,7 @@ def load_policy(
         lora: adapters to train instead of the weights; None trains all weights.
         chat_template: render prompts by the tokenizer's chat template.
         trust_remote_code: run code that comes with a checkpoint; leave it off.
-        seed: of a fresh model's weights.
+        seed: of a fresh model's weights and of the adapters'.
         corpus: texts for a fresh tokenizer; needed only where a fresh model is built.
 
     Raises:
@@ -61,7 +61,7 @@ def load_policy(
     else:
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
     return CausalLMPolicy(
-        model=model if lora is None else lora.attach(model),
+        model=model if lora is None else lora.attach(model, seed=seed),
         tokenizer=tokenizer,
         compute_dtype=_dtype("compute_dtype", compute_dtype),
         chat_template=chat_template,
