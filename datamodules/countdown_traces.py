@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from jaxtyping import Int
 from numpy import ndarray
 from rich.progress import Progress
 
+from contrastive_reasoning.tasks.countdown.encoding import PADDING, WIDTH
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw
 from contrastive_reasoning.tasks.countdown.problem import problem_key
 from contrastive_reasoning.tasks.countdown.search import SearchTree, search
@@ -24,6 +25,8 @@ from contrastive_reasoning.tasks.countdown.stream import chunks, ordered_map
 
 DrawRow = Callable[[SearchTree, random.Random], Sequence[int]]
 """One triple of a trajectory as a row of integers."""
+REDRAWS = 100
+"""Draws for each row of a trajectory before it is given up: its search visited hardly anything that may be shown."""
 CHUNK = 64
 """Trajectories handed to a worker at once."""
 
@@ -41,6 +44,7 @@ def triple_table(
     triples_each: int,
     seed: int,
     exclude: Collection[str],
+    held_out: Collection[tuple[int, ...]],
     draw_row: DrawRow,
     workers: int,
 ) -> Int[ndarray, "N T W"]:
@@ -52,13 +56,22 @@ def triple_table(
         triples_each: T.
         seed: draw i of a problem and its triples are functions of (seed, i).
         exclude: keys of problems that must not occur.
+        held_out: sorted numbers of states that neither start a trajectory nor stand in a row, whatever the target.
         draw_row: a module-level function, so that workers can be sent it.
         workers: processes; 0 searches in this one.
 
     Raises:
         ValueError: if the space holds too few problems.
     """
-    work = partial(_search, space, triples_each=triples_each, seed=seed, exclude=frozenset(exclude), draw_row=draw_row)
+    work = partial(
+        _search,
+        space,
+        triples_each=triples_each,
+        seed=seed,
+        exclude=frozenset(exclude),
+        held_out=frozenset(held_out),
+        draw_row=draw_row,
+    )
     found: dict[str, Int[ndarray, "T W"]] = {}
     with Progress(transient=True) as progress:
         bar = progress.add_task("searching trajectories", total=trajectories)
@@ -82,17 +95,28 @@ def _search(
     triples_each: int,
     seed: int,
     exclude: Collection[str],
+    held_out: frozenset[tuple[int, ...]],
     draw_row: DrawRow,
 ) -> list[Trajectory]:
     drawn = []
     for index in indices:
         numbers, target = draw(space, seed=seed, split="train", index=index, exclude=exclude)
+        if tuple(sorted(numbers)) in held_out:
+            continue
         tree = search(numbers, target)
         if len(tree.states) > 2:  # a target reached by the only move visited leaves no triple to draw
             rng = random.Random(f"triples/{seed}/{index}")
-            rows = np.array([draw_row(tree, rng) for _ in range(triples_each)], dtype=np.int16)
-            drawn.append(Trajectory(problem_key(numbers, target), rows))
+            tries = (draw_row(tree, rng) for _ in range(REDRAWS * triples_each))
+            rows = list(islice((row for row in tries if not held_out.intersection(states_of(row))), triples_each))
+            if len(rows) == triples_each:
+                drawn.append(Trajectory(problem_key(numbers, target), np.array(rows, dtype=np.int16)))
     return drawn
+
+
+def states_of(row: Sequence[int]) -> list[tuple[int, ...]]:
+    """The sorted numbers of each state that stands in a row: whole arrays of ``WIDTH``, a lone target is none."""
+    arrays = [row[k : k + WIDTH] for k in range(0, len(row) - WIDTH + 1, WIDTH)]
+    return [tuple(sorted(number for number in array if number != PADDING)) for array in arrays]
 
 
 def batch_rows(table: Int[ndarray, "N T W"], number: int, *, batch_size: int, seed: int) -> Int[ndarray, "A W"]:

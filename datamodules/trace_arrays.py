@@ -16,14 +16,15 @@ from contrastive_reasoning.tasks.countdown.generator import ProblemSpace
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from datamodules.batch_stream import training_loader
 from datamodules.countdown_traces import DrawRow, batch_rows, triple_table
-from datamodules.oracle_states import Encoding, oracle_batches
+from datamodules.oracle_states import Encoding, held_out_states, oracle_batches
 
 
 class TraceArrays(L.LightningDataModule, ABC):
     """Batches of ``batch_size`` triples from different trajectories; the diagonal is positive.
 
     Args:
-        task: its problems' keys never occur in the trajectories.
+        task: its problems' keys never occur in the trajectories. The states of its validation and test problems at
+            their start, and the fixed oracle states, never stand in a triple, whatever the target.
         space: what the trajectories' problems are drawn from; only those of the training split are.
         trajectories: how many, all different problems; the first ``validation_batches · batch_size`` validate.
         triples_each: drawn from one trajectory.
@@ -89,6 +90,7 @@ class TraceArrays(L.LightningDataModule, ABC):
                 triples_each=self.triples_each,
                 seed=self.seed,
                 exclude=judged | self.task.reserved_keys(),
+                held_out=held_out_states(self.task),
                 draw_row=type(self).draw_row,
                 workers=self.search_workers,
             )

@@ -14,6 +14,8 @@ from contrastive_reasoning.tasks.countdown.triples import array_row
 from datamodules.oracle_states import array_form
 from datamodules.trace_arrays import TraceArrays
 
+VERSION = 2
+
 
 class TracesV1(TraceArrays):
     draw_row = array_row

@@ -14,6 +14,8 @@ from contrastive_reasoning.tasks.countdown.triples import target_row
 from datamodules.oracle_states import target_form
 from datamodules.trace_arrays import TraceArrays
 
+VERSION = 2
+
 
 class TracesV2(TraceArrays):
     draw_row = target_row
