@@ -3,6 +3,9 @@
 A policy that only sees plays that hit their target learns to write the target last, true or not. So the first plays
 are unaimed: their last number can be known by arithmetic alone. Nothing of a held-out problem is ever shown, because a
 play whose problem belongs to another split is drawn again.
+
+That is for the style ``direct``. In the search styles the completion is the written search for the value that a play
+reached, unaimed or not: a search tries before it succeeds and says what each line gives, so it is honest by itself.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown.game import legal_moves
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
+from contrastive_reasoning.tasks.countdown.trace import search_trace
 
 VERSION = 1
 Play = tuple[str, str]
@@ -25,27 +29,38 @@ Play = tuple[str, str]
 
 
 def draw_play(task: CountdownTask, split: Split, rng: random.Random, *, aimed: bool) -> Play:
-    """Random numbers and random legal moves to the end, for a problem of ``split``.
+    """Random numbers and a completion in the task's style, for a problem of ``split``.
+
+    ``direct`` completes with random legal moves to the end. A search style completes with the search for the value
+    that such moves reach, if it is within the task's ``max_search_lines``; ``aimed`` changes nothing there.
 
     Args:
-        task: its ranges of numbers and targets.
+        task: its style and its ranges of numbers and targets.
         split: the split that the problem must fall into.
         rng: where every draw comes from.
         aimed: the target is the value reached; else any target of the range.
     """
+    direct = task.style == "direct"
     while True:
         numbers = tuple(rng.randint(*task.number_range) for _ in range(rng.choice(tuple(task.counts))))
-        state: tuple[int, ...] = numbers
-        moves: list[str] = []
-        for _ in numbers[1:]:
-            move = rng.choice(legal_moves(state))
-            moves.append(move.equation)
-            state = move.state
-        target = state[0] if aimed else rng.randint(*task.target_range)
-        if task.target_range[0] <= target <= task.target_range[1]:
-            problem = task.problem(numbers, target)
-            if task.split_of(problem) == split:
-                return problem.prompt, ";".join(moves)
+        moves, reached = _random_moves(numbers, rng)
+        target = reached if aimed or not direct else rng.randint(*task.target_range)
+        if not task.target_range[0] <= target <= task.target_range[1]:
+            continue
+        problem = task.problem(numbers, target)
+        if task.split_of(problem) == split and (direct or task.space.admits(numbers, target)):
+            return problem.prompt, moves if direct else search_trace(numbers, target, style=task.style).text
+
+
+def _random_moves(numbers: tuple[int, ...], rng: random.Random) -> tuple[str, int]:
+    """Legal moves to the end joined by ``;``, and the number they reach."""
+    state = numbers
+    equations: list[str] = []
+    for _ in numbers[1:]:
+        move = rng.choice(legal_moves(state))
+        equations.append(move.equation)
+        state = move.state
+    return ";".join(equations), state[0]
 
 
 @dataclass(frozen=True, kw_only=True)
