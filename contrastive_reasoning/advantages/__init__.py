@@ -6,6 +6,6 @@ from contrastive_reasoning.advantages.leave_one_out import LeaveOneOut
 from contrastive_reasoning.advantages.mean_centred import MeanCentred
 from contrastive_reasoning.advantages.process import Process
 
-VERSION = 1
+VERSION = 2
 
 __all__ = ["Advantage", "GroupRelative", "LeaveOneOut", "MeanCentred", "Process"]

@@ -1,10 +1,11 @@
-"""Per-step credit: the values of steps, compared within (group, step index), added on the tokens of the step.
+"""Per-step credit: the values of steps, compared within (group, depth), added on the tokens of the step.
 
-        A_{i,t} = outcome_{i,t} + weight · (v_{i,k} − mean_k) / (std_k + ε)     for t in step k of rollout i
+        A_{i,t} = outcome_{i,t} + weight · (v_{i,k} − mean_d) / (std_d + ε)   t in step k of rollout i, d = d_{i,k}
 
-The k-th step of a rollout is compared with the k-th steps of its group: the states there are equally deep, so a value
-that falls with depth does not make early steps look good. A scalar per rollout could not carry this: with γ = 1 a sum
-of potential differences telescopes to the same constant for the whole group.
+mean_d and std_d are over all steps of the group at depth d: a value that falls with depth does not make early steps
+look good. A rollout that plays moves one after another has one step at each depth; one that searches goes down and
+comes back, and each of its steps at a depth counts. A scalar per rollout could not carry this: with γ = 1 a sum of
+potential differences telescopes to the same constant for the whole group.
 """
 
 from __future__ import annotations
@@ -39,43 +40,43 @@ class Process:
                 f"this one only has: {', '.join(credit.parts) or 'nothing'}"
             )
         outcome = self.outcome(credit, mask, group_size)
-        values = step_values(credit.steps, like=credit.outcome)
-        relative = within_group_and_step(values, group_size, epsilon=self.epsilon)
+        relative = within_group_and_depth(credit.steps, group_size, epsilon=self.epsilon, like=credit.outcome)
         return outcome + self.weight * on_step_tokens(credit.steps, relative, mask)
 
 
-def step_values(steps: Sequence[Sequence[StepCredit]], *, like: Tensor) -> Float[Tensor, "B K"]:
-    """Values by step index, nan where a rollout has fewer steps than the longest."""
-    width = max((len(row) for row in steps), default=0)
-    rows = [[step.value for step in row] + [float("nan")] * (width - len(row)) for row in steps]
-    return torch.tensor(rows, dtype=like.dtype, device=like.device).view(len(steps), width)
+def within_group_and_depth(
+    steps: Sequence[Sequence[StepCredit]], group_size: int, *, epsilon: float, like: Tensor
+) -> Float[Tensor, " N"]:
+    """The values of all steps, in order of rollout and writing, normalised over the steps as deep of their group.
 
-
-def within_group_and_step(values: Float[Tensor, "B K"], group_size: int, *, epsilon: float) -> Float[Tensor, "B K"]:
-    """Values normalised over the rollouts of the group that have a k-th step.
-
-    Exactly 0 where there is none, where no other rollout has one, and where all are equal.
+    Exactly 0 where no other step of the group is as deep, and where all are equal.
     """
-    by_group(values[:, :0].sum(dim=1), group_size)  # refuses what is not whole groups
-    groups = values.view(len(values) // group_size, group_size, values.shape[1])
-    present = ~groups.isnan()
-    filled = groups.nan_to_num()
-    count = present.sum(dim=1, keepdim=True)
-    deviation = (filled - filled.sum(dim=1, keepdim=True) / count.clamp_min(1)) * present
-    std = (deviation.square().sum(dim=1, keepdim=True) / (count - 1).clamp_min(1)).sqrt()
-    highest = groups.nan_to_num(nan=-torch.inf).amax(dim=1, keepdim=True)
-    lowest = groups.nan_to_num(nan=torch.inf).amin(dim=1, keepdim=True)
-    varied = (count > 1) & (highest != lowest)
-    return torch.where(present & varied, deviation / (std + epsilon), 0.0).view(values.shape)
+    by_group(like.new_zeros(len(steps)), group_size)  # refuses what is not whole groups
+    peers: dict[tuple[int, int], list[int]] = {}
+    flat = [(row // group_size, step) for row, credits in enumerate(steps) for step in credits]
+    for index, (group, step) in enumerate(flat):
+        peers.setdefault((group, step.depth), []).append(index)
+    values = like.new_tensor([step.value for _, step in flat])
+    relative = torch.zeros_like(values)
+    for indices in peers.values():
+        relative[indices] = normalised(values[indices], epsilon=epsilon)
+    return relative
+
+
+def normalised(values: Float[Tensor, " N"], *, epsilon: float) -> Float[Tensor, " N"]:
+    """(v − mean) / (std + ε); exactly 0 where all are equal (a rounded mean may differ from its terms)."""
+    if values.min() == values.max():
+        return torch.zeros_like(values)
+    return (values - values.mean()) / (values.std() + epsilon)
 
 
 def on_step_tokens(
-    steps: Sequence[Sequence[StepCredit]], values: Float[Tensor, "B K"], mask: Bool[Tensor, "B T"]
+    steps: Sequence[Sequence[StepCredit]], values: Float[Tensor, " N"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """Each step's value on its tokens; tokens outside every step get 0."""
-    table = values.tolist()
+    """Each step's value on its tokens, values in order of rollout and writing; tokens outside every step get 0."""
+    remaining = iter(values.tolist())
     on_tokens = torch.zeros(mask.shape, dtype=values.dtype)
     for row, credits in enumerate(steps):
-        for k, step in enumerate(credits):
-            on_tokens[row, step.first_token : step.last_token + 1] += table[row][k]
+        for step in credits:
+            on_tokens[row, step.first_token : step.last_token + 1] += next(remaining)
     return on_tokens.to(values.device) * mask

@@ -19,6 +19,8 @@ class StepCredit(NamedTuple):
     first_token: int
     last_token: int
     value: float
+    depth: int
+    """How many numbers are left after it, or its index where a task's states are no sequences; equals are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)

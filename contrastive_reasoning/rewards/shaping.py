@@ -49,5 +49,15 @@ def _mean(values: Sequence[float]) -> float:
 
 def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue]) -> list[StepCredit]:
     """Step values on the tokens that begin inside the step."""
-    placed = ((tokens_of_span(spans, step.start, step.end), value) for step, value in values)
-    return [StepCredit(*tokens, value) for tokens, value in placed if tokens is not None]
+    placed = [(tokens_of_span(spans, step.start, step.end), value) for step, value in values]
+    depths = [_depth(step, index) for index, (step, _) in enumerate(values)]
+    return [
+        StepCredit(*tokens, value, depth=depth)
+        for (tokens, value), depth in zip(placed, depths, strict=True)
+        if tokens is not None
+    ]
+
+
+def _depth(step: Step, index: int) -> int:
+    """The length of the state after the step; ``index`` for a state that is no list or tuple."""
+    return len(step.state) if isinstance(step.state, list | tuple) else index

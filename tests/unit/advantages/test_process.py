@@ -19,8 +19,9 @@ def by_loops(credit: Credit, mask: torch.Tensor, group_size: int, weight: float)
     expected = MeanCentred()(credit, mask, group_size).clone()
     for row, steps in enumerate(credit.steps):
         start = row // group_size * group_size
-        for k, step in enumerate(steps):
-            peers = [other[k].value for other in credit.steps[start : start + group_size] if len(other) > k]
+        group = [step for other in credit.steps[start : start + group_size] for step in other]
+        for step in steps:
+            peers = [other.value for other in group if other.depth == step.depth]
             if len(peers) < 2 or len(set(peers)) == 1:
                 continue
             relative = (step.value - mean(peers)) / (stdev(peers) + EPSILON)
@@ -30,9 +31,10 @@ def by_loops(credit: Credit, mask: torch.Tensor, group_size: int, weight: float)
 
 
 def random_steps(rng: random.Random, tokens: int) -> list[StepCredit]:
+    """Steps that go down and come back, as a search does: some of equal depth in one rollout."""
     borders = sorted(rng.sample(range(tokens), rng.choice([0, 2, 4, 6])))
     return [
-        StepCredit(first, last, rng.choice([0.0, 1.0, rng.random()]))
+        StepCredit(first, last, rng.choice([0.0, 1.0, rng.random()]), depth=rng.randint(1, 3))
         for first, last in zip(borders[::2], borders[1::2], strict=True)
     ]
 
@@ -51,15 +53,37 @@ def test_against_loops(seed: int) -> None:
 
 
 def test_steps_of_equal_value_add_exactly_nothing() -> None:
-    steps = [[StepCredit(0, 1, 0.1), StepCredit(2, 2, 0.3)], [StepCredit(0, 0, 0.1)], [StepCredit(1, 2, 0.1)]]
+    steps = [
+        [StepCredit(0, 1, 0.1, depth=3), StepCredit(2, 2, 0.3, depth=2)],
+        [StepCredit(0, 0, 0.1, depth=3)],
+        [StepCredit(1, 2, 0.1, depth=3)],
+    ]
     credit = Credit(outcome=torch.zeros(3), parts={}, steps=steps)
     mask = torch.ones(3, 3, dtype=torch.bool)
     got = Process(outcome=MeanCentred(), weight=1.0, epsilon=0.0)(credit, mask, 3)
     assert torch.equal(got, torch.zeros(3, 3))
 
 
+def test_steps_are_compared_with_steps_as_deep_wherever_they_stand() -> None:
+    """The first rollout goes down and comes back: its third step is as deep as its first and the other's first."""
+    steps = [
+        [StepCredit(0, 0, 1.0, depth=3), StepCredit(1, 1, 9.0, depth=2), StepCredit(2, 2, 2.0, depth=3)],
+        [StepCredit(0, 0, 3.0, depth=3)],
+    ]
+    credit = Credit(outcome=torch.zeros(2), parts={}, steps=steps)
+    got = Process(outcome=MeanCentred(), weight=1.0, epsilon=0.0)(credit, torch.ones(2, 3, dtype=torch.bool), 2)
+    assert_close(got, torch.tensor([[-1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
+
+
+def test_one_rollout_that_comes_back_is_compared_with_itself() -> None:
+    steps = [[StepCredit(0, 0, 0.0, depth=3), StepCredit(1, 1, 2.0, depth=3)], []]
+    credit = Credit(outcome=torch.zeros(2), parts={}, steps=steps)
+    got = Process(outcome=MeanCentred(), weight=2.0**0.5, epsilon=0.0)(credit, torch.ones(2, 2, dtype=torch.bool), 2)
+    assert_close(got, torch.tensor([[-1.0, 1.0], [0.0, 0.0]]))
+
+
 def test_weight_zero_is_the_outcome_alone() -> None:
-    steps = [[StepCredit(0, 0, 1.0)], [StepCredit(0, 0, 0.0)]]
+    steps = [[StepCredit(0, 0, 1.0, depth=3)], [StepCredit(0, 0, 0.0, depth=3)]]
     credit = Credit(outcome=torch.tensor([1.0, 0.0]), parts={}, steps=steps)
     mask = torch.ones(2, 2, dtype=torch.bool)
     got = Process(outcome=MeanCentred(), weight=0.0, epsilon=EPSILON)(credit, mask, 2)

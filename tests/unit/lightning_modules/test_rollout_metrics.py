@@ -13,7 +13,10 @@ def test_parts_verdicts_and_steps_by_name() -> None:
     credit = Credit(
         outcome=torch.tensor([1.5, 0.5]),
         parts={"verifier": torch.tensor([1.0, 0.0]), "oracle": torch.tensor([1.0, 1.0])},
-        steps=[[StepCredit(0, 1, 1.0), StepCredit(2, 3, 1.0)], [StepCredit(0, 1, 1.0)]],
+        steps=[
+            [StepCredit(0, 1, 1.0, depth=3), StepCredit(2, 3, 1.0, depth=2)],
+            [StepCredit(0, 1, 1.0, depth=3)],
+        ],
         verdicts=[OK, WRONG],
     )
     metrics = credit_metrics(credit)

@@ -7,10 +7,11 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.rewards import OracleReward, PerfectMoveReward, VerifierReward, WeightedSum
+from contrastive_reasoning.rewards import Credit, OracleReward, PerfectMoveReward, VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.perfect_move import decisions, parents
+from contrastive_reasoning.rewards.shaping import shaped
 from contrastive_reasoning.rollout import RolloutBatch, token_bytes
-from contrastive_reasoning.tasks.base import Problem, Task
+from contrastive_reasoning.tasks.base import Problem, Step, Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, reachable, search_trace
 
 # 46 stays in reach after every move; after the first only; never after 21*16; an illegal last move; nothing at all
@@ -46,6 +47,33 @@ def test_credit_sits_on_the_tokens_of_its_step(task: Task, rollouts_of, tokenize
             written = spelled(rollouts, tokenizer, row, placed.first_token, placed.last_token)
             assert written == text[step.start : step.end]
         assert all(a.last_token < b.first_token for a, b in pairwise(credit.steps[row]))
+
+
+def test_depth_is_the_count_of_numbers_left(task: Task, rollouts_of) -> None:
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(TEXTS))
+    assert credit.steps is not None
+    assert [[step.depth for step in row] for row in credit.steps] == [[3, 2, 1], [3, 2, 1], [3, 2, 1], [3, 2], [], []]
+
+
+def test_a_search_that_comes_back_is_as_deep_again(task: Task, rollouts_of) -> None:
+    numbers, target = (21, 16, 17, 26), 46
+    problem = CountdownProblem(numbers, target, style="annotated")
+    text = search_trace(numbers, target, style="annotated").text
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of([text], problem))
+    assert credit.steps is not None
+    depths = [step.depth for step in credit.steps[0]]
+    assert depths == [len(step.state) for step in task.parse_steps(problem, text) if step.legal]
+    assert len(depths) > len(set(depths))
+
+
+@pytest.mark.parametrize("state", ["x = 3", 7, None])
+def test_steps_without_numbers_are_as_deep_as_they_are_late(state: object, rollouts_of) -> None:
+    rollouts = rollouts_of([KEPT])
+    steps = [Step(start=start, end=start + 8, state=state, legal=True) for start in (0, 9)]
+    outcome = Credit(outcome=torch.zeros(1), parts={})
+    credit = shaped(outcome, rollouts, [[(step, 1.0) for step in steps]], name="mine", weight=1.0)
+    assert credit.steps is not None
+    assert [step.depth for step in credit.steps[0]] == [0, 1]
 
 
 def test_perfect_moves_judge_decisions_only(task: Task, rollouts_of) -> None:
