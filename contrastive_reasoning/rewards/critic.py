@@ -1,4 +1,4 @@
-"""A pretrained contrastive critic as a reward: a step is worth σ(f(s, a, g)), g being the problem's own goal."""
+"""A pretrained contrastive critic as a reward: a step is worth σ(f(s, a, g) / τ), g the problem's own goal."""
 
 from __future__ import annotations
 
@@ -29,14 +29,29 @@ class CriticReward:
         critic: a built critic; its weights are replaced by the checkpoint's.
         checkpoint: folder of a pretrained critic. Without one the reward can be built but not called.
         weight: of the mean step value in the reward of the rollout.
+        temperature: τ, that of the loss the critic was trained with, which saw f/τ.
         batch_size: pairs per forward pass.
+
+    Raises:
+        ValueError: a temperature or batch size that is not positive, or a checkpoint that does not fit.
+        TypeError: the critic is no torch module.
     """
 
     def __init__(
-        self, *, outcome: Reward, task: Task, critic: Critic, checkpoint: str | None, weight: float, batch_size: int
+        self,
+        *,
+        outcome: Reward,
+        task: Task,
+        critic: Critic,
+        checkpoint: str | None,
+        weight: float,
+        temperature: float,
+        batch_size: int,
     ) -> None:
         if not isinstance(critic, nn.Module):
             raise TypeError(f"the critic must be a torch module, got {type(critic).__name__}")
+        if not temperature > 0:
+            raise ValueError(f"temperature must be positive, got {temperature}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self.outcome = outcome
@@ -44,6 +59,7 @@ class CriticReward:
         self.critic: Any = critic.requires_grad_(False).eval()
         self.checkpoint = checkpoint
         self.weight = weight
+        self.temperature = temperature
         self.batch_size = batch_size
         if checkpoint is not None:
             load_critic_weights(self.critic, checkpoint)
@@ -56,7 +72,7 @@ class CriticReward:
 
     @torch.no_grad()
     def step_values(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:
-        """σ(f) of every step of every rollout."""
+        """σ(f/τ) of every step of every rollout."""
         self.critic.to(rollouts.completion_ids.device)
         encoded = {
             row: self.critic.encode_steps(rollouts.problem_of(row), rollouts.texts[row], those)
@@ -75,7 +91,7 @@ class CriticReward:
         pieces = [
             self.critic.pairs(_to(take(state_actions, rows), device), _to(take(goals, rows), device)) for rows in chunks
         ]
-        return torch.cat(pieces).float().sigmoid().cpu()
+        return (torch.cat(pieces).float() / self.temperature).sigmoid().cpu()
 
 
 def _alike(encoded: dict[int, tuple[Any, Any]]) -> Iterator[tuple[list[int], Any, Any]]:

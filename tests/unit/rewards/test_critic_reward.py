@@ -42,13 +42,16 @@ class Pointer(nn.Module):
         return (next(iter(encoding.values())) if isinstance(encoding, dict) else encoding)[:, 0]
 
 
-def reward(task: Task, critic: Pointer, checkpoint: Path | None, batch_size: int = 64) -> CriticReward:
+def reward(
+    task: Task, critic: Pointer, checkpoint: Path | None, batch_size: int = 64, temperature: float = 1.0
+) -> CriticReward:
     return CriticReward(
         outcome=VerifierReward(task=task),
         task=task,
         critic=critic,
         checkpoint=None if checkpoint is None else str(checkpoint),
         weight=0.5,
+        temperature=temperature,
         batch_size=batch_size,
     )
 
@@ -71,6 +74,19 @@ def test_values_by_hand(task: Task, rollouts_of, checkpoint: Path, as_dict: bool
     means = torch.tensor([values.mean().item() if len(values) else 0.0 for values in expected])
     assert_close(credit.parts["critic"], means)
     assert_close(credit.outcome, torch.tensor([1.0, 0, 0, 0, 0]) + 0.5 * means)
+
+
+def test_values_are_of_the_logits_that_the_loss_saw(task: Task, rollouts_of, checkpoint: Path) -> None:
+    credit = reward(task, Pointer(9.0), checkpoint, temperature=0.1)(rollouts_of(["21*16=336", "21-16=5;17+5=22"]))
+    assert credit.steps is not None
+    values = torch.tensor([step.value for steps in credit.steps for step in steps])
+    assert_close(values, torch.tensor([0.1 * (46 - n) / 0.1 for n in (336, 5, 22)]).sigmoid())
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
+def test_a_temperature_that_is_not_positive_is_refused(task: Task, temperature: float) -> None:
+    with pytest.raises(ValueError, match=f"temperature must be positive, got {temperature}"):
+        reward(task, Pointer(9.0), None, temperature=temperature)
 
 
 def test_the_critic_is_frozen_and_deterministic(task: Task, rollouts_of, checkpoint: Path) -> None:
