@@ -27,6 +27,7 @@ from datamodules.encode import encode_boards
 from datamodules.hindsight_plays import HeldOut, Plays, draw_anchors, search_under
 from datamodules.oracle_states import held_out_states, oracle_batches, target_form
 from datamodules.pairing import NONE, Pairing
+from datamodules.random_play import VALUES
 
 VERSION = 2
 
@@ -53,6 +54,9 @@ class HindsightStates(L.LightningDataModule):
         oracle_batch_size: of the fixed held-out states.
         workers: loader processes.
         seed: of all draws.
+
+    Raises:
+        ValueError: on sizes, shares or ranges that no play can have.
     """
 
     def __init__(
@@ -76,6 +80,10 @@ class HindsightStates(L.LightningDataModule):
             raise ValueError(f"numbers must be 2 to {WIDTH}, got {numbers}")
         if not 1 <= len(depth_shares) <= numbers:
             raise ValueError(f"depth_shares needs 1 to {numbers} shares for {numbers} numbers, got {depth_shares}")
+        check_range("number_range", number_range)
+        check_range("target_range", target_range)
+        if exhaust_up_to < 1:
+            raise ValueError(f"exhaust_up_to must be at least 1, a number left, got {exhaust_up_to}")
         self.task = task
         self.numbers = numbers
         self.number_range = (number_range[0], number_range[1])
@@ -135,6 +143,16 @@ class HindsightStates(L.LightningDataModule):
         batches = [self.batch(number, split=VALIDATION) for number in range(self.validation_batches)]
         oracle = oracle_batches(target_form, batch_size=self.oracle_batch_size)
         return [DataLoader(batches, batch_size=None), DataLoader(oracle, batch_size=None)]  # pyright: ignore
+
+
+def check_range(name: str, bounds: Sequence[int]) -> None:
+    """Refuses bounds that are not [lowest, highest] among the numbers a play can make.
+
+    Raises:
+        ValueError: on such bounds; ``name`` is what the message calls them.
+    """
+    if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1] < VALUES:
+        raise ValueError(f"{name} must be [lowest, highest] with 0 ≤ lowest ≤ highest ≤ {VALUES - 1}, got {[*bounds]}")
 
 
 def draw_reached(

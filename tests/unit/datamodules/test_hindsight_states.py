@@ -38,12 +38,14 @@ def states(
     seed: int = 0,
     depth_shares: Sequence[float] = (0.2, 0.4, 0.3, 0.1),
     batch_size: int = 40,
+    number_range: Sequence[int] = (1, 49),
+    target_range: Sequence[int] = (10, 50),
 ) -> HindsightStates:
     return HindsightStates(
         task=TASK,
         numbers=4,
-        number_range=[1, 49],
-        target_range=[10, 50],
+        number_range=number_range,
+        target_range=target_range,
         depth_shares=depth_shares,
         exhaust_up_to=exhaust_up_to,
         pairing=pairing or EveryGoal(),
@@ -178,3 +180,16 @@ def test_shares_are_split_without_loss() -> None:
     assert split_by_shares(7, [0, 1, 0.001]) == [0, 6, 1]
     with pytest.raises(ValueError, match="shares must be"):
         split_by_shares(1, [1, 1])
+
+
+def test_what_no_play_can_hold_is_refused_at_once() -> None:
+    for wrong in ([10, 2000], [-1, 5], [7, 3], [4]):
+        with pytest.raises(ValueError, match=r"target_range must be .* ≤ 1999, got"):
+            states(target_range=wrong)
+        with pytest.raises(ValueError, match=r"number_range must be .* ≤ 1999, got"):
+            states(number_range=wrong)
+    with pytest.raises(ValueError, match="exhaust_up_to must be at least 1"):
+        states(exhaust_up_to=0)
+    with pytest.raises(ValueError, match="depth_shares needs 1 to 4 shares for 4 numbers"):
+        states(depth_shares=[1, 1, 1, 1, 1])
+    assert states(number_range=[0, 1999], target_range=[0, 1999]).batch(0).positive.any()
