@@ -26,13 +26,16 @@ from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.verifier import verify
 from datamodules.batch_stream import training_loader
 
+ATTEMPTS = 1000
+"""Random plays of one problem before it counts as one that every play solves."""
+
 
 class PreferencePair(NamedTuple):
     problem: CountdownProblem
     chosen: str
     rejected: str
     prefix: str
-    """A beginning of ``chosen``: some but not all of its moves."""
+    """A beginning of ``chosen``: some but not all of its moves; none where a single move is all."""
 
 
 class Reader(Protocol):
@@ -118,15 +121,27 @@ class PreferencePairs(L.LightningDataModule):
 
 
 def draw_pair(problem: CountdownProblem, rng: random.Random) -> PreferencePair:
-    """One completion that the verifier accepts, one that it refuses, and a beginning of the first."""
+    """One completion that the verifier accepts, one that it refuses, and a beginning of the first.
+
+    Raises:
+        ValueError: if the problem cannot be solved, or every random play solves it.
+    """
     numbers, target = problem.fields["numbers"], problem.fields["target"]
-    chosen = rejected = ""
-    while not verify(problem, chosen).correct:
-        chosen = play(numbers, lambda state: best_moves(state, target), rng)
-    while rejected == "" or verify(problem, rejected).correct:
-        rejected = play(numbers, legal_moves, rng)
+    if not best_moves(numbers, target):
+        raise ValueError(f"a preference pair needs a problem that can be solved, got {list(numbers)} to {target}")
+    chosen = play(numbers, lambda state: best_moves(state, target), rng)
+    rejected = _draw_refused(problem, rng)
     steps = parse_steps(problem, chosen)
-    return PreferencePair(problem, chosen, rejected, chosen[: rng.choice(steps[:-1]).end])
+    prefix = chosen[: rng.choice(steps[:-1]).end] if len(steps) > 1 else ""
+    return PreferencePair(problem, chosen, rejected, prefix)
+
+
+def _draw_refused(problem: CountdownProblem, rng: random.Random) -> str:
+    for _ in range(ATTEMPTS):
+        rejected = play(problem.fields["numbers"], legal_moves, rng)
+        if not verify(problem, rejected).correct:
+            return rejected
+    raise ValueError(f"{ATTEMPTS} random plays all solve {problem.prompt!r}: no completion of it is wrong")
 
 
 def play(numbers: Sequence[int], moves: Callable[[tuple[int, ...]], Sequence[Move]], rng: random.Random) -> str:
