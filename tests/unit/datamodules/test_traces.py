@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ class Letters:
 
     goal_text = "target {target}"
 
-    def tokenize(self, texts: list[str]) -> dict[str, torch.Tensor]:
+    def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
         rows = [[ord(letter) for letter in text[:20].ljust(20)] for text in texts]
         return {"input_ids": torch.tensor(rows), "attention_mask": torch.ones(len(rows), 20, dtype=torch.long)}
 
@@ -132,7 +132,7 @@ def test_held_out_states_never_start_a_trajectory_nor_stand_in_a_row() -> None:
 @pytest.mark.parametrize("kind", [TracesV1, TracesV2])
 def test_no_row_shows_a_state_that_critics_are_judged_on(kind: type[TracesV1] | type[TracesV2]) -> None:
     data = arrays(kind)
-    data.trajectories, data.triples_each = 1500, 5
+    data.trajectories, data.triples_each = 300, 5
     data.setup()
     assert data.table is not None
     shown = {state for row in data.table.reshape(-1, data.table.shape[2]).tolist() for state in states_of(row)}
