@@ -6,17 +6,16 @@ sending would show. A tracker that does not answer is asked again at the next pa
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from experiments.lock import lock
 from experiments.metrics_file import complete_lines
 from experiments.run_tree import Kind, TrackedRun, find_run_folders, headline_metrics, runs_of
 from experiments.sent import Memory, Sent
@@ -186,15 +185,3 @@ def ended(run: TrackedRun) -> float:
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), "")
-
-
-@contextlib.contextmanager
-def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold a file's lock; yields False where another process holds it and we do not ``wait``."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        yield True

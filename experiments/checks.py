@@ -12,6 +12,7 @@ from experiments.schema import STAGES
 from experiments.suggestions import did_you_mean
 from experiments.wiring import critic_checkpoints
 
+RATES = ("learning_rate",)
 MAY_BE_NOTHING = ("warmup_steps", "unaimed_steps", "samples", "validation_problems")
 
 
@@ -41,12 +42,16 @@ def unknown_stage(config: DictConfig) -> str | None:
 def small_size(config: DictConfig) -> str | None:
     """A size of a stage that will run must be positive; a warm-up or a first phase may have no steps."""
     for stage in config.stages:
-        for key, value in config.budget[stage].items():
-            least = 0 if key in MAY_BE_NOTHING or config.budget[stage].get("steps") == 0 else 1
-            if isinstance(value, int) and value < least:
-                return f"budget.{stage}.{key} must be at least {least}, got {value}"
-            if isinstance(value, float) and value <= 0:
-                return f"budget.{stage}.{key} must be positive, got {value}"
+        sizes = config.budget[stage] or {}
+        for key, value in sizes.items():
+            least = 0 if key in MAY_BE_NOTHING or sizes.get("steps") == 0 else 1
+            if key in RATES:
+                if not isinstance(value, int | float) or value <= 0:
+                    return f"budget.{stage}.{key} must be a positive number, got {value}"
+            elif not isinstance(value, int) or value < least:
+                return f"budget.{stage}.{key} must be a whole number of at least {least}, got {value}"
+        if not sizes:
+            return f"budget.{stage} must hold the sizes of its stage, got {config.budget[stage]}"
     return None
 
 

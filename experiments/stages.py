@@ -13,6 +13,7 @@ from experiments import evaluation, fits
 from experiments.assemble import with_values
 from experiments.files import write_json, write_yaml
 from experiments.interrupt import Interrupted
+from experiments.lock import announced_lock
 from experiments.mirror import start_mirror, stop_mirror
 from experiments.prompt_fit import check_prompts_fit
 from experiments.rooms import changed_rooms, code_hashes
@@ -23,7 +24,7 @@ from experiments.wiring import critic_checkpoints, filled, open_critics
 
 __all__ = ["Interrupted", "run_experiment"]
 
-RESULT = "result.json"
+RESULT, LOCK = "result.json", ".lock"
 RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path]], Mapping[str, object]]] = {
     "warm_start": fits.warm_start,
     "critic": fits.critic,
@@ -51,13 +52,14 @@ def run_experiment(config: DictConfig) -> Path:
                 print(f"{stage}: not needed, the reward's critic comes from a checkpoint")
                 continue
             plan = plan_stage(stage, config, {name: plan for name, (plan, _) in stages.items()})
-            reused = finished(plan)
-            stages[stage] = (plan, reused)
-            record.add_stage(stages)
-            if reused:
-                print(_reuse_line(plan))
-            else:
-                run_stage(plan, config, {name: plan.folder for name, (plan, _) in stages.items()})
+            with announced_lock(plan.folder / LOCK, waiting=f"{stage}: waiting for another run of {plan.folder}"):
+                reused = finished(plan)
+                stages[stage] = (plan, reused)
+                record.add_stage(stages)
+                if reused:
+                    print(_reuse_line(plan))
+                else:
+                    run_stage(plan, config, {name: plan.folder for name, (plan, _) in stages.items()})
         record.close(stages, time.monotonic() - started)
     print(f"{config.name}: done, results in {record.folder}")
     return record.folder

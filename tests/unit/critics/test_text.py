@@ -25,6 +25,7 @@ from contrastive_reasoning.critics.base import DotProductCritic
 from contrastive_reasoning.losses import cosine, dot
 from contrastive_reasoning.policies.pooling import last_pool, mean_pool
 from contrastive_reasoning.tasks.base import Problem, Step
+from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, search_trace
 
 CHARACTERS = ["<pad>", *"0123456789+-*/=;#: CurentSa[],>"]
 LORA = LoRATraining(rank=2, alpha=4.0, dropout=0.0, target_modules=["q_proj", "v_proj"], seed=0)
@@ -66,6 +67,7 @@ def build(folder: Path, *, training=None, pooling=last_pool, similarity=dot, max
         dimension=8,
         similarity=similarity,
         max_length=max_length,
+        style="annotated",
         goal_text=goal_text,
         seed=0,
     ).eval()
@@ -97,6 +99,39 @@ def test_steps_are_prefixes_with_the_problem_in_the_goal(checkpoints: dict[str, 
     expected = critic.tokenize(["1+2=3", "1+2=3;3*4=12"])
     assert torch.equal(state_actions["input_ids"], expected["input_ids"])
     assert torch.equal(goals["input_ids"], critic.tokenize(["### Current State: [12]"] * 2)["input_ids"])
+
+
+def test_bare_moves_are_read_as_the_trace_that_training_shows(checkpoints: dict[str, Path]) -> None:
+    critic = build(checkpoints["llama"], max_length=1000)
+    problem = CountdownProblem((21, 16, 17, 26), 46, style="direct")
+    completion = "21+16=37;1+1=3;37-17=20;20+26=46"
+    steps = [step for step in parse_steps(problem, completion) if step.legal]
+    expected = [
+        "<Search Procedure>\nInitial number set: [21, 16, 17, 26], target: 46\n"
+        "Pick two numbers (21, 16) (numbers left: [17, 26]). Try possible operations. "
+        "### Current State: [21, 16, 17, 26]\n"
+        "|- Try 21 + 16 = 37. Add 37 to the number set. Current number set: [37, 17, 26], target: 46. "
+        "Options for choosing two numbers: [(37, 17), (37, 26), (17, 26)]. ### Current State: [37, 17, 26]"
+    ]
+    expected.append(
+        expected[0] + "\nPick two numbers (37, 17) (numbers left: [26]). Try possible operations. "
+        "### Current State: [37, 17, 26]\n"
+        "|- Try 37 - 17 = 20. Add 20 to the number set. Current number set: [20, 26], target: 46, "
+        "just two numbers left. ### Current State: [20, 26]"
+    )
+    expected.append(expected[1] + "\n|- Try 26 + 20 = 46. Evaluate 46 == 46, target! ### Current State: [46]")
+    state_actions, _ = critic.encode_steps(problem, completion, steps)
+    assert torch.equal(state_actions["input_ids"], critic.tokenize(expected)["input_ids"])
+
+
+def test_a_written_search_is_read_as_it_stands(checkpoints: dict[str, Path]) -> None:
+    critic = build(checkpoints["llama"], max_length=5000)
+    problem = CountdownProblem((21, 16, 17), 20, style="annotated")
+    completion = search_trace(problem.numbers, problem.target, style="annotated").text
+    steps = [step for step in parse_steps(problem, completion) if step.legal]
+    state_actions, _ = critic.encode_steps(problem, completion, steps)
+    expected = critic.tokenize([completion[: step.end] for step in steps])
+    assert torch.equal(state_actions["input_ids"], expected["input_ids"])
 
 
 def test_long_texts_keep_their_end(checkpoints: dict[str, Path]) -> None:
@@ -166,6 +201,7 @@ def test_a_goal_that_names_no_target_is_refused(checkpoints: dict[str, Path]) ->
         pretrained=str(checkpoints["bert"]), dtype="float32", training=Frozen(), trust_remote_code=False
     )
     make = partial(TextCritic, encoder=encoder, pooling=mean_pool, dimension=4, similarity=dot, max_length=8, seed=0)
+    make = partial(make, style="annotated")
     with pytest.raises(ValueError, match=r"goal_text must contain \{target\}, got 'done'"):
         make(goal_text="done")
 

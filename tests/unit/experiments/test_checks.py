@@ -22,9 +22,12 @@ def test_nothing_is_wrong_with_what_we_ship(scale: str) -> None:
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
-        ("budget.grpo.steps=-1", "budget.grpo.steps must be at least 1, got -1"),
-        ("budget.grpo.learning_rate=0.0", "budget.grpo.learning_rate must be positive, got 0.0"),
-        ("budget.evaluate.samples=-2", "budget.evaluate.samples must be at least 0, got -2"),
+        ("budget.grpo.steps=-1", "budget.grpo.steps must be a whole number of at least 1, got -1"),
+        ("budget.grpo.steps=2.5", "budget.grpo.steps must be a whole number of at least 1, got 2.5"),
+        ("budget.grpo.steps=null", "budget.grpo.steps must be a whole number of at least 1, got None"),
+        ("budget.grpo=null", "budget.grpo must hold the sizes of its stage, got None"),
+        ("budget.grpo.learning_rate=0.0", "budget.grpo.learning_rate must be a positive number, got 0.0"),
+        ("budget.evaluate.samples=-2", "budget.evaluate.samples must be a whole number of at least 0, got -2"),
         ("rollout.group_size=1", "rollout.group_size must be a whole number of at least 2"),
         ("stages=[grpo,warm_start]", "stages must be some of"),
         ("reward=critic", "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),

@@ -11,6 +11,7 @@ from contrastive_reasoning.tasks.countdown.triples import (
     array_row,
     array_triple,
     path_text,
+    step_texts,
     target_row,
     target_triple,
     text_triple,
@@ -68,3 +69,16 @@ def test_path_text_is_the_trace_of_a_search_that_was_right_at_once() -> None:
         assert search_trace(numbers, target, style=style).text.startswith(
             path_text(numbers, target, moves, style=style) + "\n"
         )
+
+
+def test_bare_moves_become_the_search_that_found_them_at_once() -> None:
+    problem = CountdownProblem((25, 39, 32, 4), 100, style="direct")
+    completion = "25+39=64;64+32=96;96+4=100"
+    steps = parse_steps(problem, completion)
+    for style in ("longproc", "annotated"):
+        texts = step_texts(problem, completion, steps, style=style)
+        procedure = search_trace(problem.numbers, problem.target, style=style).text.split(wording_of(style).end, 1)[0]
+        assert texts[-1] == procedure
+        assert [procedure.startswith(text + "\n") for text in texts] == [True, True, False]
+    (missed,) = step_texts(CountdownProblem((5, 3), 2, style="direct"), "5+3=8", [Step(start=0, end=5, state=(8,), legal=True)], style="annotated")
+    assert missed.endswith("target: 2\n|- Try 5 + 3 = 8. Evaluate 8 != 2, drop this branch. ### Current State: [8]")
