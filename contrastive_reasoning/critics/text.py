@@ -16,6 +16,7 @@ from contrastive_reasoning.critics.tokens import Tokens, tokenized
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
+from contrastive_reasoning.tasks.countdown.triples import step_texts, wording_of
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 """Hidden states (N, S, H) and mask (N, S) bool → (N, H)."""
@@ -30,11 +31,12 @@ class TextCritic(TwoTowerCritic):
         dimension: D, the width of the space in which state–actions and goals are compared.
         similarity: (A, D), (C, D) → (A, C).
         max_length: tokens of a text; longer ones lose their beginning.
+        style: of the traces it is trained on, ``longproc`` or ``annotated``; a completion of bare moves is read in it.
         goal_text: the goal of a step when the critic is asked about a completion; ``{target}`` becomes the answer.
         seed: of the initial projections.
 
     Raises:
-        ValueError: ``goal_text`` does not name the target.
+        ValueError: ``goal_text`` does not name the target, or an unknown ``style``.
     """
 
     def __init__(
@@ -45,16 +47,19 @@ class TextCritic(TwoTowerCritic):
         dimension: int,
         similarity: Similarity,
         max_length: int,
+        style: str,
         goal_text: str,
         seed: int,
     ) -> None:
         super().__init__(similarity=similarity)
         if "{target}" not in goal_text:
             raise ValueError(f"TextCritic: goal_text must contain {{target}}, got {goal_text!r}")
+        wording_of(style)
         self.backbone = encoder.backbone
         self.tokenizer = encoder.tokenizer
         self.pooling = pooling
         self.max_length = max_length
+        self.style = style
         self.goal_text = goal_text
         with seeded(seed):
             self.state_action_projection = nn.Linear(encoder.width, dimension)
@@ -75,9 +80,10 @@ class TextCritic(TwoTowerCritic):
         return self.goal_projection(self._pooled(goals))
 
     def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Tokens, Tokens]:
-        """The completion up to the end of each step, each with the goal text of the problem; at least one step."""
+        """The trace up to each legal step, as in training, with the goal text of the problem; at least one step."""
+        texts = step_texts(problem, completion, steps, style=self.style)
         goal = self.goal_text.replace("{target}", problem.answer)
-        return self.tokenize([completion[: step.end] for step in steps]), self.tokenize([goal] * len(steps))
+        return self.tokenize(texts), self.tokenize([goal] * len(steps))
 
     def _pooled(self, tokens: Tokens) -> Float[Tensor, "N H"]:
         mask: Bool[Tensor, "N S"] = tokens["attention_mask"].bool()

@@ -10,8 +10,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from contrastive_reasoning.tasks.countdown.game import Move
+from contrastive_reasoning.tasks.countdown.grammar import Equation, parse_equation
 from contrastive_reasoning.tasks.countdown.search import SearchTree
 from contrastive_reasoning.tasks.countdown.trace import WORDINGS
 from contrastive_reasoning.tasks.countdown.wording import Wording
@@ -73,7 +75,7 @@ def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, sty
     Args:
         numbers: the start.
         target: of the problem.
-        moves: at least one, each from the state before it, and none the last of the game.
+        moves: at least one, each from the state before it.
         style: ``longproc`` or ``annotated``.
 
     Raises:
@@ -83,11 +85,37 @@ def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, sty
     lines = [wording.opening(state, target)]
     for depth, move in enumerate(moves):
         child = list(move.state)
+        if len(child) == 1:  # two numbers are not picked from, their results are compared with the target
+            lines.append(_last_line(wording, 2 * depth + 1, move, target))
+            break
         first, second = sorted((move.a, move.b), key=state.index)  # a pair is named in the list's order
         lines.append(wording.pick(2 * depth + 1, state, first, second, child[1:]))
         lines.append(wording.add(2 * depth + 2, move.spaced, child, target))
         state = child
     return "\n".join(lines)
+
+
+def step_texts(problem: Problem, completion: str, steps: Sequence[Step], *, style: str) -> list[str]:
+    """The text up to each step in the form a critic is trained on: a trace that begins with its numbers and target.
+
+    A written search is such a trace: its prefixes. Bare moves, the ``direct`` format, are written as the search that
+    went straight down them.
+
+    Args:
+        problem: a ``direct`` one has ``numbers`` and ``target`` in its fields.
+        completion: where the steps were found.
+        steps: the legal steps of the completion from its first on.
+        style: in which bare moves are written, ``longproc`` or ``annotated``.
+
+    Raises:
+        ValueError: on another style.
+    """
+    equations = [parse_equation(completion[step.start : step.end]) for step in steps]
+    if problem.fields.get("style") != "direct" or None in equations:
+        return [completion[: step.end] for step in steps]
+    numbers, target = problem.fields["numbers"], problem.fields["target"]
+    moves = [_as_searched(equation, step.state) for equation, step in zip(equations, steps, strict=True) if equation]
+    return [path_text(numbers, target, moves[: count + 1], style=style) for count in range(len(moves))]
 
 
 def wording_of(style: str) -> Wording:
@@ -111,6 +139,18 @@ def target_row(tree: SearchTree, rng: random.Random) -> list[int]:
     """A V2 triple as 7 integers: state and target."""
     triple = target_triple(tree, rng=rng)
     return [*encode_state(triple.state), triple.goal]
+
+
+def _as_searched(equation: Equation, state: Numbers) -> Move:
+    """A search names the larger operand first."""
+    a, op, b, result = equation
+    return Move(b, op, a, result, state) if op in "+*" and a < b else Move(a, op, b, result, state)
+
+
+def _last_line(wording: Wording, level: int, move: Move, target: int) -> str:
+    if move.result == target:
+        return wording.found(level, move.spaced, target)
+    return wording.miss(level, move.spaced, move.result, target)
 
 
 def _draw_moment(moments: int, rng: random.Random) -> int:

@@ -4,8 +4,11 @@ import random
 
 import pytest
 
+from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown.game import legal_moves
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from contrastive_reasoning.tasks.countdown.search import search
+from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 from contrastive_reasoning.tasks.countdown.triples import (
     array_row,
@@ -15,6 +18,7 @@ from contrastive_reasoning.tasks.countdown.triples import (
     target_row,
     target_triple,
     text_triple,
+    wording_of,
 )
 
 PROBLEM = ((8, 24, 28, 22), 24)
@@ -80,5 +84,10 @@ def test_bare_moves_become_the_search_that_found_them_at_once() -> None:
         procedure = search_trace(problem.numbers, problem.target, style=style).text.split(wording_of(style).end, 1)[0]
         assert texts[-1] == procedure
         assert [procedure.startswith(text + "\n") for text in texts] == [True, True, False]
-    (missed,) = step_texts(CountdownProblem((5, 3), 2, style="direct"), "5+3=8", [Step(start=0, end=5, state=(8,), legal=True)], style="annotated")
+    (missed,) = step_texts(
+        CountdownProblem((5, 3), 2, style="direct"),
+        "5+3=8",
+        [Step(start=0, end=5, state=(8,), legal=True)],
+        style="annotated",
+    )
     assert missed.endswith("target: 2\n|- Try 5 + 3 = 8. Evaluate 8 != 2, drop this branch. ### Current State: [8]")
