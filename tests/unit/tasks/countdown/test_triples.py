@@ -84,10 +84,6 @@ def test_bare_moves_become_the_search_that_found_them_at_once() -> None:
         procedure = search_trace(problem.numbers, problem.target, style=style).text.split(wording_of(style).end, 1)[0]
         assert texts[-1] == procedure
         assert [procedure.startswith(text + "\n") for text in texts] == [True, True, False]
-    (missed,) = step_texts(
-        CountdownProblem((5, 3), 2, style="direct"),
-        "5+3=8",
-        [Step(start=0, end=5, state=(8,), legal=True)],
-        style="annotated",
-    )
+    miss = Step(start=0, end=5, state=(8,), legal=True)
+    (missed,) = step_texts(CountdownProblem((5, 3), 2, style="direct"), "5+3=8", [miss], style="annotated")
     assert missed.endswith("target: 2\n|- Try 5 + 3 = 8. Evaluate 8 != 2, drop this branch. ### Current State: [8]")
