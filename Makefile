@@ -54,7 +54,7 @@ compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over
 	@$(BIN)/python -m experiments.compare $(name) $(over)
 
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
-	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(model),policy.pretrained=$(model)) $(over)
+	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)
 
 clean:  ## remove caches and build leftovers; results and .venv stay
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache

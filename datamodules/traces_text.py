@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Any, Protocol
 
@@ -21,14 +22,16 @@ from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import search_trace
-from contrastive_reasoning.tasks.countdown.triples import TextTriple, path_text, text_triple
+from contrastive_reasoning.tasks.countdown.triples import TextTriple, number_lists, path_text, text_triple
 from datamodules.batch_stream import training_loader
-from datamodules.oracle_states import OracleState, oracle_batches
+from datamodules.countdown_traces import REDRAWS
+from datamodules.oracle_states import OracleState, held_out_states, oracle_batches
 
 
 class Reader(Protocol):
     """What a text critic offers to the data."""
 
+    style: str
     goal_text: str
 
     def tokenize(self, texts: Sequence[str]) -> Mapping[str, Tensor]: ...
@@ -38,9 +41,10 @@ class TracesText(L.LightningDataModule):
     """Batches of ``batch_size`` text triples from different trajectories; the diagonal is positive.
 
     Args:
-        task: its problems' keys never occur in the trajectories.
+        task: its problems' keys never occur in the trajectories. The states of its validation and test problems at
+            their start, and the fixed oracle states, begin no trajectory and stand in no action and no goal, whatever
+            the target.
         space: what the trajectories' problems are drawn from.
-        style: ``longproc`` or ``annotated``: the form of the lines.
         discount: γ of the later line; 1 for any later line.
         mask_same_goal: whether pairs whose goal lines are equal stop counting as negatives.
         batch_size: A.
@@ -56,7 +60,6 @@ class TracesText(L.LightningDataModule):
         *,
         task: CountdownTask,
         space: ProblemSpace,
-        style: str,
         discount: float,
         mask_same_goal: bool,
         batch_size: int,
@@ -69,7 +72,6 @@ class TracesText(L.LightningDataModule):
         super().__init__()
         self.task = task
         self.space = space
-        self.style = style
         self.discount = discount
         self.mask_same_goal = mask_same_goal
         self.batch_size = batch_size
@@ -81,7 +83,7 @@ class TracesText(L.LightningDataModule):
         self.reader: Reader | None = None
 
     def setup(self, stage: str | None = None) -> None:
-        """Takes the tokenizer from the critic that is about to be trained.
+        """Takes tokenizer and style from the critic that is about to be trained.
 
         Raises:
             ValueError: if that critic does not read text.
@@ -94,11 +96,22 @@ class TracesText(L.LightningDataModule):
 
     def triples(self, number: int, *, split: Split) -> list[TextTriple]:
         """The triples of batch ``number``: a function of it, the split and the seed."""
-        exclude = self._judged() if split == "train" else frozenset()
+        train = split == "train"
+        exclude, held_out = (self._judged, self._held_out) if train else (frozenset(), frozenset())
         problems = draw_distinct(self.space, seed=(self.seed << 40) + number, split=split, exclude=exclude)
         rng = random.Random(f"{self.seed}/text triples/{split}/{number}")
-        traces = [search_trace(*pair, style=self.style).text for pair in islice(problems, self.batch_size)]
-        return [text_triple(trace, style=self.style, discount=self.discount, rng=rng) for trace in traces]
+        fresh = (pair for pair in problems if tuple(sorted(pair[0])) not in held_out)
+        drawn = (self._triple(*pair, held_out=held_out, rng=rng) for pair in fresh)
+        return list(islice((triple for triple in drawn if triple is not None), self.batch_size))
+
+    def _triple(
+        self, numbers: tuple[int, ...], target: int, *, held_out: frozenset[tuple[int, ...]], rng: random.Random
+    ) -> TextTriple | None:
+        """A triple of the problem's trace that shows no held-out state; None where none is found."""
+        style = self._reader().style
+        trace = search_trace(numbers, target, style=style).text
+        tries = (text_triple(trace, style=style, discount=self.discount, rng=rng) for _ in range(REDRAWS))
+        return next((triple for triple in tries if not shown(triple) & held_out), None)
 
     def batch(self, number: int, *, split: Split = "train") -> CriticBatch:
         """Batch ``number`` as tokens."""
@@ -122,15 +135,27 @@ class TracesText(L.LightningDataModule):
         return [DataLoader(batches, batch_size=None), DataLoader(oracle, batch_size=None)]  # pyright: ignore
 
     def _oracle_form(self, states: list[OracleState]) -> tuple[Any, Any]:
-        texts = [path_text(state.numbers, state.target, state.moves, style=self.style) for state in states]
+        texts = [path_text(state.numbers, state.target, state.moves, style=self._reader().style) for state in states]
         goals = [self._reader().goal_text.replace("{target}", str(state.target)) for state in states]
         return self._reader().tokenize(texts), self._reader().tokenize(goals)
 
     def _reader(self) -> Reader:
         if self.reader is None:
-            raise ValueError("text traces know no tokenizer before a trainer with a text critic has set them up")
+            raise ValueError(
+                "text traces know no tokenizer before a trainer with a text critic has set them up"
+            )
         return self.reader
 
+    @cached_property
     def _judged(self) -> frozenset[str]:
         judged = [problem.key for split in ("validation", "test") for problem in self.task.problems(split)]
         return self.task.reserved_keys() | frozenset(judged)
+
+    @cached_property
+    def _held_out(self) -> frozenset[tuple[int, ...]]:
+        return frozenset(held_out_states(self.task))
+
+
+def shown(triple: TextTriple) -> set[tuple[int, ...]]:
+    """The sorted numbers of the states that the action and the goal write."""
+    return {*number_lists(triple.action), *number_lists(triple.goal)}

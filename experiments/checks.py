@@ -79,13 +79,15 @@ def several_devices(config: DictConfig) -> str | None:
     devices, nodes = config.trainer.get("devices", 1), config.trainer.get("num_nodes", 1)
     if isinstance(nodes, int) and nodes > 1:
         return f"trainer.num_nodes={nodes}: several devices are not supported yet; use 1"
-    if _device_count(devices) > 1:
+    if not _is_one(devices, config.trainer.get("accelerator")):
         return f"trainer.devices={devices}: several devices are not supported yet; use 1"
     return None
 
 
-def _device_count(devices: object) -> int:
-    """How many devices are asked for by a number or a list of indices; words like auto count as one."""
+def _is_one(devices: object, accelerator: object) -> bool:
+    """Whether Lightning would use one device: a count, indices, or auto, which is one process on a CPU."""
     if isinstance(devices, ListConfig):
-        return len(devices)
-    return devices if isinstance(devices, int) else 1
+        return len(devices) == 1
+    if isinstance(devices, str) and "," in devices:
+        return len([index for index in devices.split(",") if index.strip()]) == 1
+    return str(devices) == "1" or (devices == "auto" and accelerator == "cpu")

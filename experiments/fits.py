@@ -73,6 +73,8 @@ def fit(
     resume = {"ckpt_path": str(last), "weights_only": True} if last.is_file() else {}
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
+        if not resume:  # curves begin before the first update
+            trainer.validate(module, datamodule=data, verbose=False)
         trainer.fit(module, datamodule=data, **resume)
     except SystemExit as stop:  # how Lightning ends on Ctrl-C, after its callbacks and loggers closed
         signal.signal(signal.SIGINT, on_interrupt)

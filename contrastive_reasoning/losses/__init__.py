@@ -58,6 +58,3 @@ __all__ = [
     "supcon",
     "supcon_in",
 ]
-
-VERSION = 1
-"""Raised when the same configuration would give another result; finished stages are then not reused."""

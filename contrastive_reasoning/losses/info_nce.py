@@ -6,13 +6,10 @@ different states for one goal are not comparable in principle; the backward form
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.losses.base import require_positive
-from contrastive_reasoning.losses.reduce import mean_over
+from contrastive_reasoning.losses.per_anchor import PerAnchorLoss
 from contrastive_reasoning.losses.supcon import supcon
 
 
@@ -32,17 +29,7 @@ def info_nce(
     return supcon(logits, positive, candidate)
 
 
-@dataclass(frozen=True, kw_only=True)
-class InfoNCE:
+class InfoNCE(PerAnchorLoss):
     """Mean of ``info_nce`` over the anchors that have a positive."""
 
-    temperature: float
-    """τ > 0; the scores are divided by it."""
-
-    def __post_init__(self) -> None:
-        require_positive("InfoNCE", temperature=self.temperature)
-
-    def __call__(
-        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
-    ) -> Float[Tensor, ""]:
-        return mean_over(info_nce(scores / self.temperature, positive, candidate), positive.any(dim=1))
+    formula = staticmethod(info_nce)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.losses.base import require_positive
 from contrastive_reasoning.losses.masked import masked_logsumexp, masked_mean
-from contrastive_reasoning.losses.reduce import mean_over
+from contrastive_reasoning.losses.per_anchor import PerAnchorLoss
 
 
 def supcon(
@@ -30,17 +27,7 @@ def supcon(
     return losses.where(positive.any(dim=1), 0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SupCon:
+class SupCon(PerAnchorLoss):
     """Mean of ``supcon`` over the anchors that have a positive."""
 
-    temperature: float
-    """τ > 0; the scores are divided by it."""
-
-    def __post_init__(self) -> None:
-        require_positive("SupCon", temperature=self.temperature)
-
-    def __call__(
-        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
-    ) -> Float[Tensor, ""]:
-        return mean_over(supcon(scores / self.temperature, positive, candidate), positive.any(dim=1))
+    formula = staticmethod(supcon)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.losses.base import require_positive
-from contrastive_reasoning.losses.reduce import mean_over
+from contrastive_reasoning.losses.per_anchor import PerAnchorLoss
 from contrastive_reasoning.losses.soft_nearest_neighbour import soft_nearest_neighbour
 
 
@@ -29,17 +26,7 @@ def supcon_in(
     return soft_nearest_neighbour(logits, positive, candidate) + log_count
 
 
-@dataclass(frozen=True, kw_only=True)
-class SupConIn:
+class SupConIn(PerAnchorLoss):
     """Mean of ``supcon_in`` over the anchors that have a positive."""
 
-    temperature: float
-    """τ > 0; the scores are divided by it."""
-
-    def __post_init__(self) -> None:
-        require_positive("SupConIn", temperature=self.temperature)
-
-    def __call__(
-        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
-    ) -> Float[Tensor, ""]:
-        return mean_over(supcon_in(scores / self.temperature, positive, candidate), positive.any(dim=1))
+    formula = staticmethod(supcon_in)

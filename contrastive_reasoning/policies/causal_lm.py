@@ -23,7 +23,8 @@ class CausalLMPolicy(nn.Module):
     """π(completion | prompt) of any Hugging Face causal LM.
 
     ``compute_dtype`` is the dtype of forward passes under autocast (bf16 on CPU is 2–4 times as fast as fp32); the
-    weights stay as they are. With ``chat_template`` a prompt is rendered as one user message without a system message.
+    weights stay as they are. With ``chat_template`` a prompt is rendered as one user message without a system message;
+    None does so where the tokenizer has a template.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class CausalLMPolicy(nn.Module):
         model: PreTrainedModel | PeftModel,
         tokenizer: PreTrainedTokenizerBase,
         compute_dtype: torch.dtype,
-        chat_template: bool,
+        chat_template: bool | None,
         chunk: int = 4096,
     ) -> None:
         super().__init__()

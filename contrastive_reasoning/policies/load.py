@@ -25,7 +25,7 @@ def load_policy(
     weights_dtype: str,
     compute_dtype: str,
     lora: LoRA | None,
-    chat_template: bool,
+    chat_template: bool | None,
     trust_remote_code: bool,
     seed: int,
     corpus: Callable[[], Sequence[str]] | None = None,
@@ -38,7 +38,7 @@ def load_policy(
         weights_dtype: float32, bfloat16 or float16: what the weights are kept and trained in.
         compute_dtype: the dtype of forward passes under autocast.
         lora: adapters to train instead of the weights; None trains all weights.
-        chat_template: render prompts by the tokenizer's chat template.
+        chat_template: render prompts by the tokenizer's chat template; None: where it has one.
         trust_remote_code: run code that comes with a checkpoint; leave it off.
         seed: of a fresh model's weights and of the adapters'.
         corpus: texts for a fresh tokenizer; needed only where a fresh model is built.

@@ -7,15 +7,20 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 
-def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool) -> str:
+def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> str:
     """The prompt as the model reads it: itself, or one user message of the tokenizer's chat template.
+
+    Args:
+        tokenizer: whose template it is.
+        prompt: of a problem.
+        chat_template: whether to use it; None: where the tokenizer has one.
 
     Raises:
         ValueError: where ``chat_template`` is asked of a tokenizer that has none.
     """
-    if not chat_template:
-        return prompt
     template = tokenizer.chat_template
+    if chat_template is False or (chat_template is None and not template):
+        return prompt
     if not template:
         raise ValueError("policy.chat_template is true, but the tokenizer has no chat template")
     messages = [{"role": "user", "content": prompt}]
@@ -25,7 +30,7 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bo
     return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
 
-def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool) -> list[int]:
+def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> list[int]:
     """Token ids of one prompt, with the beginning-of-text token where the tokenizer has one."""
     encoded: Any = tokenizer(render(tokenizer, prompt, chat_template=chat_template), add_special_tokens=False)
     ids: list[int] = list(encoded["input_ids"])

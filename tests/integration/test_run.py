@@ -53,6 +53,21 @@ def test_every_stage_runs_and_leaves_its_result(first: Path) -> None:
     assert {"train/reward/critic", "val/verifier/accuracy"} <= set(summary["grpo"])
 
 
+@pytest.mark.parametrize(
+    ("stage", "metric"),
+    [
+        ("warm_start", "val/warm_start/loss"),
+        ("critic", "val/oracle/auroc_depth1"),
+        ("grpo", "val/verifier/accuracy_sampled"),
+    ],
+)
+def test_curves_begin_before_the_first_update(first: Path, stage: str, metric: str) -> None:
+    lines = (Path(entries(first)[stage]["folder"]) / "metrics.jsonl").read_text().splitlines()
+    points = [entry for entry in map(json.loads, lines) if entry["name"] == metric]
+    assert points[0]["step"] == 0
+    assert points[0]["value"] != points[-1]["value"] or stage == "grpo"  # two updates need not change an answer
+
+
 def test_a_second_run_reuses_everything_and_another_reward_only_what_it_shares(first: Path) -> None:
     outputs = first.parents[2]
     assert all(entry["reused"] for entry in entries(run(outputs)).values())

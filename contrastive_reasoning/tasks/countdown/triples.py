@@ -8,6 +8,7 @@ V2    state = a visited state, no action, goal = the problem's target, which is 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 
 from contrastive_reasoning.tasks.base import Problem, Step
@@ -21,6 +22,7 @@ from contrastive_reasoning.tasks.hindsight import Triple, draw_future
 
 Numbers = tuple[int, ...]
 TextTriple = Triple[str, str, str]
+_NUMBER_LIST = re.compile(r"\[(\d+(?:, \d+)*)\]")
 ArrayTriple = Triple[Numbers, Numbers, Numbers]
 TargetTriple = Triple[Numbers, None, int]
 
@@ -43,6 +45,11 @@ def text_triple(trace: str, *, style: str, discount: float, rng: random.Random) 
     moment = _draw_moment(len(lines), rng)
     later = draw_future(moment, len(lines), discount=discount, rng=rng)
     return Triple(state=header + "".join(lines[:moment]), action=lines[moment].rstrip("\n"), goal=lines[later].strip())
+
+
+def number_lists(line: str) -> list[Numbers]:
+    """The sorted numbers of every list in brackets in a line of a trace: the state it writes, what a pick leaves."""
+    return [tuple(sorted(int(number) for number in found.split(", "))) for found in _NUMBER_LIST.findall(line)]
 
 
 def array_triple(tree: SearchTree, *, discount: float, rng: random.Random) -> ArrayTriple:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from contrastive_reasoning.tasks.countdown.triples import array_row, target_row
 from datamodules.countdown_traces import batch_rows, states_of, triple_table
 from datamodules.oracle_states import held_out_states
 from datamodules.trace_arrays import same_goal
-from datamodules.traces_text import TracesText
+from datamodules.traces_text import TracesText, shown
 from datamodules.traces_v1 import TracesV1
 from datamodules.traces_v2 import TracesV2
 
@@ -54,6 +55,7 @@ def arrays(
 class Letters:
     """A reader of text: one token a character, the first 20."""
 
+    style = "annotated"
     goal_text = "target {target}"
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
@@ -61,11 +63,10 @@ class Letters:
         return {"input_ids": torch.tensor(rows), "attention_mask": torch.ones(len(rows), 20, dtype=torch.long)}
 
 
-def text(*, style: str = "annotated", mask_same_goal: bool = False) -> TracesText:
+def text(*, mask_same_goal: bool = False) -> TracesText:
     data = TracesText(
         task=TASK,
         space=SPACE,
-        style=style,
         discount=1.0,
         mask_same_goal=mask_same_goal,
         batch_size=4,
@@ -215,8 +216,29 @@ def test_text_triples_come_from_different_training_problems() -> None:
     assert triples != data.triples(3, split="train")
 
 
+def test_text_triples_show_no_state_that_critics_are_judged_on() -> None:
+    held_out = held_out_states(TASK)
+    shown_states: set[tuple[int, ...]] = set()
+    for number in range(20):
+        for triple in text().triples(number, split="train"):
+            lists = re.findall(r"\[([\d, ]+)\]", triple.action + triple.goal)
+            shown_states |= {tuple(sorted(int(n) for n in numbers.split(","))) for numbers in lists}
+            numbers = (triple.state + triple.action).split("Initial number set: [")[1].split("]")[0]
+            assert tuple(sorted(int(n) for n in numbers.split(","))) not in held_out
+    assert len(shown_states) > 100
+    assert not shown_states & held_out
+
+
+def test_text_triples_would_otherwise_show_them() -> None:
+    data = text()
+    data.__dict__["_held_out"] = frozenset()
+    held_out = held_out_states(TASK)
+    triples = [triple for number in range(20) for triple in data.triples(number, split="train")]
+    assert any(shown(triple) & held_out for triple in triples)
+
+
 def test_text_batches_are_tokens_of_the_critic() -> None:
-    data = text(style="longproc", mask_same_goal=True)
+    data = text(mask_same_goal=True)
     batch = data.batch(0)
     assert batch.state_actions["input_ids"].shape == (4, 20)
     assert batch.positive.diagonal().all()

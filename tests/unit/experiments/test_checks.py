@@ -33,6 +33,9 @@ def test_nothing_is_wrong_with_what_we_ship(scale: str) -> None:
         ("reward=critic", "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),
         ("trainer.devices=2", "trainer.devices=2: several devices are not supported yet; use 1"),
         ("trainer.devices=[0,1]", "trainer.devices=[0, 1]: several devices are not supported yet; use 1"),
+        ("trainer.devices=-1", "trainer.devices=-1: several devices are not supported yet; use 1"),
+        ("trainer.devices='2'", "trainer.devices=2: several devices are not supported yet; use 1"),
+        ("trainer.devices='0,1'", "trainer.devices=0,1: several devices are not supported yet; use 1"),
         ("trainer.num_nodes=2", "trainer.num_nodes=2: several devices are not supported yet; use 1"),
     ],
 )
@@ -50,3 +53,8 @@ def test_sizes_of_stages_that_do_not_run_are_not_looked_at() -> None:
 @pytest.mark.parametrize("devices", ["1", "[1]", "auto"])
 def test_one_device_is_chosen_in_any_form(devices: str) -> None:
     assert objection(f"trainer.devices={devices}") is None
+
+
+def test_auto_may_be_several_on_an_accelerator() -> None:
+    said = objection("trainer.devices=auto", "trainer.accelerator=gpu")
+    assert said == "trainer.devices=auto: several devices are not supported yet; use 1"

@@ -36,6 +36,11 @@ def test_a_template_cannot_add_its_own_system_message(tokenizer: PreTrainedToken
     assert text.endswith("<user>3 4<answer>")
 
 
+def test_null_uses_a_template_where_there_is_one(tokenizer: PreTrainedTokenizerFast) -> None:
+    assert render(tokenizer, "3 4", chat_template=None) == "3 4"
+    assert render(with_template(tokenizer, PLAIN), "3 4", chat_template=None) == "<user>3 4<answer>"
+
+
 def test_a_missing_template_is_named(tokenizer: PreTrainedTokenizerFast) -> None:
     with pytest.raises(ValueError, match="the tokenizer has no chat template"):
         render(tokenizer, "3 4", chat_template=True)
