@@ -141,9 +141,7 @@ class TracesText(L.LightningDataModule):
 
     def _reader(self) -> Reader:
         if self.reader is None:
-            raise ValueError(
-                "text traces know no tokenizer before a trainer with a text critic has set them up"
-            )
+            raise ValueError("text traces know no tokenizer before a trainer with a text critic has set them up")
         return self.reader
 
     @cached_property
