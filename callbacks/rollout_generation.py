@@ -12,6 +12,7 @@ from typing import Any
 import lightning as L
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rewards.base import reads_states
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Sampling, Seed
@@ -56,7 +57,8 @@ class RolloutGeneration(L.Callback):
         """Fill ``batch.rollouts`` and log the tokens per second of this rank."""
         seed = (self.seed, "rollout", int(pl_module.rollout_step), trainer.global_rank)
         start = perf_counter()
-        batch.rollouts = self._draw(pl_module.policy, batch, self.group_size, self.sampling, seed)
+        pooled = reads_states(pl_module.reward)
+        batch.rollouts = self._draw(pl_module.policy, batch, self.group_size, self.sampling, seed, pooled=pooled)
         rate = int(batch.rollouts.mask.sum()) / (perf_counter() - start)
         pl_module.log("train/throughput/tokens_per_second", rate, batch_size=len(batch.problems))
 
@@ -70,6 +72,15 @@ class RolloutGeneration(L.Callback):
             batch.sampled = self._draw(pl_module.policy, batch, self.validation_samples, self.sampling, seed)
 
     def _draw(
-        self, policy: CausalLMPolicy, batch: Any, group_size: int, sampling: Sampling, seed: Seed
+        self,
+        policy: CausalLMPolicy,
+        batch: Any,
+        group_size: int,
+        sampling: Sampling,
+        seed: Seed,
+        *,
+        pooled: bool = False,
     ) -> RolloutBatch:
-        return self.engine.generate(policy, batch.problems, group_size=group_size, sampling=sampling, seed=seed)
+        return self.engine.generate(
+            policy, batch.problems, group_size=group_size, sampling=sampling, seed=seed, pooled=pooled
+        )

@@ -24,7 +24,8 @@ class ReasoningPrompts(LightningDataModule):
         task: where the problems come from.
         problems_per_step: P, the problems of one rollout batch.
         validation_problems: how many of the validation split are used, from its beginning.
-        steps: rollout batches in the whole run, one Lightning epoch.
+        steps: rollout batches that the policy learns from, one Lightning epoch; a reward that is warmed up alone
+            (the module's ``warmup_steps``) gets its own before them.
         seed: of the order.
     """
 
@@ -41,11 +42,12 @@ class ReasoningPrompts(LightningDataModule):
         self.seed = seed
 
     def train_dataloader(self) -> ProblemSteps:
-        first = getattr(self.trainer.lightning_module, "rollout_step", 0) if self.trainer is not None else 0
+        module = self.trainer.lightning_module if self.trainer is not None else None
+        first = getattr(module, "rollout_step", 0)
         return ProblemSteps(
             self.task.problems("train"),
             problems_per_step=self.problems_per_step,
-            steps=self.steps,
+            steps=self.steps + getattr(module, "warmup_steps", 0),
             first_step=first,
             seed=self.seed,
         )

@@ -14,7 +14,8 @@ from torch import Tensor
 from contrastive_reasoning.advantages import Advantage
 from contrastive_reasoning.objectives import Objective
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rewards import Reward
+from contrastive_reasoning.rewards import Credit, Reward
+from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
@@ -23,6 +24,7 @@ from lightning_modules.microbatches import Microbatch, microbatches
 from lightning_modules.optim import AdamW, backward_all, clip_by_norm
 from lightning_modules.rollout_metrics import (
     accuracy,
+    advantage_metrics,
     credit_metrics,
     rollout_metrics,
     score_means,
@@ -97,13 +99,28 @@ class GRPO(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["rollout_step"] = self.rollout_step
+        if isinstance(self.reward, TrainedReward):
+            checkpoint["reward"] = self.reward.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.rollout_step = checkpoint["rollout_step"]
+        if isinstance(self.reward, TrainedReward):
+            self.reward.load_state_dict(checkpoint["reward"])
+
+    @property
+    def warmup_steps(self) -> int:
+        """Rollout batches at the beginning from which only the reward learns."""
+        return self.reward.warmup_steps if isinstance(self.reward, TrainedReward) else 0
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
         rollouts = drawn(batch.rollouts)
         credit = self.reward(rollouts)
+        policy = self.update(rollouts, credit) if self.rollout_step >= self.warmup_steps else {}
+        self.rollout_step += 1
+        self.report({**credit_metrics(credit), **rollout_metrics(rollouts), **policy}, batch_size=len(rollouts))
+
+    def update(self, rollouts: RolloutBatch, credit: Credit) -> dict[str, float]:
+        """Learn from the rollouts; what is worth logging of it."""
         advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
         taught = rows_that_teach(advantages, reference=bool(self._frozen))
         split = list(microbatches(rollouts, rows=taught, max_tokens=self.microbatch_tokens))
@@ -118,9 +135,7 @@ class GRPO(LightningModule):
             backward_all(self, [partial(self.loss, lesson, microbatch) for microbatch in split])
             steps = self.optimizer_step_of_update()
             lesson.end_update()
-        self.rollout_step += 1
-        metrics = {**credit_metrics(credit), **rollout_metrics(rollouts, advantages), **lesson.metrics(), **steps}
-        self.report(metrics, batch_size=len(rollouts))
+        return {**advantage_metrics(advantages, rollouts.group_size), **lesson.metrics(), **steps}
 
     def loss(self, lesson: Lesson, microbatch: Microbatch) -> Tensor:
         return lesson.loss(microbatch, log_probs(self.policy, microbatch, lesson.rollouts.temperature))
@@ -140,7 +155,7 @@ class GRPO(LightningModule):
         """Clip, set the learning rate of this rollout batch, step."""
         optimizer = cast(LightningOptimizer, self.optimizers())
         norm = clip_by_norm(self.policy.parameters(), self.gradient_clip)
-        rate = self.optimizer.set_learning_rate(optimizer.optimizer, self.rollout_step)
+        rate = self.optimizer.set_learning_rate(optimizer.optimizer, self.rollout_step - self.warmup_steps)
         optimizer.step()
         optimizer.zero_grad()
         return {"train/optimizer/gradient_norm": norm.item(), "train/optimizer/learning_rate": rate}

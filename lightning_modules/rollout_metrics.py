@@ -17,6 +17,7 @@ def credit_metrics(credit: Credit) -> dict[str, float]:
     """Means of the outcome and of every part by name, steps valued per rollout, shares of the verdicts."""
     metrics = {f"train/reward/{name}": part.double().mean().item() for name, part in credit.parts.items()}
     metrics["train/reward/outcome"] = credit.outcome.double().mean().item()
+    metrics.update({f"train/{name}": value for name, value in credit.metrics.items()})
     if credit.steps is not None:
         metrics["train/reward/steps"] = sum(map(len, credit.steps)) / max(len(credit.steps), 1)
     if credit.verdicts is not None:
@@ -30,16 +31,20 @@ def verdict_shares(verdicts: Sequence[Verdict], *, prefix: str) -> dict[str, flo
     return {f"{prefix}{status}": counts[status] / max(len(verdicts), 1) for status in get_args(Status)}
 
 
-def rollout_metrics(rollouts: RolloutBatch, advantages: Tensor) -> dict[str, float]:
-    """Length of completions, the share cut off, and the share of groups that teach nothing."""
+def rollout_metrics(rollouts: RolloutBatch) -> dict[str, float]:
+    """Length of completions and the share cut off."""
     lengths = rollouts.mask.sum(dim=1).double()
-    informative = (advantages != 0).view(-1, rollouts.group_size * advantages.shape[1]).any(dim=1)
     cut = sum(reason == "length" for reason in rollouts.finish_reasons)
     return {
         "train/rollout/completion_tokens": lengths.mean().item(),
         "train/rollout/truncated": cut / max(len(rollouts), 1),
-        "train/advantage/informative_groups": informative.double().mean().item(),
     }
+
+
+def advantage_metrics(advantages: Tensor, group_size: int) -> dict[str, float]:
+    """The share of groups that teach anything."""
+    informative = (advantages != 0).view(-1, group_size * advantages.shape[1]).any(dim=1)
+    return {"train/advantage/informative_groups": informative.double().mean().item()}
 
 
 def accuracy(verdicts: Sequence[Verdict]) -> float:

@@ -27,7 +27,7 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
     f"{PURE}.critics": ({f"{PURE}.losses", f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.rollout": ({f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.rewards": (
-        {f"{PURE}.rollout", f"{PURE}.tasks", f"{PURE}.critics", f"{PURE}.losses", f"{PURE}.policies"},
+        {f"{PURE}.{room}" for room in ("rollout", "tasks", "critics", "losses", "policies", "geometry")},
         {"lightning", "hydra", "mlflow"},
     ),
     f"{PURE}.evaluation": (

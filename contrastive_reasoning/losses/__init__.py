@@ -16,6 +16,7 @@ from contrastive_reasoning.losses.similarity import (
     dot,
     neg_l2,
     neg_l2_squared,
+    neg_unit_l2,
     of_pairs,
     similarities,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "mean_over",
     "neg_l2",
     "neg_l2_squared",
+    "neg_unit_l2",
     "of_pairs",
     "preference_loss",
     "similarities",

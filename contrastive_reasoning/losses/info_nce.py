@@ -14,7 +14,10 @@ from contrastive_reasoning.losses.supcon import supcon
 
 
 def info_nce(
-    logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
+    logits: Float[Tensor, "A C"],
+    positive: Bool[Tensor, "A C"],
+    candidate: Bool[Tensor, "A C"] | None = None,
+    floor: Float[Tensor, " A"] | None = None,
 ) -> Float[Tensor, " A"]:
     """One loss per anchor: ``supcon`` with one positive a row.
 
@@ -22,11 +25,12 @@ def info_nce(
         logits: s/τ of A anchors with C candidates.
         positive: one True per row, or none; with several the loss is the mean over them.
         candidate: what the softmax runs over besides the positive; None for all columns.
+        floor: a logit that the sum of exponentials holds besides; None for an exact sum.
 
     Returns:
         ℓ per anchor; exactly 0, with zero gradient, for an anchor that has no positive.
     """
-    return supcon(logits, positive, candidate)
+    return supcon(logits, positive, candidate, floor)
 
 
 class InfoNCE(PerAnchorLoss):

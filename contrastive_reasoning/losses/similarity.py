@@ -42,6 +42,13 @@ def neg_l2_squared(
     return 2 * dot(anchors, candidates) - squares
 
 
+def neg_unit_l2(
+    anchors: Float[Tensor, "*batch A D"], candidates: Float[Tensor, "*batch C D"], *, epsilon: float
+) -> Float[Tensor, "*batch A C"]:
+    """−‖a − c‖ = −√max(2 − 2aᵀc, ε) of unit vectors; the gradient of two that coincide is 0."""
+    return -(2 - 2 * dot(anchors, candidates)).clamp(min=epsilon).sqrt()
+
+
 def of_pairs(
     similarity: Similarity, anchors: Float[Tensor, "N D"], candidates: Float[Tensor, "N D"]
 ) -> Float[Tensor, " N"]:

@@ -10,7 +10,10 @@ from contrastive_reasoning.losses.per_anchor import PerAnchorLoss
 
 
 def soft_nearest_neighbour(
-    logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
+    logits: Float[Tensor, "A C"],
+    positive: Bool[Tensor, "A C"],
+    candidate: Bool[Tensor, "A C"] | None = None,
+    floor: Float[Tensor, " A"] | None = None,
 ) -> Float[Tensor, " A"]:
     """One loss per anchor, over any number of positives; with one of them it is InfoNCE.
 
@@ -18,12 +21,13 @@ def soft_nearest_neighbour(
         logits: s/τ of A anchors with C candidates.
         positive: the positives of each anchor.
         candidate: what the softmax runs over besides the positives; leave the anchor itself out here.
+        floor: a logit that every sum of exponentials holds besides; None for exact sums.
 
     Returns:
         ℓ per anchor; 0, with zero gradient, for an anchor without positives.
     """
     softmax_over = positive | candidate if candidate is not None else positive | True
-    losses = masked_logsumexp(logits, softmax_over) - masked_logsumexp(logits, positive)
+    losses = masked_logsumexp(logits, softmax_over, floor) - masked_logsumexp(logits, positive, floor)
     return losses.where(positive.any(dim=1), 0.0)
 
 

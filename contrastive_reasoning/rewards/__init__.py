@@ -1,8 +1,10 @@
 """Rewards: what a rollout batch is worth, every source by its own name, per rollout and per step."""
 
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
+from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.format import FormatReward
+from contrastive_reasoning.rewards.head import LinearHead, MLPHead
 from contrastive_reasoning.rewards.oracle import OracleReward
 from contrastive_reasoning.rewards.perfect_move import PerfectMoveReward
 from contrastive_reasoning.rewards.verifier import VerifierReward
@@ -11,9 +13,12 @@ from contrastive_reasoning.rewards.weighted_sum import WeightedSum
 VERSION = 1
 
 __all__ = [
+    "CLIPOReward",
     "Credit",
     "CriticReward",
     "FormatReward",
+    "LinearHead",
+    "MLPHead",
     "OracleReward",
     "PerfectMoveReward",
     "Reward",

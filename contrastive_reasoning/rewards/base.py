@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -35,8 +35,41 @@ class Credit:
     """Per rollout its steps in order of writing; None where the reward knows no steps. Illegal steps are absent."""
     verdicts: Sequence[Verdict] | None = None
     """The verifier's decision on each rollout, counted by status; None where nothing was verified."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What else a source has to say of the batch, as ``room/quantity``; logged under ``train/``."""
 
 
 @runtime_checkable
 class Reward(Protocol):
     def __call__(self, rollouts: RolloutBatch) -> Credit: ...
+
+
+@runtime_checkable
+class TrainedReward(Reward, Protocol):
+    """A reward that learns while it rewards: it owns its optimizer, and both are in the checkpoint."""
+
+    @property
+    def warmup_steps(self) -> int:
+        """Rollout batches at the beginning from which it learns alone; the policy waits."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+def reads_states(reward: Reward) -> bool:
+    """Whether the reward needs ``rollouts.pooled``, which an engine leaves out unless it is asked."""
+    return bool(getattr(reward, "reads_states", False))
+
+
+def refuse_learning(owner: str, *rewards: Reward) -> None:
+    """A reward that learns must be the outermost: only there is it warmed up and in the checkpoint.
+
+    Raises:
+        ValueError: naming the reward that learns.
+    """
+    for reward in rewards:
+        if isinstance(reward, TrainedReward):
+            inner = type(reward).__name__
+            raise ValueError(f"{inner} learns, so {owner} cannot hold it: make {owner} the outcome of {inner} instead")

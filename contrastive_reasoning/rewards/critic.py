@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from contrastive_reasoning.critics.base import Critic
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.encodings import rows_of, take
-from contrastive_reasoning.rewards.base import Credit, Reward
+from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.shaping import StepValue, legal_steps, shaped
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Step, Task
@@ -54,6 +54,7 @@ class CriticReward:
             raise ValueError(f"temperature must be positive, got {temperature}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        refuse_learning("CriticReward", outcome)
         self.outcome = outcome
         self.task = task
         self.critic: Any = critic.requires_grad_(False).eval()

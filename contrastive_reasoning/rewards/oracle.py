@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contrastive_reasoning.rewards.base import Credit, Reward
+from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.shaping import legal_steps, shaped
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
@@ -13,6 +13,7 @@ class OracleReward:
     """``outcome`` plus ``weight`` times the share of legal steps that keep the target in reach. Countdown only."""
 
     def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
+        refuse_learning("OracleReward", outcome)
         self.outcome = outcome
         self.task = task
         self.weight = weight

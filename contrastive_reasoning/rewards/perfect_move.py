@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contrastive_reasoning.rewards.base import Credit, Reward
+from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.oracle import target_of
 from contrastive_reasoning.rewards.shaping import StepValue, legal_steps, shaped
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -23,6 +23,7 @@ class PerfectMoveReward:
     """``outcome`` plus ``weight`` times the share of perfect moves among the decisions. Countdown only."""
 
     def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
+        refuse_learning("PerfectMoveReward", outcome)
         self.outcome = outcome
         self.task = task
         self.weight = weight

@@ -40,6 +40,7 @@ def shaped(
         parts={**credit.parts, name: part},
         steps=[_on_tokens(rollouts.token_spans[i], row) for i, row in enumerate(values)],
         verdicts=credit.verdicts,
+        metrics=credit.metrics,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
+from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_learning
 from contrastive_reasoning.rollout.batch import RolloutBatch
 
 
@@ -20,6 +20,7 @@ class WeightedSum:
     def __init__(self, *, rewards: Mapping[str, Reward], weights: Mapping[str, float]) -> None:
         if set(rewards) != set(weights) or not rewards:
             raise ValueError(f"rewards ({', '.join(rewards)}) and weights ({', '.join(weights)}) must name the same")
+        refuse_learning("WeightedSum", *rewards.values())
         self.rewards = dict(rewards)
         self.weights = dict(weights)
 
@@ -32,6 +33,7 @@ class WeightedSum:
             parts=_all_parts(credits),
             steps=self._steps(credits),
             verdicts=verdicts[0] if verdicts else None,
+            metrics={name: value for credit in credits.values() for name, value in credit.metrics.items()},
         )
 
     def _steps(self, credits: Mapping[str, Credit]) -> Sequence[Sequence[StepCredit]] | None:

@@ -14,9 +14,18 @@ from contrastive_reasoning.tasks.base import Problem
 @runtime_checkable
 class RolloutEngine(Protocol):
     def generate(
-        self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
+        self,
+        policy: CausalLMPolicy,
+        problems: Sequence[Problem],
+        *,
+        group_size: int,
+        sampling: Sampling,
+        seed: Seed,
+        pooled: bool = False,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem, prompt-major; the same for the same seed and weights.
+
+        With ``pooled`` the batch also holds the mean last hidden state of each completion, its last token included.
 
         Raises:
             ValueError: for no problems, a group size below 1, or a prompt that does not fit the context.

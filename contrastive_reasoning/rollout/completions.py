@@ -24,6 +24,13 @@ class Completions:
         self.log_probs: Float[Tensor, "B T"] = torch.zeros(rows, width, device=device)
         self.lengths: Int[Tensor, " B"] = torch.zeros(rows, dtype=torch.long, device=device)
         self.stopped: Bool[Tensor, " B"] = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.states: Float[Tensor, "B D"] | None = None
+
+    def add_states(self, rows: Int[Tensor, " b"], states: Float[Tensor, "b D"]) -> None:
+        """Add the hidden states of one token each to the sums of these rows, in fp32."""
+        if self.states is None:
+            self.states = torch.zeros(len(self.ids), states.shape[1], device=states.device)
+        self.states[rows] += states.float()
 
     def batch(
         self, policy: CausalLMPolicy, problems: Sequence[Problem], requests: Requests, sampling: Sampling
@@ -42,7 +49,7 @@ class Completions:
             mask=mask,
             old_log_probs=self.log_probs[:, :width].masked_fill(~mask, 0.0),
             temperature=sampling.scoring_temperature,
-            pooled=None,
+            pooled=None if self.states is None else self.states / self.lengths[:, None],
             texts=[text_of(table, row) for row in rows],
             token_spans=[token_spans(table, row) for row in rows],
             finish_reasons=[_reason(stopped) for stopped in self.stopped.tolist()],

@@ -41,9 +41,19 @@ class Engine:
         self.max_batch_tokens = max_batch_tokens
 
     def generate(
-        self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
+        self,
+        policy: CausalLMPolicy,
+        problems: Sequence[Problem],
+        *,
+        group_size: int,
+        sampling: Sampling,
+        seed: Seed,
+        pooled: bool = False,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem; the same for the same seed and weights.
+
+        With ``pooled`` the mean hidden state of each completion comes from the same passes: a row then stays for one
+        pass more, which reads its last token.
 
         Raises:
             ValueError: for no problems, a group size below 1, or a prompt that does not fit the context.
@@ -56,21 +66,31 @@ class Engine:
         completions = Completions(len(requests), width, policy.device)
         with torch.no_grad(), evaluating(policy.model), policy.autocast():
             for rows in requests.chunks(self.max_batch_tokens):
-                _Decode(policy, requests, rows, completions, sampling).run(uniforms)
+                _Decode(policy, requests, rows, completions, sampling, pooled).run(uniforms)
         return completions.batch(policy, problems, requests, sampling)
 
 
 class _Decode:
-    """Some rows from prompt to last token. ``rows`` are those still in the batch, ``alive`` those still writing."""
+    """Some rows from prompt to last token.
+
+    ``rows`` are those still in the batch, ``alive`` those still writing, ``needed`` those whose last token is yet to be
+    read: the ones that write, and when states are pooled those that have just ended.
+    """
 
     def __init__(
-        self, policy: CausalLMPolicy, requests: Requests, rows: range, completions: Completions, sampling: Sampling
+        self,
+        policy: CausalLMPolicy,
+        requests: Requests,
+        rows: range,
+        completions: Completions,
+        sampling: Sampling,
+        pooled: bool,
     ) -> None:
-        self.policy, self.completions, self.sampling = policy, completions, sampling
+        self.policy, self.completions, self.sampling, self.pooled = policy, completions, sampling, pooled
         self.prompt_ids, self.prompt_mask, self.owner = requests.prompts_of(rows)
         self.limits = requests.limits.repeat_interleave(requests.group_size)
         self.rows = torch.arange(rows.start, rows.stop, device=policy.device)
-        self.alive = torch.ones(len(rows), dtype=torch.bool, device=policy.device)
+        self.alive = self.needed = torch.ones(len(rows), dtype=torch.bool, device=policy.device)
         self.ends = torch.tensor(policy.eos_token_ids, device=policy.device)
         self.stops = StopStrings(sampling.stop, spelling(policy), rows=len(requests)) if sampling.stop else None
 
@@ -79,16 +99,18 @@ class _Decode:
         for t in range(uniforms.shape[1]):
             tokens, log_probs = draw(logits, uniforms[self.rows, t], self.sampling)
             self._record(t, tokens, log_probs)
-            if not bool(self.alive.any()):
+            if not bool(self.needed.any()):
                 return
             logits = self._step(self._compact(tokens))
+            if not bool(self.alive.any()):
+                return
 
     def _prefill(self) -> Float[Tensor, "B V"]:
         """Read each prompt once; repeat its keys, values and logits to its rows."""
         width = self.prompt_ids.shape[1]
         positions = (self.prompt_mask.long().cumsum(1) - 1).clamp_min(0)
         self.cache = BlockCache(capacity=width)
-        logits = self._forward(self.prompt_ids, self.prompt_mask, positions)
+        logits, _ = self._forward(self.prompt_ids, self.prompt_mask, positions)
         self.capacity = width + int(self.limits[self.rows].max())
         self.cache.take(self.owner, capacity=self.capacity)
         self.mask = torch.ones(len(self.rows), self.capacity, dtype=torch.bool, device=logits.device)
@@ -103,7 +125,9 @@ class _Decode:
         into.lengths[self.rows] += self.alive
         stopped = self._stopped(tokens) & self.alive
         into.stopped[self.rows] |= stopped
+        written = self.alive
         self.alive = self.alive & ~stopped & (into.lengths[self.rows] < self.limits[self.rows])
+        self.needed = written if self.pooled else self.alive
 
     def _stopped(self, tokens: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
         ended = torch.isin(tokens, self.ends)
@@ -112,25 +136,27 @@ class _Decode:
         return ended | torch.tensor(self.stops.completed(self.rows.tolist(), tokens.tolist()), device=tokens.device)
 
     def _compact(self, tokens: Int[Tensor, " b"]) -> Int[Tensor, " c"]:
-        """Drop the finished rows if they are many; the tokens of the rows that stay."""
-        if float(self.alive.float().mean()) >= COMPACT_BELOW:
+        """Drop the rows that are not needed if they are many; the tokens of the rows that stay."""
+        if float(self.needed.float().mean()) >= COMPACT_BELOW:
             return tokens
-        keep = self.alive.nonzero()[:, 0]
+        keep = self.needed.nonzero()[:, 0]
         self.cache.take(keep, capacity=self.capacity)
-        self.rows, self.alive = self.rows[keep], self.alive[keep]
+        self.rows, self.alive, self.needed = self.rows[keep], self.alive[keep], self.needed[keep]
         self.mask, self.positions = self.mask[keep], self.positions[keep]
         return tokens[keep]
 
     def _step(self, tokens: Int[Tensor, " b"]) -> Float[Tensor, "b V"]:
         filled = self.cache.get_seq_length() + 1
-        logits = self._forward(tokens[:, None], self.mask[:, :filled], self.positions[:, None])
+        logits, states = self._forward(tokens[:, None], self.mask[:, :filled], self.positions[:, None])
         self.positions = self.positions + 1
+        if states is not None:
+            self.completions.add_states(self.rows[self.needed], states[self.needed])
         return logits
 
     def _forward(
         self, ids: Int[Tensor, "b Q"], mask: Bool[Tensor, "b K"], positions: Int[Tensor, "b Q"]
-    ) -> Float[Tensor, "b V"]:
-        """Logits of the token after the last of ``ids``."""
+    ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
+        """Logits of the token after the last of ``ids``, and the last hidden state there if states are pooled."""
         output = self.policy.model(
             input_ids=ids,
             attention_mask=mask,
@@ -138,8 +164,9 @@ class _Decode:
             past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=1,
+            output_hidden_states=self.pooled,
         )
-        return output.logits[:, -1]
+        return output.logits[:, -1], output.hidden_states[-1][:, -1] if self.pooled else None
 
 
 @contextmanager

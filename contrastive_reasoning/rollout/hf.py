@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -28,7 +29,14 @@ class HFEngine:
         self.max_batch_tokens = max_batch_tokens
 
     def generate(
-        self, policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed
+        self,
+        policy: CausalLMPolicy,
+        problems: Sequence[Problem],
+        *,
+        group_size: int,
+        sampling: Sampling,
+        seed: Seed,
+        pooled: bool = False,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem; raises as ``Engine.generate`` does."""
         requests = encode(policy, problems, group_size=group_size, max_tokens=sampling.max_tokens)
@@ -38,7 +46,16 @@ class HFEngine:
             for rows in requests.chunks(self.max_batch_tokens):
                 torch.manual_seed(derived_seed((*seed, rows.start)))
                 _write(policy, requests, rows, completions, sampling)
-        return completions.batch(policy, problems, requests, sampling)
+        rollouts = completions.batch(policy, problems, requests, sampling)
+        return replace(rollouts, pooled=_pooled(policy, rollouts)) if pooled else rollouts
+
+
+@torch.no_grad()
+def _pooled(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
+    """Mean hidden states by a pass of their own."""
+    ids, mask = (part.repeat_interleave(rollouts.group_size, 0) for part in (rollouts.prompt_ids, rollouts.prompt_mask))
+    with evaluating(policy.model):
+        return policy.log_probs_and_pooled(ids, mask, rollouts.completion_ids, rollouts.mask)[1]
 
 
 def _write(

@@ -1,0 +1,89 @@
+"""Which completions are compared: an anchor's candidates by level, and among them its positives.
+
+        group   the other completions of its prompt      positives: those with its verdict
+        cross   all other completions of the batch       positives: those of its prompt with its verdict
+        batch   all other completions of the batch       positives: all with its verdict
+
+CLIPO (arXiv:2603.10101) is the group level; cross and batch are settings of its released code. At the group level the
+columns are the G completions of the anchor's own prompt, so nothing of size B × B is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.losses.similarity import Similarity
+
+
+class Compared(NamedTuple):
+    """B anchors with C candidate columns."""
+
+    scores: Float[Tensor, "B C"]
+    itself: Bool[Tensor, "B C"]
+    """The anchor's own column."""
+    positive: Bool[Tensor, "B C"]
+    """Never the anchor itself."""
+
+    @property
+    def contrasted(self) -> Bool[Tensor, " B"]:
+        """Anchors with a positive and a negative: the others teach nothing. At the group level, 1 < |P| < G."""
+        return self.positive.any(dim=1) & (~self.positive & ~self.itself).any(dim=1)
+
+
+Level = Callable[[Tensor, Tensor, int, Similarity], Compared]
+"""Embeddings (B,D), prompt-major, verdicts (B,), the group size and a similarity to what is compared."""
+
+
+def group_level(
+    embeddings: Float[Tensor, "B D"], correct: Bool[Tensor, " B"], group_size: int, similarity: Similarity
+) -> Compared:
+    groups, verdicts = embeddings.unflatten(0, (-1, group_size)), correct.view(-1, group_size)
+    scores = similarity(groups, groups).flatten(0, 1)
+    itself = torch.eye(group_size, dtype=torch.bool, device=correct.device).repeat(len(groups), 1)
+    alike = (verdicts[:, :, None] == verdicts[:, None, :]).flatten(0, 1)
+    return Compared(scores, itself, alike & ~itself)
+
+
+def cross_level(
+    embeddings: Float[Tensor, "B D"], correct: Bool[Tensor, " B"], group_size: int, similarity: Similarity
+) -> Compared:
+    whole = batch_level(embeddings, correct, group_size, similarity)
+    prompt = torch.arange(len(correct), device=correct.device) // group_size
+    return whole._replace(positive=whole.positive & (prompt[:, None] == prompt[None]))
+
+
+def batch_level(
+    embeddings: Float[Tensor, "B D"], correct: Bool[Tensor, " B"], group_size: int, similarity: Similarity
+) -> Compared:
+    itself = torch.eye(len(correct), dtype=torch.bool, device=correct.device)
+    alike = correct[:, None] == correct[None]
+    return Compared(similarity(embeddings, embeddings), itself, alike & ~itself)
+
+
+LEVELS: Mapping[str, Level] = {"group": group_level, "cross": cross_level, "batch": batch_level}
+
+
+def draw_positive(positive: Bool[Tensor, "A C"], *, generator: torch.Generator) -> Bool[Tensor, "A C"]:
+    """One of each anchor's positives, uniform; none where it has none.
+
+    Args:
+        positive: the positives of each anchor.
+        generator: a CPU generator; the same state gives the same draw on every device.
+    """
+    keys = torch.rand(positive.shape, generator=generator).to(positive.device).masked_fill(~positive, -1.0)
+    drawn = torch.zeros_like(positive).scatter(1, keys.argmax(dim=1, keepdim=True), True)
+    return drawn & positive
+
+
+def epsilon_floor(logits: Float[Tensor, "A C"], epsilon: float) -> Float[Tensor, " A"]:
+    """What ε inside log(Σ exp(sᵢⱼ − maxⱼ sᵢⱼ) + ε) amounts to, as one more logit: maxⱼ sᵢⱼ + log ε, without gradient.
+
+    The maximum is over all columns, the anchor's own with its similarity of 1 included, so ε counts as ε·exp(1/τ):
+    nothing at τ = 0.1, many nats at τ = 0.02. CLIPO's released code has it; a sum in log space needs none.
+    """
+    return logits.detach().max(dim=1).values + torch.tensor(epsilon, dtype=logits.dtype).log().to(logits.device)

@@ -1,0 +1,204 @@
+"""CLIPO's contrastive reward, Eq. (8)–(12) of arXiv:2603.10101: correct completions of a prompt attract each other.
+
+        zᵢ = normalize(g(hᵢ)),   hᵢ the mean last hidden state of completion i
+        Lᵢ = −log( exp(zᵢ·z_p/τ) / Σ_k exp(zᵢ·z_k/τ) )      i correct, p another correct one, k over the group
+        r′ᵢ = rᵢ + max(−λ Lᵢ, floor)                        for correct i of groups with 1 < |P| < G; else rᵢ
+
+The head g learns from L alone and no gradient reaches the policy: its states come from the pass that sampled. The
+printed sum over k includes i itself; the released code, and so every published figure, leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
+from contrastive_reasoning.losses.similarity import Similarity
+from contrastive_reasoning.rewards.base import Credit, Reward
+from contrastive_reasoning.rewards.contrast_metrics import contrast_metrics
+from contrastive_reasoning.rewards.head import HeadBuilder
+from contrastive_reasoning.rollout.batch import RolloutBatch
+
+Formula = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+"""(logits, positive, candidate, floor) to ℓ per anchor, as ``losses.info_nce``."""
+POSITIVES = ("one", "all")
+
+
+class CLIPOReward:
+    """``outcome`` with the contrastive reward on its correct completions; it learns with every call.
+
+    A plain object that owns its head and the head's AdamW: nothing registers them. A call reads the loss as reward
+    first and then takes one step on its mean over all valid anchors of the batch; without any, the head stays as it is.
+
+    Args:
+        outcome: the reward that is shaped; it must verify.
+        head: builds g when the first states arrive.
+        similarity: s of unit vectors, (…,A,D), (…,C,D) → (…,A,C).
+        level: which completions are compared: group, cross or batch (see ``losses.completions``).
+        formula: the loss per anchor.
+        positives: ``one`` drawn per anchor (InfoNCE), or ``all``.
+        temperature: τ > 0.
+        weight: λ ≥ 0.
+        floor: the least that the contrastive reward can be, at most 0.
+        self_in_denominator: whether the sum over k includes the anchor itself, as printed.
+        reference_epsilon: ε inside the logarithm, as in the released code; None for exact sums.
+        learning_rate: of the head.
+        weight_decay: of the head.
+        trainable: False freezes the head as it was made (the paper's ablation).
+        warmup_steps: rollout batches at the beginning from which only the head learns.
+        seed: of the drawn positives.
+
+    Raises:
+        ValueError: for a setting outside its range; names it and the choices.
+    """
+
+    reads_states = True
+
+    def __init__(
+        self,
+        *,
+        outcome: Reward,
+        head: HeadBuilder,
+        similarity: Similarity,
+        level: str,
+        formula: Formula,
+        positives: str,
+        temperature: float,
+        weight: float,
+        floor: float,
+        self_in_denominator: bool,
+        reference_epsilon: float | None,
+        learning_rate: float,
+        weight_decay: float,
+        trainable: bool,
+        warmup_steps: int,
+        seed: int,
+    ) -> None:
+        for name, value, choices in (("level", level, tuple(LEVELS)), ("positives", positives, POSITIVES)):
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        for name, value in (("temperature", temperature), ("learning_rate", learning_rate)):
+            if not value > 0:
+                raise ValueError(f"{name} must be above 0, got {value}")
+        for name, value in (("weight", weight), ("weight_decay", weight_decay), ("warmup_steps", warmup_steps)):
+            if value < 0:
+                raise ValueError(f"{name} must not be negative, got {value}")
+        if floor > 0:
+            raise ValueError(f"floor must be at most 0, got {floor}")
+        if reference_epsilon is not None and not reference_epsilon > 0:
+            raise ValueError(f"reference_epsilon must be above 0 (or null), got {reference_epsilon}")
+        self.outcome = outcome
+        self.make_head = head
+        self.similarity = similarity
+        self.level = level
+        self.formula = formula
+        self.positives = positives
+        self.temperature = temperature
+        self.weight = weight
+        self.floor = floor
+        self.self_in_denominator = self_in_denominator
+        self.reference_epsilon = reference_epsilon
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.trainable = trainable
+        self.warmup_steps = warmup_steps
+        self.seed = seed
+        self.head: nn.Module | None = None
+        self.optimizer: torch.optim.Optimizer | None = None
+        self.calls = 0
+        """Rollout batches rewarded; the drawn positives are a function of (seed, calls)."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        credit = self.outcome(rollouts)
+        correct = self._correct(credit, rollouts)
+        with torch.enable_grad():
+            embeddings = self.embed(rollouts)
+            compared = LEVELS[self.level](embeddings, correct, rollouts.group_size, self.similarity)
+            anchors = correct & compared.contrasted
+            losses = self.losses(compared).where(anchors, 0.0)
+        reward = contrastive_reward(losses.detach(), weight=self.weight, floor=self.floor).where(anchors, 0.0)
+        reward = reward.to(credit.outcome.dtype)
+        if self.trainable and bool(anchors.any()):
+            self._learn(losses[anchors].mean())
+        self.calls += 1
+        metrics = contrast_metrics(embeddings.detach(), compared, anchors, losses.detach(), rollouts.group_size)
+        if bool(correct.any()):
+            metrics["clipo/reward_of_correct"] = reward[correct].mean().item()
+        return Credit(
+            outcome=credit.outcome + reward,
+            parts={**credit.parts, "clipo": reward},
+            steps=credit.steps,
+            verdicts=credit.verdicts,
+            metrics={**credit.metrics, **metrics},
+        )
+
+    def embed(self, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
+        """z of every completion, unit vectors.
+
+        Raises:
+            RuntimeError: where the engine pooled no states.
+        """
+        if rollouts.pooled is None:
+            raise RuntimeError("the rollouts hold no pooled hidden states, which reward=clipo reads: ask the engine")
+        states = rollouts.pooled.detach().float()
+        if self.head is None:
+            self._build(states.shape[1])
+        assert self.head is not None
+        return normalize(self.head.to(states.device)(states), dim=1)
+
+    def losses(self, compared: Compared) -> Float[Tensor, " B"]:
+        """ℓ of every completion as an anchor; only those of valid anchors mean anything."""
+        logits = compared.scores / self.temperature
+        positive = compared.positive
+        if self.positives == "one":
+            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.calls)
+            positive = draw_positive(positive, generator=generator)
+        everyone = torch.ones_like(positive)
+        candidate = everyone if self.self_in_denominator else everyone & ~compared.itself
+        floor = None if self.reference_epsilon is None else epsilon_floor(logits, self.reference_epsilon)
+        return self.formula(logits, positive, candidate, floor)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Head, optimizer and count; empty before the first call."""
+        if self.head is None or self.optimizer is None:
+            return {}
+        return {"head": self.head.state_dict(), "optimizer": self.optimizer.state_dict(), "calls": self.calls}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if not state:
+            return
+        self._build(next(iter(state["head"].values())).shape[1])
+        assert self.head is not None
+        assert self.optimizer is not None
+        self.head.load_state_dict(state["head"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.calls = state["calls"]
+
+    def _build(self, width: int) -> None:
+        self.head = self.make_head(width).requires_grad_(self.trainable)
+        self.optimizer = torch.optim.AdamW(
+            self.head.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay
+        )
+
+    def _learn(self, loss: Float[Tensor, ""]) -> None:
+        assert self.optimizer is not None
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    @staticmethod
+    def _correct(credit: Credit, rollouts: RolloutBatch) -> Bool[Tensor, " B"]:
+        if credit.verdicts is None:
+            raise ValueError(f"reward.outcome must verify completions; this one has {', '.join(credit.parts)} only")
+        return torch.tensor([verdict.correct for verdict in credit.verdicts], device=rollouts.mask.device)
+
+
+def contrastive_reward(losses: Float[Tensor, " B"], *, weight: float, floor: float) -> Float[Tensor, " B"]:
+    """max(−λ L, floor), Eq. (12)."""
+    return (-weight * losses).clamp(min=floor)

@@ -1,0 +1,165 @@
+"""CLIPO's losses, their gradients and the shaped reward against its released code and the printed formula.
+
+The recorded code works with ε = 1e-8 inside the logarithms, which ``reference_epsilon`` reproduces; its mean over
+positives divides by |P| + ε, which no tolerance here sees. Anchors that have no positive or no negative (``skip_trivial``
+off) have no loss of meaning there (a lone positive is "multiplied out") and are exactly 0 here, so only the others are
+compared. A constant added before the floor is in the code, not in the paper, nor here: rewards are compared without it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torch.testing import assert_close
+
+from contrastive_reasoning.losses import dot, info_nce, neg_unit_l2, soft_nearest_neighbour, supcon, supcon_in
+from contrastive_reasoning.losses.completions import LEVELS, Compared, epsilon_floor
+from contrastive_reasoning.rewards.clipo import contrastive_reward
+
+golden_rows = pytest.mark.golden_rows
+FORMULAS = {
+    "infonce_loss": info_nce,
+    "supcon_loss_out": supcon,
+    "supcon_loss_in": supcon_in,
+    "soft_nn_loss": soft_nearest_neighbour,
+}
+EXACT = ("exact_no_eps_self_excluded", "paper_formula_self_included")
+
+
+def similarity_of(row: dict[str, Any]) -> Any:
+    return {
+        "cosine_distance": dot,  # of unit vectors
+        "-cosine_distance": lambda anchors, candidates: -dot(anchors, candidates),
+        "l2_distance": partial(neg_unit_l2, epsilon=row["eps"]),
+    }[row["distance_measure"]]
+
+
+def compare(row: dict[str, Any], embeddings: Tensor) -> Compared:
+    correct = torch.tensor(row["correct"], dtype=torch.bool)
+    size = row["group_id"].count(row["group_id"][0])
+    assert [row["group_id"][i - i % size] for i in range(len(correct))] == row["group_id"], "groups are contiguous"
+    return LEVELS[row["contrastive_level"].removesuffix("_level")](embeddings, correct, size, similarity_of(row))
+
+
+def positives_of(row: dict[str, Any], compared: Compared) -> Tensor:
+    """All of them, or the recorded draw."""
+    if row["positive_index"] is None:
+        return compared.positive
+    drawn = torch.tensor(row["positive_index"])
+    if row["contrastive_level"] == "group_level":
+        drawn = drawn % compared.scores.shape[1]
+    return torch.zeros_like(compared.positive).scatter(1, drawn[:, None], True) & compared.positive
+
+
+def losses_of(row: dict[str, Any], compared: Compared, *, epsilon: float | None, itself: bool = False) -> Tensor:
+    logits = compared.scores / row["tau"]
+    candidate = torch.ones_like(compared.positive) if itself else ~compared.itself
+    floor = None if epsilon is None else epsilon_floor(logits, epsilon)
+    return FORMULAS[row["loss_type"]](logits, positives_of(row, compared), candidate, floor)
+
+
+def anchors_of(row: dict[str, Any], compared: Compared) -> Tensor:
+    """Valid anchors by our rule: correct ones (all, where the recording masks no label) with both kinds of partner."""
+    correct = torch.tensor(row["correct"], dtype=torch.bool)
+    return compared.contrasted & (correct if row["masked_label"] == 0 else torch.ones_like(correct))
+
+
+def float64(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@golden_rows("clipo_losses.json", "cases")
+def test_valid_anchors(golden_row: dict[str, Any]) -> None:
+    anchors = anchors_of(golden_row, compare(golden_row, float64(golden_row["Z"])))
+    recorded = torch.tensor(golden_row["anchor_valid"], dtype=torch.bool)
+    if golden_row["skip_trivial"]:
+        assert_close(anchors, recorded)
+    else:
+        assert not (anchors & ~recorded).any()
+
+
+@golden_rows("clipo_losses.json", "cases")
+def test_losses_of_the_released_code(golden_row: dict[str, Any]) -> None:
+    compared = compare(golden_row, float64(golden_row["Z"]))
+    anchors = anchors_of(golden_row, compared)
+    losses = losses_of(golden_row, compared, epsilon=golden_row["eps"])
+    expected = float64(golden_row["per_anchor_loss"])
+    assert_close(losses[anchors], expected[anchors], rtol=1e-6, atol=1e-7)
+    lone = ~compared.positive.any(dim=1)
+    assert_close(losses[lone], torch.zeros_like(losses[lone]), rtol=0.0, atol=0.0)
+
+
+@golden_rows("clipo_losses.json", "cases")
+def test_batch_loss_and_gradient_of_the_released_code(golden_row: dict[str, Any]) -> None:
+    embeddings = float64(golden_row["Z"]).requires_grad_()
+    compared = compare(golden_row, embeddings)
+    anchors = anchors_of(golden_row, compared)
+    if anchors.tolist() != [bool(valid) for valid in golden_row["anchor_valid"]]:
+        assert not golden_row["skip_trivial"]  # a mean over anchors without a positive or a negative
+        return
+    losses = losses_of(golden_row, compared, epsilon=golden_row["eps"])
+    if not anchors.any():
+        assert golden_row["batch_loss"] == 0
+        return
+    losses[anchors].mean().backward()
+    assert losses[anchors].mean().item() == pytest.approx(golden_row["batch_loss"], rel=1e-6, abs=1e-7)
+    assert_close(embeddings.grad, float64(golden_row["grad_Z"]), rtol=1e-5, atol=1e-7)
+
+
+@golden_rows("clipo_losses.json", "cases")
+@pytest.mark.parametrize("column", EXACT)
+def test_exact_formulas(golden_row: dict[str, Any], column: str) -> None:
+    expected = golden_row[column]
+    if expected is None:  # recorded for the default flags only
+        default = {"contrastive_level": "group_level", "distance_measure": "cosine_distance"}
+        flags = default | {"skip_trivial": True, "masked_label": 0, "constant_reward": 0.0}
+        assert {key: golden_row[key] for key in flags} != flags
+        return
+    compared = compare(golden_row, float64(golden_row["Z"]))
+    losses = losses_of(golden_row, compared, epsilon=None, itself=column == "paper_formula_self_included")
+    rows = [i for i, value in enumerate(expected) if value is not None]
+    assert_close(losses[rows], float64([expected[i] for i in rows]), rtol=1e-9, atol=1e-10)
+
+
+@golden_rows("clipo_losses.json", "cases")
+def test_shaped_reward(golden_row: dict[str, Any]) -> None:
+    correct = float64(golden_row["correct"])
+    recorded = float64(golden_row["per_anchor_loss"])
+    ours = contrastive_reward(recorded, weight=float(golden_row["lambda"]), floor=-0.5) * correct
+    if golden_row["constant_reward"] == 0:
+        assert_close(ours, float64(golden_row["contrastive_reward"]), rtol=1e-6, atol=1e-7)
+    assert_close(
+        float64(golden_row["final_reward"]),
+        float64(golden_row["base_reward"]) + float64(golden_row["contrastive_reward"]),
+        rtol=1e-6,
+        atol=1e-7,
+    )
+
+
+@golden_rows("clipo_losses.json", "head_cases")
+def test_heads(golden_row: dict[str, Any]) -> None:
+    weights = [float64(weight).requires_grad_() for weight in golden_row["weights"]]
+    states = float64(golden_row["hidden_states"])
+    for k, weight in enumerate(weights):
+        states = nn.functional.linear(states.relu() if k else states, weight)
+    row = golden_row | {
+        "group_id": [0] * len(states),
+        "contrastive_level": "group_level",
+        "distance_measure": "cosine_distance",
+        "masked_label": 0,
+        "eps": 1e-8,
+    }
+    embeddings = normalize(states, dim=1)
+    assert_close(embeddings, float64(golden_row["Z"]), rtol=1e-9, atol=1e-12)
+    compared = compare(row, embeddings)
+    anchors = anchors_of(row, compared)
+    losses = losses_of(row, compared, epsilon=row["eps"]).where(anchors, 0.0)
+    assert_close(losses, float64(golden_row["per_anchor_loss"]), rtol=1e-6, atol=1e-7)
+    losses[anchors].mean().backward()
+    for weight, recorded in zip(weights, golden_row["grad_weights"], strict=True):
+        assert_close(weight.grad, float64(recorded), rtol=1e-5, atol=1e-7)

@@ -1,0 +1,188 @@
+"""A tiny GRPO run in a real Trainer, for the tests of its module: policy, data, reward and what is to be captured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+import torch
+from lightning import Callback, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor
+
+from callbacks.rollout_generation import RolloutGeneration
+from contrastive_reasoning.advantages import GroupRelative
+from contrastive_reasoning.objectives import GRPO as Objective
+from contrastive_reasoning.objectives import K3, TokenMean
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.tasks.countdown import CountdownTask
+from datamodules.reasoning_prompts import ReasoningPrompts
+from lightning_modules.grpo import GRPO
+from lightning_modules.optim import AdamW
+
+TASK = CountdownTask(
+    style="direct",
+    train="generated",
+    test="generated",
+    longproc_dir=None,
+    counts=[3, 4],
+    number_range=[1, 20],
+    target_range=[10, 50],
+    max_search_lines=None,
+    train_problems=12,
+    validation_problems=6,
+    test_problems=2,
+    seed=0,
+)
+CORPUS = [problem.prompt for problem in TASK.problems("train")] + ["21+16=37;37-17=20"]
+TOKENIZER = train_tokenizer(CORPUS, vocab_size=280)
+
+
+class Digits:
+    """A reward that a random policy can collect: the share of digits in what was written."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        shares = [sum(c.isdigit() for c in text) / max(len(text), 1) for text in rollouts.texts]
+        outcome = rollouts.old_log_probs.new_tensor(shares)
+        return Credit(outcome=outcome, parts={"digits": outcome})
+
+
+def policy(dtype: torch.dtype = torch.float32, seed: int = 1) -> CausalLMPolicy:
+    """Weights drawn wide, so that completions differ and some of them end by themselves."""
+    model = tiny_llama(TOKENIZER, hidden_size=32)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.normal_(std=0.15, generator=generator)
+    return CausalLMPolicy(model=model.to(dtype), tokenizer=TOKENIZER, compute_dtype=torch.float32, chat_template=False)
+
+
+def module(**changes: Any) -> GRPO:
+    parts: dict[str, Any] = {
+        "policy": policy(),
+        "reference": None,
+        "task": TASK,
+        "reward": Digits(),
+        "advantage": GroupRelative(normalise_std=True, epsilon=1e-6),
+        "objective": objective(),
+        "optimizer": optimizer(),
+        "updates_per_rollout": 1,
+        "microbatch_tokens": 300,
+        "gradient_clip": 1.0,
+    }
+    return GRPO(**parts | changes)
+
+
+def objective(kl_weight: float = 0.0, aggregation: Any = None) -> Objective:
+    return Objective(
+        clip_low=0.2,
+        clip_high=0.2,
+        dual_clip=None,
+        kl_weight=kl_weight,
+        kl=K3(max_log_ratio=20.0, max_value=10.0),
+        aggregation=aggregation or TokenMean(),
+    )
+
+
+def optimizer(learning_rate: float = 1e-3) -> AdamW:
+    return AdamW(
+        learning_rate=learning_rate,
+        betas=[0.9, 0.99],
+        epsilon=1e-8,
+        weight_decay=0.0,
+        warmup_steps=2,
+        schedule="linear",
+        total_steps=100,
+    )
+
+
+def sampling(temperature: float) -> Sampling:
+    """A letter ends a completion, so that lengths differ."""
+    return Sampling(temperature=temperature, top_k=None, top_p=1.0, max_tokens=12, stop=tuple(ascii_lowercase))
+
+
+def generation(validation_samples: int = 0) -> RolloutGeneration:
+    return RolloutGeneration(
+        engine=Engine(max_batch_tokens=100_000),
+        group_size=4,
+        sampling=sampling(0.9),
+        greedy=sampling(0.0),
+        validation_samples=validation_samples,
+        seed=3,
+    )
+
+
+def fit(
+    trained: GRPO,
+    steps: int,
+    *callbacks: Callback,
+    logger: Any = False,
+    stop_after: int | None = None,
+    resume: Path | None = None,
+    validate_every: int | None = None,
+) -> Trainer:
+    """``stop_after`` steps of a run of ``steps``."""
+    trainer = Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        limit_train_batches=steps + trained.warmup_steps,
+        max_steps=-1 if stop_after is None else stop_after * trained.updates_per_rollout,
+        limit_val_batches=0 if validate_every is None else None,
+        val_check_interval=validate_every,
+        num_sanity_val_steps=0,
+        log_every_n_steps=1,
+        logger=logger,
+        callbacks=[generation(2 if validate_every else 0), *callbacks],
+        enable_checkpointing=any(isinstance(callback, ModelCheckpoint) for callback in callbacks),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        inference_mode=False,
+    )
+    data = ReasoningPrompts(task=TASK, problems_per_step=3, validation_problems=5, steps=steps, seed=0)
+    trainer.fit(trained, datamodule=data, ckpt_path=resume, weights_only=None if resume is None else True)
+    return trainer
+
+
+class Gradients(Callback):
+    """The gradient of every update."""
+
+    def __init__(self) -> None:
+        self.updates: list[Tensor] = []
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        flat = [parameter.grad.flatten() for parameter in pl_module.policy.parameters()]
+        self.updates.append(torch.cat(flat).clone())
+
+
+class Metrics(Callback):
+    """What was logged in every training step."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, float]] = []
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        self.steps.append({name: value.item() for name, value in trainer.callback_metrics.items()})
+
+
+def weights(trained: GRPO) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in trained.policy.parameters()])
+
+
+def gradients(tokens: int, dtype: torch.dtype, aggregation: Any, updates: int) -> list[Tensor]:
+    captured, metrics = Gradients(), Metrics()
+    trained = module(
+        policy=policy(dtype),
+        reference=policy(dtype, seed=2),
+        objective=objective(0.1, aggregation),
+        microbatch_tokens=tokens,
+        updates_per_rollout=updates,
+        gradient_clip=None,
+    )
+    fit(trained, 1, captured, metrics)
+    assert 0.2 < metrics.steps[0]["train/rollout/truncated"] < 0.9, "completions of many lengths"
+    return captured.updates

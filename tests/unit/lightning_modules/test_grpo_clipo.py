@@ -1,0 +1,127 @@
+"""GRPO with the contrastive reward in a real Trainer: warm-up of the head, checkpoint, LoRA, several micro-batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor
+
+from contrastive_reasoning.losses import cosine, info_nce
+from contrastive_reasoning.policies.adapters import LoRA
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.rewards.clipo import CLIPOReward
+from contrastive_reasoning.rewards.head import LinearHead
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.tasks.base import Verdict
+from tests.unit.lightning_modules.grpo_kit import Metrics, fit, module, policy, weights
+
+
+class Even:
+    """Calls a completion correct that has an even length: a random policy has mixed groups."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        verdicts = [Verdict(status="ok" if len(text) % 2 == 0 else "wrong", reason="") for text in rollouts.texts]
+        outcome = rollouts.old_log_probs.new_tensor([float(verdict.correct) for verdict in verdicts])
+        return Credit(outcome=outcome, parts={"verifier": outcome}, verdicts=verdicts)
+
+
+def clipo(**changes: Any) -> CLIPOReward:
+    settings: dict[str, Any] = {
+        "outcome": Even(),
+        "head": LinearHead(dimension=6, seed=0),
+        "similarity": cosine,
+        "level": "group",
+        "formula": info_nce,
+        "positives": "one",
+        "temperature": 0.2,
+        "weight": 0.2,
+        "floor": -0.5,
+        "self_in_denominator": False,
+        "reference_epsilon": None,
+        "learning_rate": 1e-2,
+        "weight_decay": 0.01,
+        "trainable": True,
+        "warmup_steps": 0,
+        "seed": 0,
+    }
+    return CLIPOReward(**settings | changes)
+
+
+def head_of(reward: CLIPOReward) -> Tensor:
+    assert reward.head is not None
+    return next(reward.head.parameters()).detach().clone()
+
+
+def test_only_the_head_learns_while_it_is_warmed_up() -> None:
+    reward, metrics = clipo(warmup_steps=2), Metrics()
+    trained = module(reward=reward)
+    before = weights(trained)
+    fit(trained, 2, metrics)
+    assert trained.rollout_step == 4, "two batches for the head, two for the policy"
+    assert "train/objective/loss" not in metrics.steps[1]
+    assert "train/objective/loss" in metrics.steps[2]
+    assert {"train/clipo/loss", "train/reward/clipo", "train/clipo/valid_groups"} <= set(metrics.steps[0])
+    assert not torch.equal(weights(trained), before)
+    assert metrics.steps[2]["train/optimizer/learning_rate"] == pytest.approx(0.5e-3), "its schedule begins then"
+
+
+def test_the_policy_is_bitwise_untouched_at_the_end_of_the_warm_up() -> None:
+    reward = clipo(warmup_steps=2)
+    trained = module(reward=reward)
+    before = weights(trained)
+    fit(trained, 0)
+    assert trained.rollout_step == 2
+    assert torch.equal(weights(trained), before)
+    fresh = clipo(warmup_steps=2)
+    fresh._build(head_of(reward).shape[1])
+    assert not torch.equal(head_of(reward), head_of(fresh))
+
+
+def test_a_resumed_run_is_bitwise_the_uninterrupted_one_head_and_all(tmp_path: Path) -> None:
+    whole = module(reward=clipo(warmup_steps=1))
+    fit(whole, 4)
+    saving = ModelCheckpoint(dirpath=tmp_path, filename="last", every_n_train_steps=2)
+    fit(module(reward=clipo(warmup_steps=1)), 4, saving, stop_after=2)
+    saved = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    assert saved["reward"]["calls"] == 3
+    assert saved["reward"]["optimizer"]["state"]
+    resumed = module(reward=clipo(warmup_steps=1))
+    fit(resumed, 4, resume=tmp_path / "last.ckpt")
+    assert torch.equal(weights(resumed), weights(whole))
+    assert torch.equal(head_of(resumed.reward), head_of(whole.reward))
+    assert resumed.reward.calls == whole.reward.calls == 5
+
+
+def test_the_head_belongs_to_no_optimizer_and_no_module() -> None:
+    trained = module(reward=clipo())
+    fit(trained, 1)
+    assert not any("head" in name and "lm_head" not in name for name, _ in trained.named_parameters())
+    assert not any("reward" in name for name in trained.state_dict())
+
+
+def test_it_works_with_adapters_and_several_micro_batches() -> None:
+    plain = policy()
+    lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
+    adapted = CausalLMPolicy(
+        model=lora.attach(plain.model, seed=0),
+        tokenizer=plain.tokenizer,
+        compute_dtype=torch.float32,
+        chat_template=False,
+    )
+    metrics = Metrics()
+    trained = module(policy=adapted, reward=clipo(), microbatch_tokens=100)
+    fit(trained, 2, metrics)
+    assert metrics.steps[-1]["train/clipo/loss"] > 0
+    assert metrics.steps[-1]["train/optimizer/gradient_norm"] > 0
+
+
+def test_a_weight_of_zero_is_bitwise_the_plain_objective() -> None:
+    plain, zero = module(reward=Even()), module(reward=clipo(weight=0.0))
+    fit(plain, 3)
+    fit(zero, 3)
+    assert torch.equal(weights(plain), weights(zero))

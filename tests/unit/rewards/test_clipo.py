@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+from torch.testing import assert_close
+
+from contrastive_reasoning.losses import cosine, dot, info_nce, neg_unit_l2, soft_nearest_neighbour, supcon, supcon_in
+from contrastive_reasoning.rewards import Credit, VerifierReward, WeightedSum
+from contrastive_reasoning.rewards.clipo import CLIPOReward
+from contrastive_reasoning.rewards.head import LinearHead, MLPHead
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.tasks.base import Verdict
+
+SETTINGS: dict[str, Any] = {
+    "head": LinearHead(dimension=5, seed=0),
+    "similarity": cosine,
+    "level": "group",
+    "formula": info_nce,
+    "positives": "one",
+    "temperature": 0.05,
+    "weight": 0.2,
+    "floor": -0.5,
+    "self_in_denominator": False,
+    "reference_epsilon": None,
+    "learning_rate": 1e-3,
+    "weight_decay": 0.01,
+    "trainable": True,
+    "warmup_steps": 0,
+    "seed": 0,
+}
+PATTERN = "1100 1111 0000 1000 0111"
+"""Correct and wrong completions of five prompts; the first and the last group are valid."""
+
+
+class Marked:
+    """Rewards rollouts by the pattern, whatever they say."""
+
+    def __init__(self, pattern: str = PATTERN) -> None:
+        self.correct = [mark == "1" for mark in pattern.replace(" ", "")]
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        outcome = torch.tensor([float(c) for c in self.correct])
+        verdicts = [Verdict(status="ok" if c else "wrong", reason="" if c else "no") for c in self.correct]
+        return Credit(outcome=outcome, parts={"verifier": outcome}, verdicts=verdicts)
+
+
+def reward(**changes: Any) -> CLIPOReward:
+    return CLIPOReward(**{"outcome": Marked(), **SETTINGS, **changes})
+
+
+def rollouts(rollouts_of: Any, pattern: str = PATTERN, seed: int = 0) -> RolloutBatch:
+    groups = pattern.split(" ")
+    size = len(groups[0])
+    batch = rollouts_of(["1+2=3"] * size)
+    count = size * len(groups)
+    states = torch.randn(count, 7, generator=torch.Generator().manual_seed(seed))
+    return replace(
+        batch,
+        problems=list(batch.problems) * len(groups),
+        prompt_ids=batch.prompt_ids.repeat(len(groups), 1),
+        prompt_mask=batch.prompt_mask.repeat(len(groups), 1),
+        completion_ids=batch.completion_ids.repeat(len(groups), 1),
+        mask=batch.mask.repeat(len(groups), 1),
+        old_log_probs=batch.old_log_probs.repeat(len(groups), 1),
+        pooled=states,
+        texts=list(batch.texts) * len(groups),
+        token_spans=list(batch.token_spans) * len(groups),
+        finish_reasons=["stop"] * count,
+    )
+
+
+def expected(made: CLIPOReward, batch: RolloutBatch, name: str, *, itself: bool = False) -> list[float]:
+    """Contrastive rewards by plain loops, in float64, with all positives."""
+    assert batch.pooled is not None
+    assert made.head is not None
+    z = normalize(batch.pooled.double() @ next(made.head.parameters()).detach().double().T, dim=1)
+    correct, size, values = Marked().correct, batch.group_size, []
+    for i, right in enumerate(correct):
+        group = [k for k in range(len(correct)) if k // size == i // size]
+        positives = [k for k in group if correct[k] and k != i]
+        if not right or not positives or all(correct[k] for k in group):
+            values.append(0.0)
+            continue
+        terms = {k: math.exp(float(z[i] @ z[k]) / made.temperature) for k in group}
+        denominator = sum(term for k, term in terms.items() if itself or k != i)
+        loss = {
+            "supcon": -sum(math.log(terms[p] / denominator) for p in positives) / len(positives),
+            "supcon_in": -math.log(sum(terms[p] for p in positives) / len(positives) / denominator),
+            "soft": -math.log(sum(terms[p] for p in positives) / denominator),
+        }[name]
+        values.append(max(-made.weight * loss, made.floor))
+    return values
+
+
+@pytest.mark.parametrize("itself", [False, True])
+@pytest.mark.parametrize(
+    ("name", "formula"), [("supcon", supcon), ("supcon_in", supcon_in), ("soft", soft_nearest_neighbour)]
+)
+def test_the_reward_is_the_formula_by_loops(rollouts_of: Any, name: str, formula: Any, itself: bool) -> None:
+    batch = rollouts(rollouts_of)
+    made = reward(formula=formula, positives="all", self_in_denominator=itself, temperature=0.5, trainable=False)
+    credit = made(batch)
+    wanted = torch.tensor(expected(made, batch, name, itself=itself))
+    assert_close(credit.parts["clipo"], wanted, atol=1e-5, rtol=1e-4)
+    assert_close(credit.outcome, credit.parts["verifier"] + credit.parts["clipo"])
+    assert (wanted < 0).sum() == 5
+
+
+def test_info_nce_takes_one_positive_and_every_positive_is_taken(rollouts_of: Any) -> None:
+    batch = rollouts(rollouts_of)
+    made = reward(temperature=0.5, floor=-100.0, trainable=False)
+    seen = torch.stack([made(batch).parts["clipo"] for _ in range(40)])
+    again = reward(temperature=0.5, floor=-100.0, trainable=False)
+    assert_close(torch.stack([again(batch).parts["clipo"] for _ in range(40)]), seen, atol=0.0, rtol=0.0)
+    values = [len(set(column.tolist())) for column in seen.T]
+    assert values[:4] == [1, 1, 1, 1], "two correct: each has the other"
+    assert values[-4:] == [1, 2, 2, 2], "three correct: one of two others"
+    every = reward(temperature=0.5, floor=-100.0, trainable=False, formula=supcon, positives="all")
+    assert_close(every(batch).parts["clipo"][0], seen[0, 0])
+
+
+def test_only_correct_completions_of_mixed_groups_are_shaped(rollouts_of: Any) -> None:
+    credit = reward()(rollouts(rollouts_of))
+    shaped = (credit.parts["clipo"] != 0).tolist()
+    assert [int(s) for s in shaped] == [int(m) for m in "1100 0000 0000 0000 0111".replace(" ", "")]
+    assert (credit.parts["clipo"] >= -0.5).all()
+    assert credit.metrics["clipo/valid_groups"] == pytest.approx(2 / 5)
+
+
+def test_batch_level_contrasts_across_prompts_and_cross_level_only_borrows_negatives(rollouts_of: Any) -> None:
+    batch = rollouts(rollouts_of)
+    shaped = {
+        level: [int(v) for v in (reward(level=level)(batch).parts["clipo"] != 0).tolist()]
+        for level in ("group", "cross", "batch")
+    }
+    assert shaped["cross"] == [int(m) for m in "1100 1111 0000 0000 0111".replace(" ", "")]
+    assert shaped["batch"] == [int(m) for m in "1100 1111 0000 1000 0111".replace(" ", "")]
+
+
+def test_the_loss_is_read_before_the_head_learns_and_falls_with_learning(rollouts_of: Any) -> None:
+    batch = rollouts(rollouts_of)
+    made, frozen = reward(formula=supcon, positives="all"), reward(formula=supcon, positives="all", trainable=False)
+    first = made(batch)
+    assert_close(first.parts["clipo"], frozen(batch).parts["clipo"])
+    losses = [first.metrics["clipo/loss"], *[made(batch).metrics["clipo/loss"] for _ in range(60)]]
+    assert losses[-1] < 0.5 * losses[0]
+    assert frozen(batch).metrics["clipo/loss"] == pytest.approx(losses[0])
+
+
+@pytest.mark.parametrize("pattern", ["0000 0000", "1111 1111", "1000 0001"])
+def test_a_batch_without_a_valid_group_leaves_the_head_untouched(rollouts_of: Any, pattern: str) -> None:
+    made = reward(outcome=Marked(pattern))
+    batch = rollouts(rollouts_of, pattern)
+    made.embed(batch)
+    assert made.head is not None
+    before = next(made.head.parameters()).clone()
+    credit = made(batch)
+    assert_close(credit.outcome, credit.parts["verifier"], atol=0.0, rtol=0.0)
+    assert torch.equal(next(made.head.parameters()), before)
+    assert made.optimizer is not None
+    assert not made.optimizer.state_dict()["state"]
+    assert "clipo/loss" not in credit.metrics
+
+
+def test_it_goes_on_from_its_state(rollouts_of: Any) -> None:
+    batches = [rollouts(rollouts_of, seed=seed) for seed in range(4)]
+    whole, first = reward(), reward()
+    expected_credits = [whole(batch).outcome for batch in batches]
+    for batch in batches[:2]:
+        first(batch)
+    second = reward()
+    second.load_state_dict(first.state_dict())
+    found = [second(batch).outcome for batch in batches[2:]]
+    assert all(torch.equal(a, b) for a, b in zip(found, expected_credits[2:], strict=True))
+
+
+def test_an_exact_sum_where_an_epsilon_would_decide(rollouts_of: Any) -> None:
+    batch = rollouts(rollouts_of)
+    exact = reward(temperature=0.015, floor=-1e9, formula=supcon, positives="all", trainable=False)
+    padded = reward(
+        temperature=0.015, floor=-1e9, formula=supcon, positives="all", trainable=False, reference_epsilon=1e-8
+    )
+    exactly, padding = exact(batch).metrics["clipo/loss"], padded(batch).metrics["clipo/loss"]
+    assert math.isfinite(exactly)
+    assert padding > exactly + 1
+
+
+def test_what_is_logged(rollouts_of: Any) -> None:
+    metrics = reward(formula=supcon, positives="all", similarity=dot)(rollouts(rollouts_of)).metrics
+    assert metrics["clipo/mutual_information_bound"] == pytest.approx(math.log(4) - metrics["clipo/loss"])
+    assert metrics["clipo/alignment"] == pytest.approx(2 - 2 * metrics["clipo/positive_cosine"])
+    assert -1 <= metrics["clipo/negative_cosine"] <= 1
+    assert 1 <= metrics["clipo/effective_rank"] <= 5
+    assert metrics["clipo/uniformity"] < 0
+    assert metrics["clipo/reward_of_correct"] < 0
+
+
+def test_the_mlp_head_and_distances(rollouts_of: Any) -> None:
+    made = reward(head=MLPHead(dimension=3, seed=1), similarity=partial(neg_unit_l2, epsilon=1e-8))
+    batch = rollouts(rollouts_of)
+    made(batch)
+    assert made.head is not None
+    assert [tuple(weight.shape) for weight in made.head.parameters()] == [(7, 7), (3, 7)]
+    assert all(parameter.isfinite().all() for parameter in made.head.parameters())
+    other = reward(head=MLPHead(dimension=3, seed=1))
+    other.load_state_dict(made.state_dict())
+    assert_close(other.embed(batch), made.embed(batch))
+
+
+def test_states_must_be_there_and_completions_verified(rollouts_of: Any) -> None:
+    batch = rollouts(rollouts_of)
+    with pytest.raises(RuntimeError, match="the rollouts hold no pooled hidden states"):
+        reward()(replace(batch, pooled=None))
+
+    class Silent:
+        def __call__(self, rollouts: RolloutBatch) -> Credit:
+            return Credit(outcome=torch.zeros(len(rollouts)), parts={"silence": torch.zeros(len(rollouts))})
+
+    with pytest.raises(ValueError, match="must verify completions; this one has silence only"):
+        reward(outcome=Silent())(batch)
+
+
+def test_a_reward_that_learns_is_the_outermost(task: Any) -> None:
+    with pytest.raises(ValueError, match="CLIPOReward learns, so WeightedSum cannot hold it"):
+        WeightedSum(rewards={"a": reward(), "b": VerifierReward(task=task)}, weights={"a": 1.0, "b": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
+        ({"weight": -0.1}, "weight must not be negative, got -0.1"),
+        ({"level": "prompt"}, "level must be one of group, cross, batch, got 'prompt'"),
+        ({"positives": "some"}, "positives must be one of one, all, got 'some'"),
+        ({"floor": 0.5}, "floor must be at most 0, got 0.5"),
+        ({"reference_epsilon": 0.0}, "reference_epsilon must be above 0"),
+        ({"warmup_steps": -1}, "warmup_steps must not be negative, got -1"),
+    ],
+)
+def test_settings_are_checked(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        reward(**change)
+
+
+def test_a_space_needs_a_dimension() -> None:
+    with pytest.raises(ValueError, match=r"head.dimension must be at least 1, got 0"):
+        LinearHead(dimension=0, seed=0)
