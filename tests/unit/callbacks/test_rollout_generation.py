@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.collate import collate_problems
@@ -24,11 +25,22 @@ GREEDY = replace(SAMPLED, temperature=0.0)
 PROBLEMS = [Problem(id=str(i), prompt=f"Say {i}:", answer="") for i in range(6)]
 
 
+class Nothing:
+    """A reward of 0 for all."""
+
+    def __init__(self, reads_states: bool) -> None:
+        self.reads_states = reads_states
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        return Credit(outcome=torch.zeros(len(rollouts)), parts={})
+
+
 class Watcher(L.LightningModule):
     """Keeps what it is given; learns nothing."""
 
-    def __init__(self, rollout_step: int = 0) -> None:
+    def __init__(self, rollout_step: int = 0, reads_states: bool = False) -> None:
         super().__init__()
+        self.reward = Nothing(reads_states)
         self.automatic_optimization = False
         tokenizer = train_tokenizer([problem.prompt for problem in PROBLEMS], vocab_size=270)
         self.policy = CausalLMPolicy(
@@ -66,8 +78,10 @@ def callback(**changes: Any) -> RolloutGeneration:
     return RolloutGeneration(**(settings | changes))
 
 
-def fitted(folder: Path, rollout_step: int = 0, **changes: Any) -> tuple[Watcher, L.Trainer]:
-    module = Watcher(rollout_step)
+def fitted(
+    folder: Path, rollout_step: int = 0, reads_states: bool = False, **changes: Any
+) -> tuple[Watcher, L.Trainer]:
+    module = Watcher(rollout_step, reads_states)
     trainer = L.Trainer(
         max_epochs=1,
         accelerator="cpu",
@@ -93,6 +107,13 @@ def test_each_batch_comes_with_its_groups_and_the_policy_in_training_mode(tmp_pa
     assert all(len(rollouts) == 6 and rollouts.group_size == 3 for rollouts in module.trained)
     assert module.modes == [True] * 3
     assert float(trainer.callback_metrics["train/throughput/tokens_per_second"]) > 0
+
+
+def test_states_are_pooled_for_a_reward_that_reads_them(tmp_path: Path) -> None:
+    assert all(rollouts.pooled is None for rollouts in fitted(tmp_path)[0].trained)
+    for rollouts in fitted(tmp_path, reads_states=True)[0].trained:
+        assert rollouts.pooled is not None
+        assert rollouts.pooled.shape == (6, 16)
 
 
 def test_validation_gets_greedy_and_sampled_rollouts(tmp_path: Path) -> None:
