@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from lightning import LightningDataModule
+from lightning.pytorch.utilities import rank_zero_info
 from torch.utils.data import DataLoader
 
 from contrastive_reasoning.tasks.base import Problem, Task
@@ -26,11 +28,23 @@ class ReasoningPrompts(LightningDataModule):
         validation_problems: how many of the validation split are used, from its beginning.
         steps: rollout batches that the policy learns from, one Lightning epoch; a reward that is warmed up alone
             (the module's ``warmup_steps``) gets its own before them.
+        max_prompt_tokens: training problems with longer prompts are left out; None: none is.
         seed: of the order.
     """
 
-    def __init__(self, *, task: Task, problems_per_step: int, validation_problems: int, steps: int, seed: int) -> None:
+    def __init__(
+        self,
+        *,
+        task: Task,
+        problems_per_step: int,
+        validation_problems: int,
+        steps: int,
+        max_prompt_tokens: int | None,
+        seed: int,
+    ) -> None:
         super().__init__()
+        if max_prompt_tokens is not None and max_prompt_tokens < 1:
+            raise ValueError(f"max_prompt_tokens must be at least 1 (or null), got {max_prompt_tokens}")
         if problems_per_step < 1:
             raise ValueError(f"problems_per_step must be at least 1, got {problems_per_step}")
         if validation_problems < 0:
@@ -39,18 +53,32 @@ class ReasoningPrompts(LightningDataModule):
         self.problems_per_step = problems_per_step
         self.validation_problems = validation_problems
         self.steps = steps
+        self.max_prompt_tokens = max_prompt_tokens
         self.seed = seed
 
     def train_dataloader(self) -> ProblemSteps:
         module = self.trainer.lightning_module if self.trainer is not None else None
         first = getattr(module, "rollout_step", 0)
         return ProblemSteps(
-            self.task.problems("train"),
+            self._short_enough(self.task.problems("train")),
             problems_per_step=self.problems_per_step,
             steps=self.steps + getattr(module, "warmup_steps", 0),
             first_step=first,
             seed=self.seed,
         )
+
+    def _short_enough(self, problems: Sequence[Problem]) -> Sequence[Problem]:
+        """Problems whose prompt the module's policy reads in at most ``max_prompt_tokens``; says how many are not."""
+        if self.max_prompt_tokens is None or self.trainer is None:
+            return problems
+        policy: Any = self.trainer.lightning_module.policy
+        kept = [problem for problem in problems if len(policy.prompt_ids(problem.prompt)) <= self.max_prompt_tokens]
+        if len(kept) < len(problems):
+            rank_zero_info(
+                f"{len(problems) - len(kept)} of {len(problems)} training problems are left out: "
+                f"their prompts have more than {self.max_prompt_tokens} tokens"
+            )
+        return kept
 
     def val_dataloader(self) -> DataLoader[Problem]:
         problems = self.task.problems("validation")

@@ -13,6 +13,7 @@ from experiments.suggestions import did_you_mean
 from experiments.wiring import critic_checkpoints
 
 RATES = ("learning_rate",)
+MAY_BE_NULL = ("max_prompt_tokens",)
 MAY_BE_NOTHING = ("warmup_steps", "unaimed_steps", "samples", "validation_problems")
 
 
@@ -45,6 +46,8 @@ def small_size(config: DictConfig) -> str | None:
         sizes = config.budget[stage] or {}
         for key, value in sizes.items():
             least = 0 if key in MAY_BE_NOTHING or sizes.get("steps") == 0 else 1
+            if value is None and key in MAY_BE_NULL:
+                continue
             if key in RATES:
                 if not isinstance(value, int | float) or value <= 0:
                     return f"budget.{stage}.{key} must be a positive number, got {value}"

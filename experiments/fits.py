@@ -89,7 +89,7 @@ def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Cal
     budget = config.budget[stage]
     return make(
         max_epochs=1,
-        max_steps=budget.steps * budget.get("updates", 1),  # Lightning counts the optimizer's steps
+        max_steps=budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1),  # Lightning counts the optimizer's steps
         val_check_interval=budget.evaluate_every,
         check_val_every_n_epoch=None,
         callbacks=[*acting, *watching, checkpoint(folder, budget.checkpoint_every)],

@@ -19,7 +19,7 @@ from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
-from lightning_modules.lesson import Lesson, rows_that_teach
+from lightning_modules.lesson import Lesson, lesson_metrics, minibatch_rows, rows_that_teach
 from lightning_modules.microbatches import Microbatch, microbatches
 from lightning_modules.optim import AdamW, backward_all, clip_by_norm
 from lightning_modules.rollout_metrics import (
@@ -49,7 +49,8 @@ class GRPO(LightningModule):
         advantage: what that means within its group, per token.
         objective: the loss on the policy.
         optimizer: builds the optimizer and knows the learning rate of every rollout batch.
-        updates_per_rollout: updates on each rollout batch.
+        updates_per_rollout: passes over each rollout batch.
+        minibatches_per_rollout: mini-batches of whole groups that a pass is cut into, an optimizer step each.
         microbatch_tokens: padded tokens, of prompts and completions, that go through the policy at once.
         gradient_clip: the largest norm of the gradient; None: any.
     """
@@ -65,14 +66,19 @@ class GRPO(LightningModule):
         objective: Objective,
         optimizer: AdamW,
         updates_per_rollout: int,
+        minibatches_per_rollout: int,
         microbatch_tokens: int,
         gradient_clip: float | None,
     ) -> None:
         super().__init__()
-        if updates_per_rollout < 1:
-            raise ValueError(f"updates_per_rollout must be at least 1, got {updates_per_rollout}")
-        if microbatch_tokens < 1:
-            raise ValueError(f"microbatch_tokens must be at least 1, got {microbatch_tokens}")
+        sizes = {
+            "updates_per_rollout": updates_per_rollout,
+            "minibatches_per_rollout": minibatches_per_rollout,
+            "microbatch_tokens": microbatch_tokens,
+        }
+        for name, size in sizes.items():
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, got {size}")
         if gradient_clip is not None and gradient_clip <= 0:
             raise ValueError(f"gradient_clip must be positive (or null), got {gradient_clip}")
         self.automatic_optimization = False
@@ -85,6 +91,7 @@ class GRPO(LightningModule):
         self.objective = objective
         self.optimizer = optimizer
         self.updates_per_rollout = updates_per_rollout
+        self.minibatches_per_rollout = minibatches_per_rollout
         self.microbatch_tokens = microbatch_tokens
         self.gradient_clip = gradient_clip
         self.rollout_step = 0
@@ -122,34 +129,36 @@ class GRPO(LightningModule):
     def update(self, rollouts: RolloutBatch, credit: Credit) -> dict[str, float]:
         """Learn from the rollouts; what is worth logging of it."""
         advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
-        taught = rows_that_teach(advantages, reference=bool(self._frozen))
-        split = list(microbatches(rollouts, rows=taught, max_tokens=self.microbatch_tokens))
-        lesson = Lesson(
-            objective=self.objective,
-            rollouts=rollouts,
-            advantages=advantages,
-            taught=taught,
-            ref_log_probs=self.ref_log_probs(rollouts, split),
-        )
+        lessons = self.lessons(rollouts, advantages)
+        steps: dict[str, float] = {}
         for _ in range(self.updates_per_rollout):
-            backward_all(self, [partial(self.loss, lesson, microbatch) for microbatch in split])
-            steps = self.optimizer_step_of_update()
-            lesson.end_update()
-        return {**advantage_metrics(advantages, rollouts.group_size), **lesson.metrics(), **steps}
+            for lesson in lessons:
+                backward_all(self, [partial(self.loss, lesson, microbatch) for microbatch in lesson.split])
+                steps = self.optimizer_step_of_update()
+                lesson.end_update()
+        return {**advantage_metrics(advantages, rollouts.group_size), **lesson_metrics(lessons), **steps}
+
+    def lessons(self, rollouts: RolloutBatch, advantages: Tensor) -> list[Lesson]:
+        """One for each mini-batch. Those after the first are scored now, while the policy is the one that sampled."""
+        made: list[Lesson] = []
+        for among in minibatch_rows(rollouts, self.minibatches_per_rollout):
+            taught = rows_that_teach(advantages, reference=bool(self._frozen), among=among)
+            split = list(microbatches(rollouts, rows=taught, max_tokens=self.microbatch_tokens))
+            lesson = Lesson(
+                objective=self.objective,
+                rollouts=rollouts,
+                advantages=advantages,
+                among=among,
+                taught=taught,
+                split=split,
+                ref_log_probs=scores(self._frozen[0], rollouts, split) if self._frozen else None,
+                old_log_probs=scores(self.policy, rollouts, split) if made else None,
+            )
+            made.append(lesson)
+        return made
 
     def loss(self, lesson: Lesson, microbatch: Microbatch) -> Tensor:
         return lesson.loss(microbatch, log_probs(self.policy, microbatch, lesson.rollouts.temperature))
-
-    @torch.no_grad()
-    def ref_log_probs(self, rollouts: RolloutBatch, split: Sequence[Microbatch]) -> Tensor | None:
-        """The reference's log-probs of all rollouts; None without a reference."""
-        if not self._frozen:
-            return None
-        scores = torch.zeros_like(rollouts.old_log_probs)
-        for microbatch in split:
-            part = log_probs(self._frozen[0], microbatch, rollouts.temperature)
-            scores[microbatch.rows, : part.shape[1]] = part.to(scores.dtype)
-        return scores
 
     def optimizer_step_of_update(self) -> dict[str, float]:
         """Clip, set the learning rate of this rollout batch, step."""
@@ -198,3 +207,13 @@ def log_probs(policy: CausalLMPolicy, microbatch: Microbatch, temperature: float
         microbatch.mask,
         temperature=temperature,
     )
+
+
+@torch.no_grad()
+def scores(policy: CausalLMPolicy, rollouts: RolloutBatch, split: Sequence[Microbatch]) -> Tensor:
+    """log π of the rollouts in these micro-batches, (B,T); 0 elsewhere."""
+    found = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
+    for microbatch in split:
+        part = log_probs(policy, microbatch, rollouts.temperature)
+        found[microbatch.rows, : part.shape[1]] = part.double()
+    return found

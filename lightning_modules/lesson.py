@@ -14,23 +14,54 @@ from contrastive_reasoning.rollout.batch import RolloutBatch
 from lightning_modules.microbatches import Microbatch
 
 
-def rows_that_teach(advantages: Float[Tensor, "B T"], *, reference: bool) -> Bool[Tensor, " B"]:
-    """Rows with a gradient: some advantage is not zero, or a KL term pulls on every row; at least the first row.
+def rows_that_teach(
+    advantages: Float[Tensor, "B T"], *, reference: bool, among: Bool[Tensor, " B"] | None = None
+) -> Bool[Tensor, " B"]:
+    """Rows with a gradient: some advantage is not zero, or a KL term pulls on every row; at least the first of them.
 
     A row of zeros adds exactly nothing to the gradient, so a group of equals need not pass through the policy. One row
     always does: an optimizer with momentum steps in every update, whatever its gradient.
+
+    Args:
+        advantages: of every token.
+        reference: whether there is a KL term.
+        among: the rows of this update; None: all.
     """
-    taught = torch.full((len(advantages),), reference, device=advantages.device) | (advantages != 0).any(dim=1)
-    taught[0] |= not bool(taught.any())
+    asked = torch.ones(len(advantages), dtype=torch.bool, device=advantages.device) if among is None else among
+    taught = asked & ((advantages != 0).any(dim=1) | reference)
+    taught[int(asked.long().argmax())] |= not bool(taught.any())
     return taught
 
 
+def minibatch_rows(rollouts: RolloutBatch, count: int) -> list[Bool[Tensor, " B"]]:
+    """The rows of ``count`` mini-batches of whole groups, in the order of the batch.
+
+    Raises:
+        ValueError: where the problems cannot be shared out evenly.
+    """
+    problems = len(rollouts.problems)
+    if problems % count:
+        raise ValueError(f"{problems} problems cannot be shared out evenly over {count} mini-batches")
+    place = torch.arange(len(rollouts), device=rollouts.mask.device) // (len(rollouts) // count)
+    return [place == k for k in range(count)]
+
+
 class Lesson:
-    """Several updates on one rollout batch; each update is one pass over all of its micro-batches.
+    """Several updates on one mini-batch of a rollout batch; each is one pass over all of its micro-batches.
 
     The log-probs of the old policy are those of the first update's own pass, whose weights are still the ones that
-    sampled. So the ratio is exactly 1 in that update, whatever the sampler's kernels and dtype, at no cost. Metrics of
-    the objective are means over the rows that were taught.
+    sampled. So the ratio is exactly 1 in that update, whatever the sampler's kernels and dtype, at no cost. One whose
+    turn comes after another's update has them given. Metrics of the objective are means over the rows taught.
+
+    Args:
+        objective: the loss.
+        rollouts: the whole batch.
+        advantages: of all its tokens.
+        among: the rows of this mini-batch; the loss is a mean over them.
+        taught: those that pass through the policy.
+        split: their micro-batches.
+        ref_log_probs: of all rollouts; None without a reference.
+        old_log_probs: of all rollouts; None: those of the first update's pass.
     """
 
     def __init__(
@@ -39,26 +70,34 @@ class Lesson:
         objective: Objective,
         rollouts: RolloutBatch,
         advantages: Float[Tensor, "B T"],
+        among: Bool[Tensor, " B"],
         taught: Bool[Tensor, " B"],
+        split: Sequence[Microbatch],
         ref_log_probs: Float[Tensor, "B T"] | None,
+        old_log_probs: Float[Tensor, "B T"] | None,
     ) -> None:
         self.objective = objective
         self.rollouts = rollouts
         self.advantages = advantages
+        self.split = split
         self.ref_log_probs = ref_log_probs
         self.seen = rollouts.mask & taught[:, None]
         self.tokens = float(self.seen.sum())
-        # what the loss is a mean over: all rollouts, taught or not
-        rows, tokens = float(rollouts.mask.any(dim=1).sum()), float(rollouts.mask.sum())
-        self.weights = objective.weights(rollouts.mask, rows=max(rows, 1.0), tokens=max(tokens, 1.0))
+        # what the loss is a mean over: all rollouts of the mini-batch, taught or not
+        own = rollouts.mask & among[:, None]
+        rows, tokens = float(own.any(dim=1).sum()), float(own.sum())
+        self.weights = objective.weights(own, rows=max(rows, 1.0), tokens=max(tokens, 1.0))
+        self.given = old_log_probs is not None
         # float64 holds the log-probs of every dtype exactly
         self.old_log_probs = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
+        if old_log_probs is not None:
+            self.old_log_probs += old_log_probs
         self.updates: list[dict[str, Tensor]] = []
         self._parts: list[Mapping[str, Tensor]] = []
 
     def loss(self, microbatch: Microbatch, log_probs: Float[Tensor, "b t"]) -> Tensor:
         """The micro-batch's share in the loss of the update."""
-        if not self.updates:
+        if not self.updates and not self.given:
             self.old_log_probs[microbatch.rows, : log_probs.shape[1]] = log_probs.detach().double()
         outputs = self.objective(self.inputs(microbatch, log_probs))
         self._parts.append(_with_loss(outputs))
@@ -68,12 +107,15 @@ class Lesson:
         return ObjectiveInputs(
             log_probs=log_probs,
             old_log_probs=microbatch.of(self.old_log_probs).to(log_probs.dtype),
-            ref_log_probs=None if self.ref_log_probs is None else microbatch.of(self.ref_log_probs),
+            ref_log_probs=self._ref_of(microbatch, log_probs),
             advantages=microbatch.of(self.advantages),
             mask=microbatch.mask,
             weights=microbatch.of(self.weights),
             tokens=self.tokens,
         )
+
+    def _ref_of(self, microbatch: Microbatch, like: Tensor) -> Float[Tensor, "b t"] | None:
+        return None if self.ref_log_probs is None else microbatch.of(self.ref_log_probs).to(like.dtype)
 
     def end_update(self) -> None:
         """All micro-batches were seen and the policy has changed."""
@@ -93,6 +135,16 @@ class Lesson:
 def over_updates(updates: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
     columns = {name: torch.stack([update[name] for update in updates]) for name in updates[0]}
     return {name: (c.max() if name.endswith("_max") else c.mean()).item() for name, c in columns.items()}
+
+
+def lesson_metrics(lessons: Sequence[Lesson]) -> dict[str, float]:
+    """The metrics of all mini-batches: of maxima the largest, else the mean."""
+    columns = [lesson.metrics() for lesson in lessons]
+    return {
+        name: max(values) if name.endswith(("_max", "_gap")) else sum(values) / len(values)
+        for name in columns[0]
+        for values in [[column[name] for column in columns]]
+    }
 
 
 def _with_loss(outputs: ObjectiveOutputs) -> dict[str, Tensor]:

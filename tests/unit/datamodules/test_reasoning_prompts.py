@@ -48,7 +48,9 @@ def test_an_empty_split_is_refused() -> None:
 
 
 def prompts(task: CountdownTask, validation_problems: int = 5) -> ReasoningPrompts:
-    return ReasoningPrompts(task=task, problems_per_step=3, validation_problems=validation_problems, steps=2, seed=0)
+    return ReasoningPrompts(
+        task=task, problems_per_step=3, validation_problems=validation_problems, steps=2, max_prompt_tokens=None, seed=0
+    )
 
 
 @pytest.fixture(scope="module")
@@ -92,4 +94,4 @@ def test_too_few_validation_problems(task: CountdownTask) -> None:
 
 def test_no_problems_per_step(task: CountdownTask) -> None:
     with pytest.raises(ValueError, match="problems_per_step must be at least 1, got 0"):
-        ReasoningPrompts(task=task, problems_per_step=0, validation_problems=1, steps=1, seed=0)
+        ReasoningPrompts(task=task, problems_per_step=0, validation_problems=1, steps=1, max_prompt_tokens=None, seed=0)

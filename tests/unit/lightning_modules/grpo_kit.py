@@ -72,6 +72,7 @@ def module(**changes: Any) -> GRPO:
         "objective": objective(),
         "optimizer": optimizer(),
         "updates_per_rollout": 1,
+        "minibatches_per_rollout": 1,
         "microbatch_tokens": 300,
         "gradient_clip": 1.0,
     }
@@ -125,6 +126,7 @@ def fit(
     stop_after: int | None = None,
     resume: Path | None = None,
     validate_every: int | None = None,
+    max_prompt_tokens: int | None = None,
 ) -> Trainer:
     """``stop_after`` steps of a run of ``steps``."""
     trainer = Trainer(
@@ -143,7 +145,14 @@ def fit(
         enable_model_summary=False,
         inference_mode=False,
     )
-    data = ReasoningPrompts(task=TASK, problems_per_step=3, validation_problems=5, steps=steps, seed=0)
+    data = ReasoningPrompts(
+        task=TASK,
+        problems_per_step=3,
+        validation_problems=5,
+        steps=steps,
+        max_prompt_tokens=max_prompt_tokens,
+        seed=0,
+    )
     trainer.fit(trained, datamodule=data, ckpt_path=resume, weights_only=None if resume is None else True)
     return trainer
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 from torch.testing import assert_close
@@ -77,6 +78,48 @@ def test_ratio_is_exactly_one_in_the_first_update_only() -> None:
     assert first.steps[0]["train/rollout/log_prob_gap"] <= 1e-5
     fit(module(updates_per_rollout=3), 1, second)
     assert second.steps[0]["train/objective/ratio_max"] > 1.0
+
+
+def test_mini_batches_are_steps_on_their_own_groups() -> None:
+    whole, parts = Gradients(), Gradients()
+    common: dict[str, Any] = {
+        "optimizer": optimizer(0.0),
+        "objective": objective(0.0, SeqMeanTokenMean()),
+        "gradient_clip": None,
+    }
+    fit(module(**common), 1, whole)
+    fit(module(**common, minibatches_per_rollout=3), 1, parts)
+    assert len(parts.updates) == 3
+    assert not torch.allclose(parts.updates[0], parts.updates[1])
+    assert_close(torch.stack(parts.updates).mean(dim=0), whole.updates[0], rtol=1e-4, atol=1e-6)
+
+
+def test_later_mini_batches_are_compared_with_the_policy_that_sampled() -> None:
+    still, moved = Metrics(), Metrics()
+    fit(module(optimizer=optimizer(0.0), minibatches_per_rollout=3), 1, still)
+    fit(module(optimizer=optimizer(1e-2), minibatches_per_rollout=3), 1, moved)
+    assert still.steps[0]["train/objective/ratio_max"] == 1
+    assert moved.steps[0]["train/objective/ratio_max"] > 1.001
+    assert moved.steps[0]["train/rollout/log_prob_gap"] < 1e-4, "scored before the first step"
+
+
+def test_problems_that_cannot_be_shared_out_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 problems cannot be shared out evenly over 2 mini-batches"):
+        fit(module(minibatches_per_rollout=2), 1)
+
+
+def test_training_problems_with_long_prompts_are_left_out() -> None:
+    lengths = sorted(len(policy().prompt_ids(problem.prompt)) for problem in TASK.problems("train"))
+    limit = lengths[len(lengths) // 2]
+    trained, seen = module(), []
+
+    class Seen(Callback):
+        def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+            seen.extend(len(pl_module.policy.prompt_ids(problem.prompt)) for problem in batch.problems)
+
+    fit(trained, 6, Seen(), max_prompt_tokens=limit)
+    assert lengths[-1] > limit
+    assert max(seen) <= limit
 
 
 def test_updates_are_optimizer_steps_but_rollout_batches_are_counted() -> None:
@@ -185,7 +228,7 @@ def test_groups_of_equals_are_left_out_and_change_no_gradient(
         return captured.updates[0]
 
     some = gradient()
-    monkeypatch.setattr("lightning_modules.grpo.rows_that_teach", lambda a, reference: (a == a).any(dim=1))
+    monkeypatch.setattr("lightning_modules.grpo.rows_that_teach", lambda a, reference, among: among)
     assert_close(some, gradient(), rtol=1e-9, atol=1e-15)
 
 
