@@ -8,11 +8,12 @@ RUN    := $(BIN)/python -m experiments.run
 
 name  ?= llama_critic
 over  ?=
+sweep ?=
 suite ?= countdown_laptop
 model ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test lint types check list dashboard compare eval clean
+.PHONY: help setup exp sweep test lint types check list dashboard compare eval bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -29,8 +30,9 @@ setup: $(STAMP)  ## install everything into .venv
 exp: $(STAMP)  ## run one experiment:  name=llama_critic over='seed=1'
 	@$(RUN) experiment=$(name) $(over)
 
-sweep: $(STAMP)  ## run a multirun:  name=llama_critic over='seed=0,1,2 reward.weight=0.1,0.3'
-	@$(RUN) -m experiment=$(name) $(over)
+sweep: $(STAMP)  ## run a multirun and compare:  name=clipo_laptop sweep=tau over='seed=0,1,2'
+	@$(RUN) -m experiment=$(name) $(if $(sweep),sweep=$(sweep)) $(over)
+	@$(BIN)/python -m experiments.compare $(name)
 
 test: $(STAMP)  ## run the tests
 	@$(BIN)/python -m pytest -c pyproject.toml tests
@@ -55,6 +57,9 @@ compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over
 
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
 	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)
+
+bench: $(STAMP)  ## measure what parts cost, as ratios on this machine
+	@$(BIN)/python -m experiments.bench
 
 clean:  ## remove caches and build leftovers; results and .venv stay
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache

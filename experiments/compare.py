@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.arms import Arm, arms_by, known_axes, mixed, telling_axes
+from experiments.arms import Arm, arms_by, known_axes, mixed, telling_axes, value_of
 from experiments.comparison_table import as_csv, as_latex, as_rich, rows_of
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
@@ -101,15 +101,23 @@ def checked_axes(by: Sequence[str], runs: Sequence[RunRecord]) -> list[str]:
 
 
 def find_baseline(arms: Sequence[Arm], wish: str | None) -> Arm | None:
-    """The arm that others are compared with: the one wished for, else the only one named ``…baseline``, else none."""
+    """The arm that others are compared with: the one wished for, else the one that is plainly a baseline, else none.
+
+    That is the arm named ``…baseline``, or the only one rewarded by the verifier alone.
+    """
     if wish is None:
-        found = [arm for arm in arms if "baseline" in arm.label]
+        found = [arm for arm in arms if "baseline" in arm.label] or [arm for arm in arms if _plain(arm)]
         return found[0] if len(found) == 1 and len(arms) > 1 else None
     found = [arm for arm in arms if wish == arm.label or wish in arm.values.values()]
     if len(found) != 1:
         how = "is none of the arms" if not found else f"is {len(found)} of the arms"
         raise Refused(f"The baseline {wish!r} {how}; there are: {'; '.join(arm.label for arm in arms)}")
     return found[0]
+
+
+def _plain(arm: Arm) -> bool:
+    """Rewarded by the verifier alone."""
+    return all(value_of(run, "reward") == "verifier" for run in arm.runs.values())
 
 
 def read_curves(tracker: Tracker, names: Sequence[str], arms: Sequence[Arm], metric: str) -> list[Curve]:

@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.lock import lock
 from experiments.metrics_file import Metric
 from experiments.parameters import tracker_name
 
@@ -68,6 +69,18 @@ def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
         yield chunk
 
 
+@contextlib.contextmanager
+def _alone_at(address: str) -> Iterator[None]:
+    """Within it no other process of ours opens this SQLite file: two that make its tables at once both fail."""
+    if not address.startswith("sqlite:///"):
+        yield
+        return
+    database = Path(address.removeprefix("sqlite:///"))
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with lock(database.with_suffix(".lock")):
+        yield
+
+
 class Tracker:
     """The tracker at one address. Whatever is sent twice is there once.
 
@@ -82,10 +95,9 @@ class Tracker:
         # Imported late: it takes seconds, and a mirror that is asked to stop at once must already be listening.
         import mlflow
 
-        if address.startswith("sqlite:///"):
-            Path(address.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._client = mlflow.MlflowClient(tracking_uri=address)
+            with _alone_at(address):
+                self._client = mlflow.MlflowClient(tracking_uri=address)
         except mlflow.MlflowException as error:
             raise TrackerError(f"MLFLOW_TRACKING_URI={address} is no address that MLflow knows") from error
         self._experiments: dict[str, str] = {}

@@ -277,3 +277,11 @@ def test_parameters_are_flat_and_short(config: dict[str, Any], flat: dict[str, s
 def test_names_of_ours_are_left_as_they_are() -> None:
     for name in ("test/verifier/pass_at_8", "reward._target_", "callbacks.grpo"):
         assert tracker_name(name) == name
+
+
+def test_two_processes_may_make_the_database_at_once(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"
+    code = "from experiments.track import connect; connect().experiments()"
+    environment = os.environ | {"MLFLOW_TRACKING_URI": address}
+    both = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(2)]
+    assert [process.wait(120) for process in both] == [0, 0]

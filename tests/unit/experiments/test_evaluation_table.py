@@ -1,0 +1,103 @@
+"""The table at the end of an evaluation: published rows, ours, differences; the same in the folder and the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from contrastive_reasoning.evaluation import PublishedTable
+from experiments.evaluation_table import as_markdown, caption, show, summary_rows, write
+from experiments.run_folder import RunFolderLogger
+
+PUBLISHED = PublishedTable(
+    source="A paper, Table 1",
+    columns={"one": "ONE", "avg": "Avg."},
+    rows={
+        "Base Model": {"one": 50.0, "avg": 60.0},
+        "GRPO": {"one": 51.0, "avg": 61.5},
+        "GRPO+CLIPO": {"one": 52.0, "avg": 61.25},
+    },
+    deltas={"GRPO+CLIPO": {"one": 1.01, "avg": -0.25}},
+)
+TRACK = SimpleNamespace(
+    columns={"one": "one/verifier/accuracy", "avg": "average/avg"},
+    quantity="verifier/accuracy",
+    published_table=PUBLISHED,
+    compare_with="GRPO+CLIPO",
+)
+SUITE = SimpleNamespace(columns={"main": "verifier/accuracy", "other": "other/verifier/accuracy"})
+
+
+def found(one: float, avg: float) -> Mapping[str, float]:
+    return {"one/verifier/accuracy": one, "average/avg": avg, "one/verdict/ok": one}
+
+
+def test_the_rows_of_a_training() -> None:
+    rows = summary_rows(TRACK, {"start": found(0.495, 0.6), "test": found(0.53, 0.625)})
+    assert [row["model"] for row in rows] == [
+        "Base Model (published)",
+        "GRPO (published)",
+        "GRPO+CLIPO (published)",
+        "Δ (published)",
+        "ours, before training",
+        "ours, trained",
+        "Δ by training",
+        "Δ to Base Model",
+        "Δ to GRPO+CLIPO",
+    ]
+    assert [list(row) for row in rows] == [["model", "ONE", "Avg."]] * len(rows)
+    figures = {row["model"]: (row["ONE"], row["Avg."]) for row in rows}
+    assert figures["Δ (published)"] == (1.01, -0.25)
+    assert figures["ours, trained"] == pytest.approx((53.0, 62.5))
+    assert figures["Δ by training"] == pytest.approx((3.5, 2.5))
+    assert figures["Δ to Base Model"] == pytest.approx((-0.5, 0.0))
+    assert figures["Δ to GRPO+CLIPO"] == pytest.approx((1.0, 1.25))
+
+
+def test_the_rows_of_a_model_that_was_not_trained_here() -> None:
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)})
+    ours = [row for row in rows if "published" not in row["model"]]
+    assert [row["model"] for row in ours] == ["ours", "Δ to Base Model", "Δ to GRPO+CLIPO"]
+    assert ours[1]["ONE"] == pytest.approx(3.0)
+
+
+def test_a_suite_of_ones_own_has_ours_alone() -> None:
+    rows = summary_rows(SUITE, {"test": {"verifier/accuracy": 0.25, "other/verifier/accuracy": 1.0}})
+    assert rows == [{"model": "ours", "main": 25.0, "other": 100.0}]
+    assert caption(SUITE) == "verifier/accuracy in %"
+
+
+def test_as_markdown() -> None:
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)})[2:5]
+    assert as_markdown(rows, caption(TRACK)).splitlines() == [
+        "| model | ONE | Avg. |",
+        "| --- | ---: | ---: |",
+        "| GRPO+CLIPO (published) | 52.00 | 61.25 |",
+        "| Δ (published) | +1.01 | -0.25 |",
+        "| ours | 53.00 | 62.50 |",
+        "",
+        "verifier/accuracy in %; published: A paper, Table 1",
+    ]
+
+
+def test_what_is_missing_stays_empty() -> None:
+    rows = summary_rows(TRACK, {"test": {"one/verifier/accuracy": 0.5}})
+    assert rows[4]["Avg."] is None
+    assert as_markdown(rows[4:5], "").splitlines()[2] == "| ours | 50.00 |  |"
+
+
+def test_a_finished_stage_shows_its_table_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(tmp_path)
+    assert capsys.readouterr().out == ""
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)})
+    RunFolderLogger(folder=tmp_path).log_table("summary", rows, step=0)
+    write(tmp_path, rows, caption(TRACK))
+    show(tmp_path)
+    out = capsys.readouterr().out
+    for part in ("GRPO+CLIPO (published)", "52.00", "+3.00", "A paper, Table 1", "summary.md"):
+        assert part in out
+    assert json.loads((tmp_path / "tables" / "summary" / "0.json").read_text()) == rows
