@@ -12,8 +12,9 @@ from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 
 from contrastive_reasoning.advantages import Advantage
-from contrastive_reasoning.objectives import Objective
+from contrastive_reasoning.objectives import Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.full_kl import log_probs_and_full_kl
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rewards.verifier import verdicts_of
@@ -84,7 +85,7 @@ class GRPO(LightningModule):
         self.automatic_optimization = False
         self.policy = policy
         # In a tuple, where torch registers nothing.
-        self._frozen = () if reference is None else (reference.requires_grad_(False).eval(),)
+        self._frozen: Sequence[CausalLMPolicy] = () if reference is None else (reference.requires_grad_(False).eval(),)
         self.task = task
         self.reward = reward
         self.advantage = advantage
@@ -113,6 +114,11 @@ class GRPO(LightningModule):
         self.rollout_step = checkpoint["rollout_step"]
         if isinstance(self.reward, TrainedReward):
             self.reward.load_state_dict(checkpoint["reward"])
+
+    @property
+    def full_kl(self) -> bool:
+        """Whether the KL to the reference is over the whole vocabulary, not estimated from the sampled tokens."""
+        return bool(self._frozen) and needs_full_kl(self.objective)
 
     @property
     def warmup_steps(self) -> int:
@@ -151,14 +157,26 @@ class GRPO(LightningModule):
                 among=among,
                 taught=taught,
                 split=split,
-                ref_log_probs=scores(self._frozen[0], rollouts, split) if self._frozen else None,
+                ref_log_probs=scores(self._frozen[0], rollouts, split) if self._frozen and not self.full_kl else None,
                 old_log_probs=scores(self.policy, rollouts, split) if made else None,
             )
             made.append(lesson)
         return made
 
     def loss(self, lesson: Lesson, microbatch: Microbatch) -> Tensor:
-        return lesson.loss(microbatch, log_probs(self.policy, microbatch, lesson.rollouts.temperature))
+        temperature = lesson.rollouts.temperature
+        if not self.full_kl:
+            return lesson.loss(microbatch, log_probs(self.policy, microbatch, temperature))
+        found, kl = log_probs_and_full_kl(
+            self.policy,
+            self._frozen[0],
+            microbatch.prompt_ids,
+            microbatch.prompt_mask,
+            microbatch.completion_ids,
+            microbatch.mask,
+            temperature=temperature,
+        )
+        return lesson.loss(microbatch, found, kl)
 
     def optimizer_step_of_update(self) -> dict[str, float]:
         """Clip, set the learning rate of this rollout batch, step."""

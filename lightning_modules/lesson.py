@@ -95,20 +95,25 @@ class Lesson:
         self.updates: list[dict[str, Tensor]] = []
         self._parts: list[Mapping[str, Tensor]] = []
 
-    def loss(self, microbatch: Microbatch, log_probs: Float[Tensor, "b t"]) -> Tensor:
-        """The micro-batch's share in the loss of the update."""
+    def loss(
+        self, microbatch: Microbatch, log_probs: Float[Tensor, "b t"], full_kl: Float[Tensor, "b t"] | None = None
+    ) -> Tensor:
+        """The micro-batch's share in the loss of the update; ``full_kl`` where the objective has that term."""
         if not self.updates and not self.given:
             self.old_log_probs[microbatch.rows, : log_probs.shape[1]] = log_probs.detach().double()
-        outputs = self.objective(self.inputs(microbatch, log_probs))
+        outputs = self.objective(self.inputs(microbatch, log_probs, full_kl))
         self._parts.append(_with_loss(outputs))
         return outputs.loss
 
-    def inputs(self, microbatch: Microbatch, log_probs: Float[Tensor, "b t"]) -> ObjectiveInputs:
+    def inputs(
+        self, microbatch: Microbatch, log_probs: Float[Tensor, "b t"], full_kl: Float[Tensor, "b t"] | None
+    ) -> ObjectiveInputs:
         return ObjectiveInputs(
             log_probs=log_probs,
             old_log_probs=microbatch.of(self.old_log_probs).to(log_probs.dtype),
             ref_log_probs=self._ref_of(microbatch, log_probs),
             advantages=microbatch.of(self.advantages),
+            full_kl=full_kl,
             mask=microbatch.mask,
             weights=microbatch.of(self.weights),
             tokens=self.tokens,

@@ -16,6 +16,7 @@ from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.spans import readable
+from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Status, Task, Verdict
 
 
@@ -61,23 +62,18 @@ def evaluate(
     """
     _check(problems, samples, greedy, k_values)
     best = engine.generate(policy, problems, group_size=1, sampling=greedy, seed=(seed, "evaluate", "greedy"))
-    verdicts = judge(best, task)
+    verdicts = verdicts_of(task, best)
     per_problem = _greedy_values(best, task, verdicts)
     correct: list[int] = []
     if samples:
         drawn = engine.generate(policy, problems, group_size=samples, sampling=sampling, seed=(seed, "evaluate"))
-        correct = correct_per_problem(judge(drawn, task), samples)
+        correct = correct_per_problem(verdicts_of(task, drawn), samples)
         per_problem |= sampled_values(correct, samples, k_values)
     return Evaluation(
         metrics=with_intervals(per_problem, seed=seed) | _shares(verdicts) | _about_problems(task, problems),
         reasons=Counter(reason_kind(verdict) for verdict in verdicts),
         rows=[_row(best, verdicts, row, correct, samples) for row in range(len(best))],
     )
-
-
-def judge(rollouts: RolloutBatch, task: Task) -> list[Verdict]:
-    """The verdict on each rollout."""
-    return [task.verify(rollouts.problem_of(row), text) for row, text in enumerate(rollouts.texts)]
 
 
 def correct_per_problem(verdicts: Sequence[Verdict], group_size: int) -> list[int]:

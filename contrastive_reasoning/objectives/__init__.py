@@ -8,13 +8,23 @@ from contrastive_reasoning.objectives.aggregate import (
     TokenMean,
 )
 from contrastive_reasoning.objectives.base import Objective, ObjectiveInputs, ObjectiveOutputs
+from contrastive_reasoning.objectives.cispo import CISPO
+from contrastive_reasoning.objectives.dapo import DAPO
+from contrastive_reasoning.objectives.dr_grpo import DrGRPO
+from contrastive_reasoning.objectives.gmpo import GMPO
 from contrastive_reasoning.objectives.grpo import GRPO
-from contrastive_reasoning.objectives.kl import K1, K2, K3, KL, AbsoluteKL
+from contrastive_reasoning.objectives.gspo import GSPO
+from contrastive_reasoning.objectives.kl import K1, K2, K3, KL, AbsoluteKL, FullKL
+from contrastive_reasoning.objectives.total import needs_full_kl
 
 VERSION = 1
 
 __all__ = [
+    "CISPO",
+    "DAPO",
+    "GMPO",
     "GRPO",
+    "GSPO",
     "K1",
     "K2",
     "K3",
@@ -22,10 +32,13 @@ __all__ = [
     "AbsoluteKL",
     "Aggregation",
     "ConstantLength",
+    "DrGRPO",
+    "FullKL",
     "Objective",
     "ObjectiveInputs",
     "ObjectiveOutputs",
     "SeqMeanTokenMean",
     "SeqMeanTokenSum",
     "TokenMean",
+    "needs_full_kl",
 ]

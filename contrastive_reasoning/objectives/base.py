@@ -25,6 +25,8 @@ class ObjectiveInputs:
     weights: Float[Tensor, "B T"] | None = None
     """Each token's weight in the loss, from the aggregation over the *whole* update, so that the split into
     micro-batches cannot change the gradient; None: these rows are the whole update."""
+    full_kl: Float[Tensor, "B T"] | None = None
+    """KL(π ‖ reference) over the whole vocabulary at each token, with gradient; only ``FullKL`` reads it."""
     tokens: float | None = None
     """Completion tokens of the whole update, so that metrics add up over micro-batches; None: those of ``mask``."""
 

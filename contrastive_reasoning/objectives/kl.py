@@ -3,7 +3,8 @@
         k1 = d        k2 = d²/2        k3 = e^{−d} + d − 1        abs = |d|
 
 k1 is unbiased but its gradient is not that of the KL; k2 has the KL's gradient on policy; k3 is unbiased, never
-negative and of low variance (http://joschu.net/blog/kl-approx.html).
+negative and of low variance (http://joschu.net/blog/kl-approx.html). ``FullKL`` estimates nothing: it is the sum over
+the vocabulary.
 """
 
 from __future__ import annotations
@@ -57,3 +58,12 @@ class K3:
 class AbsoluteKL:
     def __call__(self, log_probs: Float[Tensor, "B T"], ref_log_probs: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         return (log_probs - ref_log_probs).abs()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullKL:
+    """Σ_v π(v) (log π(v) − log π_ref(v)) at each token, without sampling noise and with the KL's own gradient.
+
+    Log-probs of the sampled tokens do not hold it: ``policies.full_kl`` computes it from hidden states, and it comes in
+    as ``ObjectiveInputs.full_kl``.
+    """

@@ -23,6 +23,25 @@ def token_max(values: Tensor, inputs: ObjectiveInputs) -> Float[Tensor, ""]:
     return kept.max() if kept.numel() else values.new_zeros((), dtype=torch.float64)
 
 
+def ratio_metrics(
+    ratio: Tensor, log_ratio: Tensor, clipped: Tensor, inputs: ObjectiveInputs
+) -> dict[str, Float[Tensor, ""]]:
+    """What every objective says of its ratios (B,T): how many are cut, how large they are, how far π is from π_old.
+
+    Args:
+        ratio: what the objective multiplies the advantage with, before it is clipped.
+        log_ratio: log ρ of each token.
+        clipped: whether the clip acts on the token.
+        inputs: the objective's.
+    """
+    return {
+        "clip_fraction": token_mean(clipped, inputs),
+        "ratio_mean": token_mean(ratio, inputs),
+        "ratio_max": token_max(ratio, inputs),
+        "approx_kl": token_mean(-log_ratio, inputs),
+    }
+
+
 def joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The metrics of micro-batches as those of their update: ``*_max`` by the largest, all others by the sum."""
     columns = {name: torch.stack([part[name] for part in parts]) for name in parts[0]}

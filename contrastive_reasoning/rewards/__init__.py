@@ -6,6 +6,7 @@ from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.format import FormatReward
 from contrastive_reasoning.rewards.head import LinearHead, MLPHead
 from contrastive_reasoning.rewards.oracle import OracleReward
+from contrastive_reasoning.rewards.overlong import OverlongReward
 from contrastive_reasoning.rewards.perfect_move import PerfectMoveReward
 from contrastive_reasoning.rewards.verifier import VerifierReward
 from contrastive_reasoning.rewards.weighted_sum import WeightedSum
@@ -20,6 +21,7 @@ __all__ = [
     "LinearHead",
     "MLPHead",
     "OracleReward",
+    "OverlongReward",
     "PerfectMoveReward",
     "Reward",
     "StepCredit",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.tasks.base import Task, Verdict
+from contrastive_reasoning.rollout.verdicts import verdicts_of
+from contrastive_reasoning.tasks.base import Task
+
+__all__ = ["VerifierReward", "verdicts_of"]
 
 
 class VerifierReward:
@@ -15,8 +18,3 @@ class VerifierReward:
         verdicts = verdicts_of(self.task, rollouts)
         outcome = rollouts.old_log_probs.new_tensor([float(verdict.correct) for verdict in verdicts])
         return Credit(outcome=outcome, parts={"verifier": outcome}, verdicts=verdicts)
-
-
-def verdicts_of(task: Task, rollouts: RolloutBatch) -> list[Verdict]:
-    """The task's verdict on every rollout."""
-    return [task.verify(rollouts.problem_of(row), text) for row, text in enumerate(rollouts.texts)]

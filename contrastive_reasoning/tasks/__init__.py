@@ -1,8 +1,8 @@
 """Tasks: text in, verdict out. Pure Python, readable and testable without any framework."""
 
-from contrastive_reasoning.tasks.base import Problem, Split, Status, Step, Task, Verdict
+from contrastive_reasoning.tasks.base import Problem, Split, Status, Step, Task, Verdict, VerifiesTogether
 
-__all__ = ["Problem", "Split", "Status", "Step", "Task", "Verdict"]
+__all__ = ["Problem", "Split", "Status", "Step", "Task", "Verdict", "VerifiesTogether"]
 
 VERSION = 1
 """Raised when the same configuration would give another result; finished stages are then not reused."""

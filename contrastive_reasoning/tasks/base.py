@@ -74,3 +74,12 @@ class Task(Protocol):
     def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
         """The benchmark's own scores, each in its own range, named ``room/quantity`` (``longproc/accuracy``)."""
         ...
+
+
+@runtime_checkable
+class VerifiesTogether(Protocol):
+    """A task that would rather judge a batch than one completion after another: in several processes, say."""
+
+    def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+        """The verdict on each completion, that of its problem beside it: the same as :meth:`Task.verify` gives."""
+        ...

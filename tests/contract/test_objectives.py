@@ -18,6 +18,7 @@ from contrastive_reasoning.objectives import Objective, ObjectiveInputs
 from contrastive_reasoning.objectives.metrics import joined
 
 FILES = sorted((Path(str(conf.__file__)).parent / "objective").glob("*.yaml"))
+PER_TOKEN = ("log_probs", "old_log_probs", "ref_log_probs", "advantages", "mask", "full_kl")
 LENGTHS = torch.tensor([7, 1, 4, 6, 2, 0])
 
 
@@ -30,13 +31,14 @@ def objective(request: pytest.FixtureRequest) -> Objective:
 
 def inputs(seed: int = 0, with_reference: bool = True) -> ObjectiveInputs:
     generator = torch.Generator().manual_seed(seed)
-    old, noise, ref, advantages = torch.randn(4, 6, 7, generator=generator, dtype=torch.float64)
+    old, noise, ref, advantages, kl = torch.randn(5, 6, 7, generator=generator, dtype=torch.float64)
     return ObjectiveInputs(
         log_probs=(old + 0.3 * noise).requires_grad_(),
         old_log_probs=old,
         ref_log_probs=ref if with_reference else None,
         advantages=advantages,
         mask=torch.arange(7) < LENGTHS[:, None],
+        full_kl=kl.abs() if with_reference else None,
     )
 
 
@@ -45,8 +47,7 @@ def rows_of(given: ObjectiveInputs, rows: list[int], objective: Objective) -> Ob
     tokens, live = float(given.mask.sum()), float(given.mask.any(dim=1).sum())
     weights = objective.weights(given.mask, rows=live, tokens=tokens)
     parts: dict[str, Any] = {
-        name: None if getattr(given, name) is None else getattr(given, name)[rows]
-        for name in ("log_probs", "old_log_probs", "ref_log_probs", "advantages", "mask")
+        name: None if getattr(given, name) is None else getattr(given, name)[rows] for name in PER_TOKEN
     }
     return ObjectiveInputs(**parts, weights=weights[rows], tokens=tokens)
 
@@ -70,7 +71,7 @@ def test_what_lies_outside_the_mask_is_ignored(objective: Objective) -> None:
     given = inputs()
     torn = {
         name: getattr(given, name).detach().masked_fill(~given.mask, float("nan"))
-        for name in ("old_log_probs", "ref_log_probs", "advantages")
+        for name in ("old_log_probs", "ref_log_probs", "advantages", "full_kl")
     }
     log_probs = given.log_probs.detach().masked_fill(~given.mask, float("nan")).requires_grad_()
     spoilt = replace(given, log_probs=log_probs, **torn)
@@ -79,11 +80,66 @@ def test_what_lies_outside_the_mask_is_ignored(objective: Objective) -> None:
 
 
 def test_the_first_step_goes_where_the_advantage_points(objective: Objective) -> None:
-    given = inputs(with_reference=False)
-    given = replace(given, old_log_probs=given.log_probs.detach())
+    given = on_policy(inputs(with_reference=False))
     pushed = gradient(objective, given) * given.advantages
     assert (pushed[given.mask] < 0).all(), "minimising the loss raises what has a positive advantage"
     assert not pushed[~given.mask].any()
+
+
+def on_policy(given: ObjectiveInputs) -> ObjectiveInputs:
+    """The inputs of the first update: every ratio is 1."""
+    return replace(given, old_log_probs=given.log_probs.detach())
+
+
+def test_on_policy_the_gradient_is_that_of_reinforce(objective: Objective) -> None:
+    """The gradient of −Σ A log π, up to a positive factor per rollout; advantages may differ from step to step."""
+    given = on_policy(inputs(with_reference=False))
+    for i, (row, advantages, kept) in enumerate(
+        zip(gradient(objective, given), given.advantages, given.mask, strict=True)
+    ):
+        if kept.any():
+            factors = -row[kept] / advantages[kept]
+            assert (factors > 0).all(), i
+            assert_close(factors, factors[:1].expand_as(factors), rtol=1e-10, atol=0.0)
+
+
+def test_rows_without_advantage_add_exactly_nothing(objective: Objective) -> None:
+    """So they need not pass through the policy where no KL pulls on them; they are still counted in the mean."""
+    given = inputs(with_reference=False)
+    given = replace(given, advantages=given.advantages * torch.tensor([1, 0, 1, 0, 1, 1]).double()[:, None])
+    assert objective(rows_of(given, [1, 3], objective)).loss.item() == 0
+    whole, others = gradient(objective, given), [0, 2, 4, 5]
+    assert not whole[[1, 3]].any()
+    assert torch.equal(gradient(objective, rows_of(given, others, objective)), whole[others])
+
+
+def test_wider_padding_changes_nothing(objective: Objective) -> None:
+    given = inputs()
+    parts: dict[str, Any] = {
+        name: torch.cat([getattr(given, name), getattr(given, name).new_ones(6, 3)], dim=1) for name in PER_TOKEN
+    }
+    parts["mask"][:, 7:] = False
+    parts["log_probs"] = parts["log_probs"].detach().requires_grad_()
+    wider = ObjectiveInputs(**parts)
+    assert_close(objective(wider).loss, objective(given).loss, rtol=1e-12, atol=1e-14)
+    assert_close(gradient(objective, wider)[:, :7], gradient(objective, given), rtol=1e-12, atol=1e-14)
+    assert_close(dict(objective(wider).metrics), dict(objective(given).metrics), rtol=1e-12, atol=1e-14)
+
+
+def test_the_order_of_rows_changes_nothing(objective: Objective) -> None:
+    given, order = inputs(), [4, 2, 5, 0, 3, 1]
+    parts: dict[str, Any] = {name: getattr(given, name)[order] for name in PER_TOKEN}
+    parts["log_probs"] = parts["log_probs"].detach().requires_grad_()
+    mixed = ObjectiveInputs(**parts)
+    assert_close(objective(mixed).loss, objective(given).loss, rtol=1e-12, atol=1e-14)
+    assert_close(gradient(objective, mixed), gradient(objective, given)[order], rtol=1e-12, atol=1e-14)
+    assert_close(dict(objective(mixed).metrics), dict(objective(given).metrics), rtol=1e-12, atol=1e-14)
+
+
+def test_every_objective_reports_its_ratios(objective: Objective) -> None:
+    metrics = objective(inputs()).metrics
+    assert {"clip_fraction", "ratio_mean", "ratio_max", "approx_kl"} <= set(metrics)
+    assert not any(value.requires_grad for value in metrics.values())
 
 
 def test_no_advantage_no_gradient(objective: Objective) -> None:

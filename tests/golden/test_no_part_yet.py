@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 NO_PART = {
-    "policy_losses.json": "GSPO, GMPO and TRL's objectives (its GRPO, KL, aggregations and advantages are compared)",
     "math_verify.jsonl": "the verifier of mathematical answers",
 }
 

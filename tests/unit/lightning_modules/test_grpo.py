@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from contrastive_reasoning.advantages import MeanCentred, Process
-from contrastive_reasoning.objectives import SeqMeanTokenMean, TokenMean
+from contrastive_reasoning.objectives import FullKL, SeqMeanTokenMean, TokenMean
 from contrastive_reasoning.rewards import Credit, OracleReward, VerifierReward
 from contrastive_reasoning.rollout import RolloutBatch
 from datamodules.collate import ProblemBatch
@@ -156,6 +157,20 @@ def test_the_reference_stays_as_it_is() -> None:
     assert metrics.steps[0]["train/objective/kl"] == pytest.approx(0.0, abs=1e-6)
     assert metrics.steps[1]["train/objective/kl"] > 1e-6
     assert_close(dict(reference.state_dict()), before, rtol=0, atol=0)
+
+
+def test_a_kl_over_the_whole_vocabulary_needs_no_split_to_agree() -> None:
+    def run(tokens: int) -> tuple[list[Tensor], Metrics]:
+        captured, metrics = Gradients(), Metrics()
+        whole = replace(objective(kl_weight=0.5), kl=FullKL())
+        reference = policy(torch.float64, seed=2)
+        changes = {"policy": policy(torch.float64), "microbatch_tokens": tokens, "gradient_clip": None}
+        fit(module(reference=reference, objective=whole, **changes), 1, captured, metrics)
+        return captured.updates, metrics
+
+    (split, _), (together, metrics) = run(150), run(1_000_000)
+    assert metrics.steps[0]["train/objective/kl"] > 1e-3
+    assert_close(split[0], together[0], rtol=1e-9, atol=1e-12)
 
 
 def test_step_credit_reaches_the_policy() -> None:

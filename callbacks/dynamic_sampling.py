@@ -1,0 +1,131 @@
+"""Dynamic sampling of DAPO, arXiv:2503.14476: groups that teach nothing make room for groups of other problems.
+
+        draw P groups  →  some are all correct or all wrong  →  draw that many of other problems  →  keep what differs
+                                        ↑_____________________ at most max_refills times ____________________|
+
+A group of equals has no advantage, so a policy that has become good, or a task that is still too hard, would learn from
+ever fewer rollouts in a step. The paper draws until the batch is full; here refills are bounded and then equals stay,
+so a step has a largest cost and the batch always the same size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+import lightning as L
+import torch
+
+from callbacks.rollout_generation import RolloutGeneration
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rewards.verifier import verdicts_of
+from contrastive_reasoning.rollout.base import RolloutEngine
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.join import Pick, join_groups
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
+from contrastive_reasoning.tasks.base import Problem, Task
+
+
+class DynamicSampling(RolloutGeneration):
+    """``RolloutGeneration`` that replaces groups of equal verdicts; validation is as there.
+
+    ``batch.problems`` become those of the rollouts. What is drawn anew is a function of (seed, the module's rollout
+    step, rank, refill). Logs ``train/rollout/refills`` and ``train/rollout/refilled_groups``, the share replaced.
+
+    Args:
+        task: verifies, and has the other training problems.
+        max_prompt_tokens: problems with longer prompts are not drawn, as in the data; None: any is.
+        max_refills: the most times that groups are drawn anew in a step.
+
+    The others are those of ``RolloutGeneration``.
+
+    Raises:
+        ValueError: as there, and for ``max_refills`` below 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: RolloutEngine,
+        group_size: int,
+        sampling: Sampling,
+        greedy: Sampling,
+        validation_samples: int,
+        seed: int,
+        task: Task,
+        max_prompt_tokens: int | None,
+        max_refills: int,
+    ) -> None:
+        super().__init__(
+            engine=engine,
+            group_size=group_size,
+            sampling=sampling,
+            greedy=greedy,
+            validation_samples=validation_samples,
+            seed=seed,
+        )
+        if max_refills < 1:
+            raise ValueError(f"rollout.max_refills must be at least 1 (rollout=engine has none), got {max_refills}")
+        self.task = task
+        self.max_prompt_tokens = max_prompt_tokens
+        self.max_refills = max_refills
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Fill ``batch.rollouts``, then refill it; the tokens per second are those of the first draw."""
+        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+        equal = equal_groups(self.task, batch.rollouts)
+        seen = {problem.id for problem in batch.problems}
+        refills, lacking = 0, len(equal)
+        while equal and refills < self.max_refills:
+            seed = (self.seed, "refill", int(pl_module.rollout_step), trainer.global_rank, refills)
+            problems = self._others(pl_module.policy, seen, count=len(equal), seed=seed)
+            if not problems:
+                break
+            seen |= {problem.id for problem in problems}
+            fresh = self._fresh(pl_module, problems, seed, pooled=batch.rollouts.pooled is not None)
+            batch.rollouts, equal = self._refilled(batch.rollouts, equal, fresh, pl_module.policy.pad_token_id)
+            refills += 1
+        batch.problems = tuple(batch.rollouts.problems)
+        self._report(pl_module, refills, (lacking - len(equal)) / len(batch.problems), len(batch.problems))
+
+    def _others(self, policy: CausalLMPolicy, seen: set[str], *, count: int, seed: Seed) -> list[Problem]:
+        def may_come(problem: Problem) -> bool:
+            longest = self.max_prompt_tokens
+            return problem.id not in seen and (longest is None or len(policy.prompt_ids(problem.prompt)) <= longest)
+
+        return drawn_problems(self.task.problems("train"), may_come, count=count, seed=seed)
+
+    def _fresh(self, pl_module: Any, problems: Sequence[Problem], seed: Seed, *, pooled: bool) -> RolloutBatch:
+        return self.engine.generate(
+            pl_module.policy, problems, group_size=self.group_size, sampling=self.sampling, seed=seed, pooled=pooled
+        )
+
+    def _refilled(
+        self, rollouts: RolloutBatch, equal: Sequence[int], fresh: RolloutBatch, pad_token_id: int
+    ) -> tuple[RolloutBatch, list[int]]:
+        """The rollouts with as many of their equal groups replaced as fresh ones differ, and which are equal still."""
+        useless = set(equal_groups(self.task, fresh))
+        useful = [group for group in range(len(fresh.problems)) if group not in useless]
+        places = dict(zip(equal, useful, strict=False))
+        picks = [Pick(1, places[p]) if p in places else Pick(0, p) for p in range(len(rollouts.problems))]
+        return join_groups([rollouts, fresh], picks, pad_token_id=pad_token_id), list(equal[len(useful) :])
+
+    def _report(self, pl_module: Any, refills: int, share: float, problems: int) -> None:
+        pl_module.log("train/rollout/refills", float(refills), batch_size=problems)
+        pl_module.log("train/rollout/refilled_groups", share, batch_size=problems)
+
+
+def equal_groups(task: Task, rollouts: RolloutBatch) -> list[int]:
+    """The groups whose completions are all correct or all not."""
+    correct = torch.tensor([verdict.correct for verdict in verdicts_of(task, rollouts)]).view(-1, rollouts.group_size)
+    return (correct.all(dim=1) | ~correct.any(dim=1)).nonzero()[:, 0].tolist()
+
+
+def drawn_problems(
+    problems: Sequence[Problem], may_come: Callable[[Problem], bool], *, count: int, seed: Seed
+) -> list[Problem]:
+    """``count`` of the problems that may come, or as many as there are; a function of the seed."""
+    generator = torch.Generator().manual_seed(derived_seed((*seed, "problems")))
+    order = (problems[row] for row in torch.randperm(len(problems), generator=generator).tolist())
+    return list(islice(filter(may_come, order), count))

@@ -1,0 +1,58 @@
+"""CISPO (MiniMax-M1), arXiv:2506.13585: the importance weight is clipped, never the gradient.
+
+        ℓ_t = −sg(min(ρ_t, 1 + high)) A_t log π(y_t)            sg: a constant for the gradient
+
+REINFORCE, corrected for what sampled it. A clip that sits in a min silences the tokens it cuts, the rare ones that
+turn a completion around among them; here every token keeps a gradient, of bounded weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.objectives.aggregate import Aggregation
+from contrastive_reasoning.objectives.base import ObjectiveInputs, ObjectiveOutputs
+from contrastive_reasoning.objectives.kl import KL, FullKL
+from contrastive_reasoning.objectives.metrics import ratio_metrics
+from contrastive_reasoning.objectives.ratio import token_log_ratio
+from contrastive_reasoning.objectives.surrogate import check_clips
+from contrastive_reasoning.objectives.total import check_kl_weight, total
+
+
+@dataclass(frozen=True, kw_only=True)
+class CISPO:
+    """``clip_fraction`` is the share of tokens whose weight is cut; the loss itself is no measure of progress."""
+
+    clip_low: float | None
+    """The weight is at least 1 − clip_low; None: it may fall to 0."""
+    clip_high: float
+    """The weight is at most 1 + clip_high."""
+    kl_weight: float
+    kl: KL | FullKL | None
+    """The KL to the reference. There is no KL term without it, nor without a reference."""
+    aggregation: Aggregation
+
+    def __post_init__(self) -> None:
+        check_clips(self.clip_low or 0.0, self.clip_high)
+        check_kl_weight(self.kl_weight)
+
+    def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
+        return self.aggregation.weights(mask, rows=rows, tokens=tokens)
+
+    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+        log_ratio = token_log_ratio(inputs.log_probs, inputs.old_log_probs, inputs.mask)
+        ratio = log_ratio.detach().exp()
+        weight = ratio.clamp(min=None if self.clip_low is None else 1 - self.clip_low, max=1 + self.clip_high)
+        advantages = torch.where(inputs.mask, inputs.advantages, 0.0)
+        return total(
+            -weight * advantages * torch.where(inputs.mask, inputs.log_probs, 0.0),
+            inputs,
+            aggregation=self.aggregation,
+            kl=self.kl,
+            kl_weight=self.kl_weight,
+            metrics=ratio_metrics(ratio, log_ratio, weight != ratio, inputs),
+        )

@@ -1,0 +1,65 @@
+"""GMPO, arXiv:2507.20673: the geometric mean of the token ratios, each bounded before it enters.
+
+        ℓ_t = −s A_t            s = exp(1/|y| Σ_t b_t)            b_t = min(log ρ_t, high)    for A_t > 0
+                                                                        max(log ρ_t, −low)    for A_t < 0
+
+The clip is in log space: 0.4 bounds a ratio by e^−0.4 and e^0.4. As in the min of PPO a bound holds only on the side
+where the token would gain from going further; a token that was moved the wrong way keeps its gradient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.objectives.aggregate import Aggregation
+from contrastive_reasoning.objectives.base import ObjectiveInputs, ObjectiveOutputs
+from contrastive_reasoning.objectives.kl import KL, FullKL
+from contrastive_reasoning.objectives.metrics import ratio_metrics
+from contrastive_reasoning.objectives.ratio import masked_log_ratio, sequence_ratio
+from contrastive_reasoning.objectives.total import check_kl_weight, total
+
+
+@dataclass(frozen=True, kw_only=True)
+class GMPO:
+    """``clip_fraction`` is the share of tokens cut by their bound; ratios in the metrics are the completions' s."""
+
+    clip_low: float
+    """In log space: the lowest log ρ of a token with A < 0 is −clip_low."""
+    clip_high: float
+    """In log space: the highest log ρ of a token with A > 0."""
+    kl_weight: float
+    kl: KL | FullKL | None
+    """The KL to the reference. There is no KL term without it, nor without a reference."""
+    aggregation: Aggregation
+
+    def __post_init__(self) -> None:
+        for name, value in (("clip_low", self.clip_low), ("clip_high", self.clip_high)):
+            if value < 0:
+                raise ValueError(f"{name} must not be negative (it bounds a log-ratio), got {value}")
+        check_kl_weight(self.kl_weight)
+
+    def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
+        return self.aggregation.weights(mask, rows=rows, tokens=tokens)
+
+    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+        log_ratio = masked_log_ratio(inputs.log_probs, inputs.old_log_probs, inputs.mask)
+        advantages = torch.where(inputs.mask, inputs.advantages, 0.0)
+        bounded = self.bounded(log_ratio, advantages)
+        ratio = sequence_ratio(bounded, inputs.mask)
+        return total(
+            -ratio * advantages,
+            inputs,
+            aggregation=self.aggregation,
+            kl=self.kl,
+            kl_weight=self.kl_weight,
+            metrics=ratio_metrics(ratio, log_ratio, (bounded != log_ratio) & (advantages != 0), inputs),
+        )
+
+    def bounded(self, log_ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """b of each token; a token without advantage enters the mean as one that has not moved."""
+        risen = torch.where(advantages > 0, log_ratio.clamp(max=self.clip_high), 0.0)
+        return torch.where(advantages < 0, log_ratio.clamp(min=-self.clip_low), risen)

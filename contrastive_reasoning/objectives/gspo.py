@@ -1,0 +1,56 @@
+"""GSPO, arXiv:2507.18071: one importance ratio for the whole completion, clipped as a whole.
+
+        ℓ_t = −min(s A_t, clip(s, 1 − low, 1 + high) A_t)            s = exp(1/|y| Σ_t log ρ_t)
+
+A mean of log-ratios is far nearer to 0 than its terms, hence clips of a few 1e-4. A completion that is cut has no
+gradient at all; in any other every token has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.objectives.aggregate import Aggregation
+from contrastive_reasoning.objectives.base import ObjectiveInputs, ObjectiveOutputs
+from contrastive_reasoning.objectives.kl import KL, FullKL
+from contrastive_reasoning.objectives.metrics import ratio_metrics
+from contrastive_reasoning.objectives.ratio import masked_log_ratio, sequence_ratio
+from contrastive_reasoning.objectives.surrogate import check_clips, clipped_surrogate
+from contrastive_reasoning.objectives.total import check_kl_weight, total
+
+
+@dataclass(frozen=True, kw_only=True)
+class GSPO:
+    """``ratio_mean``, ``ratio_max`` and ``clip_fraction`` are of s, each token counting that of its completion."""
+
+    clip_low: float
+    clip_high: float
+    kl_weight: float
+    kl: KL | FullKL | None
+    """The KL to the reference. There is no KL term without it, nor without a reference."""
+    aggregation: Aggregation
+
+    def __post_init__(self) -> None:
+        check_clips(self.clip_low, self.clip_high)
+        check_kl_weight(self.kl_weight)
+
+    def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
+        return self.aggregation.weights(mask, rows=rows, tokens=tokens)
+
+    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+        log_ratio = masked_log_ratio(inputs.log_probs, inputs.old_log_probs, inputs.mask)
+        ratio = sequence_ratio(log_ratio, inputs.mask)
+        advantages = torch.where(inputs.mask, inputs.advantages, 0.0)
+        plain, clipped = clipped_surrogate(ratio, advantages, clip_low=self.clip_low, clip_high=self.clip_high)
+        return total(
+            torch.maximum(plain, clipped),
+            inputs,
+            aggregation=self.aggregation,
+            kl=self.kl,
+            kl_weight=self.kl_weight,
+            metrics=ratio_metrics(ratio, log_ratio, clipped > plain, inputs),
+        )

@@ -1,0 +1,122 @@
+"""KL(π ‖ reference) over the whole vocabulary at each token, without ever holding the full logits of either policy.
+
+        KL_n = Σ_v p_n(v) (log p_n(v) − log q_n(v))            p = softmax(W h_n / τ),  q the reference's
+
+Chunks of tokens are projected to the vocabulary by both policies, reduced to one number each, and recomputed in
+backward, so the workspace is a few times chunk × V whatever the batch. Softmax and sum are in fp32, in fp64 for fp64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.log_probs import token_log_probs
+
+
+def full_kl(
+    hidden: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    ref_hidden: Float[Tensor, "N E"],
+    ref_weight: Float[Tensor, "V E"],
+    *,
+    temperature: float,
+    chunk: int,
+    bias: Float[Tensor, " V"] | None = None,
+    ref_bias: Float[Tensor, " V"] | None = None,
+) -> Float[Tensor, " N"]:
+    """The KL at each of N tokens, in nats, never below 0 up to rounding.
+
+    Args:
+        hidden: the policy's last hidden states, after the final norm, at the positions that predict the N tokens.
+        weight: its vocabulary projection.
+        ref_hidden: the reference's states at the same positions; its width may be another.
+        ref_weight: the reference's projection, to the same vocabulary.
+        temperature: τ > 0, what the logits of both are divided by.
+        chunk: tokens projected at a time, at least 1.
+        bias: of the policy's projection, if it has one.
+        ref_bias: of the reference's.
+
+    Raises:
+        ValueError: for a temperature or chunk that is not positive, or vocabularies of different size.
+    """
+    if temperature <= 0:
+        raise ValueError(f"temperature must be positive when scoring, got {temperature}")
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    if len(weight) != len(ref_weight):
+        raise ValueError(f"policy and reference must share a vocabulary: {len(weight)} tokens and {len(ref_weight)}")
+    parts = [
+        _recomputed(hidden[i : i + chunk], weight, bias, ref_hidden[i : i + chunk], ref_weight, ref_bias, temperature)
+        for i in range(0, hidden.shape[0], chunk)
+    ]
+    return torch.cat(parts) if parts else hidden.new_zeros(0, dtype=torch.float32)
+
+
+def log_probs_and_full_kl(
+    policy: CausalLMPolicy,
+    reference: CausalLMPolicy,
+    prompt_ids: Int[Tensor, "B S"],
+    prompt_mask: Bool[Tensor, "B S"],
+    completion_ids: Int[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    *,
+    temperature: float,
+) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+    """``policy.log_probs`` and the KL to the reference, by one pass of each; 0 where masked out.
+
+    Nothing of the reference gets a gradient; of its pass only the states of these rows are held, never the logits.
+    """
+    sequence = torch.cat([prompt_ids, completion_ids], dim=1), torch.cat([prompt_mask, mask], dim=1)
+    predicting = slice(prompt_ids.shape[1] - 1, -1)
+    hidden = policy.hidden_states(*sequence)[:, predicting][mask]
+    with torch.no_grad():
+        ref_hidden = reference.hidden_states(*sequence)[:, predicting][mask]
+    weight, bias = _head(policy)
+    ref_weight, ref_bias = _head(reference)
+    ref_bias = None if ref_bias is None else ref_bias.detach()
+    shared: dict[str, Any] = {"temperature": temperature, "chunk": policy.chunk, "bias": bias}
+    with policy.autocast():
+        chosen = token_log_probs(hidden, weight, completion_ids[mask], **shared)
+        divergence = full_kl(hidden, weight, ref_hidden, ref_weight.detach(), ref_bias=ref_bias, **shared)
+    return _placed(chosen, mask), _placed(divergence, mask)
+
+
+def _head(policy: CausalLMPolicy) -> tuple[Any, Any]:
+    """Weight and bias, if there is one, of the vocabulary projection."""
+    head: Any = policy.model.get_output_embeddings()
+    return head.weight, getattr(head, "bias", None)
+
+
+def _placed(values: Float[Tensor, " N"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)
+
+
+def _recomputed(*arguments: Any) -> Tensor:
+    if not torch.is_grad_enabled():
+        return _divergence(*arguments)
+    return checkpoint(_divergence, *arguments, use_reentrant=False, preserve_rng_state=False)  # pyright: ignore
+
+
+def _divergence(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    ref_hidden: Tensor,
+    ref_weight: Tensor,
+    ref_bias: Tensor | None,
+    temperature: float,
+) -> Tensor:
+    policy = _log_softmax(hidden, weight, bias, temperature)
+    reference = _log_softmax(ref_hidden, ref_weight, ref_bias, temperature)
+    return (policy.exp() * (policy - reference)).sum(dim=-1)
+
+
+def _log_softmax(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:
+    logits = torch.nn.functional.linear(hidden, weight, bias)
+    return (logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature).log_softmax(dim=-1)

@@ -1,0 +1,293 @@
+"""Groups of equals make room for others: which, how often, and that the batch stays whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from callbacks.dynamic_sampling import DynamicSampling, drawn_problems, equal_groups
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling, Seed
+from contrastive_reasoning.tasks.base import Problem, Verdict
+from datamodules.collate import ProblemBatch, collate_problems
+
+SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=5, stop=[])
+MIXED = frozenset({2, 5, 7, 11, 13})
+"""Problems of which some completions are right and some wrong; of the others every one is right or every one wrong."""
+
+
+class Numbered:
+    """A task of 20 problems in which a completion says itself whether it is right."""
+
+    name = "numbered"
+
+    def __init__(self, total: int = 20) -> None:
+        self.posed = [Problem(id=str(i), prompt=f"Say {i}:", answer="") for i in range(total)]
+
+    def problems(self, split: str) -> Sequence[Problem]:
+        assert split == "train"
+        return self.posed
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        return Verdict(status="ok", reason="") if completion == "right" else Verdict(status="wrong", reason="so it is")
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Any]:
+        return []
+
+    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
+        return {}
+
+
+class Scripted:
+    """An engine whose completions are known: right and wrong by turns for a mixed problem, else all the same."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[int], Seed, bool]] = []
+
+    def generate(
+        self, policy: Any, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed, pooled: bool
+    ) -> RolloutBatch:
+        numbers = [int(problem.id) for problem in problems]
+        self.asked.append((numbers, seed, pooled))
+        rows = [(number, i) for number in numbers for i in range(group_size)]
+        texts = [
+            "right" if (number in MIXED and i % 2) or (number not in MIXED and number % 2) else "wrong"
+            for number, i in rows
+        ]
+        ids = torch.tensor([[number + 1, i + 1] for number, i in rows])
+        return RolloutBatch(
+            problems=list(problems),
+            prompt_ids=torch.tensor([[number] for number in numbers]),
+            prompt_mask=torch.ones(len(numbers), 1, dtype=torch.bool),
+            completion_ids=ids,
+            mask=torch.ones_like(ids, dtype=torch.bool),
+            old_log_probs=torch.zeros(ids.shape),
+            temperature=1.0,
+            pooled=ids.float() if pooled else None,
+            texts=texts,
+            token_spans=[[(0, 0), (0, 0)]] * len(rows),
+            finish_reasons=["stop"] * len(rows),
+            group_size=group_size,
+        )
+
+
+class Silent:
+    """A reward that pays nothing; it may read pooled states."""
+
+    def __init__(self, reads_states: bool = False) -> None:
+        self.reads_states = reads_states
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        return Credit(outcome=torch.zeros(len(rollouts)), parts={})
+
+
+class Module:
+    """What the callback asks of a module."""
+
+    def __init__(self, rollout_step: int = 0, reads_states: bool = False) -> None:
+        self.rollout_step = rollout_step
+        self.policy = SimpleNamespace(pad_token_id=0, prompt_ids=list)
+        self.reward = Silent(reads_states)
+        self.logged: dict[str, float] = {}
+
+    def log(self, name: str, value: float, *, batch_size: int) -> None:
+        self.logged[name] = value
+
+
+def callback(engine: Any, **changes: Any) -> DynamicSampling:
+    settings: dict[str, Any] = {
+        "engine": engine,
+        "group_size": 4,
+        "sampling": SAMPLED,
+        "greedy": replace(SAMPLED, temperature=0.0),
+        "validation_samples": 0,
+        "seed": 0,
+        "task": Numbered(),
+        "max_prompt_tokens": None,
+        "max_refills": 3,
+    }
+    return DynamicSampling(**(settings | changes))
+
+
+def refilled(
+    numbers: Sequence[int], module: Module | None = None, **changes: Any
+) -> tuple[ProblemBatch, Module, Scripted]:
+    engine, module = Scripted(), module or Module()
+    posed = Numbered().posed
+    batch = ProblemBatch([posed[number] for number in numbers])
+    trainer: Any = SimpleNamespace(global_rank=0)
+    callback(engine, **changes).on_train_batch_start(trainer, module, batch, 0)
+    return batch, module, engine
+
+
+def numbers_of(batch: ProblemBatch) -> list[int]:
+    assert batch.rollouts is not None
+    assert batch.problems == tuple(batch.rollouts.problems)
+    return [int(problem.id) for problem in batch.problems]
+
+
+def test_a_batch_that_teaches_throughout_is_left_alone() -> None:
+    batch, module, engine = refilled([2, 5, 7])
+    assert numbers_of(batch) == [2, 5, 7]
+    assert len(engine.asked) == 1
+    assert (module.logged["train/rollout/refills"], module.logged["train/rollout/refilled_groups"]) == (0, 0)
+
+
+def test_equals_are_replaced_in_place_by_problems_not_seen_before() -> None:
+    batch, module, engine = refilled([0, 2, 1, 5], max_refills=20)
+    found = numbers_of(batch)
+    assert found[1::2] == [2, 5], "groups that teach stay where they are"
+    assert set(found[::2]) < MIXED - {2, 5}
+    drawn = [number for numbers, _, _ in engine.asked for number in numbers]
+    assert len(drawn) == len(set(drawn)), "no problem is drawn twice in a step"
+    assert module.logged["train/rollout/refilled_groups"] == 0.5
+    assert module.logged["train/rollout/refills"] == len(engine.asked) - 1
+
+
+def test_every_part_of_the_rollouts_follows() -> None:
+    batch, _, _ = refilled([0, 2, 1], Module(reads_states=True), max_refills=20)
+    rollouts = batch.rollouts
+    assert rollouts is not None
+    assert rollouts.pooled is not None
+    for row in range(len(rollouts)):
+        number = int(rollouts.problem_of(row).id)
+        assert rollouts.completion_ids[row].tolist() == [number + 1, row % 4 + 1]
+        assert rollouts.pooled[row].tolist() == [number + 1, row % 4 + 1]
+        assert rollouts.prompt_ids[row // 4].tolist() == [number]
+        assert rollouts.texts[row] == ("right" if row % 2 else "wrong")
+
+
+def test_only_as_many_as_are_lacking_are_drawn() -> None:
+    _, _, engine = refilled([0, 2, 1, 3], max_refills=20)
+    lacking = 3
+    for numbers, _, _ in engine.asked[1:]:
+        assert len(numbers) <= lacking
+        lacking -= len(MIXED & set(numbers))
+    assert lacking == 0
+
+
+def test_when_refills_are_used_up_equals_stay_and_the_batch_keeps_its_size() -> None:
+    batch, module, engine = refilled([0, 1, 3, 4, 6, 8, 9, 10], max_refills=1)
+    found = numbers_of(batch)
+    assert len(engine.asked) == 2
+    assert len(found) == 8
+    replaced = [number for number in found if number in MIXED]
+    assert replaced, "some of the draw differ, for this seed"
+    assert found[len(replaced) :] == [0, 1, 3, 4, 6, 8, 9, 10][len(replaced) :]
+    assert module.logged["train/rollout/refilled_groups"] == len(replaced) / 8
+
+
+def test_no_problems_are_left() -> None:
+    batch, module, _ = refilled([0, 2, 1], task=Numbered(total=3))
+    assert numbers_of(batch) == [0, 2, 1]
+    assert module.logged["train/rollout/refills"] == 0
+
+
+def test_draws_are_a_function_of_seed_step_and_refill() -> None:
+    def asked(step: int = 0, **changes: Any) -> list[tuple[list[int], Seed, bool]]:
+        torch.rand(3)  # the global generator has no say
+        return refilled([0, 1, 3], Module(step), **changes)[2].asked
+
+    assert asked() == asked()
+    assert asked()[1] != asked(step=1)[1]
+    assert asked()[1] != asked(seed=1)[1]
+    seeds = [seed for _, seed, _ in asked()]
+    assert len(set(seeds)) == len(seeds) > 2
+
+
+def test_which_groups_are_equal() -> None:
+    problems = [Numbered().posed[i] for i in (0, 1, 2)]
+    rollouts = Scripted().generate(None, problems, group_size=2, sampling=SAMPLED, seed=(0,), pooled=False)
+    assert equal_groups(Numbered(), rollouts) == [0, 1]
+
+
+def test_prompts_that_are_too_long_do_not_come() -> None:
+    """ "Say 9:" has six letters, a token each here; "Say 10:" has one more."""
+    _, _, engine = refilled([0, 1, 3, 4, 6, 8], max_refills=9, max_prompt_tokens=6)
+    drawn = {number for numbers, _, _ in engine.asked[1:] for number in numbers}
+    assert drawn == {2, 5, 7, 9}
+
+
+def test_drawn_problems() -> None:
+    posed = Numbered().posed
+
+    def drawn(count: int, purpose: str = "a") -> list[Problem]:
+        return drawn_problems(posed, lambda problem: problem.id != "3", count=count, seed=(0, purpose))
+
+    assert drawn(5) == drawn(5)
+    assert len({problem.id for problem in drawn(5)} - {"3"}) == 5
+    assert drawn(5) != drawn(5, "b")
+    assert len(drawn(50)) == 19
+    assert drawn(0) == []
+
+
+def test_a_bound_is_needed() -> None:
+    with pytest.raises(ValueError, match=r"max_refills must be at least 1 \(rollout=engine has none\), got 0"):
+        callback(Scripted(), max_refills=0)
+    with pytest.raises(ValueError, match="group_size must be at least 2"):
+        callback(Scripted(), group_size=1)
+
+
+class Learner(L.LightningModule):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        tokenizer = train_tokenizer([problem.prompt for problem in Numbered().posed], vocab_size=270)
+        self.policy = CausalLMPolicy(
+            model=tiny_llama(tokenizer, hidden_size=16),
+            tokenizer=tokenizer,
+            compute_dtype=torch.float32,
+            chat_template=False,
+        )
+        self.reward = Silent()
+        self.rollout_step = 0
+        self.trained: list[ProblemBatch] = []
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        self.trained.append(batch)
+        self.rollout_step += 1
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
+
+class ByLetters(Numbered):
+    """Right is a text whose letters add up to an even number: a random policy writes both."""
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        return super().verify(problem, "right" if sum(map(ord, completion)) % 2 == 0 else "wrong")
+
+
+def test_in_a_trainer_with_our_own_engine(tmp_path: Path) -> None:
+    module, task = Learner(), ByLetters()
+    batches: Any = DataLoader(task.posed[:6], batch_size=3, collate_fn=collate_problems)  # pyright: ignore
+    trainer = L.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        callbacks=[callback(Engine(max_batch_tokens=1000), group_size=2, task=task, max_refills=8)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+    )
+    trainer.fit(module, batches)
+    for batch in module.trained:
+        assert batch.rollouts is not None
+        assert len(batch.rollouts) == 6
+        assert equal_groups(task, batch.rollouts) == []
+        assert batch.problems == tuple(batch.rollouts.problems)
+        assert (batch.rollouts.old_log_probs[batch.rollouts.mask] < 0).all()
+    assert float(trainer.callback_metrics["train/rollout/refilled_groups"]) > 0

@@ -1,0 +1,50 @@
+"""Small ragged batches in float64, and the gradient of a loop by central differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from contrastive_reasoning.objectives import ObjectiveInputs
+
+LENGTHS = torch.tensor([5, 1, 3, 0, 4])
+
+
+def _ragged(seed: int, *, spread: float, per_token: bool) -> ObjectiveInputs:
+    """Five rollouts, one of them empty; ratios around 1, further away for a larger ``spread``."""
+    generator = torch.Generator().manual_seed(seed)
+    old, noise, ref, advantages = torch.randn(4, 5, 5, generator=generator, dtype=torch.float64)
+    return ObjectiveInputs(
+        log_probs=(old + spread * noise).requires_grad_(),
+        old_log_probs=old,
+        ref_log_probs=ref,
+        advantages=advantages if per_token else advantages[:, :1].expand(5, 5),
+        mask=torch.arange(5) < LENGTHS[:, None],
+    )
+
+
+def _numeric(loss: Callable[[list[list[float]]], float], log_probs: Tensor, step: float = 1e-6) -> Tensor:
+    """d loss / d log_probs, entry by entry."""
+    found = torch.zeros_like(log_probs, requires_grad=False)
+    for i in range(log_probs.shape[0]):
+        for t in range(log_probs.shape[1]):
+            sides = []
+            for sign in (1, -1):
+                moved = log_probs.detach().clone()
+                moved[i, t] += sign * step
+                sides.append(loss(moved.tolist()))
+            found[i, t] = (sides[0] - sides[1]) / (2 * step)
+    return found
+
+
+@pytest.fixture(scope="session")
+def ragged() -> Callable[..., ObjectiveInputs]:
+    return _ragged
+
+
+@pytest.fixture(scope="session")
+def numeric() -> Callable[..., Tensor]:
+    return _numeric

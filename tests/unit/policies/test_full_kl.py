@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.full_kl import full_kl, log_probs_and_full_kl
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+
+
+def two_policies(dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Hidden states and projections of 5 tokens over 11 words; the reference is narrower."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(5, 8), (11, 8), (5, 6), (11, 6)]
+    return [torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
+
+
+def by_loops(hidden: Tensor, weight: Tensor, ref_hidden: Tensor, ref_weight: Tensor, temperature: float) -> Tensor:
+    rows = []
+    for h, r in zip(hidden, ref_hidden, strict=True):
+        p, q = (weight @ h / temperature).softmax(0), (ref_weight @ r / temperature).softmax(0)
+        rows.append(sum(p[v] * (p[v] / q[v]).log() for v in range(len(p))))
+    return torch.stack(rows)  # pyright: ignore
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 5, 100])
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
+def test_equals_loops_in_value_and_gradient(chunk: int, temperature: float) -> None:
+    given = [part.requires_grad_() for part in two_policies()]
+    upstream = torch.randn(5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = by_loops(*given, temperature)
+    actual = full_kl(*given, temperature=temperature, chunk=chunk)
+    assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+    wanted = torch.autograd.grad(expected, given, upstream)
+    for g, w in zip(torch.autograd.grad(actual, given, upstream), wanted, strict=True):
+        assert_close(g, w, rtol=1e-10, atol=1e-10)
+
+
+def test_half_precision_is_summed_in_fp32() -> None:
+    given = two_policies(torch.bfloat16)
+    actual = full_kl(*given, temperature=1.0, chunk=2)
+    hidden, weight, ref_hidden, ref_weight = given
+    p, q = (hidden @ weight.T).float().log_softmax(1), (ref_hidden @ ref_weight.T).float().log_softmax(1)
+    assert actual.dtype == torch.float32
+    assert_close(actual, (p.exp() * (p - q)).sum(1))
+
+
+def test_equal_policies_have_no_divergence_and_others_a_positive_one() -> None:
+    hidden, weight, *_ = given = two_policies()
+    assert full_kl(hidden, weight, hidden, weight, temperature=1.0, chunk=2).tolist() == [0.0] * 5
+    assert (full_kl(*given, temperature=1.0, chunk=2) > 0).all()
+
+
+def test_a_bias_counts() -> None:
+    zeros, bias = torch.zeros(1, 2), torch.tensor([0.0, 1.0, 2.0])
+    actual = full_kl(zeros, torch.zeros(3, 2), zeros, torch.zeros(3, 2), temperature=1.0, chunk=4, bias=bias)
+    log_p = bias.log_softmax(0)
+    assert_close(actual, (log_p.exp() * (log_p - torch.tensor(1 / 3).log())).sum()[None])
+
+
+def test_the_workspace_of_backward_does_not_grow_with_the_tokens() -> None:
+    """What autograd keeps is the inputs and the results, never a chunk × V block."""
+    hidden, weight = torch.randn(64, 4, requires_grad=True), torch.randn(1000, 4, requires_grad=True)
+    kept: list[int] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        full_kl(hidden, weight, hidden.detach(), weight.detach(), temperature=1.0, chunk=8)
+    assert max(kept, default=0) <= weight.numel()
+
+
+def test_no_tokens_give_no_numbers() -> None:
+    empty, weight = torch.zeros(0, 2), torch.zeros(3, 2)
+    assert full_kl(empty, weight, empty, weight, temperature=1.0, chunk=4).shape == (0,)
+
+
+def test_one_pass_gives_log_probs_and_kl() -> None:
+    """As ``policy.log_probs``, and as the softmaxes of the full logits of both; the reference gets no gradient."""
+    tokenizer = train_tokenizer(["1+2=3;3+4=7"], vocab_size=270)
+    policy, reference = (
+        CausalLMPolicy(
+            model=tiny_llama(tokenizer, seed=seed, hidden_size=16),
+            tokenizer=tokenizer,
+            compute_dtype=torch.float32,
+            chat_template=False,
+            chunk=2,
+        )
+        for seed in (0, 1)
+    )
+    prompt = policy.encode_prompts(["1+2", "3"])
+    completion = policy.encode_completions(["=3;", "+4=7"])
+    log_probs, divergence = log_probs_and_full_kl(policy, reference, *prompt, *completion, temperature=0.7)
+    assert torch.equal(log_probs, policy.log_probs(*prompt, *completion, temperature=0.7))
+    ids, mask = (torch.cat(pair, dim=1) for pair in zip(prompt, completion, strict=True))
+    start = prompt[0].shape[1] - 1
+    p, q = (
+        (one.model.get_output_embeddings()(one.hidden_states(ids, mask))[:, start:-1] / 0.7).log_softmax(-1)
+        for one in (policy, reference)
+    )
+    assert_close(divergence, (p.exp() * (p - q)).sum(-1) * completion[1])
+    divergence.sum().backward()
+    assert all(parameter.grad is None for parameter in reference.parameters())
+    assert any(parameter.grad is not None for parameter in policy.parameters())
+
+
+@pytest.mark.parametrize(("setting", "message"), [({"temperature": 0.0}, "temperature"), ({"chunk": 0}, "chunk")])
+def test_bad_settings_are_refused(setting: dict[str, float], message: str) -> None:
+    arguments = {"temperature": 1.0, "chunk": 4, **setting}
+    with pytest.raises(ValueError, match=message):
+        full_kl(*two_policies(), **arguments)  # pyright: ignore

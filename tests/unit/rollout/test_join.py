@@ -1,0 +1,63 @@
+"""Joined groups are what one draw of their problems would have given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.rollout.join import Pick, join_groups
+from contrastive_reasoning.tasks.base import Problem
+
+SAMPLING = Sampling(temperature=0.7, top_k=None, top_p=1.0, max_tokens=9, stop=[])
+
+
+def drawn(policy: CausalLMPolicy, problems: Sequence[Problem], *, pooled: bool, group_size: int = 3) -> RolloutBatch:
+    engine = Engine(max_batch_tokens=10_000)
+    return engine.generate(policy, problems, group_size=group_size, sampling=SAMPLING, seed=(0, "test"), pooled=pooled)
+
+
+def joined(policy: CausalLMPolicy, batches: Sequence[RolloutBatch], picks: Sequence[Pick]) -> RolloutBatch:
+    return join_groups(batches, picks, pad_token_id=policy.pad_token_id)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("picks", [[Pick(1, 1), Pick(0, 0), Pick(1, 0)], [Pick(0, 2)], [Pick(1, 1), Pick(0, 2)]])
+def test_as_one_draw(policy: CausalLMPolicy, problems: Sequence[Problem], picks: list[Pick], pooled: bool) -> None:
+    """Wider and narrower prompts and completions, cut to the widest that is left."""
+    halves = [problems[:3], problems[3:]]
+    got = joined(policy, [drawn(policy, half, pooled=pooled) for half in halves], picks)
+    expected = drawn(policy, [halves[b][p] for b, p in picks], pooled=pooled)
+    for name in ("prompt_ids", "prompt_mask", "completion_ids", "mask"):
+        assert torch.equal(getattr(got, name), getattr(expected, name)), name
+    for name in ("problems", "texts", "token_spans", "finish_reasons", "group_size", "temperature"):
+        assert getattr(got, name) == getattr(expected, name), name
+    assert_close(got.old_log_probs, expected.old_log_probs)
+    assert (got.pooled is None) == (not pooled)
+    if got.pooled is not None and expected.pooled is not None:
+        assert_close(got.pooled, expected.pooled)
+    assert [got.problem_of(row) for row in range(len(got))] == [halves[b][p] for b, p in picks for _ in range(3)]
+
+
+def test_a_group_may_be_picked_twice(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+    twice = joined(policy, [drawn(policy, problems[:1], pooled=False)], [Pick(0, 0), Pick(0, 0)])
+    assert len(twice) == 6
+    assert twice.texts[:3] == twice.texts[3:]
+
+
+def test_what_does_not_fit_is_refused(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+    three, two = (drawn(policy, problems[:1], pooled=False, group_size=size) for size in (3, 2))
+    picks = [Pick(0, 0), Pick(1, 0)]
+    with pytest.raises(ValueError, match="no groups were picked"):
+        joined(policy, [three], [])
+    with pytest.raises(ValueError, match="groups of different group_size cannot be joined: 2, 3"):
+        joined(policy, [three, two], picks)
+    with pytest.raises(ValueError, match=r"groups of different temperature cannot be joined: 0\.7, 1\.0"):
+        joined(policy, [three, replace(three, temperature=1.0)], picks)
+    with pytest.raises(ValueError, match="pooled states cannot be joined with groups without"):
+        joined(policy, [three, replace(three, pooled=torch.zeros(3, 4))], picks)
