@@ -29,7 +29,7 @@ CHUNK = 1000
 FILES: dict[Kind, tuple[str, ...]] = {
     "sweep": ("sweep.json",),
     "experiment": ("config.yaml", "choices.json", "stages.json", "summary.json"),
-    "stage": ("config.yaml", "result.json", "figures/**/*.png"),
+    "stage": ("config.yaml", "result.json", "summary.md", "figures/**/*.png"),
 }
 
 

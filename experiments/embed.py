@@ -18,13 +18,15 @@ from experiments.files import write_json
 from experiments.run_tree import read_json
 
 ROOM = Path(__file__).resolve().parents[1] / "contrastive_reasoning" / "policies" / "embedded"
-COMMAND = "make exp name={family}_baseline over='stages=[warm_start] policy.pretrained=null seed={seed}'"
+COMMAND = "make exp name={family}_baseline over='{task}stages=[warm_start] policy.pretrained=null seed={seed}'"
 LARGEST = 5_000_000
 """Bytes that an embedded policy may have: it is part of every clone."""
 
 
 def embed(stage: Path, name: str, *, room: Path = ROOM) -> Path:
     """Copy the policy of a warm-start folder to ``room/name`` with what made it; an earlier one is replaced.
+
+    A name is the family's and the task's: ``llama_countdown``.
 
     Raises:
         ValueError: for a folder that is no finished warm start, or a policy of more than five million bytes.
@@ -40,7 +42,8 @@ def embed(stage: Path, name: str, *, room: Path = ROOM) -> Path:
     shutil.copytree(stage / "policy", target)
     shutil.copy(stage / "config.yaml", target / "warm_start.yaml")
     seed = OmegaConf.load(stage / "config.yaml").seed
-    command = COMMAND.format(family=name.partition("_")[0], seed=seed)
+    family, _, task = name.partition("_")
+    command = COMMAND.format(family=family, task="" if task == "countdown" else f"task={task} ", seed=seed)
     kept = {key: result[key] for key in ("stage", "fingerprint", "versions")}
     write_json(target / "origin.json", {**kept, "command": command})
     return target

@@ -87,9 +87,10 @@ def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Cal
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
     make = build(config, "trainer")
     budget = config.budget[stage]
+    optimizer_steps = budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1)
     return make(
         max_epochs=1,
-        max_steps=budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1),  # Lightning counts the optimizer's steps
+        max_steps=optimizer_steps,  # what Lightning counts
         val_check_interval=budget.evaluate_every,
         check_val_every_n_epoch=None,
         callbacks=[*acting, *watching, checkpoint(folder, budget.checkpoint_every)],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from omegaconf import DictConfig
 
 from contrastive_reasoning.policies.load import tokenizer_and_context
 from contrastive_reasoning.policies.prompting import prompt_ids
-from contrastive_reasoning.tasks.base import Problem, Task
+from contrastive_reasoning.tasks.base import Problem, Split, Task
 from experiments.assemble import AssemblyError, build
 
 TRIED = 32
@@ -37,14 +39,24 @@ def check_prompts_fit(config: DictConfig) -> None:
 
 def first_problems(config: DictConfig) -> list[Problem]:
     """The first problems of each split that some stage reads, those of the suite's own tasks included."""
-    asked = [("task", split) for split in ("train", "validation") if "grpo" in config.stages]
-    if "evaluate" in config.stages:
-        asked += [(f"suite.settings.{name}.task", "test") for name in config.suite.settings]
     problems: list[Problem] = []
-    for key, split in asked:
-        task: Task = build(config, key)
+    for where, task, split in asked(config):
         try:
-            problems += task.problems(split)[:TRIED]  # pyright: ignore[reportArgumentType]
+            problems += task.problems(split)[:TRIED]
         except (ValueError, OSError) as error:
-            raise AssemblyError(f"{key}: {error}") from error
+            raise AssemblyError(f"{where}: {error}") from error
     return problems
+
+
+def asked(config: DictConfig) -> Iterator[tuple[str, Task, Split]]:
+    """Every task that some stage reads, with its key and the split."""
+    if "grpo" in config.stages:
+        task: Task = build(config, "task")
+        yield "task", task, "train"
+        yield "task", task, "validation"
+    if "evaluate" in config.stages and "sets" in config.suite:
+        for name, task in build(config, "suite.sets").items():
+            yield f"suite.sets, {name}", task, "test"
+    elif "evaluate" in config.stages:
+        for name in config.suite.settings:
+            yield f"suite.settings.{name}.task", build(config, f"suite.settings.{name}.task"), "test"

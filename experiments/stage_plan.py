@@ -59,7 +59,7 @@ def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
     return {key: resolved[key] for key in KEYS[stage]} | {"trainer": trainer, "budget": resolved["budget"][stage]}
 
 
-NAMING = ("pretrained", "checkpoint", "train_file", "longproc_dir")
+NAMING = ("pretrained", "checkpoint", "train_file", "longproc_dir", "path")
 """Keys whose value may be a path: what lies there decides the result, not only its name."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from experiments import evaluation, fits
+from experiments import evaluation, evaluation_table, fits
 from experiments.assemble import with_values
 from experiments.files import write_json, write_yaml
 from experiments.interrupt import Interrupted
@@ -58,6 +58,7 @@ def run_experiment(config: DictConfig) -> Path:
                 record.add_stage(stages)
                 if reused:
                     print(_reuse_line(plan))
+                    evaluation_table.show(plan.folder)
                 else:
                     run_stage(plan, config, {name: plan.folder for name, (plan, _) in stages.items()})
         record.close(stages, time.monotonic() - started)

@@ -29,6 +29,8 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 FILES = sorted(CONF.glob("*/*.yaml"))
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
+AXES = ("family", "task", "budget")
+"""Groups that other groups are chosen by, or that set values of others."""
 HYDRA_KEYS = {"_target_", "_partial_", "_convert_", "_recursive_", "_args_"}
 register()
 
@@ -128,7 +130,8 @@ def _leaves(content: dict[str, Any], path: str = "") -> Iterator[str]:
 def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Folders that stand for the hub's models: the real loading code, no download."""
     folders: dict[str, Path] = {}
-    for family, kind, make in (("llama", "llama", tiny_llama), ("qwen", "qwen2", tiny_qwen2)):
+    makes = {"llama": ("llama", tiny_llama), "qwen": ("qwen2", tiny_qwen2), "deepseek": ("qwen2", tiny_qwen2)}
+    for family, (kind, make) in makes.items():
         tokenizer = train_tokenizer(["Numbers: [1, 2], target: 3\n1+2=3"], vocab_size=300, kind=kind)
         tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
         folders[family] = tmp_path_factory.mktemp(family)
@@ -157,8 +160,8 @@ def with_siblings(experiment: str, scale: str) -> Iterator[tuple[str, DictConfig
     yield experiment, config
     for group, option in overridden(experiment).items():
         for sibling in (name for name in siblings(group) if name != option):
-            if group == "family":
-                yield f"{group}={sibling}", composed(f"experiment={experiment}", f"scale={scale}", f"family={sibling}")
+            if group in AXES:
+                yield f"{group}={sibling}", composed(f"experiment={experiment}", f"scale={scale}", f"{group}={sibling}")
             else:  # a third of a composition's time, and the same thing
                 changed = copy.deepcopy(config)
                 changed[group] = OmegaConf.merge(room(group, sibling, scale), content.get(group, {}))
@@ -198,3 +201,14 @@ def test_every_stage_can_be_planned(experiment: str, tiny_models: dict[str, Path
     for stage in config.stages:
         finished[stage] = plan_stage(stage, config, finished)
     assert len({plan.fingerprint for plan in finished.values()}) == len(finished)
+
+
+@pytest.mark.parametrize("sweep", siblings("sweep"))
+def test_every_value_of_a_sweep_can_be_taken(sweep: str) -> None:
+    parameters = raw(CONF / "sweep" / f"{sweep}.yaml")["hydra"]["sweeper"]["params"]
+    for key, values in parameters.items():
+        for value in str(values).split(","):
+            config = composed("experiment=clipo_laptop", f"{key}={value}")
+            assert contradiction(config) is None
+            if not (CONF / key).is_dir():
+                assert str(OmegaConf.select(config, key)) == value

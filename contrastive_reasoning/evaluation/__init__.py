@@ -12,18 +12,25 @@ from contrastive_reasoning.evaluation.evaluator import (
 )
 from contrastive_reasoning.evaluation.interval import Interval, bootstrap, mean_interval, t_interval, wilson
 from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
+from contrastive_reasoning.evaluation.problem_sets import problem_sets
+from contrastive_reasoning.evaluation.published_table import PublishedTable, published_table
 from contrastive_reasoning.evaluation.suite import Setting, Suite
+from contrastive_reasoning.evaluation.track import Track
 
 __all__ = [
     "Evaluation",
     "Interval",
+    "PublishedTable",
     "Setting",
     "Suite",
+    "Track",
     "bootstrap",
     "correct_per_problem",
     "evaluate",
     "mean_interval",
     "pass_at_k",
+    "problem_sets",
+    "published_table",
     "reason_kind",
     "sampled_values",
     "t_interval",

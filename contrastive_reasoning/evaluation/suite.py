@@ -20,8 +20,8 @@ class Setting:
     """One way of asking."""
 
     task: Task
-    problems: int
-    """The first so many test problems; all of them where there are fewer."""
+    problems: int | None
+    """The first so many test problems; all of them where there are fewer, and with None."""
     samples: int
     """Sampled completions per problem."""
     sampling: Sampling
@@ -36,6 +36,11 @@ class Suite:
 
     engine: RolloutEngine
     settings: Mapping[str, Setting]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What stands in the columns of a table: setting → its metric."""
+        return {name: _named(name, "verifier/accuracy") for name in self.settings}
 
     def __call__(self, policy: CausalLMPolicy, *, seed: int) -> Evaluation:
         """Evaluate the policy in every setting; the rows say which setting they are from."""

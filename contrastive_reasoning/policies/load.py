@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -77,14 +78,28 @@ def tokenizer_and_context(pretrained: str, *, trust_remote_code: bool) -> tuple[
 
 
 def resolve(pretrained: str) -> str:
-    """A hub name or an existing folder for ``from_pretrained``; ``embedded:NAME`` becomes the package's own folder."""
+    """A hub name or an existing folder for ``from_pretrained``; ``embedded:NAME`` becomes the package's own folder.
+
+    The folder of a run or of a stage stands for the policy that it trained.
+    """
     if pretrained.startswith(EMBEDDED):
         return str(_embedded(pretrained.removeprefix(EMBEDDED)))
     looks_local = pretrained.startswith((".", "/", "~")) or pretrained.count("/") > 1
     folder = Path(pretrained).expanduser()
+    folder = next((trained for trained in _trained(folder) if (trained / "config.json").is_file()), folder)
     if (looks_local or folder.is_dir()) and not (folder / "config.json").is_file():
         raise FileNotFoundError(f"policy.pretrained={pretrained}: no model there (config.json is missing)")
     return str(folder) if folder.is_dir() else pretrained
+
+
+def _trained(folder: Path) -> Iterator[Path]:
+    """Where the policy of a stage, or of the last stage of a run that trained one, would lie."""
+    yield folder / "policy"
+    if (folder / "stages.json").is_file():
+        stages = json.loads((folder / "stages.json").read_text(encoding="utf-8"))
+        for stage in reversed(stages.values()):
+            yield Path(stage["folder"]) / "policy"
+            yield folder.parents[1].parent / "stages" / Path(*Path(stage["folder"]).parts[-2:]) / "policy"  # moved
 
 
 def embedded_names() -> list[str]:

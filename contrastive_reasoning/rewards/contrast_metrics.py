@@ -58,4 +58,3 @@ def _cosines(embeddings: Tensor, compared: Compared, group_size: int) -> Float[T
         groups = embeddings.unflatten(0, (-1, group_size))
         return (groups @ groups.mT).flatten(0, 1)
     return embeddings @ embeddings.T
-

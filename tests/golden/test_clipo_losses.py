@@ -1,9 +1,10 @@
 """CLIPO's losses, their gradients and the shaped reward against its released code and the printed formula.
 
 The recorded code works with ε = 1e-8 inside the logarithms, which ``reference_epsilon`` reproduces; its mean over
-positives divides by |P| + ε, which no tolerance here sees. Anchors that have no positive or no negative (``skip_trivial``
-off) have no loss of meaning there (a lone positive is "multiplied out") and are exactly 0 here, so only the others are
-compared. A constant added before the floor is in the code, not in the paper, nor here: rewards are compared without it.
+positives divides by |P| + ε, which no tolerance here sees. Anchors without a positive or a negative (recorded with
+``skip_trivial`` off) have no loss of meaning there (a lone positive is "multiplied out") and are exactly 0 here, so
+only the others are compared. A constant added before the floor is in the code, not in the paper, nor here: rewards are
+compared without it.
 """
 
 from __future__ import annotations

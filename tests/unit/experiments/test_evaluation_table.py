@@ -84,6 +84,12 @@ def test_as_markdown() -> None:
     ]
 
 
+def test_the_caption_says_where_not_all_problems_were_asked() -> None:
+    some = SimpleNamespace(**vars(TRACK), problems=50)
+    expected = "verifier/accuracy in %; ours on the first 50 problems of each set; published: A paper, Table 1"
+    assert caption(some) == expected
+
+
 def test_what_is_missing_stays_empty() -> None:
     rows = summary_rows(TRACK, {"test": {"one/verifier/accuracy": 0.5}})
     assert rows[4]["Avg."] is None

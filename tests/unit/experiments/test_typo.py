@@ -61,7 +61,7 @@ def test_a_mistake_gets_its_one_sentence(overrides: list[str], sentence: str) ->
 def test_without_an_experiment_all_of_them_are_named() -> None:
     sentence = explain([])
     assert sentence is not None
-    assert sentence.startswith("choose an experiment: experiment=NAME; there are critic_joint, ")
+    assert sentence.startswith("choose an experiment: experiment=NAME; there are clipo_batch_level, ")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,24 @@ def test_bad_sources_are_refused(changes: dict[str, object], error: type[Excepti
 
 def test_a_hub_name_stays_a_hub_name() -> None:
     assert resolve("meta-llama/Llama-3.1-8B-Instruct") == "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def test_a_run_or_a_stage_stands_for_the_policy_that_it_trained(tmp_path: Path) -> None:
+    stages = tmp_path / "outputs" / "stages"
+    run_folder = tmp_path / "outputs" / "runs" / "name" / "now"
+    folders = {name: stages / name / "abc" for name in ("warm_start", "grpo", "evaluate")}
+    for folder in (*folders.values(), run_folder):
+        folder.mkdir(parents=True)
+    entries = {name: {"folder": str(folder)} for name, folder in folders.items()}
+    (run_folder / "stages.json").write_text(json.dumps(entries))
+    load().save(folders["grpo"] / "policy")
+    assert resolve(str(folders["grpo"])) == resolve(str(run_folder)) == str(folders["grpo"] / "policy")
+    moved = tmp_path / "elsewhere"
+    (tmp_path / "outputs").rename(moved)
+    found = resolve(str(moved / "runs" / "name" / "now"))
+    assert found == str(moved / "stages" / "grpo" / "abc" / "policy")
+    with pytest.raises(FileNotFoundError, match="no model there"):
+        resolve(str(moved / "stages" / "evaluate" / "abc"))
 
 
 @pytest.mark.parametrize("name", embedded_names())

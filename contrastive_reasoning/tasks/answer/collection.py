@@ -1,0 +1,113 @@
+r"""Several values in one answer: ``1, -2``, ``(3, \pi/2)``, ``\{1, 2\}``, ``[0, 1)``, a matrix, taken apart here.
+
+What a comma separates is found by counting brackets, not by parsing mathematics. ``or``, ``and`` and ``±`` separate
+too, so an answer that offers several values at once is several values here and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+MAX_ITEMS = 64
+MAX_DEPTH = 12
+"""Brackets in brackets."""
+
+_TOKENS = re.compile(
+    r"(?P<open>\\begin ?\{[A-Za-z*]{1,12}\}|\\\{|\\langle(?![A-Za-z])|[(\[{])"
+    r"|(?P<close>\\end ?\{[A-Za-z*]{1,12}\}|\\\}|\\rangle(?![A-Za-z])|[)\]}])"
+    r"|(?P<and>(?<![A-Za-z\\])(?:and|or)(?![A-Za-z]))"
+    r"|(?P<other>\\[A-Za-z]+|\\.|.)",
+    re.DOTALL,
+)
+_MATRIX = re.compile(r"\\begin ?\{([pbB]?(?:small)?matrix|array)\}(?: ?\{[lcr| ]{0,12}\})?(.*)\\end ?\{\1\}", re.DOTALL)
+_PAIRED = {"(": ")]", "[": ")]", r"\{": r"\}", r"\langle": r"\rangle", "{": "}"}
+_WIDE = re.compile(r", |;| (?:or|and) ")
+"""Separators that a comma within a number is not mistaken for."""
+_THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
+
+
+class Collection(NamedTuple):
+    """The items of an answer, as they stand between the separators."""
+
+    brackets: str
+    """The opening and the closing one, ``2x1`` for a matrix of two rows, empty for a bare list."""
+    items: tuple[str, ...]
+
+    @property
+    def is_matrix(self) -> bool:
+        return "x" in self.brackets
+
+
+def read_collection(text: str) -> Collection | None:
+    """The items of a text in its plain spelling; None if it is one value, or the brackets do not match."""
+    matrix = _MATRIX.fullmatch(text)
+    if matrix:
+        return _matrix(matrix[2])
+    inside, brackets = peel(text)
+    items = split(_whole_thousands(inside))
+    if len(items) < 2 and brackets:
+        items, brackets = split(_whole_thousands(text)), ""
+    items = tuple(value for item in items for value in plus_minus(item))
+    return Collection(brackets, items) if 2 <= len(items) <= MAX_ITEMS else None
+
+
+def peel(text: str) -> tuple[str, str]:
+    """What stands in the brackets around the whole of a text, and the brackets; the text itself if there are none."""
+    depth, opener = 0, ""
+    for token in _TOKENS.finditer(text):
+        if token["open"]:
+            depth += 1
+            opener = opener or token["open"]
+        elif token["close"]:
+            depth -= 1
+        if depth <= 0:
+            whole = token["close"] and token.end() == len(text) and token["close"] in _PAIRED.get(opener, "")
+            return (text[len(opener) : token.start()].strip(), opener + token["close"]) if whole else (text, "")
+    return text, ""
+
+
+def split(text: str) -> list[str]:
+    """The parts of a text between semicolons, else between commas, outside of all brackets; ``or`` separates always."""
+    found = list(_separators(text))
+    kind = ";" if any(separator == ";" for _, _, separator in found) else ","
+    parts, start = [], 0
+    for begin, end, separator in found:
+        if separator in (kind, "or"):
+            parts.append(text[start:begin].strip())
+            start = end
+    parts.append(text[start:].strip())
+    # "2, 3, and 4" has nothing between its last comma and the word behind it
+    return [part for part in parts if part] if len(parts) > 1 else parts
+
+
+def plus_minus(item: str) -> tuple[str, ...]:
+    r"""The two values of an item with one ``\pm``."""
+    before, sign, behind = item.partition(r"\pm")
+    if not sign or r"\pm" in behind or r"\mp" in behind:
+        return (item,)
+    return f"{before}+{behind}".removeprefix("+").strip(), f"{before}-{behind}".strip()
+
+
+def _separators(text: str) -> list[tuple[int, int, str]]:
+    depth, found = 0, []
+    for token in _TOKENS.finditer(text):
+        depth += bool(token["open"]) - bool(token["close"])
+        if depth < 0 or depth > MAX_DEPTH:
+            return []
+        if depth == 0 and (token["and"] or token.group() in (",", ";")):
+            found.append((token.start(), token.end(), "or" if token["and"] else token.group()))
+    return found if depth == 0 else []
+
+
+def _matrix(inside: str) -> Collection | None:
+    rows = [row.split("&") for row in inside.strip().removesuffix(r"\\").split(r"\\")]
+    cells = tuple(cell.strip() for row in rows for cell in row)
+    if len({len(row) for row in rows}) != 1 or len(cells) > MAX_ITEMS:
+        return None
+    return Collection(f"{len(rows)}x{len(rows[0])}", cells)
+
+
+def _whole_thousands(text: str) -> str:
+    """``1,000, 2,000`` and ``0 or 1,000`` without the commas in the numbers; ``100,101`` are two numbers."""
+    return _THOUSANDS.sub("", text) if _WIDE.search(text) else text

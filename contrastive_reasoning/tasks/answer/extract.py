@@ -1,0 +1,116 @@
+r"""Where a completion gives its answer: the last box, else what its last line states.
+
+Only the text after the last ``</think>`` counts, where there is one. A box is ``\boxed{…}`` or ``\fbox{…}`` (LaTeX
+draws the same frame) with balanced braces, or ``\boxed …`` up to the end of the formula. The last box counts whatever
+is in it: an empty or an unclosed one is no answer, and no earlier box is taken instead. A box in a box is a part of the
+outer one. Without any box, the last line may state the answer: ``#### 42``, ``Answer: 42``, ``the answer is $42$``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+MAX_ANSWER = 512
+"""Characters of an answer; the longest gold answer of the sets in use has 159."""
+MAX_BOXES = 8
+"""Boxes in boxes that are looked through."""
+
+_THINK_END = "</think>"
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
+_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_BARE_END = re.compile(r"(?<!\\)\$|\\\)|\\\]|\n")
+_STATED = re.compile(r"####|\banswer\s{0,4}(?:is|:|=)\s{0,4}:?", re.IGNORECASE)
+_NEXT_SENTENCE = re.compile(r"\.\s+[A-Z]")
+
+
+class Extraction(NamedTuple):
+    """An answer as it was written, or the reason why there is none."""
+
+    answer: str | None
+    reason: str
+    boxed: bool
+
+
+def extract_answer(completion: str) -> str | None:
+    """The answer of a completion as written, without its box; None where it gives none."""
+    return extract(completion).answer
+
+
+def extract(completion: str) -> Extraction:
+    """The answer of a completion, and whether it stood in a box."""
+    text = completion[completion.rfind(_THINK_END) + len(_THINK_END) :] if _THINK_END in completion else completion
+    inside = _last_box(text)
+    if inside is not None:
+        return _checked(inside, missing="empty box", boxed=True)
+    if _BOX.search(text):
+        return Extraction(None, "box not closed", True)
+    return _checked(_stated(text), missing="no boxed answer" if text.strip() else "empty completion", boxed=False)
+
+
+def gold_text(gold: str) -> str:
+    """The answer in a gold text: the last box of a whole solution, what follows ``####``, else the text itself."""
+    inside = _last_box(gold)
+    return (gold.rpartition("####")[2] if inside is None else inside).strip()
+
+
+def _checked(answer: str, *, missing: str, boxed: bool) -> Extraction:
+    if not answer.strip():
+        return Extraction(None, missing, boxed)
+    if len(answer) > MAX_ANSWER:
+        return Extraction(None, f"answer longer than {MAX_ANSWER} characters", boxed)
+    return Extraction(answer.strip(), "", boxed)
+
+
+def _last_box(text: str) -> str | None:
+    """What stands in the last box, or in the outermost one around it; None if there is none or it is not closed."""
+    starts = [command.end() for command in _BOX.finditer(text)]
+    if not starts:
+        return None
+    begin, end = _span(text, starts[-1])
+    inner_end = end
+    for start in reversed(starts[-1 - MAX_BOXES : -1]):
+        outer = _span(text, start)
+        if outer[1] > inner_end >= 0:
+            begin, end = outer
+    return text[begin:end] if end >= 0 else None
+
+
+def _span(text: str, start: int) -> tuple[int, int]:
+    """Begin and end of what a box command that ends at ``start`` holds, cut where no answer is that long.
+
+    The end is -1 if the box is not closed.
+    """
+    window = text[start : start + MAX_ANSWER + 3]
+    begin = len(window) - len(window.lstrip())
+    if not window.startswith("{", begin):
+        stop = _BARE_END.search(window, begin)
+        return start + begin, start + (stop.start() if stop else len(window))
+    end = closing_brace(window)
+    if end < 0 and len(window) == MAX_ANSWER + 3:
+        end = len(window)
+    return start + begin + 1, start + end if end >= 0 else -1
+
+
+def closing_brace(text: str) -> int:
+    r"""Where the brace closes that ``text`` opens with; -1 if it does not. ``\{`` and ``\}`` are no braces."""
+    depth = 0
+    for token in _BRACES.finditer(text):
+        if token.group() == "{":
+            depth += 1
+        elif token.group() == "}":
+            depth -= 1
+            if depth == 0:
+                return token.start()
+    return -1
+
+
+def _stated(text: str) -> str:
+    """What the last line gives as the answer after ``####``, ``Answer:`` or ``answer is``; empty if nothing."""
+    line = text[-4 * MAX_ANSWER :].rstrip().rpartition("\n")[2]
+    marks = list(_STATED.finditer(line))
+    if not marks:
+        return ""
+    stated = line[marks[-1].end() :]
+    sentence = _NEXT_SENTENCE.search(stated)
+    return stated[: sentence.start() if sentence else None].replace("**", "").strip()

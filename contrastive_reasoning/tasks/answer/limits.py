@@ -1,0 +1,120 @@
+r"""What is refused before a formula that a model wrote meets the symbolic comparison.
+
+A short text can ask for endless work: ``9^{9^{9^9}}``, ``(10^{9})!``, ``(a+b+c)^{10^6}``, an integral. So a formula
+passes only if it is built from known commands, and if the numbers in it stay small when everything is worked out:
+with the limits below no integer has more than about two million bits.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+MAX_FORMULA = 300
+"""Characters; the grammar's parser takes more time for each one the longer the formula is."""
+MAX_DEPTH = 12
+MAX_DIGITS = 60
+MAX_POWERS = 10_000
+"""The largest exponent times those of all groups, because these may stand on each other: ``((2^a)^b)^c``."""
+MAX_SYMBOLIC_POWER = 100
+"""An exponent of anything but a number: the expansion of ``(a+b+c)^n`` has about n² terms."""
+MAX_FACTORIAL = 200
+MAX_BINOMIAL = 10_000
+
+# not \exp and its kin, which stand on each other without a ^, nor \gamma, which is read as the factorial of anything
+_KNOWN_COMMANDS = r"""
+    frac sqrt pi infty cdot times div pm mp cup cap setminus in notin emptyset le ge ne approx mathbb binom
+    sin cos tan cot sec csc arcsin arccos arctan log ln lg
+    lfloor rfloor lceil rceil lvert rvert vert langle rangle overline bar mid colon ldots dots cdots
+    alpha beta delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi varphi chi
+    psi omega Delta Theta Lambda Sigma Phi Psi Omega begin end angle triangle circ
+"""
+_KNOWN = frozenset(_KNOWN_COMMANDS.split())
+_COMMAND = re.compile(r"\\([A-Za-z]+)")
+_ENVIRONMENT = re.compile(r"\\(?:begin|end) ?\{[a-zA-Z]{1,12}\}")
+_LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS + 1},}}")
+_POWER = re.compile(r"\s*(?:\^|\*\*)\s*")
+_TOWER = re.compile(r"\^|\*\*|!|\\binom")
+_FACTORIAL = re.compile(r"([0-9]*)\s*!")
+_BINOMIAL = re.compile(r"\\binom\s*\{?\s*([0-9]+)")
+_ROOT = re.compile(r"\\sqrt\s*\[\s*([^\]]*)\]")
+_WORD = re.compile(r"(?<![A-Za-z\\])(?:[A-Za-z]{4,}|or|and|not|if)(?![A-Za-z])")
+
+
+def objection(text: str) -> str | None:
+    """Why a formula in its plain spelling is not compared, or None. Runs in time linear in the text."""
+    if len(text) > MAX_FORMULA:
+        return f"formula longer than {MAX_FORMULA} characters"
+    if not text.replace("°", "").isascii():
+        return "not plain ASCII"
+    unknown = next((name for name in _COMMAND.findall(text) if name not in _KNOWN), None)
+    if unknown is not None:
+        return f"unknown command \\{unknown}"
+    if _WORD.search(_COMMAND.sub(" ", _ENVIRONMENT.sub(" ", text))):
+        return "words where a formula is wanted"
+    if re.search("[0-9] [0-9]", text):
+        return "numbers side by side"
+    if re.search(r"[-+*/=<>|:^!&']{3}", text):
+        return "operators in a row"
+    if re.search("[0-9]_", text):
+        return "number with an index"
+    return _deep(text) or _large(text)
+
+
+def _deep(text: str) -> str | None:
+    """Brackets that do not match, or too many in each other."""
+    depth, deepest = 0, 0
+    for token in re.findall(r"\\.|[(\[{}\])]", text):
+        depth += token in ("(", "[", "{", r"\{")
+        depth -= token in (")", "]", "}", r"\}")
+        deepest = max(deepest, depth)
+    if depth:
+        return "brackets do not match"
+    return f"brackets nested deeper than {MAX_DEPTH}" if deepest > MAX_DEPTH else None
+
+
+def _large(text: str) -> str | None:
+    """Numbers whose value, or whose road to it, is out of reach."""
+    if _LONG_NUMBER.search(text):
+        return f"number longer than {MAX_DIGITS} digits"
+    factorials = _FACTORIAL.findall(text)
+    if any(not number or int(number) > MAX_FACTORIAL for number in factorials):
+        return f"factorial of more than {MAX_FACTORIAL}"
+    if any(len(number) > 4 or int(number) > MAX_BINOMIAL for number in _BINOMIAL.findall(text)):
+        return f"binomial of more than {MAX_BINOMIAL}"
+    exponents = [("}", root) for root in _ROOT.findall(text)]
+    for power in _POWER.finditer(text):
+        exponents.append((text[: power.start()].rstrip()[-1:], _argument(text[power.end() :])))
+    if any(_TOWER.search(exponent) for _, exponent in exponents):
+        return "power in an exponent"
+    sizes = [(base, _largest(exponent)) for base, exponent in exponents]
+    of_groups = prod(size for base, size in sizes if base in ")]}|")
+    if of_groups * max((size for base, size in sizes if base not in ")]}|"), default=1) > MAX_POWERS:
+        return f"exponents of more than {MAX_POWERS} in all"
+    if any(size > MAX_SYMBOLIC_POWER and not base.isdigit() for base, size in sizes):
+        return f"formula to a power of more than {MAX_SYMBOLIC_POWER}"
+    return None
+
+
+def _argument(text: str) -> str:
+    """What an exponent holds: a letter, digits or a group in brackets, with a power of it; else all that follows."""
+    simple = re.match(r"[-+]?(?:[0-9]+|[A-Za-z])", text)
+    end = simple.end() if simple else _group(text)
+    behind = _POWER.match(text, end)
+    return text[: behind.end() if behind else end]
+
+
+def _group(text: str) -> int:
+    """Where the bracket closes that a text opens with; the end of the text if it opens with something else."""
+    depth = 0
+    for place, sign in enumerate(text):
+        depth += (sign in "([{") - (sign in ")]}")
+        if place and depth == 0 and text[0] in "([{":
+            return place + 1
+    return len(text)
+
+
+def _largest(exponent: str) -> int:
+    """The product of the whole numbers in an exponent, at least 1: no value of it is larger than that and a sum."""
+    numbers = [int(number[:MAX_DIGITS]) for number in re.findall("[0-9]+", exponent)]
+    return max(1, prod(number + 1 for number in numbers)) if numbers else 1

@@ -1,0 +1,93 @@
+r"""Ordinary numbers as exact fractions: ``1,234.50``, ``\frac{-3}{4}``, ``1\frac12``, ``2 million``, ``9\%``, ``4e-7``.
+
+Read by a bounded grammar over ASCII digits; nothing is evaluated and no float is involved, so 0.1 is 1/10 and 2.999 is
+not 3. A percentage is its value: 40% is 2/5, and not 40.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+from contrastive_reasoning.tasks.answer.units import split_unit
+
+MAX_DIGITS = 60
+"""Digits before or after the point of an ordinary number."""
+MAX_POWER = 400
+"""The largest power of ten in ``a \\times 10^b``."""
+SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+
+_DECIMAL = (
+    rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,12}}|[0-9]{{1,3}}(?: [0-9]{{3}}){{1,12}}|[0-9]{{1,{MAX_DIGITS}}})"
+    rf"(?:\.[0-9]{{0,{MAX_DIGITS}}})?|\.[0-9]{{1,{MAX_DIGITS}}}"
+)
+_SIGN = r"(?P<sign>[-+]?) ?"
+_POWER = r"10 ?\^ ?(?P<power>-?[0-9]{1,3}|\{ ?-?[0-9]{1,3} ?\})"
+_TENS = rf"(?: ?(?:\\times|\\cdot|\*|x) ?{_POWER}|[eE](?P<exponent>[-+]?[0-9]{{1,3}}))?"
+_ARGUMENT = rf"\{{ ?[-+]? ?(?:{_DECIMAL}) ?\}}"
+_NUMBER = re.compile(rf"{_SIGN}(?P<decimal>{_DECIMAL}){_TENS}")
+_TEN = re.compile(rf"{_SIGN}{_POWER}")
+_FRACTION = re.compile(
+    rf"{_SIGN}(?:(?P<whole>[0-9]{{1,{MAX_DIGITS}}}) ?)?\\frac(?P<top>{_ARGUMENT})(?P<bottom>{_ARGUMENT})"
+)
+_SLASHED = re.compile(
+    rf"{_SIGN}(?:(?P<whole>[0-9]{{1,{MAX_DIGITS}}}) )?(?P<top>{_DECIMAL}) ?/ ?(?P<bottom>-?(?:{_DECIMAL}))"
+)
+_REPEATING = re.compile(
+    rf"{_SIGN}(?P<whole>[0-9]{{0,{MAX_DIGITS}}})\.(?P<once>[0-9]{{0,{MAX_DIGITS}}})"
+    rf"\\(?:overline|bar) ?\{{(?P<again>[0-9]{{1,{MAX_DIGITS}}})\}}"
+)
+_SCALED = re.compile(rf"(?P<value>.*?) ?(?P<scale>{'|'.join(SCALES)})(?: (?P<unit>[A-Za-z]+))?")
+_PERCENT = re.compile(r"(?P<value>.*?) ?(?:%|percent|percentage|pct)")
+
+
+class Quantity(NamedTuple):
+    """A number, and the unit behind it, empty for none."""
+
+    value: Fraction
+    unit: str
+
+
+def read_number(text: str) -> Quantity | None:
+    """The number that a text in its plain spelling is, or None if it is anything else."""
+    scaled = _SCALED.fullmatch(text)
+    if scaled:
+        value, unit, power = scaled["value"], scaled["unit"] or "", SCALES[scaled["scale"]]
+    else:
+        (value, unit), power = split_unit(text), 0
+        percent = _PERCENT.fullmatch(value)
+        if percent:
+            value, power = percent["value"], -2
+    number = _read(value)
+    return None if number is None else Quantity(number * Fraction(10) ** power, unit)
+
+
+def _read(text: str) -> Fraction | None:
+    decimal = _NUMBER.fullmatch(text) or _TEN.fullmatch(text)
+    if decimal:
+        groups = decimal.groupdict()
+        power = int((groups["power"] or groups.get("exponent") or "0").strip("{ }"))
+        value = _signed(decimal, _decimal(groups.get("decimal", "1")))
+        return value * Fraction(10) ** power if abs(power) <= MAX_POWER else None
+    repeating = _REPEATING.fullmatch(text)
+    if repeating:
+        whole, once, again = repeating["whole"], repeating["once"], repeating["again"]
+        tail = Fraction(int(again), (10 ** len(again) - 1) * 10 ** len(once))
+        return _signed(repeating, Fraction(int(whole + once or "0"), 10 ** len(once)) + tail)
+    fraction = _FRACTION.fullmatch(text) or _SLASHED.fullmatch(text)
+    if fraction is None:
+        return None
+    top, bottom = _decimal(fraction["top"]), _decimal(fraction["bottom"])
+    if bottom == 0 or (fraction["whole"] and min(top, bottom) < 0):
+        return None
+    return _signed(fraction, int(fraction["whole"] or 0) + top / bottom)
+
+
+def _signed(match: re.Match[str], value: Fraction) -> Fraction:
+    return -value if match["sign"] == "-" else value
+
+
+def _decimal(text: str) -> Fraction:
+    """A decimal number, with the braces, blanks and commas that the grammar lets stand."""
+    return Fraction(re.sub(r"[{}, ]", "", text))

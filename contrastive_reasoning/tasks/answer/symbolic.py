@@ -1,0 +1,127 @@
+r"""Whether two formulas mean the same, asked of math-verify. The only door to it, and to sympy, in this package.
+
+Its own time-outs are off, because they need the alarm signal of the main thread; the step budget around a call and the
+wall clock of the pool stand in for them. Only formulas that passed ``limits.objection`` may come here. The libraries
+are imported at the first call: most answers are numbers and never need them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from functools import lru_cache
+from typing import Any
+
+from contrastive_reasoning.tasks.answer.number import read_number
+
+PLACES = 6
+"""Decimals that are compared where one side is a decimal number and the other is not a number."""
+MAX_PLACES = 40
+_DEGREES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?°")
+_TENS = re.compile(r"(?<=[0-9])[eE]([-+]?[0-9]{1,3})(?![0-9])")
+_POINTS = ("0.7310585786", "1.3169578969")
+"""Values for the variables at which two different formulas differ; all variables take the one, then spread from it."""
+
+
+class GoldUnread(ValueError):
+    """The gold answer cannot be read, so no answer can be compared with it."""
+
+
+def load() -> None:
+    """Import the libraries now rather than at the first question."""
+    _library()
+
+
+def same_formula(gold: str, answer: str) -> bool | None:
+    """Whether two formulas in their plain spelling are equal; None if the answer cannot be read.
+
+    Raises:
+        GoldUnread: if the gold answer cannot be read.
+    """
+    wanted, given = parsed(gold), parsed(answer)
+    if wanted is None:
+        raise GoldUnread(gold)
+    if given is None:
+        return None
+    if _differ(wanted, given):
+        return False
+    return _library().verify(wanted, given, float_rounding=_places(gold), timeout_seconds=None)
+
+
+@lru_cache(maxsize=2048)
+def parsed(text: str) -> Any | None:
+    """The sympy object of a formula, or None."""
+    library = _library()
+    config = library.LatexExtractionConfig(
+        boxed_match_priority=0, try_extract_without_anchor=False, normalization_config=_as_it_is()
+    )
+    found = library.parse(
+        rf"\boxed{{{_as_latex(text)}}}",
+        extraction_config=[config],
+        fallback_mode="no_fallback",
+        extraction_mode="first_match",
+        parsing_timeout=None,  # pyright: ignore[reportArgumentType]
+    )
+    return found[0] if found else None
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    import math_verify
+
+    # it warns once that its time-outs are off
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
+    return math_verify
+
+
+@lru_cache(maxsize=1)
+def _as_it_is() -> Any:
+    """No rewriting but for the box: it takes the ``c`` of ``a + b + c`` for a unit, and ``or`` for a comma."""
+    from latex2sympy2_extended.math_normalization import NormalizationConfig
+
+    return NormalizationConfig(basic_latex=False, units=False, malformed_operators=False, nits=False, boxed="last")
+
+
+def _as_latex(text: str) -> str:
+    """As math-verify reads it: numbers without ``e``, commas and units, degrees in radians."""
+    number = read_number(text)
+    if number is None:
+        text = _TENS.sub(r" \\cdot 10^{\1}", _DEGREES.sub(r"\\frac{\1 \\pi}{180}", text))
+        return text.replace("%", r"\%").replace("**", "^")
+    value = number.value
+    scaled = value * 10**MAX_PLACES
+    if value.denominator == 1:
+        return str(value.numerator)
+    if scaled.denominator == 1:
+        digits = f"{abs(scaled.numerator):0{MAX_PLACES + 1}d}"
+        return f"{'-' * (value < 0)}{digits[:-MAX_PLACES]}.{digits[-MAX_PLACES:].rstrip('0')}"
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
+def _places(gold: str) -> int:
+    """Six decimals, and for a small gold number so many that six of its digits count."""
+    number = read_number(gold)
+    places = PLACES
+    while number is not None and number.value != 0 and abs(number.value) * 10 ** (places - PLACES + 1) < 1:
+        places += 1
+    return min(places, MAX_PLACES)
+
+
+def _differ(gold: Any, answer: Any) -> bool:
+    """Whether two expressions clearly differ at a point: quick, where a proof that they do takes long."""
+    from sympy import Expr, Float
+
+    if not (isinstance(gold, Expr) and isinstance(answer, Expr)) or gold.free_symbols != answer.free_symbols:
+        return False
+    names = sorted(gold.free_symbols, key=str)
+    for point in _POINTS if names else ("0",):
+        values: Any = {name: Float(point, 30) + index * Float("0.2718281828", 30) for index, name in enumerate(names)}
+        try:
+            a, b = complex(gold.evalf(20, subs=values)), complex(answer.evalf(20, subs=values))
+            # next to 1/2^98, too, twice as much is another number; but where zero is meant, 1e-30 is zero
+            least = 0.0 if gold.is_zero is False else 1.0
+            if abs(a - b) > 1e-5 * max(least, abs(a), abs(b)):
+                return True
+        except (TypeError, ValueError, ArithmeticError):
+            return False
+    return False

@@ -1,0 +1,94 @@
+r"""The unit behind a quantity: ``3 apples``, ``9 cm^2``, ``12\pi`` feet, ``145°``. It is left out of the comparison.
+
+The question says in which unit the answer is wanted, so a missing unit is no mistake; metres for centimetres are one.
+Words that change the value (``million``, ``or``) are no units.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAMES = {
+    "mm": "millimeter millimetre",
+    "cm": "centimeter centimetre",
+    "m": "meter metre",
+    "km": "kilometer kilometre",
+    "in": "inch inche",
+    "ft": "foot feet",
+    "yd": "yard",
+    "mi": "mile",
+    "mg": "milligram",
+    "g": "gram",
+    "kg": "kilogram",
+    "oz": "ounce",
+    "lb": "pound",
+    "ml": "milliliter millilitre",
+    "l": "liter litre",
+    "s": "sec second",
+    "min": "minute",
+    "h": "hr hour",
+    "mph": "",
+    "dollar": "usd buck",
+    "cent": "",
+    "deg": "degree",
+    "rad": "radian",
+    "th": "st nd rd",
+}
+KNOWN = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
+"""Each name in the singular, and the unit it means."""
+_OTHER_WORDS = """
+    or and to not no if else otherwise maybe plus minus times over divided by mod base pi sqrt sin cos tan cot csc log
+    ln exp inf infinity undefined none zero one two three four five six seven eight nine ten eleven twelve twenty
+    thirty forty fifty sixty seventy eighty ninety hundred thousand million billion trillion dozen half percent
+    percentage pct am pm
+"""
+_NO_UNIT = frozenset(_OTHER_WORDS.split())
+_BEHIND = re.compile(
+    r"(?P<value>.*?)(?:(?<=[0-9}°])(?P<near>[A-Za-z]+)"
+    r"|(?<=[0-9}°A-Za-z)\]]) (?P<far>(?:(?:sq|cu)\. ?)?[A-Za-z]+(?:[ /][A-Za-z]+){0,3}))(?: ?\^ ?(?:[23]|\{[23]\}))?"
+)
+
+_ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+"""Degrees behind these belong to the formula."""
+
+
+def split_unit(text: str) -> tuple[str, str]:
+    """What stands before the unit, and the unit: a known one by its short name, else its words; empty without one."""
+    if _ANGLE_OF.search(text):
+        return text, ""
+    match = _BEHIND.fullmatch(text)
+    words = match["near"] or match["far"] if match else ""
+    unit = unit_of(words, alone=bool(match["far"]), number=_is_bare(match["value"])) if match else ""
+    value = match["value"] if match and unit else text
+    return (value.rstrip(" °"), unit or "deg") if value.endswith("°") else (value, unit)
+
+
+def unit_of(words: str, *, alone: bool, number: bool) -> str:
+    r"""The unit that the words name, or an empty text.
+
+    Args:
+        words: what stands behind the value.
+        alone: whether a blank stands before them; only a known unit may follow its value without one.
+        number: whether the value is a mere number; ``\pi h`` is a product, ``3 h`` are hours.
+    """
+    parts = re.findall(r"[A-Za-z]+", words)
+    if any(part.lower() in _NO_UNIT for part in parts):
+        return ""
+    known = next((KNOWN[name] for part in parts for name in _singular(part) if name in KNOWN), "")
+    shortest = 1 if known and number and alone else 2 if known else 3 if number else 4
+    if max(map(len, parts)) < shortest or not (known or alone):
+        return ""
+    return known or words
+
+
+def other_unit(a: str, b: str) -> bool:
+    """Whether both are known units, and not the same one."""
+    return a in _NAMES and b in _NAMES and a != b
+
+
+def _is_bare(value: str) -> bool:
+    return not re.search("[A-Za-z]", value.replace(r"\frac", ""))
+
+
+def _singular(word: str) -> tuple[str, str]:
+    return word.lower(), word.lower().removesuffix("s")

@@ -1,0 +1,98 @@
+"""The verdict on a mathematical answer: extract it, compare it, and hand what is a formula to the symbolic comparison.
+
+    question = pose(gold, completion)          a verdict, or what is still open; milliseconds at most
+    settle(question)                           the rest, within a budget of steps
+
+``verify_answer`` does both in this process. The pool in ``rewards`` does the first there and the second in a worker.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from contrastive_reasoning.tasks.answer.based import read_based
+from contrastive_reasoning.tasks.answer.compare import compare
+from contrastive_reasoning.tasks.answer.equation import is_relation, letters
+from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract, gold_text
+from contrastive_reasoning.tasks.answer.limits import objection
+from contrastive_reasoning.tasks.answer.outcome import OK, unparsed, wrong
+from contrastive_reasoning.tasks.answer.spelling import plain
+from contrastive_reasoning.tasks.answer.steps import OutOfSteps, within
+from contrastive_reasoning.tasks.answer.symbolic import GoldUnread, same_formula
+from contrastive_reasoning.tasks.base import Verdict
+
+STEPS = 2_000_000
+"""Function calls that one comparison may take: some seconds, and four times what the slowest ordinary pair takes."""
+GOLD_UNREAD = "gold answer does not parse"
+
+
+class Question(NamedTuple):
+    """An answer that only the symbolic comparison can judge, both in their plain spelling."""
+
+    gold: str
+    answer: str
+
+
+def verify_answer(gold: str, completion: str) -> Verdict:
+    """The verdict on the answer that a completion gives.
+
+    Args:
+        gold: the gold answer, or a whole solution whose last box holds it.
+        completion: what the model wrote, of any length.
+
+    Returns:
+        ``ok`` or ``wrong``; ``unparsed`` where there is no answer, or one that is refused unread; ``timeout`` where the
+        budget of steps did not suffice; ``error`` where the gold answer cannot be read. Nothing is raised.
+    """
+    question = pose(gold, completion)
+    return question if isinstance(question, Verdict) else settle(question)
+
+
+def pose(gold: str, completion: str) -> Verdict | Question:
+    """The verdict where no symbolic comparison is needed, else the question for it."""
+    wanted = gold_text(gold)
+    if not wanted or len(wanted) > MAX_ANSWER:
+        return Verdict(status="error", reason="no gold answer")
+    found = extract(completion)
+    if found.answer is None:
+        return unparsed(found.reason)
+    question = Question(plain(wanted), plain(found.answer))
+    if not question.answer:
+        return unparsed("empty answer")
+    return compare(*question, _quick_look) or question
+
+
+def settle(question: Question, steps: int = STEPS) -> Verdict:
+    """The verdict on a question within a budget of steps."""
+    try:
+        return within(steps, lambda: compare(*question, _symbolic)) or unparsed("does not parse")
+    except OutOfSteps:
+        return Verdict(status="timeout", reason=f"comparison of more than {steps} steps")
+    except GoldUnread:
+        return Verdict(status="error", reason=GOLD_UNREAD)
+    except Exception as error:
+        return Verdict(status="error", reason=f"comparison ends in {type(error).__name__}")
+
+
+def _quick_look(gold: str, answer: str) -> Verdict | None:
+    """What can be said of a formula without working it out: refused, or about other variables."""
+    reason = objection(answer)
+    if reason:
+        return unparsed(reason)
+    wanted = read_based(gold)
+    if wanted and wanted.base:
+        return wrong("another number")
+    related = is_relation(gold) or is_relation(answer)
+    if letters(answer) - letters(gold) or (not related and letters(gold) != letters(answer)):
+        return wrong("other variables")
+    return None
+
+
+def _symbolic(gold: str, answer: str) -> Verdict | None:
+    verdict = _quick_look(gold, answer)
+    if verdict:
+        return verdict
+    same = same_formula(gold, answer)
+    if same is None:
+        return unparsed("does not parse")
+    return OK if same else wrong("not equal")

@@ -1,0 +1,75 @@
+"""The equations of a completion: ``a op b = c`` on whole numbers, read by a pattern that is linear in the text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from contrastive_reasoning.tasks.base import Problem, Step
+
+MAX_STEPS = 1_000
+"""Equations that are read; what follows them has none."""
+
+_SIGNS = {"×": "*", "÷": "/", "−": "-"}
+_BEFORE = r"(?<![0-9.,])(?<![-+*/×÷−=])(?<![-+*/×÷−=] )"
+_EQUATION = re.compile(
+    rf"{_BEFORE}([0-9]{{1,9}}) ?([-+*/×÷−]) ?([0-9]{{1,9}}) ?= ?([0-9]{{1,9}})(?![0-9]|[.,][0-9]| ?[-+*/×÷−])"
+)
+
+
+class Equation(NamedTuple):
+    """``a op b = result`` as it is written, true or not."""
+
+    a: int
+    op: str
+    b: int
+    result: int
+
+    @classmethod
+    def of(cls, a: int, op: str, b: int) -> Equation | None:
+        """The true equation; None where the result would be no whole number ≥ 0."""
+        quotient = a // b if b and a % b == 0 else -1
+        result = {"+": a + b, "-": a - b, "*": a * b, "/": quotient}[op]
+        return cls(a, op, b, result) if result >= 0 else None
+
+    @property
+    def true(self) -> bool:
+        return Equation.of(self.a, self.op, self.b) == self
+
+    @property
+    def canonical(self) -> Equation:
+        """The same for both orders of a sum or a product."""
+        return self._replace(a=self.b, b=self.a) if self.op in "+*" and self.a > self.b else self
+
+    def __str__(self) -> str:
+        return f"{self.a}{self.op}{self.b}={self.result}"
+
+
+def written(completion: str) -> list[tuple[int, int, Equation]]:
+    """The equations of a completion, each with its first character and one past its last."""
+    return [
+        (
+            match.start(),
+            match.end(),
+            Equation(int(match[1]), _SIGNS.get(match[2], match[2]), int(match[3]), int(match[4])),
+        )
+        for match in islice(_EQUATION.finditer(completion), MAX_STEPS)
+    ]
+
+
+def parse_steps(problem: Problem, completion: str) -> list[Step]:
+    """One step per equation; ``state`` is the tuple of results of the true ones so far. Never raises on any text."""
+    steps: list[Step] = []
+    state: tuple[int, ...] = ()
+    for start, end, equation in written(completion):
+        state = (*state, equation.result) if equation.true else state
+        steps.append(Step(start=start, end=end, state=state, legal=equation.true))
+    return steps
+
+
+def same_plan(equations: Iterable[Equation], plan: Iterable[Equation]) -> bool:
+    """Whether they are the same equations, in any order."""
+    return Counter(equation.canonical for equation in equations) == Counter(equation.canonical for equation in plan)

@@ -1,0 +1,153 @@
+"""A story, its text, and the plan that answers it: the equations that lead from its numbers to what is asked.
+
+Mia has 5 figs. Tom has 3 more. Mia buys 4. Tom mails Mia 2. How many has Mia?      buys 5+4=9, mails 9+2=11
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from contrastive_reasoning.tasks.arithmetic.equations import Equation
+from contrastive_reasoning.tasks.arithmetic.words import WORDS, Meaning
+
+Opening = Literal["alone", "plain", "more", "fewer", "times"]
+"""What is said of the second person: nothing, a number, or how it compares with the first."""
+_OPENINGS = {
+    "plain": "{b} has {n}.",
+    "more": "{b} has {n} more.",
+    "fewer": "{b} has {n} fewer.",
+    "times": "{b} has {n} times that.",
+}
+_RELATIONS = {"more": "+", "fewer": "-", "times": "*"}
+_SENTENCES = {
+    "solo": "{p} {word} {n}.",
+    "transfer": "{p} {word} {q} {n}.",
+    "times": "{p} now {word} {n} times that.",
+    "share": "{p} {word} one in {n}.",
+}
+_EFFECTS: Mapping[str, tuple[str, str]] = {
+    "gain": ("+", ""),
+    "lose": ("-", ""),
+    "nothing": ("", ""),
+    "times": ("*", ""),
+    "share": ("/", ""),
+    "send": ("-", "+"),
+    "receive": ("+", "-"),
+}
+"""Meaning → what happens to the amount of the person who acts, and to the other's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clause:
+    """One thing that happens."""
+
+    word: str
+    person: int
+    """0 or 1: who acts."""
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """Two persons with some of one thing, what happens, and a question."""
+
+    names: tuple[str, str]
+    thing: str
+    start: int
+    """How many the first person has."""
+    opening: Opening
+    second: int
+    """The number said of the second person; 0 for ``alone``."""
+    clauses: tuple[Clause, ...]
+    asked: int | str
+    """0 or 1: how many that person has; else a word that asks about both."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers written in the story, in their order."""
+        second = () if self.opening == "alone" else (self.second,)
+        return (self.start, *second, *[clause.number for clause in self.clauses])
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the lexicon in it, in their order."""
+        return (*[clause.word for clause in self.clauses], *([self.asked] if isinstance(self.asked, str) else []))
+
+    @property
+    def situation(self) -> str:
+        """The story without names, things and question. Splits are made by it."""
+        clauses = [f"{clause.person} {clause.word} {clause.number}" for clause in self.clauses]
+        return "; ".join([f"{self.start} {self.opening} {self.second}", *clauses])
+
+    @property
+    def key(self) -> str:
+        """The situation and what is asked: the problem."""
+        return f"{self.situation}; {self.asked}?"
+
+    @property
+    def text(self) -> str:
+        """As the policy reads it, on one line."""
+        a, b = self.names
+        said = [f"{a} has {self.start} {self.thing}."]
+        if self.opening != "alone":
+            said.append(_OPENINGS[self.opening].format(b=b, n=self.second))
+        said += [self._sentence(clause) for clause in self.clauses]
+        asked = f"the {self.asked}" if isinstance(self.asked, str) else self.names[self.asked]
+        said.append(f"What is {asked}?" if isinstance(self.asked, str) else f"How many has {asked}?")
+        return " ".join(said) + "\n"
+
+    def _sentence(self, clause: Clause) -> str:
+        word = WORDS[clause.word]
+        form = _SENTENCES[word.meaning if word.form == "scale" else word.form]
+        p, q = self.names[clause.person], self.names[1 - clause.person]
+        return form.format(p=p, q=q, word=clause.word, n=clause.number)
+
+
+class PlanStep(NamedTuple):
+    """One equation of a plan, and the word of the story that asks for it."""
+
+    word: str
+    equation: Equation
+
+    def __str__(self) -> str:
+        return f"{self.word} {self.equation}"
+
+
+def true_meanings(story: Story) -> dict[str, Meaning]:
+    """What the words of a story mean."""
+    return {word: WORDS[word].meaning for word in story.words}
+
+
+def plan_of(story: Story, meanings: Mapping[str, Meaning], *, limit: int) -> tuple[PlanStep, ...] | None:
+    """The steps that answer a story whose words mean ``meanings``; the last result is the answer.
+
+    None where no plan exists: an amount would be negative, broken or above ``limit``, or the answer would be 0.
+    """
+    amounts = [story.start, story.second]
+    written: list[tuple[int, PlanStep]] = []  # whose amount it gives, in the story's order
+
+    def happens(word: str, person: int, op: str, number: int, *, before: int | None = None) -> bool:
+        equation = Equation.of(amounts[person] if before is None else before, op, number)
+        if equation is None or equation.result > limit:
+            return False
+        amounts[person] = equation.result
+        written.append((person, PlanStep(word, equation)))
+        return True
+
+    relation = _RELATIONS.get(story.opening)
+    if relation and not happens(story.opening, 1, relation, story.second, before=story.start):
+        return None
+    for clause in story.clauses:
+        for person, op in zip((clause.person, 1 - clause.person), _EFFECTS[meanings[clause.word]], strict=True):
+            if op and not happens(clause.word, person, op, clause.number):
+                return None
+    if isinstance(story.asked, int):
+        kept = tuple([step for person, step in written if person == story.asked])
+    else:
+        op, pair = ("+", amounts) if meanings[story.asked] == "sum" else ("-", sorted(amounts, reverse=True))
+        last = Equation.of(pair[0], op, pair[1])
+        steps = [step for _, step in written]
+        kept = (*steps, PlanStep(story.asked, last)) if last and last.result <= limit else ()
+    return kept if kept and kept[-1].equation.result > 0 else None

@@ -1,0 +1,115 @@
+"""The rows of a problem set as plain dictionaries: from the hub by name, or from a local file or folder of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv"}
+REMOTE = ("https://", "hf://")
+"""How the address of a single file begins."""
+INSTEAD = "name a local file or folder as path"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemRows:
+    """Where rows come from. Nothing is read before it is called; local files need no network."""
+
+    path: str | None
+    """A set's name on the hub, a file's address, or a local file or folder; None: to be named with :meth:`at`."""
+    subset: str | None
+    """Of a set on the hub; None for one that has none."""
+    split: str
+    """Of a set on the hub, and of a folder whose files are named by split."""
+    file: str | None
+    """The file of a local folder that is read where it is there; else, and with None, the files named by split."""
+
+    @property
+    def source(self) -> str:
+        return self.path or "no path"
+
+    def at(self, path: str) -> ProblemRows:
+        """The same split of the same set, read from ``path``; a ``*`` in a file's name stands for anything."""
+        return replace(self, path=path)
+
+    def __call__(self) -> Iterator[Mapping[str, Any]]:
+        """Every row, in the order of the file.
+
+        Raises:
+            FileNotFoundError: where a named file is missing, or what is not here cannot be downloaded.
+            ValueError: where there is no such split, or a file cannot be read as what its name says.
+        """
+        if self.path is None:
+            raise FileNotFoundError(f"no path was named to read problems from: {INSTEAD}")
+        here = self._found(Path(self.path).expanduser())
+        if here is None:
+            yield from self._downloaded(self.path)
+            return
+        try:
+            yield from self._from_disk(here)
+        except OSError as error:
+            raise FileNotFoundError(f"{self.path}: {said(error)}") from error
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {said(error)}") from error
+
+    def _found(self, here: Path) -> Path | None:
+        """The local file or folder; None for a name on the hub or an address.
+
+        Raises:
+            FileNotFoundError: for what looks like a path and is none, or a folder without the rows of this split.
+        """
+        if here.is_dir():
+            return self._inside(here)
+        if here.is_file() or str(self.path).startswith(REMOTE):
+            return here if here.is_file() else None
+        if "*" in here.name and len(matching := list(here.parent.glob(here.name))) == 1:
+            return matching[0]
+        if here.suffix in BUILDERS or len(here.parts) > 2 or str(self.path).startswith((".", "~", "/")):
+            raise FileNotFoundError(f"no file or folder {self.path!r} to read problems from")
+        return None
+
+    def _inside(self, folder: Path) -> Path:
+        if self.file is not None and (folder / self.file).is_file():
+            return folder / self.file
+        by_split = any(entry.name.startswith(self.split) and entry.suffix in BUILDERS for entry in folder.iterdir())
+        if self.file is None or by_split:
+            return folder
+        raise FileNotFoundError(f"the folder {self.path!r} holds neither {self.file} nor files named {self.split}")
+
+    def _from_disk(self, here: Path) -> Iterator[Mapping[str, Any]]:
+        """Streamed, so that nothing is copied into a cache."""
+        from datasets import load_dataset
+
+        rows: Any
+        if here.is_dir():
+            rows = load_dataset(str(here), split=self.split, streaming=True)
+        elif here.suffix in BUILDERS:
+            rows = load_dataset(BUILDERS[here.suffix], data_files=str(here), split="train", streaming=True)
+        else:
+            raise ValueError(f"a file of problems ends in {', '.join(BUILDERS)}")
+        return iter(rows)
+
+    def _downloaded(self, name: str) -> Iterator[Mapping[str, Any]]:
+        """Kept in the cache of ``datasets``, and read from there without a network."""
+        from datasets import load_dataset
+
+        rows: Any
+        try:
+            if name.startswith(REMOTE):
+                address = name.replace("*", "%2A")
+                rows = load_dataset(BUILDERS.get(Path(name).suffix, "json"), data_files=address, split="train")
+            else:
+                rows = load_dataset(name, self.subset, split=self.split)
+            return iter(rows)
+        except ValueError as error:
+            raise ValueError(f"{name}: {said(error)}") from error
+        except Exception as error:  # every library below has its own for "no network"
+            offline = f"cannot be reached and was not downloaded before ({said(error)}); {INSTEAD}"
+            raise FileNotFoundError(f"{name}: {offline}") from error
+
+
+def said(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

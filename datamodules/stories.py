@@ -1,0 +1,193 @@
+"""Stories with their solutions, before any outcome: arithmetic and form are taught, of the words only some.
+
+A taught word is shown with its meaning. A learnt one is shown with a meaning of chance, another in every story: the
+policy sees what such words may do and never what this one does, so a completion is right by arithmetic and often
+wrong by the story. Plain sums are shown between the stories (at first alone), over all numbers, those that stand in no
+training story included. Nothing of a held-out problem is ever shown: a story that belongs to another split is drawn
+again, whatever its words were said to mean.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import lightning as L
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from contrastive_reasoning.tasks.arithmetic import (
+    ArithmeticTask,
+    Equation,
+    PlanStep,
+    Story,
+    prompt_of,
+    shown_meanings,
+    solution_text,
+)
+from contrastive_reasoning.tasks.arithmetic.words import NAMES, NEW_NAMES
+from contrastive_reasoning.tasks.base import Split
+
+VERSION = 1
+CONSONANTS, VOWELS = "bdfghklmnprstvz", "aeiou"
+Example = tuple[str, str]
+"""A prompt and its completion."""
+
+
+def draw_story(task: ArithmeticTask, split: Split, rng: random.Random, *, made_up: bool) -> Example:
+    """A story of ``split`` and its solution with the meanings that its words are shown with.
+
+    Names and thing are those of the lexicon, or made up letter by letter, so that reading a name does not depend on
+    having seen it.
+    """
+    while True:
+        story = task.space.sample(rng)
+        if task.split_of(story) != split:
+            continue
+        plan = task.space.plan(story, shown_meanings(story, rng))
+        if plan is not None:
+            shown = _made_up(story, rng) if made_up else story
+            return prompt_of(shown, instructed=task.instructed), solution_text(plan)
+
+
+def _made_up(story: Story, rng: random.Random) -> Story:
+    first, second = made_up_name(rng), made_up_name(rng)
+    return replace(story, names=(first.title(), second.title()), thing=f"{made_up_name(rng)}s")
+
+
+def made_up_name(rng: random.Random) -> str:
+    """Three or four letters that can be spoken and are nobody's name."""
+    while True:
+        name = "".join([rng.choice(letters) for letters in (CONSONANTS, VOWELS, CONSONANTS, VOWELS)])
+        name = name[rng.randrange(2) :]
+        if name.title() not in (*NAMES, *NEW_NAMES):
+            return name
+
+
+def draw_sum(task: ArithmeticTask, rng: random.Random) -> Example:
+    """One operation on an amount and a number of the task's range, as a problem and its solution."""
+    numbers = task.space.numbers(new=True)
+    while True:
+        op, number = rng.choice("++--*/"), rng.choice(numbers)
+        amount = rng.randint(1, task.limit // number if op == "*" else task.limit)
+        equation = Equation.of(amount, op, number)
+        if equation is not None and equation.result <= task.limit:
+            return f"What is {amount}{op}{number}?\n", solution_text((PlanStep("sum", equation),))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoryCorpus:
+    """Texts for a tokenizer: prompts and completions of training stories."""
+
+    task: ArithmeticTask
+    stories: int
+    seed: int
+
+    def __call__(self) -> list[str]:
+        rng = random.Random(f"{self.seed}/story corpus")
+        return [text for _ in range(self.stories) for text in draw_story(self.task, "train", rng, made_up=False)]
+
+
+def as_drawn(batch: list[Example]) -> list[Example]:
+    """Instead of the default conversion, which turns tuples into lists."""
+    return batch
+
+
+class StoryStream(IterableDataset[list[Example]]):
+    """Batches first_step, first_step + 1, … without end; batch k is a function of (seed, split, k) alone.
+
+    The first ``sum_steps`` batches, counted from 0, hold sums alone, later ones a share ``sums`` of them. In a share
+    ``made_up`` of the batches all names are made up: they are long, and rows of one batch are padded alike.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: ArithmeticTask,
+        split: Split,
+        batch_size: int,
+        sum_steps: int,
+        sums: float,
+        made_up: float,
+        seed: int,
+        first_step: int,
+    ) -> None:
+        self.task = task
+        self.split: Split = split
+        self.batch_size = batch_size
+        self.sum_steps = sum_steps
+        self.sums = sums
+        self.made_up = made_up
+        self.seed = seed
+        self.first_step = first_step
+
+    def batch(self, step: int) -> list[Example]:
+        rng = random.Random(f"{self.seed}/stories/{self.split}/{step}")
+        sums = self.sums if step >= self.sum_steps else 1.0
+        made_up = rng.random() < self.made_up
+        return [self._example(rng, sums, made_up) for _ in range(self.batch_size)]
+
+    def _example(self, rng: random.Random, sums: float, made_up: bool) -> Example:
+        if rng.random() < sums:
+            return draw_sum(self.task, rng)
+        return draw_story(self.task, self.split, rng, made_up=made_up)
+
+    def __iter__(self) -> Iterator[list[Example]]:
+        worker = get_worker_info()
+        offset, stride = (worker.id, worker.num_workers) if worker else (0, 1)
+        step = self.first_step + offset
+        while True:
+            yield self.batch(step)
+            step += stride
+
+
+class Stories(L.LightningDataModule):
+    """Training stories without end and a few fixed validation batches of the validation split."""
+
+    def __init__(
+        self,
+        *,
+        task: ArithmeticTask,
+        batch_size: int,
+        sum_steps: int,
+        sums: float,
+        made_up: float,
+        validation_batches: int,
+        workers: int,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        for name, share in (("sums", sums), ("made_up", made_up)):
+            if not 0 <= share < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {share}")
+        self.task = task
+        self.batch_size = batch_size
+        self.sum_steps = sum_steps
+        self.sums = sums
+        self.made_up = made_up
+        self.validation_batches = validation_batches
+        self.workers = workers
+        self.seed = seed
+
+    def train_dataloader(self) -> DataLoader[list[Example]]:
+        first = self.trainer.global_step if self.trainer else 0
+        stream = self._stream("train", sum_steps=self.sum_steps, first_step=first)
+        return DataLoader(stream, batch_size=None, num_workers=self.workers, collate_fn=as_drawn)
+
+    def val_dataloader(self) -> DataLoader[list[Example]]:
+        stream = self._stream("validation", sum_steps=0, first_step=0)
+        batches: Any = [stream.batch(step) for step in range(self.validation_batches)]
+        return DataLoader(batches, batch_size=None, collate_fn=as_drawn)
+
+    def _stream(self, split: Split, *, sum_steps: int, first_step: int) -> StoryStream:
+        return StoryStream(
+            task=self.task,
+            split=split,
+            batch_size=self.batch_size,
+            sum_steps=sum_steps,
+            sums=self.sums,
+            made_up=self.made_up,
+            seed=self.seed,
+            first_step=first_step,
+        )

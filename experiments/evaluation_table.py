@@ -1,0 +1,133 @@
+"""What an evaluation found, as one table: the published rows, ours below them, and the differences.
+
+The rows are kept as a table of the stage's folder; the terminal's and the Markdown form are made from those rows alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from contrastive_reasoning.evaluation import PublishedTable
+from experiments.files import write_text
+
+NAME, MARKDOWN = "summary", "summary.md"
+LABEL, DELTA = "model", "Δ"
+PERCENT = 100.0
+WIDE = 200
+"""Columns of a terminal that is none: nothing is folded in a file."""
+
+Row = Mapping[str, Any]
+"""``model`` and, by column, a percentage or None; of a difference the label begins with Δ."""
+Line = tuple[str, Mapping[str, float]]
+"""A label, and percentages by set or average."""
+
+
+def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]]) -> list[Row]:
+    """The rows of the table.
+
+    Args:
+        suite: what was run; its ``columns`` name a metric each, and it may have a ``published_table``.
+        results: the metrics of ``test``, and of ``start`` where the policy was trained.
+    """
+    ours = {split: _ours(suite.columns, metrics) for split, metrics in results.items()}
+    published: PublishedTable | None = getattr(suite, "published_table", None)
+    headings = dict(published.columns) if published else {}
+    lines = _published_lines(published) if published else []
+    lines += _our_lines(ours)
+    if published:
+        first, last = next(iter(ours.values())), ours["test"]
+        base = next(iter(published.rows))
+        lines.append((f"{DELTA} to {base}", _difference(first, published.rows[base])))
+        if suite.compare_with is not None:
+            lines.append((f"{DELTA} to {suite.compare_with}", _difference(last, published.rows[suite.compare_with])))
+    return [_row(label, values, suite.columns, headings) for label, values in lines]
+
+
+def _row(label: str, values: Mapping[str, float], columns: Iterable[str], headings: Mapping[str, str]) -> Row:
+    figures: dict[str, Any] = {headings.get(column, column): values.get(column) for column in columns}
+    return {LABEL: label, **figures}
+
+
+def _ours(columns: Mapping[str, str], metrics: Mapping[str, float]) -> dict[str, float]:
+    return {column: PERCENT * metrics[name] for column, name in columns.items() if name in metrics}
+
+
+def _published_lines(table: PublishedTable) -> list[Line]:
+    """Each method, and below it the Δ that the paper prints."""
+    lines: list[Line] = []
+    for method, values in table.rows.items():
+        lines.append((f"{method} (published)", values))
+        if method in table.deltas:
+            lines.append((f"{DELTA} (published)", table.deltas[method]))
+    return lines
+
+
+def _our_lines(ours: Mapping[str, Mapping[str, float]]) -> list[Line]:
+    if "start" not in ours:
+        return [("ours", ours["test"])]
+    return [
+        ("ours, before training", ours["start"]),
+        ("ours, trained", ours["test"]),
+        (f"{DELTA} by training", _difference(ours["test"], ours["start"])),
+    ]
+
+
+def _difference(left: Mapping[str, float], right: Mapping[str, float]) -> dict[str, float]:
+    return {column: value - right[column] for column, value in left.items() if column in right}
+
+
+def written(row: Row) -> list[str]:
+    """The row's cells as text: two decimals, a difference with its sign."""
+    sign = "+" if str(row[LABEL]).startswith(DELTA) else ""
+    figures = [value for column, value in row.items() if column != LABEL]
+    return [str(row[LABEL]), *("" if value is None else f"{value:{sign}.2f}" for value in figures)]
+
+
+def as_markdown(rows: Sequence[Row], caption: str) -> str:
+    """A pipe table, the caption under it."""
+    head = list(rows[0])
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *map(written, rows)]
+    return "\n".join([*("| " + " | ".join(line) + " |" for line in lines), "", caption, ""])
+
+
+def as_rich(rows: Sequence[Row]) -> Table:
+    """For the terminal."""
+    table = Table()
+    for column in rows[0]:
+        table.add_column(column, justify="left" if column == LABEL else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*written(row))
+    return table
+
+
+def caption(suite: Any) -> str:
+    """What the figures are, of which problems, and where the published ones come from."""
+    published: PublishedTable | None = getattr(suite, "published_table", None)
+    problems: int | None = getattr(suite, "problems", None)
+    parts = [f"{getattr(suite, 'quantity', 'verifier/accuracy')} in %"]
+    parts += [f"ours on the first {problems} problems of each set"] if problems is not None else []
+    return "; ".join([*parts, *([f"published: {published.source}"] if published else [])])
+
+
+def write(folder: Path, rows: Sequence[Row], caption: str) -> None:
+    """Leave the table as ``summary.md`` in the stage's folder."""
+    write_text(folder / MARKDOWN, as_markdown(rows, caption))
+
+
+def show(folder: Path) -> None:
+    """Print the table of a finished stage, run now or reused; nothing where it has none."""
+    kept = folder / "tables" / NAME / "0.json"
+    if not kept.is_file() or not (folder / MARKDOWN).is_file():
+        return
+    caption = (folder / MARKDOWN).read_text(encoding="utf-8").rstrip().splitlines()[-1]
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(as_rich(json.loads(kept.read_text(encoding="utf-8"))))
+    console.print(f"{caption}; also in {folder / MARKDOWN}", highlight=False, soft_wrap=True)

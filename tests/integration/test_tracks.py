@@ -1,0 +1,78 @@
+"""A track from its YAML to its table, in small: files made on the spot, a policy of a few thousand parameters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig
+
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from experiments.evaluation import evaluate
+from experiments.metrics_file import last_values
+from experiments.schema import register
+
+register()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> list[str]:
+    """Overrides that make any track small."""
+    tokenizer = train_tokenizer(["What is 1+1? Options: A. one B. two"], vocab_size=270)
+    tiny_llama(tokenizer, hidden_size=32).save_pretrained(tmp_path / "policy")
+    tokenizer.save_pretrained(tmp_path / "policy")
+    policy = [f"policy.pretrained={tmp_path / 'policy'}", "policy.architecture=null", "policy.corpus=null"]
+    decoding = ["suite.greedy.max_tokens=4", "suite.sampling.max_tokens=4"]
+    verifier = ["suite.sets.verifier=null"]
+    return [*policy, *decoding, *verifier, f"suite.sets.path={tmp_path}", f"output_dir={tmp_path}"]
+
+
+def composed(*overrides: str) -> DictConfig:
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", ["experiment=llama_baseline", *overrides])
+
+
+def make_files(config: DictConfig, folder: Path) -> int:
+    """Two rows for each set, one of them without a gold answer; how many sets."""
+    golds = dict.fromkeys(config.suite.sets.answers.values(), "2") | dict.fromkeys(
+        config.suite.sets.choices.values(), "B"
+    )
+    for file, gold in golds.items():
+        message = [{"role": "user", "content": "What is 1+1?\nOptions:\nA. one\nB. two"}]
+        rows = [{"prompt": message, "reward_model": {"ground_truth": answer}} for answer in (gold, "")]
+        pq.write_table(pa.Table.from_pylist(rows), folder / file.replace("*", "_x"))
+    return len(golds)
+
+
+@pytest.mark.parametrize(("track", "sets", "averages"), [("track1", 8, 3), ("track1_sampled", 8, 3), ("track2", 6, 3)])
+def test_from_files_to_the_table(
+    track: str, sets: int, averages: int, small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = composed(f"suite={track}", *small)
+    assert make_files(config, tmp_path) == sets
+    evaluate(config, tmp_path / "stage", {})
+    metrics = last_values(tmp_path / "stage")
+    quantity = "verifier/accuracy" if track == "track1" else "verifier/accuracy_sampled"
+    own = [name for name in metrics if name.count("/") == 3 and name.endswith(f"/{quantity}")]
+    assert len(own) == sets
+    assert sum(name.startswith("test/average/") for name in metrics) == averages
+    assert metrics["test/average/avg"] == pytest.approx(sum(metrics[name] for name in own) / sets)
+    left_out = json.loads((tmp_path / "stage" / "tables" / "test" / "left_out" / "0.json").read_text())
+    assert [line["row"] for line in left_out] == ["row 1: reward_model.ground_truth is empty"] * sets
+    shown = capsys.readouterr().out
+    for text in (shown, (tmp_path / "stage" / "summary.md").read_text()):
+        assert "GRPO+CLIPO (published)" in text
+        assert "Δ to Base Model" in text
+        assert "CLIPO, Table" in text
+
+
+def test_decoding_is_as_published() -> None:
+    first, sampled, second = (composed(f"suite={name}").suite for name in ("track1", "track1_sampled", "track2"))
+    assert (first.samples, first.greedy.temperature, first.greedy.max_tokens) == (0, 0.0, 2048)
+    assert (sampled.samples, sampled.sampling.temperature, sampled.sampling.top_p) == (1, 0.6, 1.0)
+    assert (second.samples, second.sampling.temperature, second.sampling.top_p) == (16, 0.6, 0.95)
+    assert second.sampling.max_tokens == 4096

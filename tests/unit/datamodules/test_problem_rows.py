@@ -1,0 +1,167 @@
+"""Rows from files of every kind, without a network, and one sentence for whatever cannot be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from contrastive_reasoning.tasks.read_set import Rows
+from datamodules.problem_rows import ProblemRows
+
+CHAT = [
+    {"prompt": [{"role": "user", "content": f"What is {n}+1?"}], "reward_model": {"ground_truth": str(n + 1)}}
+    for n in range(3)
+]
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a local file needs no network")
+
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+
+
+def read(path: Path | str, *, split: str = "train", file: str | None = None) -> list[Mapping[str, Any]]:
+    return list(ProblemRows(path=str(path), subset=None, split=split, file=file)())
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_nothing_is_read_before_the_call() -> None:
+    rows = ProblemRows(path="nowhere/at/all.parquet", subset=None, split="train", file=None)
+    assert isinstance(rows, Rows)
+    assert rows.at("there.csv") == ProblemRows(path="there.csv", subset=None, split="train", file=None)
+    assert hash(rows) == hash(rows.at("nowhere/at/all.parquet"))
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".jsonl", ".json"])
+def test_nested_rows_come_back_in_order(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"set{ending}"
+    if ending == ".parquet":
+        pq.write_table(pa.Table.from_pylist(CHAT), path)
+    elif ending == ".jsonl":
+        lines(path, CHAT)
+    else:
+        path.write_text(json.dumps(CHAT))
+    assert read(path, split="any") == CHAT
+
+
+def test_a_table_in_csv(tmp_path: Path) -> None:
+    (tmp_path / "set.csv").write_text('question,answer\n"How many, all in all?",4\n"And now?",\n')
+    first, second = read(tmp_path / "set.csv")
+    assert (first["question"], first["answer"]) == ("How many, all in all?", 4)
+    assert second["answer"] is None
+
+
+def test_a_folder_by_the_names_of_its_files(tmp_path: Path) -> None:
+    lines(tmp_path / "train.jsonl", CHAT[:2])
+    lines(tmp_path / "test.jsonl", CHAT[2:])
+    assert read(tmp_path) == CHAT[:2]
+    assert read(tmp_path, split="test") == CHAT[2:]
+    with pytest.raises(ValueError, match="Bad split: validation"):
+        read(tmp_path, split="validation")
+
+
+def test_a_folder_by_a_file_that_it_holds(tmp_path: Path) -> None:
+    lines(tmp_path / "train" / "one.jsonl", CHAT[:1])
+    lines(tmp_path / "train" / "two.jsonl", CHAT[1:])
+    assert read(tmp_path, file="train/two.jsonl") == CHAT[1:]
+    with pytest.raises(FileNotFoundError, match=r"holds neither train/absent.jsonl nor files named train"):
+        read(tmp_path, file="train/absent.jsonl")  # all of train/ would be two sets in one
+    lines(tmp_path / "train.jsonl", CHAT)
+    assert read(tmp_path, file="absent.jsonl") == CHAT
+
+
+def test_a_star_stands_for_whatever_a_name_holds(tmp_path: Path) -> None:
+    lines(tmp_path / "set_x2.jsonl", CHAT)
+    assert read(tmp_path / "set*2.jsonl") == CHAT
+    (tmp_path / "set_x2.jsonl").rename(tmp_path / "set*2.jsonl")  # a name that itself holds one
+    assert read(tmp_path / "set*2.jsonl") == CHAT
+    lines(tmp_path / "other.jsonl", CHAT)
+    with pytest.raises(FileNotFoundError, match=r"no file or folder"):
+        read(tmp_path / "*.jsonl")
+
+
+@pytest.mark.parametrize("path", ["no/such/file.parquet", "./absent", "/absent", "absent.jsonl", "a/b/c"])
+def test_a_missing_path_is_named_and_no_hub_is_asked(path: str) -> None:
+    with pytest.raises(FileNotFoundError, match=f"no file or folder '{path}'"):
+        read(path)
+
+
+def test_what_is_no_file_of_problems(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="doesn't contain any data files"):
+        read(tmp_path)
+    (tmp_path / "set.txt").write_text("one\n")
+    with pytest.raises(ValueError, match=r"set.txt: a file of problems ends in .parquet, .jsonl, .json, .csv"):
+        read(tmp_path / "set.txt")
+    (tmp_path / "torn.jsonl").write_text('{"question": "How many?"}\n{"quest\n')
+    with pytest.raises(ValueError, match=r"torn.jsonl: JSON parse error"):
+        read(tmp_path / "torn.jsonl")
+
+
+def test_no_path_at_all() -> None:
+    with pytest.raises(FileNotFoundError, match="no path was named"):
+        list(ProblemRows(path=None, subset=None, split="test", file=None)())
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What a hub that knows every set was asked for."""
+    calls: list[object] = []
+
+    def load(*args: object, **kwargs: object) -> list[dict[str, Any]]:
+        calls.append((args, kwargs))
+        return CHAT
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    return calls
+
+
+def test_the_hub_is_asked_by_name_subset_and_split(asked: list[object]) -> None:
+    rows = ProblemRows(path="someone/some-set", subset="main", split="test", file="train/two.jsonl")
+    assert list(rows()) == CHAT
+    assert asked == [(("someone/some-set", "main"), {"split": "test"})]
+
+
+def test_an_address_is_that_of_one_file(asked: list[object]) -> None:
+    assert read("https://example.org/data/set*2.parquet", split="test") == CHAT
+    assert asked == [
+        (("parquet",), {"data_files": "https://example.org/data/set%2A2.parquet", "split": "train"}),
+    ]
+
+
+@pytest.mark.parametrize("path", ["someone/some-set", "https://example.org/set.parquet", "hf://datasets/a/b/set.jsonl"])
+@pytest.mark.parametrize(
+    "error", [ConnectionError("no Hub\nand more"), FileNotFoundError("no Hub"), RuntimeError("no Hub")]
+)
+def test_offline_it_is_one_sentence(path: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    expected = (
+        rf"^{path}: cannot be reached and was not downloaded before \(no Hub\); name a local file or folder as path$"
+    )
+    with pytest.raises(FileNotFoundError, match=expected):
+        read(path)
+
+
+def test_an_unknown_split_of_a_hub_set_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*args: object, **kwargs: object) -> None:
+        raise ValueError("Unknown split. Should be one of ['train'].")
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    with pytest.raises(ValueError, match=r"^someone/some-set: Unknown split"):
+        read("someone/some-set", split="test")

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import random
+import re
+from itertools import islice
+
+import pytest
+
+from contrastive_reasoning.tasks.arithmetic import ArithmeticTask, Equation, Story, split_of
+from contrastive_reasoning.tasks.arithmetic.words import NAMES, NEW_NAMES, NEW_THINGS, WORDS
+from datamodules import stories
+from datamodules.stories import Stories, StoryCorpus, StoryStream, draw_story, draw_sum, made_up_name
+
+TASK = ArithmeticTask(
+    test="in_distribution",
+    instructed=False,
+    steps=[2, 4],
+    clauses=[2, 3],
+    number_range=[2, 9],
+    new_numbers=[4, 7],
+    limit=99,
+    taught_share=0.2,
+    first_share=0.8,
+    both_share=0.35,
+    train_problems=10,
+    validation_problems=10,
+    test_problems=10,
+    seed=0,
+)
+
+
+def stream(first_step: int = 0, seed: int = 0, made_up: float = 0.5) -> StoryStream:
+    return StoryStream(
+        task=TASK,
+        split="train",
+        batch_size=4,
+        sum_steps=2,
+        sums=0.25,
+        made_up=made_up,
+        seed=seed,
+        first_step=first_step,
+    )
+
+
+def equations(completion: str) -> list[Equation]:
+    found = re.findall(r"^ \w+ (\d+)([-+*/])(\d+)=(\d+)$", completion, re.MULTILINE)
+    return [Equation(int(a), op, int(b), int(c)) for a, op, b, c in found]
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_no_story_of_another_split_is_shown(split: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Story] = []
+    made = stories.prompt_of
+
+    def watched(story: Story, *, instructed: bool) -> str:
+        drawn.append(story)
+        return made(story, instructed=instructed)
+
+    monkeypatch.setattr(stories, "prompt_of", watched)
+    rng = random.Random(1)
+    for index in range(120):
+        draw_story(TASK, split, rng, made_up=index % 2 == 0)  # pyright: ignore[reportArgumentType]
+    assert len(drawn) == 120
+    assert {split_of(story) for story in drawn} == {split}
+
+
+@pytest.mark.parametrize("made_up", [False, True])
+def test_stories_are_told_in_true_equations(made_up: bool) -> None:
+    rng = random.Random(2)
+    for _ in range(200):
+        prompt, completion = draw_story(TASK, "train", rng, made_up=made_up)
+        written = equations(completion)
+        assert 2 <= len(written) <= 4
+        assert all(equation.true for equation in written)
+        assert completion.endswith(f"\n\\boxed{{{written[-1].result}}}")
+        assert not {4, 7} & set(map(int, re.findall(r"\d+", prompt)))
+        assert not set(re.findall(r"[A-Za-z]+", prompt)) & {*NEW_NAMES, *NEW_THINGS}
+
+
+def test_a_learnt_word_is_shown_with_every_meaning_and_a_taught_one_with_its_own() -> None:
+    signs: dict[str, set[str]] = {}
+    rng = random.Random(3)
+    for _ in range(1500):
+        prompt, completion = draw_story(TASK, "train", rng, made_up=False)
+        for name, word, number in re.findall(r"(\w+) (\w+) (\d+)\.", prompt):
+            alone = len(re.findall(rf"\b{number}\b", prompt)) == 1 and prompt.endswith(f"has {name}?\n")
+            if alone and word in WORDS and WORDS[word].form == "solo":
+                used = {equation.op for equation in equations(completion) if equation.b == int(number)}
+                signs.setdefault(word, set()).update(used or {"none"})
+    assert all({"+", "-", "none"} <= signs[word] for word in ("buys", "eats", "paints"))
+    assert "-" not in signs["finds"]
+    assert "+" not in signs["loses"]
+
+
+def test_sums_are_true_and_over_all_numbers() -> None:
+    rng = random.Random(4)
+    numbers = set()
+    for _ in range(300):
+        prompt, completion = draw_sum(TASK, rng)
+        (equation,) = equations(completion)
+        assert equation.true
+        assert equation.result <= TASK.limit
+        assert prompt == f"What is {equation.a}{equation.op}{equation.b}?\n"
+        numbers.add(equation.b)
+    assert numbers == set(range(2, 10))
+
+
+def test_sums_come_alone_at_first() -> None:
+    shares = [sum(prompt.startswith("What is") for prompt, _ in batch) for batch in islice(stream(), 40)]
+    assert shares[:2] == [4, 4]
+    assert 10 <= sum(shares[2:]) <= 80
+
+
+def test_names_are_made_up_for_whole_batches() -> None:
+    known = re.compile("|".join(rf"^{name}\b" for name in NAMES))
+    for batch in islice(stream(first_step=2), 30):
+        of_stories = [bool(known.search(prompt)) for prompt, _ in batch if not prompt.startswith("What is")]
+        assert len(set(of_stories)) <= 1
+
+
+def test_made_up_names_are_nobodys() -> None:
+    rng = random.Random(5)
+    names = {made_up_name(rng) for _ in range(3000)}
+    assert len(names) > 1000
+    assert not {name.title() for name in names} & {*NAMES, *NEW_NAMES}
+
+
+def test_a_batch_is_a_function_of_seed_and_step() -> None:
+    batches = list(islice(stream(), 5))
+    assert list(islice(stream(first_step=3), 2)) == batches[3:]
+    assert batches[2] != batches[3]
+    assert next(iter(stream(seed=1))) != batches[0]
+
+
+def test_workers_change_nothing() -> None:
+    def first(workers: int) -> list[object]:
+        data = Stories(
+            task=TASK, batch_size=4, sum_steps=2, sums=0.25, made_up=0.5, validation_batches=1, workers=workers, seed=0
+        )
+        return list(islice(data.train_dataloader(), 5))
+
+    assert first(0) == first(2) == list(islice(stream(), 5))
+
+
+def test_shares_are_shares() -> None:
+    with pytest.raises(ValueError, match="made_up must lie in"):
+        Stories(task=TASK, batch_size=4, sum_steps=2, sums=0.2, made_up=1.5, validation_batches=1, workers=0, seed=0)
+
+
+def test_the_corpus_is_reproducible() -> None:
+    corpus = StoryCorpus(task=TASK, stories=20, seed=0)
+    assert corpus() == corpus()
+    assert len(corpus()) == 40

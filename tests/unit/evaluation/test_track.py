@@ -1,0 +1,135 @@
+"""Tracks: one way of asking for all sets, and averages in which each set counts the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+
+import pytest
+import torch
+
+from contrastive_reasoning.evaluation import Suite, Track, problem_sets
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.rollout import Engine, Sampling
+from contrastive_reasoning.tasks.answer_task import AnswerTask
+from contrastive_reasoning.tasks.base import Problem, Verdict
+from contrastive_reasoning.tasks.formats import PlainAnswer
+from datamodules.problem_rows import ProblemRows
+
+SAMPLED = Sampling(temperature=0.6, top_k=None, top_p=0.95, max_tokens=3, stop=[])
+ROWS = ProblemRows(path=None, subset=None, split="test", file=None)
+FORMAT = PlainAnswer(question="question", answer="answer", instruction="Box it.")
+SIZES = {"small": 2, "large": 5, "letters": 3}
+
+
+class Even(AnswerTask):
+    """A task whose completions are right if their length is even: an untrained policy then has some success."""
+
+    def verify_all(self, problems: list[Problem], completions: list[str]) -> list[Verdict]:  # pyright: ignore
+        return [Verdict(status="wrong" if len(text) % 2 else "ok", reason="") for text in completions]
+
+
+@pytest.fixture
+def track(tmp_path: Path) -> Track:
+    for name, size in SIZES.items():
+        gold = "A" if name == "letters" else 7
+        rows = [{"question": f"Question {row} of {name}?", "answer": gold} for row in range(size)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sets = problem_sets(
+        path=str(tmp_path),
+        rows=ROWS,
+        format=FORMAT,
+        on_bad="refuse",
+        verifier=None,
+        answers={"small": "small.jsonl", "large": "large.jsonl"},
+        choices={"letters": "letters.jsonl"},
+    )
+    return Track(
+        engine=Engine(max_batch_tokens=500),
+        sets={name: Even(**vars(task)) for name, task in sets.items()},
+        problems=None,
+        samples=4,
+        sampling=SAMPLED,
+        greedy=replace(SAMPLED, temperature=0.0, top_p=1.0),
+        k_values=[1, 4],
+        quantity="verifier/accuracy_sampled",
+        averages={"m_avg": ["small", "large"], "avg": ["small", "large", "letters"]},
+        published=None,
+        compare_with=None,
+    )
+
+
+@pytest.fixture(scope="module")
+def policy() -> CausalLMPolicy:
+    tokenizer = train_tokenizer(["Question 1 of small? Box it."], vocab_size=270)
+    model = tiny_llama(tokenizer, hidden_size=32)
+    with torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(0)
+        for parameter in model.parameters():
+            parameter.normal_(std=0.2)
+    return CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
+
+
+def test_it_is_a_suite_with_averages(track: Track, policy: CausalLMPolicy) -> None:
+    found = track(policy, seed=0)
+    plain = Suite(engine=track.engine, settings=track.settings)(policy, seed=0)
+    assert found.rows == plain.rows
+    own = {name: value for name, value in found.metrics.items() if not name.startswith("average/")}
+    assert own == plain.metrics
+    values = {name: own[f"{name}/verifier/accuracy_sampled"] for name in SIZES}
+    assert len(set(values.values())) > 1
+    assert found.metrics["average/m_avg"] == pytest.approx(mean([values["small"], values["large"]]))
+    assert found.metrics["average/avg"] == pytest.approx(mean(values.values()))
+    assert {name: own[f"{name}/problems/count"] for name in SIZES} == SIZES
+
+
+def test_so_many_problems_of_each_set(track: Track, policy: CausalLMPolicy) -> None:
+    metrics = replace(track, problems=3)(policy, seed=0).metrics
+    assert {name: metrics[f"{name}/problems/count"] for name in SIZES} == {"small": 2, "large": 3, "letters": 3}
+
+
+def test_its_columns_are_metrics_that_it_reports(track: Track, policy: CausalLMPolicy) -> None:
+    assert list(track.columns) == ["small", "large", "letters", "m_avg", "avg"]
+    assert set(track.columns.values()) <= set(track(policy, seed=0).metrics)
+    suite = Suite(engine=track.engine, settings={"main": track.settings["small"], "other": track.settings["large"]})
+    assert suite.columns == {"main": "verifier/accuracy", "other": "other/verifier/accuracy"}
+    assert set(suite.columns.values()) <= set(suite(policy, seed=0).metrics)
+
+
+def test_sets_know_their_judge_and_file(track: Track, tmp_path: Path) -> None:
+    tasks = [task for task in track.sets.values() if isinstance(task, AnswerTask)]
+    assert {task.name: task.judge for task in tasks} == {"small": "answer", "large": "answer", "letters": "choice"}
+    assert tasks[2].problems("test")[2].id == "letters/test/2"
+    assert tasks[2].path == str(tmp_path / "letters.jsonl")
+
+
+def test_without_a_folder_the_sets_refuse_when_they_are_read() -> None:
+    sets = problem_sets(
+        path=None, rows=ROWS, format=FORMAT, on_bad="refuse", verifier=None, answers={"one": "1.csv"}, choices={}
+    )
+    with pytest.raises(FileNotFoundError, match="no path was named to read problems from"):
+        sets["one"].problems("test")
+
+
+def test_contradictions_are_refused(track: Track) -> None:
+    with pytest.raises(ValueError, match=r"averages\.avg: no set tiny; there are small, large, letters"):
+        replace(track, averages={"avg": ["small", "tiny"]})
+    with pytest.raises(ValueError, match=r"verifier/accuracy_sampled needs samples ≥ 1, got 0"):
+        replace(track, samples=0)
+    with pytest.raises(ValueError, match="no row 'PPO'; there are Base Model, GRPO"):
+        replace(track, published="clipo_table1", compare_with="PPO")
+    with pytest.raises(ValueError, match="no row 'GRPO'; there are no published table"):
+        replace(track, compare_with="GRPO")
+    with pytest.raises(ValueError, match="one: named among the answers and among the choices"):
+        problem_sets(
+            path=None,
+            rows=ROWS,
+            format=FORMAT,
+            on_bad="refuse",
+            verifier=None,
+            answers={"one": "1.csv"},
+            choices={"one": "1.csv"},
+        )

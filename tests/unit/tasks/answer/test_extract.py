@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+
+from contrastive_reasoning.tasks.answer import extract_answer, verify_answer
+from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract, gold_text
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer"),
+    [
+        (r"so $\boxed{7}$.", "7"),
+        (r"\boxed{3}, no: \boxed{ \frac{1}{2} }", r"\frac{1}{2}"),
+        (r"\fbox{7}", "7"),
+        (r"\boxed {7}", "7"),
+        ("\\boxed\n{7}", "7"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),
+        (r"The answer is $\boxed 3, 5, 7$ as we saw", "3, 5, 7"),
+        (r"$\boxed \frac{3}{5}$", r"\frac{3}{5}"),
+        (r"$\boxed \$23$", r"\$23"),
+        (r"\boxed{\boxed{7}}", r"\boxed{7}"),
+        (r"\boxed{7 \text{ or } \boxed{8}}", r"7 \text{ or } \boxed{8}"),
+        (r"\boxed{3 and so on, \boxed{5}", "5"),
+        (r"\boxedness{8} \boxed{7}", "7"),
+        (r"<think>\boxed{3}</think> \boxed{4}", "4"),
+        (r"<think>\boxed{3}</think> hm </think> \boxed{4}", "4"),
+        (r"<think>\boxed{3}", "3"),
+        ("#### 1,234", "1,234"),
+        ("Step 1\nAnswer: 8", "8"),
+        ("**Answer:** 8", "8"),
+        ("Step 1.\n\nTherefore the final answer is $40\\%$.\n", "$40\\%$."),
+        ("The answer is 5. We checked it.", "5"),
+        ("The answer is 3. No, the answer is 5", "5"),
+    ],
+)
+def test_answer(completion: str, answer: str) -> None:
+    assert extract_answer(completion) == answer
+
+
+@pytest.mark.parametrize(
+    ("completion", "reason"),
+    [
+        ("", "empty completion"),
+        ("<think>so</think>\n", "empty completion"),
+        ("It is seven.", "no boxed answer"),
+        ("The answer is 7.\nThat was hard.", "no boxed answer"),
+        ("The answer is", "no boxed answer"),
+        (r"<think>so it is $\boxed{7}$</think> The answer follows.", "no boxed answer"),
+        (r"\boxed{}", "empty box"),
+        (r"\boxed{7}, in a \boxed{ }", "empty box"),
+        (r"\boxed", "empty box"),
+        (r"\boxed{7", "box not closed"),
+        (r"\boxed{7\}", "box not closed"),
+        (r"The answer is 7, $\boxed{7", "box not closed"),
+        (r"\boxed{7} or \boxed{8", "box not closed"),
+        (rf"\boxed{{{'7' * (MAX_ANSWER + 1)}}}", f"answer longer than {MAX_ANSWER} characters"),
+        (f"Answer: {'7' * (MAX_ANSWER + 1)}", f"answer longer than {MAX_ANSWER} characters"),
+    ],
+)
+def test_no_answer(completion: str, reason: str) -> None:
+    assert extract_answer(completion) is None
+    verdict = verify_answer("7", completion)
+    assert (verdict.status, verdict.reason) == ("unparsed", reason)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["\\boxed{", "\\boxed ", "\\boxedx", "{", "}", "\\", "answer is ", "</think>", "\\boxed{a}", "x", "\n", "7 "],
+)
+def test_a_long_completion_is_read_in_one_go(unit: str) -> None:
+    long = unit * (10**6 // len(unit))
+    assert extract(long + " ").boxed == (r"\boxed" in unit and unit != "\\boxedx")
+    assert verify_answer("7", f"{long}</think> $\\boxed{{7}}$").correct
+
+
+@pytest.mark.parametrize(
+    ("gold", "text"),
+    [
+        ("7", "7"),
+        ("We add.\n\\[ 3 + 4 = \\boxed{7}. \\]", "7"),
+        (r"First $\boxed{1}$, hence $\boxed{\frac12}$", r"\frac12"),
+        ("3 + 4 = 7\n#### 7", "7"),
+        ("", ""),
+    ],
+)
+def test_gold_answer_in_a_solution(gold: str, text: str) -> None:
+    assert gold_text(gold) == text

@@ -1,0 +1,121 @@
+r"""What a model may write to stop or to fool the verifier: everything must get its verdict, and none of it ``ok``."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import pytest
+
+from contrastive_reasoning.tasks.answer import Question, pose, verify_answer
+from contrastive_reasoning.tasks.answer.limits import objection
+from contrastive_reasoning.tasks.answer.spelling import plain
+
+
+@pytest.mark.parametrize(
+    ("formula", "reason"),
+    [
+        ("9^{9^{9^9}}", "power in an exponent"),
+        ("9**9**9", "power in an exponent"),
+        ("9^9^9", "power in an exponent"),
+        ("9^{9}^{9}", "power in an exponent"),
+        ("2^((99)^{99})", "power in an exponent"),
+        (r"9^\frac{9^9}{1}", "power in an exponent"),
+        ("2^{9!}", "power in an exponent"),
+        ("((2^{99})^{99})^{99}", "exponents of more than 10000 in all"),
+        ("2^{99999}", "exponents of more than 10000 in all"),
+        (r"2^{99 \cdot 999}", "exponents of more than 10000 in all"),
+        (r"\sqrt[99999]{2}", "exponents of more than 10000 in all"),
+        ("(a+b+c)^{1000}", "formula to a power of more than 100"),
+        ("x^{101}", "formula to a power of more than 100"),
+        ("201!", "factorial of more than 200"),
+        ("(9!)!", "factorial of more than 200"),
+        ("9!!", "factorial of more than 200"),
+        (r"\binom{99999}{2}", "binomial of more than 10000"),
+        (r"\int_0^1 x", r"unknown command \int"),
+        (r"\sum_{k=1}^{10} k", r"unknown command \sum"),
+        (r"\exp(\exp(9))", r"unknown command \exp"),
+        (r"\Gamma(99999999)", r"unknown command \Gamma"),
+        (f"{'(' * 20}7{')' * 20}+1", "brackets nested deeper than 12"),
+        ("(7+1", "brackets do not match"),
+        (f"{'1' * 61}+1", "number longer than 60 digits"),
+        ("1+" * 200 + "1", "formula longer than 300 characters"),
+        ("７+1", "not plain ASCII"),
+        ("٧+1", "not plain ASCII"),
+        ("__import__('os')", "words where a formula is wanted"),
+        ("lambda: 7", "words where a formula is wanted"),
+        ("7 if 1 else 0", "words where a formula is wanted"),
+        ("7 8", "numbers side by side"),
+        ("7===7", "operators in a row"),
+        ("|" * 200, "operators in a row"),
+        ("7_8+1", "number with an index"),
+    ],
+)
+def test_refused_before_it_is_worked_out(formula: str, reason: str) -> None:
+    assert objection(plain(formula)) == reason
+
+
+@pytest.mark.parametrize(
+    "formula",
+    ["2^{4950}", "x^8 + x^7 + 1", "11z^{17}(5+11z^{17})", "(x-1)^3(x+1)^3", "100! + 101", r"\binom{14}{6}", "2^{1/5}"],
+)
+def test_ordinary_formulas_pass(formula: str) -> None:
+    assert objection(plain(formula)) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "7" * 10**6,
+        "7," * 10**6,
+        "7" + " " * 10**6 + "8",
+        "{" * 10**6,
+        "{" * 200 + "7" + "}" * 199 + "8}",
+        r"\boxed{" * 40 + "8" + "}" * 40,
+        r"\frac{1}{" * 20 + "7" + "}" * 20,
+        r"\text{" * 50 + "7" + "}" * 50 + "8",
+        r"\left(" * 30 + "8" + r"\right)" * 30,
+        "[" * 300,
+        "," * 300,
+        "=" * 300,
+        r"\\" * 200,
+        "7;" * 100 + "8",
+        ";=" * 250,
+        r"\pm" * 100,
+        r"8 \approx 7",
+        "7\x008",
+        "\ud800",
+        "1e999",
+        r"10^{99999}",
+        "exit()",
+        "\\",
+        "{}",
+        "$",
+        "-",
+        "%",
+        r"\infty - \infty",
+    ],
+)
+def test_gets_a_verdict(answer: str) -> None:
+    verdict = verify_answer("7", rf"\boxed{{{answer}}}")
+    assert verdict.status in ("wrong", "unparsed")
+    assert verdict.reason
+    assert len(verdict.reason) < 80
+
+
+def test_the_quick_part_gives_a_verdict_on_any_text() -> None:
+    text = r"\frac { } ( ) [ ] 1 23 7 x \sqrt \text{ ^ _ + - / = , \pi ! % or cm \{ \} ° \boxed{ \\ & \pm e | \cup $ ;"
+    pieces = [*text.split(), " ", "\n", "٣", "√", r"\begin{pmatrix}", r"\end{pmatrix}", r"\,", "million", "apples"]
+    draw = random.Random(0)
+    for _ in range(200):
+        text = "".join(draw.choices(pieces, k=draw.randint(1, 15))) * draw.choice([1, 1, 1, 9])
+        for gold in ("7", "(1,2)", r"\text{east}", "x^2", "1,2", r"\begin{pmatrix}1\\2\end{pmatrix}"):
+            found = pose(gold, rf"\boxed{{{text}}}")
+            assert isinstance(found, Question) or found.status != "error", text
+
+
+def test_a_deep_stack_of_the_caller_is_no_danger() -> None:
+    def down(levels: int) -> str:
+        return down(levels - 1) if levels else verify_answer("7", r"\boxed{((((7))))}").status
+
+    assert down(sys.getrecursionlimit() - 400) == "ok"

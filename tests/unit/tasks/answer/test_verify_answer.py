@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from contrastive_reasoning.tasks.answer import Question, pose, settle, verify_answer
+from contrastive_reasoning.tasks.base import Verdict
+
+
+def verdict_on(gold: str, answer: str) -> Verdict:
+    return verify_answer(gold, rf"So it is $\boxed{{{answer}}}$.")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("142.0", "142"),
+        ("2,125", "2125"),
+        (r"\frac{1}{2}", "0.5"),
+        (r"\frac12", r"\dfrac{2}{4}"),
+        ("7", "x = 7"),
+        ("5", "a + b = 5"),
+        ("5", "2a + b = 5"),
+        ("3", r"x = \frac{6}{2} = 3"),
+        (r"\frac23", r"\frac{2}{3} \approx 0.67"),
+        ("x=5", "5"),
+        ("5", r"5\text{ dollars}"),
+        (r"10\text{ cm}", "10"),
+        (r"12\pi", r"12\pi\text{ cm}"),
+        (r"145^\circ", "145"),
+        ("300", r"300^\circ"),
+        (r"40\%", r"\frac{2}{5}"),
+        ("0.56 = 56\\%", "0.56"),
+        (r"\text{(B)}", "b"),
+        (r"\text{Sunday}", "SUNDAY"),
+        (r"\text{ellipse}", "an ellipse"),
+        (r"\text{October 30}", "october 30"),
+        (r"8\!:\!34 \text{ p.m.}", "8:34 PM"),
+        ("True", r"\text{true}."),
+        ("False", "No"),
+        ("CD", "C D"),
+        ("2516_8", "2516"),
+        ("2516_8", r"2516_{\text{eight}}"),
+        ("1,-2", "-2, 1"),
+        ("1,-2", r"\{-2, 1\}"),
+        ("2, 3, \\text{ and } 4", "4, 3, 2"),
+        ("0 or 4", r"x = 4 \text{ or } x = 0"),
+        (r"1 \pm \sqrt{19}", r"1-\sqrt{19}, \sqrt{19}+1"),
+        (r"(3,\pi/2)", r"\left( 3, \frac{\pi}{2} \right)"),
+        ("(1,-2)", "1, -2"),
+        ("(100,101)", "(100, 101)"),
+        ("(1000,2000)", "(1,000, 2,000)"),
+        ("[1, 2, 6]", "1, 2, 6"),
+        ("(2,1)", "(A,B) = (2,1)"),
+        ("AB=9, CD=4", "9, 4"),
+        (r"x \in [-2,7]", "[-2, 7]"),
+        (r"(-\infty, 0]", r"(-\infty, 0.0]"),
+        (
+            r"\begin{pmatrix} 1/5 \\ -18/5 \end{pmatrix}",
+            r"\begin{bmatrix} 0.2 \\ -\frac{18}{5} \end{bmatrix}",
+        ),
+        # what only the computer algebra can tell
+        (r"2\sqrt{3}", r"\sqrt{12}"),
+        ("7", r"\sqrt{49}"),
+        ("24", "4!"),
+        ("2,125", "2124+1"),
+        ("98,634", "x = 98,634"),
+        ("0 or 1000", "0 or 1,000"),
+        ("0.56 = 56\\%", "x = 56\\%"),
+        (r"2\sqrt3", r"1 \cdot 2\sqrt3 + 0"),
+        ("x^2+2x+9", "(x+1)^2+8"),
+        ("a + b + c", "c+b+a"),
+        ("y=-3x-3", "3x + y + 3 = 0"),
+        ("y=-3x-3", "-3(x+1)"),
+        (r"\sin^2 t", r"1 - \cos^2 t"),
+        (r"\tan 15^\circ", r"2-\sqrt3"),
+        (r"2007 + \frac\pi 2", r"\frac{4014+\pi}{2}"),
+        (r"(-\infty,3)\cup(3,\infty)", r"\mathbb{R} \setminus \{3\}"),
+        (r"(-\infty,0)\cup(3,\infty)", r"(3,\infty)\cup(-\infty,0)"),
+        (r"(\sqrt8, 1)", r"(2\sqrt2, 1)"),
+        ("2^{4950}", "4^{2475}"),
+        ("[-1.7807764064, 0.2807764064]", r"[\frac{-3-\sqrt{17}}{4}, \frac{-3+\sqrt{17}}{4}]"),
+    ],
+)
+def test_right(gold: str, answer: str) -> None:
+    assert verdict_on(gold, answer) == Verdict(status="ok", reason="")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "reason"),
+    [
+        ("7", "8", "another number"),
+        ("18.75", "19", "another number"),
+        ("9", r"9\%", "another number"),
+        (r"40\%", "40", "another number"),
+        ("3", "3 million", "another number"),
+        ("1e-24", "0", "another number"),
+        (r"5\text{ dollars}", r"5\text{ cents}", "another unit"),
+        ("7", r"\text{seven}", "words instead of a number"),
+        (r"\text{Sunday}", "Monday", "other words"),
+        (r"\text{Sunday}", "7", "no words"),
+        ("2516_8", "2516_9", "another number"),
+        ("66_8", r"66_8\%", "number with an index"),
+        # several answers at once
+        ("7", "7, 8", "number of answers: 2 instead of 1"),
+        ("7", "7 or 8", "number of answers: 2 instead of 1"),
+        ("7", r"7 \text{ or } 999983", "number of answers: 2 instead of 1"),
+        ("7", r"8 \lor 7", "number of answers: 2 instead of 1"),
+        ("7", r"\{7, 8\}", "number of answers: 2 instead of 1"),
+        ("7", "x = 7 or x = 8", "number of answers: 2 instead of 1"),
+        ("7", r"\pm 7", "number of answers: 2 instead of 1"),
+        ("7", r"7 \text{ or } \boxed{8}", "number of answers: 2 instead of 1"),
+        ("7", "8 = 7", "another number"),
+        ("7", "7 = 8", "another number"),
+        ("1,-2", "1", "number of answers: 1 instead of 2"),
+        ("1,-2", "1, -2, 3", "number of answers: 3 instead of 2"),
+        ("1,-2", "1, 1", "an item is missing"),
+        ("(1,-2)", "-2, 1", "another number"),
+        (r"(\frac35,\frac83]", r"[\frac35,\frac83]", "other brackets"),
+        ("(1,2)", r"\{1,2\}", "other brackets"),
+        ("[-2,2]", "-2, 2", "other brackets"),
+        (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 1 & 2 \end{pmatrix}", "other brackets"),
+        (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 1 \\ 3 \end{pmatrix}", "another number"),
+        ("x=5", "x=6", "another number"),
+        ("x=5", "y=5", "other variables"),
+        ("2k", "2j", "other variables"),
+        ("x^2", "999983", "other variables"),
+        ("x^2+5x", "X^2+5X", "other variables"),
+        ("x+y=0", r"x+y=0 \text{ (or }999983)", "words where a formula is wanted"),
+        # what the computer algebra says
+        (r"2\sqrt{3}", r"\sqrt{13}", "not equal"),
+        (r"\frac{1}{2^{98}}", r"-(\frac{1}{2^{98}})", "not equal"),
+        ("4.1e-08", r"\frac{\pi}{10^9}", "not equal"),
+        (r"2\sqrt3", r"2\sqrt3 \text{ } 999983", "not equal"),
+        ("7", r"\frac{1}{0}", "not equal"),
+    ],
+)
+def test_wrong(gold: str, answer: str, reason: str) -> None:
+    verdict = verdict_on(gold, answer)
+    assert verdict.reason == reason
+    assert not verdict.correct
+
+
+def test_echoed_instruction_is_wrong() -> None:
+    for answer in ("your answer", "answer", r"\text{final answer}", "...", "?"):
+        assert not verdict_on("7", answer).correct
+
+
+def test_unreadable_gold_answer_is_an_error_unless_it_is_repeated() -> None:
+    gold = r"7 \foo 8"
+    assert verdict_on(gold, "7 \\foo  8").correct
+    assert verdict_on(gold, r"\sqrt{7}") == Verdict(status="error", reason="gold answer does not parse")
+    assert verdict_on("", "7") == Verdict(status="error", reason="no gold answer")
+
+
+def test_only_formulas_are_left_open() -> None:
+    assert pose("7", r"\boxed{7.0}") == Verdict(status="ok", reason="")
+    question = pose(r"2\sqrt3", r"\boxed{x = \sqrt{12}}")
+    assert question == Question(r"2\sqrt{3}", r"x = \sqrt{12}")
+    assert settle(question).correct
+
+
+def test_a_comparison_that_takes_too_many_steps_is_a_timeout() -> None:
+    question = pose(r"2\sqrt3", r"\boxed{\sqrt{12}+0}")
+    assert isinstance(question, Question)
+    assert settle(question, steps=100) == Verdict(status="timeout", reason="comparison of more than 100 steps")
+    assert settle(question).correct
+
+
+def test_works_in_any_thread() -> None:
+    found: list[Verdict] = []
+    thread = threading.Thread(target=lambda: found.append(verdict_on(r"\sqrt{20}", r"2\sqrt5")))
+    thread.start()
+    thread.join()
+    assert [verdict.correct for verdict in found] == [True]

@@ -1,0 +1,111 @@
+"""Perturbed problems differ from their stories in the intended way and in no other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from contrastive_reasoning.tasks.arithmetic import (
+    ArithmeticTask,
+    StorySpace,
+    Variant,
+    draw_distinct,
+    draw_perturbed,
+    plan_of,
+    true_meanings,
+)
+from contrastive_reasoning.tasks.arithmetic.words import NEW_NAMES, NEW_THINGS, WORDS
+
+COUNT = 60
+
+
+@pytest.fixture(scope="module")
+def space(make_task: Callable[..., ArithmeticTask]) -> StorySpace:
+    return make_task().space
+
+
+@pytest.fixture(scope="module")
+def simple(space: StorySpace) -> list[Variant]:
+    return [
+        variant for variant, _ in zip(draw_perturbed(space, seed=0, kind="perturb_simple"), range(COUNT), strict=False)
+    ]
+
+
+@pytest.fixture(scope="module")
+def hard(space: StorySpace) -> list[Variant]:
+    return [
+        variant for variant, _ in zip(draw_perturbed(space, seed=0, kind="perturb_hard"), range(COUNT), strict=False)
+    ]
+
+
+def operations(variant: Variant) -> tuple[list[str], list[str]]:
+    """The signs of the two plans, the story's before the variant's."""
+    plans = [plan_of(story, true_meanings(story), limit=99) or () for story in (variant.base, variant.story)]
+    return [step.equation.op for step in plans[0]], [step.equation.op for step in plans[1]]
+
+
+def test_a_simple_variant_has_the_same_plan_on_new_values(simple: list[Variant]) -> None:
+    for variant in simple:
+        before, after = operations(variant)
+        assert before == after
+        assert variant.story.words == variant.base.words
+        assert variant.story.asked == variant.base.asked
+        assert [clause.person for clause in variant.story.clauses] == [c.person for c in variant.base.clauses]
+        assert {4, 7} & set(variant.story.numbers)
+        assert not {4, 7} & set(variant.base.numbers)
+        assert set(variant.story.names) <= set(NEW_NAMES)
+        assert variant.story.thing in NEW_THINGS
+
+
+def test_a_hard_variant_has_another_plan_and_another_answer(hard: list[Variant]) -> None:
+    for variant in hard:
+        plans = [plan_of(story, true_meanings(story), limit=99) for story in (variant.base, variant.story)]
+        assert plans[0] is not None
+        assert plans[1] is not None
+        assert plans[0][-1].equation.result != plans[1][-1].equation.result
+        assert Counter(step.equation for step in plans[0]) != Counter(step.equation for step in plans[1])
+        assert 2 <= len(plans[1]) <= 5
+
+
+def test_a_hard_variant_changes_one_thing(hard: list[Variant]) -> None:
+    for variant in hard:
+        story, base = variant.story, variant.base
+        if variant.change == "question":
+            assert replace(story, asked=base.asked) == base
+        elif variant.change == "operation":
+            differing = [pair for pair in zip(story.clauses, base.clauses, strict=True) if pair[0] != pair[1]]
+            assert replace(story, clauses=base.clauses) == base
+            assert len(differing) == 1
+            mine, other = differing[0]
+            assert replace(mine, word=other.word) == other
+            assert WORDS[mine.word].form == WORDS[other.word].form
+            assert WORDS[mine.word].meaning != WORDS[other.word].meaning
+        else:
+            shorter = [story.clauses[:place] + story.clauses[place + 1 :] for place in range(len(story.clauses))]
+            assert base.clauses in shorter
+            assert replace(story, clauses=base.clauses) == base
+
+
+def test_all_changes_occur(hard: list[Variant]) -> None:
+    counts = Counter(variant.change for variant in hard)
+    assert set(counts) == {"question", "operation", "step"}
+    assert min(counts.values()) >= COUNT // 6
+
+
+def test_nearly_every_test_story_has_its_variants(
+    space: StorySpace, simple: list[Variant], hard: list[Variant]
+) -> None:
+    stories = [story for story, _ in zip(draw_distinct(space, seed=0, split="test"), range(COUNT), strict=False)]
+    for variants in (simple, hard):
+        assert sum(variant.base in stories for variant in variants) >= 0.95 * COUNT
+
+
+def test_a_problem_names_what_it_was_made_from(make_task: Callable[..., ArithmeticTask]) -> None:
+    by_key = {problem.key for problem in make_task(test_problems=30).problems("test")}
+    for problem in make_task(test="perturb_hard", test_problems=10).problems("test"):
+        assert problem.fields["base"] in by_key
+        assert problem.fields["change"] in ("question", "operation", "step")
+        assert problem.fields["source"] == "perturb_hard"
