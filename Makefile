@@ -35,7 +35,7 @@ sweep: $(STAMP)  ## run a multirun and compare:  name=clipo_laptop sweep=tau ove
 	@$(BIN)/python -m experiments.compare $(name)
 
 test: $(STAMP)  ## run the tests
-	@$(BIN)/python -m pytest -c pyproject.toml tests
+	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadgroup tests
 
 lint: $(STAMP)  ## check style and formatting
 	@$(BIN)/ruff check .

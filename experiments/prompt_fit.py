@@ -27,7 +27,8 @@ def check_prompts_fit(config: DictConfig) -> None:
     try:
         tokenizer, context = tokenizer_and_context(policy.pretrained, trust_remote_code=policy.trust_remote_code)
     except (ValueError, OSError) as error:
-        raise AssemblyError(f"policy.pretrained={policy.pretrained}: {str(error).splitlines()[0]}") from error
+        said, named = str(error).splitlines()[0], f"policy.pretrained={policy.pretrained}"
+        raise AssemblyError(said if said.startswith("policy.") else f"{named}: {said}") from error
     for problem in problems:
         length = len(prompt_ids(tokenizer, problem.prompt, chat_template=policy.chat_template))
         if length >= context:

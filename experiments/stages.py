@@ -10,7 +10,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from experiments import evaluation, evaluation_table, fits
-from experiments.assemble import with_values
+from experiments.assemble import build, with_values
 from experiments.files import write_json, write_yaml
 from experiments.interrupt import Interrupted
 from experiments.lock import announced_lock
@@ -42,6 +42,8 @@ def run_experiment(config: DictConfig) -> Path:
         Interrupted: where the person stopped a stage; the same call goes on from its last checkpoint.
     """
     started = time.monotonic()
+    if "grpo" in config.stages:
+        check_light_parts(config)
     if "grpo" in config.stages or "evaluate" in config.stages:
         check_prompts_fit(config)
     record = open_record(config)
@@ -64,6 +66,20 @@ def run_experiment(config: DictConfig) -> Path:
         record.close(stages, time.monotonic() - started)
     print(f"{config.name}: done, results in {record.folder}")
     return record.folder
+
+
+def check_light_parts(config: DictConfig) -> None:
+    """Build what GRPO needs besides its policy, and let it go: a refusal then comes before a model is loaded.
+
+    A reward with a critic is left out: what its critic reads with may be a large model.
+
+    Raises:
+        AssemblyError: naming the room whose part refuses its arguments.
+    """
+    for room in ("objective", "advantage", "optimizer"):
+        build(config, room)
+    if not any(True for _ in critic_checkpoints(config.reward)):
+        build(config, "reward")
 
 
 def needed(stage: str, config: DictConfig) -> bool:

@@ -1,10 +1,14 @@
-"""The option that all tests share: where the recorded reference numbers lie."""
+"""What all tests share: where the recorded reference numbers lie, and one thread for each of several test processes."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # torch is not imported yet
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 GOLDEN_DATA = Path(__file__).parent / "golden" / "data"
 

@@ -29,7 +29,7 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 FILES = sorted(CONF.glob("*/*.yaml"))
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
-AXES = ("family", "task", "budget")
+AXES = ("task", "budget")
 """Groups that other groups are chosen by, or that set values of others."""
 HYDRA_KEYS = {"_target_", "_partial_", "_convert_", "_recursive_", "_args_"}
 register()
@@ -158,14 +158,22 @@ def with_siblings(experiment: str, scale: str) -> Iterator[tuple[str, DictConfig
     config = composed(f"experiment={experiment}", f"scale={scale}")
     content = raw(CONF / "experiment" / f"{experiment}.yaml")
     yield experiment, config
-    for group, option in overridden(experiment).items():
-        for sibling in (name for name in siblings(group) if name != option):
+    groups = overridden(experiment)
+    for group, option in groups.items():
+        others = [name for name in siblings(group) if name != option]
+        if group == "budget":  # the others are sizes of other tasks
+            others = [name for name in others if name.startswith(groups.get("task", "countdown"))]
+        for sibling in others:
             if group in AXES:
                 yield f"{group}={sibling}", composed(f"experiment={experiment}", f"scale={scale}", f"{group}={sibling}")
-            else:  # a third of a composition's time, and the same thing
-                changed = copy.deepcopy(config)
+                continue
+            changed = copy.deepcopy(config)  # a third of a composition's time, and the same thing
+            if group == "family":  # all that it chooses is the policy
+                changed.family = sibling
+                changed.policy = room("policy", f"{sibling}_{groups.get('task', 'countdown')}_{scale}", scale)
+            else:
                 changed[group] = OmegaConf.merge(room(group, sibling, scale), content.get(group, {}))
-                yield f"{group}={sibling}", changed
+            yield f"{group}={sibling}", changed
 
 
 NEEDS_CRITIC = "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"

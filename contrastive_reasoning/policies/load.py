@@ -51,7 +51,7 @@ def load_policy(
     model: Any
     if pretrained is not None:
         path = resolve(pretrained)
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
+        tokenizer = _tokenizer(path, trust_remote_code=trust_remote_code)
         model = AutoModelForCausalLM.from_pretrained(
             path, dtype=_dtype("weights_dtype", weights_dtype), trust_remote_code=trust_remote_code
         )
@@ -73,8 +73,15 @@ def tokenizer_and_context(pretrained: str, *, trust_remote_code: bool) -> tuple[
     """A pretrained policy's tokenizer and its context in tokens, without its weights."""
     path = resolve(pretrained)
     config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+    return _tokenizer(path, trust_remote_code=trust_remote_code), int(config.max_position_embeddings)
+
+
+def _tokenizer(path: str, *, trust_remote_code: bool) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model. Where its files are missing transformers may give one that knows no word."""
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
-    return tokenizer, int(config.max_position_embeddings)
+    if not tokenizer("1+1=2", add_special_tokens=False)["input_ids"]:
+        raise ValueError(f"policy.pretrained={path}: the model has no tokenizer (tokenizer.json is missing)")
+    return tokenizer
 
 
 def resolve(pretrained: str) -> str:

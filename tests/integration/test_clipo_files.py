@@ -54,7 +54,7 @@ def sets_of(track: str) -> Mapping[str, AnswerTask]:
 
 
 def task_of(name: str, path: Path) -> AnswerTask:
-    node = OmegaConf.load(CONF / "task" / f"{name}.yaml")
+    node = OmegaConf.load(CONF / "task" / "hub" / f"{name}.yaml")
     node.path = str(path)
     task = build(OmegaConf.create({"task": node}), "task")
     return getattr(task, "chosen", task)
