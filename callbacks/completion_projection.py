@@ -12,7 +12,7 @@ from torch import Tensor
 
 from callbacks.figures import log_figure, watching
 from contrastive_reasoning.geometry import pca, tsne
-from contrastive_reasoning.rewards.verifier import verdicts_of
+from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 
 FIGURE = "clipo/completions"
@@ -54,9 +54,14 @@ class CompletionProjection(L.Callback):
         if not due or not watching(trainer) or not hasattr(pl_module.reward, "embed"):
             return
         embeddings = pl_module.reward.embed(batch.rollouts).float().cpu()[: self.points]
-        correct = torch.tensor([verdict.correct for verdict in verdicts_of(self.task, batch.rollouts)])[: self.points]
+        correct = self.correct(batch.rollouts, len(embeddings))
         if len(embeddings) >= 4:
             log_figure(trainer, FIGURE, self.figure(embeddings, correct, step), step)
+
+    def correct(self, rollouts: RolloutBatch, count: int) -> Bool[Tensor, " N"]:
+        """Whether each of the first completions is right."""
+        verdicts = [self.task.verify(rollouts.problem_of(row), rollouts.texts[row]) for row in range(count)]
+        return torch.tensor([verdict.correct for verdict in verdicts])
 
     def figure(self, embeddings: Float[Tensor, "N D"], correct: Bool[Tensor, " N"], step: int) -> Figure:
         """The two projections beside each other."""

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from lightning import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, Checkpoint, ModelCheckpoint
 from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.critics.checkpoint import save_critic
 from experiments.assemble import build
 from experiments.interrupt import Interrupted
+from experiments.rollout_checkpoint import RolloutCheckpoint
 from experiments.run_folder import RunFolderLogger
 from experiments.wiring import CRITIC, POLICY
 
@@ -93,15 +94,17 @@ def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Cal
         max_steps=optimizer_steps,  # what Lightning counts
         val_check_interval=budget.evaluate_every,
         check_val_every_n_epoch=None,
-        callbacks=[*acting, *watching, checkpoint(folder, budget.checkpoint_every)],
+        callbacks=[*acting, *watching, checkpoint(stage, folder, budget.checkpoint_every)],
         logger=RunFolderLogger(folder=folder),
         default_root_dir=str(folder),
     )
 
 
-def checkpoint(folder: Path, every: int) -> ModelCheckpoint:
+def checkpoint(stage: str, folder: Path, every: int) -> Checkpoint:
     """``checkpoints/last.ckpt``, replaced every ``every`` steps: what a stopped stage goes on from."""
     last = folder / LAST_CHECKPOINT
+    if stage == "grpo":
+        return RolloutCheckpoint(path=last, every=every)
     return ModelCheckpoint(
         dirpath=str(last.parent),
         filename=last.stem,

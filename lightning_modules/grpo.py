@@ -44,7 +44,7 @@ class GRPO(LightningModule):
 
     Args:
         policy: what is trained.
-        reference: frozen policy for the KL term; None: there is none.
+        reference: frozen policy for the KL term; None: there is none. One that no KL term asks for is let go.
         task: verifies completions while validating.
         reward: what a rollout is worth.
         advantage: what that means within its group, per token.
@@ -85,7 +85,9 @@ class GRPO(LightningModule):
         self.automatic_optimization = False
         self.policy = policy
         # In a tuple, where torch registers nothing.
-        self._frozen: Sequence[CausalLMPolicy] = () if reference is None else (reference.requires_grad_(False).eval(),)
+        self._frozen: Sequence[CausalLMPolicy] = ()
+        if reference is not None and has_kl(objective):
+            self._frozen = (reference.requires_grad_(False).eval(),)
         self.task = task
         self.reward = reward
         self.advantage = advantage
@@ -203,6 +205,11 @@ class GRPO(LightningModule):
         """Log at the number of rollout batches learned from; Lightning takes its x-axis from ``step``."""
         self.log_dict(dict(metrics), batch_size=batch_size)
         self.log("step", float(self.rollout_step), batch_size=batch_size, reduce_fx="max")
+
+
+def has_kl(objective: Objective) -> bool:
+    """Whether the objective has a KL term that weighs anything."""
+    return getattr(objective, "kl", None) is not None and getattr(objective, "kl_weight", 0.0) > 0
 
 
 def drawn(rollouts: RolloutBatch | None) -> RolloutBatch:

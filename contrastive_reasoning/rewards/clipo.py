@@ -150,7 +150,8 @@ class CLIPOReward:
         if self.head is None:
             self._build(states.shape[1])
         assert self.head is not None
-        return normalize(self.head.to(states.device)(states), dim=1)
+        self._move(states.device)
+        return normalize(self.head(states), dim=1)
 
     def losses(self, compared: Compared) -> Float[Tensor, " B"]:
         """ℓ of every completion as an anchor; only those of valid anchors mean anything."""
@@ -185,6 +186,14 @@ class CLIPOReward:
         self.optimizer = torch.optim.AdamW(
             self.head.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay
         )
+
+    def _move(self, device: torch.device) -> None:
+        """Bring the head to the states; AdamW's moments, loaded from a checkpoint, do not follow by themselves."""
+        assert self.head is not None
+        assert self.optimizer is not None
+        if next(self.head.parameters()).device != device:
+            self.head.to(device)
+            self.optimizer.load_state_dict(self.optimizer.state_dict())
 
     def _learn(self, loss: Float[Tensor, ""]) -> None:
         assert self.optimizer is not None

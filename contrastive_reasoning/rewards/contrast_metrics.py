@@ -25,6 +25,9 @@ def contrast_metrics(
 ) -> dict[str, float]:
     """Metrics of one rollout batch under ``clipo/``; those of pairs are left out where no anchor is valid.
 
+    The mutual-information bound is log G − L as the paper writes it (its Eq. 4), for InfoNCE with the anchor in its own
+    sum. Where it is left out, as by default, the bound proper is log(G − 1) − L; for other losses it is a yardstick.
+
     Args:
         embeddings: unit vectors, prompt-major.
         compared: scores and positives.

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from lightning import Callback, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Checkpoint
 from torch import Tensor
 
 from callbacks.rollout_generation import RolloutGeneration
@@ -140,7 +140,7 @@ def fit(
         log_every_n_steps=1,
         logger=logger,
         callbacks=[generation(2 if validate_every else 0), *callbacks],
-        enable_checkpointing=any(isinstance(callback, ModelCheckpoint) for callback in callbacks),
+        enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
         enable_progress_bar=False,
         enable_model_summary=False,
         inference_mode=False,

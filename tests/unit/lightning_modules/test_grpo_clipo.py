@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
@@ -18,7 +19,8 @@ from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rewards.head import LinearHead
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Verdict
-from tests.unit.lightning_modules.grpo_kit import Metrics, fit, module, policy, weights
+from experiments.rollout_checkpoint import RolloutCheckpoint
+from tests.unit.lightning_modules.grpo_kit import Metrics, fit, module, objective, policy, weights
 
 
 class Even:
@@ -95,6 +97,34 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one_head_and_all(tmp_path: P
     assert torch.equal(weights(resumed), weights(whole))
     assert torch.equal(head_of(resumed.reward), head_of(whole.reward))
     assert resumed.reward.calls == whole.reward.calls == 5
+
+
+def test_a_run_stopped_in_the_warm_up_goes_on_from_there(tmp_path: Path) -> None:
+    def saving(name: str) -> RolloutCheckpoint:
+        return RolloutCheckpoint(path=tmp_path / name, every=1)
+
+    whole = module(reward=clipo(warmup_steps=3))
+    fit(whole, 2, saving("whole.ckpt"))
+
+    class Stop(Callback):
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            if pl_module.rollout_step == 2:
+                trainer.should_stop = True
+
+    stopped = module(reward=clipo(warmup_steps=3))
+    fit(stopped, 2, saving("stopped.ckpt"), Stop())
+    assert stopped.rollout_step == 2
+    resumed = module(reward=clipo(warmup_steps=3))
+    fit(resumed, 2, saving("resumed.ckpt"), resume=tmp_path / "stopped.ckpt")
+    assert resumed.rollout_step == whole.rollout_step == 5
+    assert resumed.reward.calls == whole.reward.calls == 5
+    assert torch.equal(weights(resumed), weights(whole))
+    assert torch.equal(head_of(resumed.reward), head_of(whole.reward))
+
+
+def test_a_reference_that_no_kl_term_asks_for_is_let_go() -> None:
+    assert not module(reference=policy(seed=2), objective=objective(kl_weight=0.0))._frozen
+    assert module(reference=policy(seed=2), objective=objective(kl_weight=0.1))._frozen
 
 
 def test_the_head_belongs_to_no_optimizer_and_no_module() -> None:
