@@ -32,7 +32,7 @@ class RolloutCheckpoint(Checkpoint):
 
     def save(self, trainer: L.Trainer) -> None:
         fresh = self.path.with_suffix(".new")
-        trainer.save_checkpoint(fresh)
+        trainer.save_checkpoint(fresh, weights_only=False)  # all of it, what resumes a run
         if trainer.is_global_zero:
             os.replace(fresh, self.path)
         trainer.strategy.barrier()
