@@ -11,21 +11,17 @@ reached, unaimed or not: a search tries before it succeeds and says what each li
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import lightning as L
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown.game import legal_moves
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import search_trace
+from datamodules.examples import Example, ExampleData, ExampleStream
 
 VERSION = 1
-Play = tuple[str, str]
-"""A prompt and its completion."""
+Play = Example
+"""A problem and a play that answers it."""
 
 
 def draw_play(task: CountdownTask, split: Split, rng: random.Random, *, aimed: bool) -> Play:
@@ -76,12 +72,7 @@ class PlayCorpus:
         return [text for _ in range(self.plays) for text in draw_play(self.task, "train", rng, aimed=True)]
 
 
-def as_drawn(batch: list[Play]) -> list[Play]:
-    """Instead of the default conversion, which turns tuples into lists."""
-    return batch
-
-
-class PlayStream(IterableDataset[list[Play]]):
+class PlayStream(ExampleStream):
     """Batches first_step, first_step + 1, … without end; batch k is a function of (seed, split, k) alone.
 
     The first ``unaimed_steps`` batches, counted from 0, hold unaimed plays.
@@ -102,16 +93,8 @@ class PlayStream(IterableDataset[list[Play]]):
         aimed = step >= self.unaimed_steps
         return [draw_play(self.task, self.split, rng, aimed=aimed) for _ in range(self.batch_size)]
 
-    def __iter__(self) -> Iterator[list[Play]]:
-        worker = get_worker_info()
-        offset, stride = (worker.id, worker.num_workers) if worker else (0, 1)
-        step = self.first_step + offset
-        while True:
-            yield self.batch(step)
-            step += stride
 
-
-class Plays(L.LightningDataModule):
+class Plays(ExampleData):
     """Training plays without end and a few fixed validation batches of the validation split."""
 
     def __init__(
@@ -124,30 +107,18 @@ class Plays(L.LightningDataModule):
         workers: int,
         seed: int,
     ) -> None:
-        super().__init__()
+        super().__init__(validation_batches=validation_batches, workers=workers)
         self.task = task
         self.batch_size = batch_size
         self.unaimed_steps = unaimed_steps
-        self.validation_batches = validation_batches
-        self.workers = workers
         self.seed = seed
 
-    def train_dataloader(self) -> DataLoader[list[Play]]:
-        first = self.trainer.global_step if self.trainer else 0
-        stream = self._stream("train", unaimed_steps=self.unaimed_steps, first_step=first)
-        return DataLoader(stream, batch_size=None, num_workers=self.workers, collate_fn=as_drawn)
-
-    def val_dataloader(self) -> DataLoader[list[Play]]:
-        stream = self._stream("validation", unaimed_steps=0, first_step=0)
-        batches: Any = [stream.batch(step) for step in range(self.validation_batches)]
-        return DataLoader(batches, batch_size=None, collate_fn=as_drawn)
-
-    def _stream(self, split: Split, *, unaimed_steps: int, first_step: int) -> PlayStream:
+    def stream(self, split: Split, *, first_step: int) -> PlayStream:
         return PlayStream(
             task=self.task,
             split=split,
             batch_size=self.batch_size,
-            unaimed_steps=unaimed_steps,
+            unaimed_steps=self.unaimed_steps if split == "train" else 0,
             seed=self.seed,
             first_step=first_step,
         )

@@ -10,12 +10,7 @@ again, whatever its words were said to mean.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
-
-import lightning as L
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from contrastive_reasoning.tasks.arithmetic import (
     ArithmeticTask,
@@ -28,11 +23,10 @@ from contrastive_reasoning.tasks.arithmetic import (
 )
 from contrastive_reasoning.tasks.arithmetic.words import NAMES, NEW_NAMES
 from contrastive_reasoning.tasks.base import Split
+from datamodules.examples import Example, ExampleData, ExampleStream
 
 VERSION = 1
 CONSONANTS, VOWELS = "bdfghklmnprstvz", "aeiou"
-Example = tuple[str, str]
-"""A prompt and its completion."""
 
 
 def draw_story(task: ArithmeticTask, split: Split, rng: random.Random, *, made_up: bool) -> Example:
@@ -89,12 +83,7 @@ class StoryCorpus:
         return [text for _ in range(self.stories) for text in draw_story(self.task, "train", rng, made_up=False)]
 
 
-def as_drawn(batch: list[Example]) -> list[Example]:
-    """Instead of the default conversion, which turns tuples into lists."""
-    return batch
-
-
-class StoryStream(IterableDataset[list[Example]]):
+class StoryStream(ExampleStream):
     """Batches first_step, first_step + 1, … without end; batch k is a function of (seed, split, k) alone.
 
     The first ``sum_steps`` batches, counted from 0, hold sums alone, later ones a share ``sums`` of them. In a share
@@ -133,16 +122,8 @@ class StoryStream(IterableDataset[list[Example]]):
             return draw_sum(self.task, rng)
         return draw_story(self.task, self.split, rng, made_up=made_up)
 
-    def __iter__(self) -> Iterator[list[Example]]:
-        worker = get_worker_info()
-        offset, stride = (worker.id, worker.num_workers) if worker else (0, 1)
-        step = self.first_step + offset
-        while True:
-            yield self.batch(step)
-            step += stride
 
-
-class Stories(L.LightningDataModule):
+class Stories(ExampleData):
     """Training stories without end and a few fixed validation batches of the validation split."""
 
     def __init__(
@@ -157,7 +138,7 @@ class Stories(L.LightningDataModule):
         workers: int,
         seed: int,
     ) -> None:
-        super().__init__()
+        super().__init__(validation_batches=validation_batches, workers=workers)
         for name, share in (("sums", sums), ("made_up", made_up)):
             if not 0 <= share < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {share}")
@@ -166,26 +147,14 @@ class Stories(L.LightningDataModule):
         self.sum_steps = sum_steps
         self.sums = sums
         self.made_up = made_up
-        self.validation_batches = validation_batches
-        self.workers = workers
         self.seed = seed
 
-    def train_dataloader(self) -> DataLoader[list[Example]]:
-        first = self.trainer.global_step if self.trainer else 0
-        stream = self._stream("train", sum_steps=self.sum_steps, first_step=first)
-        return DataLoader(stream, batch_size=None, num_workers=self.workers, collate_fn=as_drawn)
-
-    def val_dataloader(self) -> DataLoader[list[Example]]:
-        stream = self._stream("validation", sum_steps=0, first_step=0)
-        batches: Any = [stream.batch(step) for step in range(self.validation_batches)]
-        return DataLoader(batches, batch_size=None, collate_fn=as_drawn)
-
-    def _stream(self, split: Split, *, sum_steps: int, first_step: int) -> StoryStream:
+    def stream(self, split: Split, *, first_step: int) -> StoryStream:
         return StoryStream(
             task=self.task,
             split=split,
             batch_size=self.batch_size,
-            sum_steps=sum_steps,
+            sum_steps=self.sum_steps if split == "train" else 0,
             sums=self.sums,
             made_up=self.made_up,
             seed=self.seed,
