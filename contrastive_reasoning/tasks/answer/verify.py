@@ -70,7 +70,7 @@ def settle(question: Question, steps: int = STEPS) -> Verdict:
         return Verdict(status="timeout", reason=f"comparison of more than {steps} steps")
     except GoldUnread:
         return Verdict(status="error", reason=GOLD_UNREAD)
-    except Exception as error:
+    except Exception as error:  # what a computer algebra system raises on a text that a model wrote: anything
         return Verdict(status="error", reason=f"comparison ends in {type(error).__name__}")
 
 
