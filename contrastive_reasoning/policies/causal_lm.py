@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.adapters import merged
+from contrastive_reasoning.policies.attention import can_plan, plan_attention
 from contrastive_reasoning.policies.log_probs import token_log_probs
 from contrastive_reasoning.policies.pooling import mean_pool
 from contrastive_reasoning.policies.prompting import prompt_ids
@@ -44,6 +45,7 @@ class CausalLMPolicy(nn.Module):
             raise ValueError(
                 f"the tokenizer does not fit the policy: it has {len(tokenizer)} tokens, the policy embeds {embedded}"
             )
+        plan_attention(_base(model))
         self.model = model
         self.tokenizer = tokenizer
         self.compute_dtype = compute_dtype
@@ -58,6 +60,11 @@ class CausalLMPolicy(nn.Module):
     def max_length(self) -> int:
         """The context in tokens, prompt and completion together."""
         return int(self.model.config.max_position_embeddings)
+
+    @property
+    def plans_attention(self) -> bool:
+        """Whether a pass may bring an ``AttentionPlan``: the model attends to all that came before."""
+        return can_plan(_base(self.model))
 
     @property
     def pad_token_id(self) -> int:
@@ -157,6 +164,9 @@ class CausalLMPolicy(nn.Module):
         self.tokenizer.save_pretrained(folder)
 
 
+def _base(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+    return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]
+
+
 def _backbone(model: PreTrainedModel | PeftModel) -> nn.Module:
-    base = model.get_base_model() if isinstance(model, PeftModel) else model
-    return base.base_model  # pyright: ignore
+    return _base(model).base_model

@@ -1,0 +1,89 @@
+"""Attention that a pass can plan for itself: who may look at whom, and which keys and values several rows share.
+
+A model that attends through ``transformers``' interface hands queries, keys and values of every layer to ``attend``
+below. Without a plan that is scaled dot-product attention under the usual mask; with one, the plan attends. Nothing of
+the model is patched, and a plan is an argument of one forward pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+NAME = "planned"
+
+
+@runtime_checkable
+class AttentionPlan(Protocol):
+    """What a pass does instead of attending under a dense mask."""
+
+    def attend(
+        self,
+        layer: int,
+        query: Float[Tensor, "b H q d"],
+        key: Float[Tensor, "b K q d"],
+        value: Float[Tensor, "b K q d"],
+        *,
+        scaling: float,
+    ) -> Float[Tensor, "b H q d"]:
+        """The attention output of one layer for the tokens of this pass.
+
+        Args:
+            layer: its number, from 0.
+            query: of the tokens of the pass, already rotated by position.
+            key: of the same tokens; H is a multiple of K, and head i reads key head i // (H / K).
+            value: of the same tokens.
+            scaling: what the scores are multiplied by.
+        """
+        ...
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    attention_plan: AttentionPlan | None = None,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """``transformers``' attention interface: the output as (b, q, H, d), and no weights."""
+    if attention_plan is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **others)  # pyright: ignore
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return attention_plan.attend(module.layer_idx, query, key, value, scaling=scale).transpose(1, 2), None
+
+
+def can_plan(model: PreTrainedModel) -> bool:
+    """Whether every layer of the model attends to all that came before, through the interface, without dropout.
+
+    Models with sliding windows, scores that are bent (``softcap``) or attention of their own keep their own passes.
+    """
+    config = model.config
+    windowed = ["sliding_attention"] if getattr(config, "sliding_window", None) else ["full_attention"]
+    kinds = set(getattr(config, "layer_types", None) or windowed)
+    bent = getattr(config, "attn_logit_softcapping", None) or getattr(config, "attention_dropout", 0.0)
+    return config._attn_implementation == NAME and kinds == {"full_attention"} and not bent
+
+
+def plan_attention(model: PreTrainedModel) -> None:
+    """Let the model attend through ``attend`` where it now uses scaled dot-product attention, and can be told so."""
+    if model.config._attn_implementation == "sdpa" and model._can_set_attn_implementation():
+        model.set_attn_implementation(NAME)
+
+
+def no_mask(device: torch.device) -> Tensor:
+    """What a planned pass gives as attention mask: with four axes none is made in its place."""
+    return torch.empty(1, 1, 1, 1, device=device)
+
+
+AttentionInterface.register(NAME, attend)  # pyright: ignore[reportArgumentType]
+AttentionMaskInterface.register(NAME, sdpa_mask)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
+
+from contrastive_reasoning.policies.attention import NAME, AttentionPlan, can_plan, no_mask, plan_attention
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+
+SIZES = {
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 32,
+}
+
+
+class Causal:
+    """Each token looks at itself and all before it; counts the layers it was asked for."""
+
+    def __init__(self) -> None:
+        self.layers: list[int] = []
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
+        self.layers.append(layer)
+        return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+
+
+def test_without_a_plan_nothing_changes(policy: CausalLMPolicy) -> None:
+    ids, mask = policy.encode_prompts(["2+3=5;5*4=20", "2+3=5"])
+    planned = policy.model(input_ids=ids, attention_mask=mask.long()).logits
+    plain = copy.deepcopy(policy.model)
+    plain.set_attn_implementation("sdpa")
+    assert torch.equal(planned, plain(input_ids=ids, attention_mask=mask.long()).logits)
+
+
+def test_a_plan_attends_in_every_layer(policy: CausalLMPolicy) -> None:
+    assert policy.plans_attention
+    ids, _ = policy.encode_prompts(["2+3=5;5*4=20"])
+    plan = Causal()
+    assert isinstance(plan, AttentionPlan)
+    planned = policy.model(
+        input_ids=ids, attention_mask=no_mask(ids.device), attention_plan=plan, use_cache=False
+    ).logits
+    assert plan.layers == list(range(policy.model.config.num_hidden_layers))
+    torch.testing.assert_close(planned, policy.model(input_ids=ids).logits, atol=1e-6, rtol=0)
+
+
+def test_a_saved_policy_does_not_name_it(policy: CausalLMPolicy) -> None:
+    assert policy.model.config._attn_implementation == NAME
+    assert NAME not in str(policy.model.config.to_dict().values())
+
+
+@pytest.mark.parametrize(
+    ("model", "plans"),
+    [
+        (MistralForCausalLM(MistralConfig(**SIZES, sliding_window=None)), True),
+        (MistralForCausalLM(MistralConfig(**SIZES, sliding_window=8)), False),
+        (Gemma2ForCausalLM(Gemma2Config(**SIZES, head_dim=8)), False),
+    ],
+    ids=["mistral", "mistral with a window", "gemma2"],
+)
+def test_a_model_with_attention_of_its_own_keeps_it(model: MistralForCausalLM, plans: bool) -> None:
+    plan_attention(model)
+    assert can_plan(model) is plans
