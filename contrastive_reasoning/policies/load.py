@@ -28,6 +28,7 @@ def load_policy(
     lora: LoRA | None,
     chat_template: bool | None,
     trust_remote_code: bool,
+    gradient_checkpointing: bool,
     seed: int,
     corpus: Callable[[], Sequence[str]] | None = None,
 ) -> CausalLMPolicy:
@@ -41,6 +42,8 @@ def load_policy(
         lora: adapters to train instead of the weights; None trains all weights.
         chat_template: render prompts by the tokenizer's chat template; None: where it has one.
         trust_remote_code: run code that comes with a checkpoint; leave it off.
+        gradient_checkpointing: keep only each layer's input for the backward pass and compute the layer again there:
+            less memory, a third more work, the same gradients. Generation and evaluation do not pass through it.
         seed: of a fresh model's weights and of the adapters'.
         corpus: texts for a fresh tokenizer; needed only where a fresh model is built.
 
@@ -61,6 +64,8 @@ def load_policy(
         model = model.to(_dtype("weights_dtype", weights_dtype))
     else:
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
+    if gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})  # reentrant: no gradient under frozen embeddings
     return CausalLMPolicy(
         model=model if lora is None else lora.attach(model, seed=seed),
         tokenizer=tokenizer,

@@ -30,6 +30,7 @@ SETTINGS = {
     "lora": None,
     "chat_template": False,
     "trust_remote_code": False,
+    "gradient_checkpointing": False,
     "seed": 0,
     "corpus": lambda: ["Numbers: [1, 2], target: 3\n", "2+1=3"],
 }
@@ -123,6 +124,29 @@ def test_adapters_are_a_function_of_the_seed() -> None:
         drawn.append(torch.cat([p.flatten() for name, p in policy.named_parameters() if "lora_A" in name]))
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
+
+
+@pytest.mark.parametrize("lora", [None, LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")])
+def test_gradient_checkpointing_computes_layers_again_and_changes_no_gradient(lora: LoRA | None) -> None:
+    """Generation and scoring, which need no gradient, pass through each layer once."""
+    gradients = []
+    for checkpointing in (False, True):
+        policy = load(gradient_checkpointing=checkpointing, lora=lora).train()
+        passes: list[int] = []
+        for module in policy.modules():
+            if type(module).__name__ == "LlamaMLP":
+                module.register_forward_pre_hook(lambda *_: passes.append(1))
+        ids, mask = policy.encode_prompts(["Numbers: [1, 2], target: 3\n"])
+        completion, completion_mask = policy.encode_completions(["2+1=3"])
+        with torch.no_grad():
+            policy.log_probs(ids, mask, completion, completion_mask)
+        assert len(passes) == 1
+        policy.log_probs(ids, mask, completion, completion_mask).sum().backward()
+        assert len(passes) == (3 if checkpointing else 2)
+        gradients.append({name: p.grad for name, p in policy.named_parameters() if p.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        assert_close(gradients[1][name], gradient, msg=name)
 
 
 def test_a_rank_below_one_is_refused() -> None:
