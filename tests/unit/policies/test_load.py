@@ -135,7 +135,7 @@ def test_gradient_checkpointing_computes_layers_again_and_changes_no_gradient(lo
         passes: list[int] = []
         for module in policy.modules():
             if type(module).__name__ == "LlamaMLP":
-                module.register_forward_pre_hook(lambda *_: passes.append(1))
+                module.register_forward_pre_hook(lambda *_, passes=passes: passes.append(1))
         ids, mask = policy.encode_prompts(["Numbers: [1, 2], target: 3\n"])
         completion, completion_mask = policy.encode_completions(["2+1=3"])
         with torch.no_grad():
