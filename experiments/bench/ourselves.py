@@ -38,7 +38,8 @@ def scaling(*, repeats: int, found: Findings, tell: Tell) -> None:
         for workload in sizes:
             tell(f"starting {workload.key}")
             arms.append(our_arm(WorkFiles(workload), name=workload.key))
-        seconds = race(arms, {STEP: [workload.key for workload in sizes]}, repeats=repeats, tell=tell)
+        asked = {STEP: [workload.key for workload in sizes]}
+        seconds = race(arms, asked, warm=[], repeats=repeats, tell=tell)
     for doubled, workload in DOUBLED.items():
         base, twice = (seconds[key]["whole_step"] for key in (BASE.key, workload.key))
         found.results.append(faster(*scaling_line(doubled), ours=base, theirs=twice))

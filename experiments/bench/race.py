@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from experiments.bench.arm import Arm, ArmFailed
@@ -13,7 +13,9 @@ Seconds = dict[str, dict[str, list[float]]]
 """Arm → measure → the seconds of each repeat."""
 
 
-def race(arms: Sequence[Arm], asked: Mapping[str, Sequence[str]], *, repeats: int, tell: Tell) -> Seconds:
+def race(
+    arms: Sequence[Arm], asked: Mapping[str, Sequence[str]], *, warm: Collection[str], repeats: int, tell: Tell
+) -> Seconds:
     """Seconds of ``repeats`` counted answers to every request, after one of each that is not counted.
 
     A peer that ends on the way is left out of what is returned.
@@ -21,6 +23,7 @@ def race(arms: Sequence[Arm], asked: Mapping[str, Sequence[str]], *, repeats: in
     Args:
         arms: the first one takes part in every request.
         asked: request → names of the other arms that take part.
+        warm: requests that every arm has answered before, so that the first answer counts.
         repeats: counted ones.
         tell: told before every answer.
 
@@ -31,6 +34,8 @@ def race(arms: Sequence[Arm], asked: Mapping[str, Sequence[str]], *, repeats: in
     lost: set[str] = set()
     for repeat in range(repeats + 1):
         for request, arm in _turns(arms, asked, lost):
+            if not repeat and request in warm:
+                continue
             tell(f"{f'repeat {repeat} of {repeats}' if repeat else 'warm-up'} · {request} · {arm.name}")
             try:
                 answer = arm.ask(request)

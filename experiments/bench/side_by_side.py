@@ -45,7 +45,8 @@ class SideBySide:
             self.found.sizes[self.workload.title] = size_of(self.workload, files.prompt_tokens, tokens["lengths"])
             peers = [peer for peer in PEERS if set(self.measures) & set(peer.parts) and self.python]
             peers = [peer for peer in peers if self._joins(peer, arms, files, tokens)]
-            seconds = race(arms, requests(self.measures, peers), repeats=self.repeats, tell=self.tell)
+            asked = requests(self.measures, peers)
+            seconds = race(arms, asked, warm=[STEP], repeats=self.repeats, tell=self.tell)
             self._add(peers, seconds)
             if self.workload.key == PREFIX_WORKLOAD and "shared_prefix" in self.measures:
                 self.tell("shared_prefix")
@@ -54,12 +55,13 @@ class SideBySide:
     def _joins(self, peer: Peer, arms: list[Arm], files: WorkFiles, tokens: Mapping[str, Any]) -> bool:
         """Start the peer and hold it to our work; a note where that does not succeed."""
         self.tell(f"starting {peer.name}")
+        log = files.log(peer.module.rpartition(".")[2])
         command = [str(self.python), "-m", peer.module, str(files.for_peers(tokens["lengths"]))]
         try:
-            arms.append(Arm(peer.name, command, log=files.log(peer.module.rpartition(".")[2])))
+            arms.append(Arm(peer.name, command, log=log))
             check_same_work(tokens, arms[-1].ask(STEP).tokens)
         except ArmFailed:
-            self._leave_out(peer, "its process failed")
+            self._leave_out(peer, f"its process failed, see .bench/{self.workload.key}/{log.name}")
             return False
         except UnequalWork as difference:
             self._leave_out(peer, str(difference))

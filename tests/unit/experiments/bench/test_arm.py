@@ -63,7 +63,7 @@ def test_arms_take_turns_and_the_first_answers_are_not_counted(tmp_path: Path) -
     told: list[str] = []
     with arms_that_close() as arms:
         arms += [arm(tmp_path, name) for name in ("ours", "a", "b")]
-        seconds = race(arms, {"step": ["a", "b"], "scoring": ["b"]}, repeats=2, tell=told.append)
+        seconds = race(arms, {"step": ["a", "b"], "scoring": ["b"]}, warm=[], repeats=2, tell=told.append)
     assert seconds == {
         "ours": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
         "a": {"generation": [2, 3], "whole_step": [4, 6]},
@@ -72,10 +72,17 @@ def test_arms_take_turns_and_the_first_answers_are_not_counted(tmp_path: Path) -
     assert [line.split(" · ")[-1] for line in told] == ["ours", "a", "b", "ours", "b"] * 3
 
 
+def test_warm_arms_are_counted_from_their_first_answer(tmp_path: Path) -> None:
+    with arms_that_close() as arms:
+        arms += [arm(tmp_path, name) for name in ("ours", "a")]
+        seconds = race(arms, {"step": ["a"]}, warm=["step"], repeats=1, tell=lambda what: None)
+    assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [1], "a": [1]}
+
+
 def test_a_peer_that_ends_on_the_way_is_left_out_and_the_others_go_on(tmp_path: Path) -> None:
     with arms_that_close() as arms:
         arms += [arm(tmp_path, "ours"), arm(tmp_path, "weak", ENDS_IN_THE_THIRD_STEP), arm(tmp_path, "b")]
-        seconds = race(arms, {"step": ["weak", "b"]}, repeats=3, tell=lambda what: None)
+        seconds = race(arms, {"step": ["weak", "b"]}, warm=[], repeats=3, tell=lambda what: None)
     assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [2, 3, 4], "b": [2, 3, 4]}
 
 
@@ -83,4 +90,4 @@ def test_without_the_first_arm_there_is_nothing_to_compare(tmp_path: Path) -> No
     with arms_that_close() as arms:
         arms += [arm(tmp_path, "ours", ENDS_IN_THE_THIRD_STEP), arm(tmp_path, "b")]
         with pytest.raises(ArmFailed, match=r"^ours ended"):
-            race(arms, {"step": ["b"]}, repeats=3, tell=lambda what: None)
+            race(arms, {"step": ["b"]}, warm=[], repeats=3, tell=lambda what: None)
