@@ -58,8 +58,8 @@ compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
 	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)
 
-bench: $(STAMP)  ## measure what parts cost, as ratios on this machine
-	@$(BIN)/python -m experiments.bench
+bench: $(STAMP)  ## measure a GRPO step side by side with its peers, as ratios on this machine
+	@$(BIN)/python -m experiments.bench $(over)
 
 clean:  ## remove caches and build leftovers; results and .venv stay
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache

@@ -1,0 +1,16 @@
+"""``python -m experiments.bench``: quiet before the libraries are imported, then the command."""
+
+from __future__ import annotations
+
+from experiments.quiet import be_quiet
+
+
+def main() -> None:
+    be_quiet()
+    from experiments.bench.command import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Our own arm, and what compares it with itself: a group's prompt shared or not, a step with one size doubled."""
+
+from __future__ import annotations
+
+import sys
+
+from experiments.bench.arm import Arm, Skipped
+from experiments.bench.files import WorkFiles
+from experiments.bench.findings import Findings, Tell
+from experiments.bench.measures import OWN_PREFIX, scaling_line
+from experiments.bench.peers.conversation import STEP
+from experiments.bench.race import arms_that_close, race
+from experiments.bench.result import faster
+from experiments.bench.workloads import BASE, DOUBLED, Workload
+
+
+def our_arm(files: WorkFiles, name: str = "ours") -> Arm:
+    command = [sys.executable, "-m", "experiments.bench.ours", str(files.for_us())]
+    return Arm(name, command, log=files.log("ours"))
+
+
+def shared_prefix(ours: Arm, workload: Workload, repeats: int, found: Findings) -> None:
+    """Forward and backward of all completions with each prompt once, and with a prompt for each completion."""
+    try:
+        ours.ask("shared_prefix")
+        pairs = [ours.ask("shared_prefix").seconds for _ in range(repeats)]
+    except Skipped as reason:
+        found.notes.append(f"shared_prefix was not measured: {reason}.")
+        return
+    shared, own = ([pair[name] for pair in pairs] for name in ("shared_prefix", "own_prefix"))
+    found.results.append(faster("shared_prefix", workload.title, OWN_PREFIX, ours=shared, theirs=own))
+
+
+def scaling(*, repeats: int, found: Findings, tell: Tell) -> None:
+    """The whole step, and the same with one size doubled."""
+    sizes = [BASE, *DOUBLED.values()]
+    with arms_that_close() as arms:
+        for workload in sizes:
+            tell(f"starting {workload.key}")
+            arms.append(our_arm(WorkFiles(workload), name=workload.key))
+        asked = {STEP: [workload.key for workload in sizes]}
+        seconds = race(arms, asked, warm=[], repeats=repeats, tell=tell)
+    for doubled, workload in DOUBLED.items():
+        base, twice = (seconds[key]["whole_step"] for key in (BASE.key, workload.key))
+        found.results.append(faster(*scaling_line(doubled), ours=base, theirs=twice))
