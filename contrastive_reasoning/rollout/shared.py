@@ -24,7 +24,8 @@ from contrastive_reasoning.rollout.seats import Seats
 class SharedCache:
     """The attention plan of a decode step. Rows are numbered 0 … b−1; which row is which is the caller's to know.
 
-    Products of many small matrices are slow in half precision on a CPU, so there it keeps fp32.
+    Products of many small matrices are slow in half precision on a CPU, so there it keeps fp32. While rows or prompts
+    come or go, the old and the new block are both held for a moment.
     """
 
     def __init__(self, *, limit: int) -> None:
@@ -97,13 +98,13 @@ class SharedCache:
             self.prompt_bias = pad(self.prompt_bias, (0, 1))
 
     def advance(self) -> None:
-        """Make room for the token of each row that is read next."""
+        """Make room for the token of each row that is read next; to be called before each step."""
         assert self.own is not None
         device = self.own.device
         self.filled = [n + 1 for n in self.filled]
         self.longest = max(self.filled)
         self.own_bias = _hiding(self.filled, self.longest, device)
-        self.last = self.own_bias if self.own_bias is None else torch.tensor(self.filled, device=device) - 1
+        self.at = torch.arange(len(self.filled), device=device), torch.tensor(self.filled, device=device) - 1
 
     def attend(
         self,
@@ -126,10 +127,11 @@ class SharedCache:
         """Keep the token's key and value; the keys and values of each row so far."""
         assert self.own is not None
         for block, new in zip(self.own[layer], (key, value), strict=True):
-            if self.last is None:
+            if self.own_bias is None:  # all rows are at the same token
                 block[: len(new), :, self.longest - 1] = new[:, :, 0]
             else:
-                block[torch.arange(len(new), device=new.device), :, self.last] = new[:, :, 0].to(block.dtype)
+                rows, tokens = self.at
+                block[rows, :, tokens] = new[:, :, 0].to(block.dtype)
         keys, values = self.own[layer, :, : len(key), :, : self.longest]
         return keys, values
 
@@ -157,7 +159,10 @@ def _attended(
     scores = torch.matmul(query, keys.transpose(2, 3)).float()
     if bias is not None:
         scores += bias
-    return torch.matmul(scores.softmax(-1).to(values.dtype), values), scores.logsumexp(-1, keepdim=True)
+    weights = scores.softmax(-1)
+    # The largest weight is exp(largest score − log-sum-exp): two maxima cost less than a log-sum-exp.
+    total = scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log()
+    return torch.matmul(weights.to(values.dtype), values), total
 
 
 def _hiding(lengths: Sequence[int], width: int, device: torch.device) -> Float[Tensor, "n 1 1 width"] | None:
