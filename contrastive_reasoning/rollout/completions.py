@@ -13,6 +13,7 @@ from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
 from contrastive_reasoning.rollout.requests import Requests
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.spans import text_of, token_bytes, token_spans
+from contrastive_reasoning.rollout.stop import Ends, StopStrings
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -64,6 +65,12 @@ def spelling(policy: CausalLMPolicy) -> Sequence[bytes]:
         if token < len(table):
             table[token] = b""
     return table
+
+
+def ends_of(policy: CausalLMPolicy, sampling: Sampling, *, rows: int) -> Ends:
+    """What ends each of some rows of a policy."""
+    stops = StopStrings(sampling.stop, spelling(policy), rows=rows) if sampling.stop else None
+    return Ends(policy.eos_token_ids, stops, policy.device)
 
 
 def _reason(stopped: bool) -> FinishReason:

@@ -71,7 +71,7 @@ def draw(
     """
     logits = logits.float() / sampling.scoring_temperature
     tokens = logits.argmax(-1) if sampling.greedy else sample(logits, uniforms, sampling.top_k, sampling.top_p)
-    return tokens, logits.gather(-1, tokens[:, None])[:, 0] - logits.logsumexp(-1)
+    return tokens, logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
 
 
 def sample(
@@ -92,11 +92,12 @@ def nucleus(probabilities: Float[Tensor, "B K"], top_p: float) -> Float[Tensor, 
 
 
 def invert_cdf(weights: Float[Tensor, "B K"], uniforms: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
-    """Per row the index i with F(i−1) ≤ u·F(K−1) < F(i), F the running sum of ``weights``: never one of weight 0."""
+    """Per row the index i with F(i−1) ≤ u·F(K−1) < F(i), F the running sum of ``weights``: never one of weight 0.
+
+    F is summed in fp64, where u·F stays below F: the largest fp32 number below 1 is 1 − 2⁻²⁴.
+    """
     cumulative = weights.cumsum(-1, dtype=torch.float64)
-    total = cumulative[:, -1:].contiguous()
-    index = torch.searchsorted(cumulative, uniforms[:, None].double() * total, right=True)
-    return torch.minimum(index, torch.searchsorted(cumulative, total))[:, 0]  # the bound: u·F may round up to F
+    return torch.searchsorted(cumulative, uniforms[:, None].double() * cumulative[:, -1:], right=True)[:, 0]
 
 
 def row_uniforms(problems: Sequence[Problem], *, group_size: int, length: int, seed: Seed) -> Float[Tensor, "B T"]:

@@ -1,8 +1,30 @@
-"""Stop strings, watched on the bytes of each row: a string may begin in one token and end in another."""
+"""What ends a completion: an end token, or a stop string watched on the bytes of its row.
+
+A stop string may begin in one token and end in another.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+class Ends:
+    """Says of each row whether the token it has just written ends it."""
+
+    def __init__(self, end_tokens: Sequence[int], stops: StopStrings | None, device: torch.device) -> None:
+        self.tokens = torch.tensor(end_tokens, device=device)
+        self.stops = stops
+
+    def ended(self, rows: Sequence[int], tokens: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
+        """Add one token to each of the given rows; True for those that end with it."""
+        ended = torch.isin(tokens, self.tokens)
+        if self.stops is None:
+            return ended
+        return ended | torch.tensor(self.stops.completed(rows, tokens.tolist()), device=tokens.device)
 
 
 class StopStrings:

@@ -9,12 +9,14 @@ import pytest
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from transformers import MistralConfig, PreTrainedTokenizerFast
+from transformers.models.mistral import MistralForCausalLM
 
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rollout import Engine, HFEngine, RolloutBatch, Sampling
+from contrastive_reasoning.rollout.shared import SharedCache
 from contrastive_reasoning.tasks.base import Problem
 
 ENGINE = Engine(max_batch_tokens=10_000)
@@ -260,3 +262,76 @@ def test_pooled_states_do_not_depend_on_how_the_rows_are_split(
     assert whole.pooled is not None
     assert split.pooled is not None
     torch.testing.assert_close(split.pooled, whole.pooled, atol=1e-5, rtol=1e-4)
+
+
+@pytest.fixture(scope="module", params=[None, 8], ids=["through-its-own-forward", "with-a-window"])
+def mistral(request: pytest.FixtureRequest, byte_level: PreTrainedTokenizerFast) -> CausalLMPolicy:
+    """A model whose layers the decoder does not know; with a window its attention cannot be planned either."""
+    config = MistralConfig(
+        vocab_size=len(byte_level),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        sliding_window=request.param,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = MistralForCausalLM(config)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.15) if parameter.ndim == 2 else None
+    policy = CausalLMPolicy(model=model, tokenizer=byte_level, compute_dtype=torch.float32, chat_template=False)
+    assert policy.plans_attention == (request.param is None)
+    return policy
+
+
+@pytest.mark.parametrize("budget", [150, 10_000])
+def test_a_model_of_another_shape_is_generated_from(
+    mistral: CausalLMPolicy, problems: Sequence[Problem], budget: int
+) -> None:
+    own, reference = (
+        engine.generate(mistral, problems, group_size=2, sampling=GREEDY, seed=(0,), pooled=True)
+        for engine in (Engine(max_batch_tokens=budget), HFEngine(max_batch_tokens=10_000))
+    )
+    assert torch.equal(own.completion_ids, reference.completion_ids)
+    torch.testing.assert_close(own.old_log_probs, reference.old_log_probs, atol=1e-5, rtol=0)
+    torch.testing.assert_close(own.pooled, reference.pooled, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("budget", [1, 77, 130, 333, 10_000])
+def test_the_budget_changes_only_what_is_held_at_a_time(
+    any_policy: CausalLMPolicy,
+    problems: Sequence[Problem],
+    budget: int,
+    pooled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Prompts of uneven length, rows that stop early and rows that do not: nothing else changes, no prompt is read
+    twice, and what is allocated stays within the budget, save for a single row that is longer."""
+    sampling = replace(SAMPLED, max_tokens=40, stop=["7"])
+    whole = Engine(max_batch_tokens=10**6).generate(
+        any_policy, problems, group_size=5, sampling=sampling, seed=(3,), pooled=pooled
+    )
+    held, tokens = [], []
+    advance = SharedCache.advance
+    monkeypatch.setattr(
+        SharedCache, "advance", lambda cache: (held.append((cache.reserved, cache.own)), advance(cache))
+    )
+    counting = any_policy.model.get_input_embeddings().register_forward_pre_hook(
+        lambda _, inputs: tokens.append(inputs[0].numel())
+    )
+    split = Engine(max_batch_tokens=budget).generate(
+        any_policy, problems, group_size=5, sampling=sampling, seed=(3,), pooled=pooled
+    )
+    counting.remove()
+    assert torch.equal(split.completion_ids, whole.completion_ids)
+    assert torch.equal(split.mask, whole.mask)
+    assert split.finish_reasons == whole.finish_reasons
+    assert set(whole.finish_reasons) == {"stop", "length"}
+    torch.testing.assert_close(split.old_log_probs, whole.old_log_probs, atol=1e-5, rtol=0)
+    torch.testing.assert_close(split.pooled, whole.pooled, atol=1e-5, rtol=1e-4)
+    assert sum(tokens) == int(whole.prompt_mask.sum())
+    assert all(reserved <= budget or own.shape[2] == 1 for reserved, own in held)

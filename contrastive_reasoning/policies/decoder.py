@@ -1,0 +1,140 @@
+"""One decode step of a Llama- or Qwen2-shaped policy, from the weights of its own modules.
+
+Where a step reads one token of each of a few rows, most of a module's time goes into being called. Here a layer is four
+products, two norms, one rotation and what the plan attends:
+
+    h ← h + O · attend(rotate(Q n₁(h)), rotate(K n₁(h)), V n₁(h))        n  root-mean-square norm
+    h ← h + D · (silu(G n₂(h)) ∘ U n₂(h))
+
+Weights are read by reference. Those that autocast would cast are cast once, Q, K, V and G, U side by side: a copy in
+the compute dtype that lives as long as the decoder. Modules that are more than a linear layer (adapters) are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from peft import LoraModel, PeftModel
+from torch import Tensor, nn
+from torch.nn.functional import embedding, linear, rms_norm
+from transformers.models.llama import LlamaForCausalLM
+from transformers.models.qwen2 import Qwen2ForCausalLM
+
+from contrastive_reasoning.policies.attention import AttentionPlan
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+
+Product = Callable[[Tensor], Tensor]
+"""(b, in) → (b, out) in the compute dtype."""
+
+
+class Decoder:
+    """Reads one token of each row. Weights that change after it was made may not be seen."""
+
+    def __init__(self, policy: CausalLMPolicy) -> None:
+        base: Any = _base(policy)
+        self.width = base.model.layers[0].self_attn.head_dim
+        self.embedding = base.model.embed_tokens.weight
+        self.rotary = base.model.rotary_emb
+        self.layers = [_Layer(policy, layer) for layer in base.model.layers[: base.config.num_hidden_layers]]
+        self.norm = base.model.norm
+        self.head = _product(policy, [base.get_output_embeddings()])
+
+    def read(
+        self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
+    ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"]]:
+        """Logits of the token after each of ``ids``, and the last hidden state there, after the final norm."""
+        with torch.autocast(ids.device.type, enabled=False):
+            states = embedding(ids, self.embedding)
+            rotation = self._rotation(states, positions)
+            for number, layer in enumerate(self.layers):
+                states = layer(number, states, rotation, self.width, plan)
+            states = _normed(states, self.norm)
+            return self.head(states), states
+
+    def _rotation(self, states: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines, and sines whose first half is negative: rotate(x) = x·cos + roll(x)·sin."""
+        cos, sin = self.rotary(states[:, None], positions[:, None])
+        first, second = sin.chunk(2, dim=-1)
+        return cos, torch.cat([-first, second], dim=-1)
+
+
+class _Layer:
+    def __init__(self, policy: CausalLMPolicy, layer: Any) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.scaling = attention.scaling
+        self.queries = attention.config.num_attention_heads
+        self.keys = attention.config.num_key_value_heads
+        self.before, self.between = layer.input_layernorm, layer.post_attention_layernorm
+        self.qkv = _product(policy, [attention.q_proj, attention.k_proj, attention.v_proj])
+        self.out = _product(policy, [attention.o_proj])
+        self.gate_up = _product(policy, [mlp.gate_proj, mlp.up_proj])
+        self.activation = mlp.act_fn
+        self.down = _product(policy, [mlp.down_proj])
+
+    def __call__(
+        self, number: int, states: Tensor, rotation: tuple[Tensor, Tensor], width: int, plan: AttentionPlan
+    ) -> Tensor:
+        heads = self.qkv(_normed(states, self.before)).view(len(states), -1, width)
+        turned, value = heads.split([self.queries + self.keys, self.keys], dim=1)
+        query, key = _rotated(turned, *rotation).split([self.queries, self.keys], dim=1)
+        seen = plan.attend(number, query[:, :, None], key[:, :, None], value[:, :, None], scaling=self.scaling)
+        states = states + self.out(seen.reshape(len(states), -1))
+        gate, up = self.gate_up(_normed(states, self.between)).chunk(2, dim=-1)
+        return states + self.down(self.activation(gate) * up)
+
+
+def decoder_of(policy: CausalLMPolicy) -> Decoder | None:
+    """A decoder of the policy's weights as they are now; None where the model is of another shape."""
+    model = policy.model
+    adapted = isinstance(model, PeftModel)
+    plain = not adapted or (isinstance(model.base_model, LoraModel) and not model.active_peft_config.is_prompt_learning)
+    shaped = type(_base(policy)) in (LlamaForCausalLM, Qwen2ForCausalLM)
+    return Decoder(policy) if shaped and plain and policy.plans_attention else None
+
+
+def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
+    """What the modules make of one input, side by side."""
+    if not all(type(module) is nn.Linear for module in modules):
+        return _called(policy, modules)
+    layers: list[Any] = list(modules)
+    dtype = layers[0].weight.dtype if policy.compute_dtype == torch.float32 else policy.compute_dtype
+    if all(layer.weight.dtype == dtype for layer in layers):
+        pairs = [(layer.weight, layer.bias) for layer in layers]
+    else:
+        pairs = [(torch.cat([layer.weight for layer in layers]).to(dtype), _biases(layers, dtype))]
+    if len(pairs) == 1:
+        ((weight, bias),) = pairs
+        return lambda x: linear(x.to(dtype), weight, bias)
+    return lambda x: torch.cat([linear(x, weight, bias) for weight, bias in pairs], dim=-1)
+
+
+def _called(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
+    def product(x: Tensor) -> Tensor:
+        with policy.autocast():
+            return torch.cat([module(x) for module in modules], dim=-1)
+
+    return product
+
+
+def _biases(layers: Sequence[Any], dtype: torch.dtype) -> Tensor | None:
+    if all(layer.bias is None for layer in layers):
+        return None
+    parts = [layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]
+    return torch.cat(parts).to(dtype)
+
+
+def _normed(states: Tensor, norm: Any) -> Tensor:
+    return rms_norm(states, norm.weight.shape, norm.weight, norm.variance_epsilon)
+
+
+def _rotated(heads: Float[Tensor, "b H d"], cos: Float[Tensor, "b 1 d"], sin: Float[Tensor, "b 1 d"]) -> Tensor:
+    first, second = heads.chunk(2, dim=-1)
+    return torch.addcmul(heads * cos, torch.cat([second, first], dim=-1), sin)
+
+
+def _base(policy: CausalLMPolicy) -> nn.Module:
+    model = policy.model
+    return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]

@@ -1,0 +1,183 @@
+"""Keys and values of a running decode: those of each prompt once, read by all of its rows, and each row's own.
+
+                      prompt p                       own
+    row of p   q ·  [ k₁ … k_S | sink ]    and   q · [ k₁ … k_t ]
+
+Attention over both is one softmax. The own part is attended to first; its log-sum-exp then stands as the score of the
+sink, a further key of the prompt whose value is zero, so that the softmax over the prompt says what share the own part
+has. The rows of a prompt are brought together for this: one product with its keys instead of one for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import pad
+
+from contrastive_reasoning.rollout.prefill import ReadPrompt
+from contrastive_reasoning.rollout.seats import Seats
+
+
+class SharedCache:
+    """The attention plan of a decode step. Rows are numbered 0 … b−1; which row is which is the caller's to know.
+
+    Products of many small matrices are slow in half precision on a CPU, so there it keeps fp32. While rows or prompts
+    come or go, the old and the new block are both held for a moment.
+    """
+
+    def __init__(self, *, limit: int) -> None:
+        self.limit = limit
+        self.prompts: list[int] = []
+        """The prompts held, by number."""
+        self.lengths: list[int] = []
+        """Tokens of each of them."""
+        self.owner: list[int] = []
+        """The number of each row's prompt."""
+        self.filled: list[int] = []
+        """Own tokens of each row."""
+        self.shared: Float[Tensor, "L 2 P K S d"] | None = None
+        self.own: Float[Tensor, "L 2 b K T d"] | None = None
+
+    @property
+    def reserved(self) -> int:
+        """Tokens of the keys and values that are allocated, the sinks left out."""
+        if self.shared is None or self.own is None:
+            return 0
+        return len(self.prompts) * (self.shared.shape[4] - 1) + self.own.shape[2] * self.limit
+
+    def hold(self, keep: Sequence[int], new: Mapping[int, ReadPrompt]) -> None:
+        """Keep the prompts of these numbers and add new ones; the rows of the others must have left."""
+        places = [self.prompts.index(prompt) for prompt in keep]
+        lengths = [self.lengths[i] for i in places] + [read.keys_values.shape[3] for read in new.values()]
+        parts = [] if self.shared is None else [self.shared[:, :, i, :, : self.lengths[i]] for i in places]
+        parts += [read.keys_values for read in new.values()]
+        self.shared = _block(parts, max(lengths) + 1)
+        self.prompts, self.lengths = [*keep, *new], lengths
+
+    def join(self, owners: Sequence[int]) -> None:
+        """Add rows without own tokens, each of a prompt that is held."""
+        assert self.shared is not None
+        rows = len(self.owner) + len(owners)
+        if self.own is None or self.own.shape[2] != rows:
+            layers, two, _, heads, _, width = self.shared.shape
+            grown = self.shared.new_zeros(layers, two, rows, heads, self.limit, width)
+            if self.owner and self.own is not None:
+                longest = max(self.filled)
+                grown[:, :, : len(self.owner), :, :longest] = self.own[:, :, : len(self.owner), :, :longest]
+            self.own = grown
+        self.owner += owners
+        self.filled += [0] * len(owners)
+
+    def leave(self, rows: Sequence[int]) -> list[int]:
+        """Let rows go; the rows at the end take their places. Gives for each row that is left which one it was."""
+        assert self.own is not None
+        gone, left = set(rows), len(self.owner) - len(rows)
+        order = list(range(left))
+        movers = [row for row in range(left, len(self.owner)) if row not in gone]
+        holes = [row for row in sorted(gone) if row < left]
+        if holes:
+            longest = max(self.filled[row] for row in movers)
+            self.own[:, :, holes, :, :longest] = self.own[:, :, movers, :, :longest]
+        for hole, mover in zip(holes, movers, strict=True):
+            order[hole] = mover
+        self.owner, self.filled = [self.owner[i] for i in order], [self.filled[i] for i in order]
+        return order
+
+    def seat(self) -> None:
+        """Know which rows share a prompt; to be called after rows came or left."""
+        assert self.shared is not None
+        device = self.shared.device
+        places = {prompt: place for place, prompt in enumerate(self.prompts)}
+        self.seats = Seats([places[prompt] for prompt in self.owner], len(self.prompts), device)
+        sink = self.shared.shape[4] - 1
+        self.prompt_bias = _hiding(self.lengths, sink, device)
+        if self.prompt_bias is not None:
+            self.prompt_bias = pad(self.prompt_bias, (0, 1))
+
+    def advance(self) -> None:
+        """Make room for the token of each row that is read next; to be called before each step."""
+        assert self.own is not None
+        device = self.own.device
+        self.filled = [n + 1 for n in self.filled]
+        self.longest = max(self.filled)
+        self.own_bias = _hiding(self.filled, self.longest, device)
+        self.at = torch.arange(len(self.filled), device=device), torch.tensor(self.filled, device=device) - 1
+
+    def attend(
+        self,
+        layer: int,
+        query: Float[Tensor, "b H 1 d"],
+        key: Float[Tensor, "b K 1 d"],
+        value: Float[Tensor, "b K 1 d"],
+        *,
+        scaling: float,
+    ) -> Float[Tensor, "b H 1 d"]:
+        assert self.shared is not None
+        with torch.autocast(query.device.type, enabled=False):
+            keys, values = self._write(layer, key, value)
+            grouped = (query * scaling).to(keys.dtype).reshape(len(query), key.shape[1], -1, query.shape[-1])
+            own, own_weight = _attended(grouped, keys, values, self.own_bias)
+            seen = self._with_prompt(layer, grouped, own, own_weight)
+        return seen.reshape(query.shape)
+
+    def _write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the token's key and value; the keys and values of each row so far."""
+        assert self.own is not None
+        for block, new in zip(self.own[layer], (key, value), strict=True):
+            if self.own_bias is None:  # all rows are at the same token
+                block[: len(new), :, self.longest - 1] = new[:, :, 0]
+            else:
+                rows, tokens = self.at
+                block[rows, :, tokens] = new[:, :, 0].to(block.dtype)
+        keys, values = self.own[layer, :, : len(key), :, : self.longest]
+        return keys, values
+
+    def _with_prompt(
+        self, layer: int, query: Float[Tensor, "b K r d"], own: Float[Tensor, "b K r d"], own_weight: Tensor
+    ) -> Float[Tensor, "b K r d"]:
+        assert self.shared is not None
+        keys, values = self.shared[layer]
+        scores = torch.matmul(self.seats.gather(query), keys.transpose(2, 3)).float()
+        if self.prompt_bias is not None:
+            scores += self.prompt_bias
+        scores[..., -1:] = self.seats.gather(own_weight)
+        weights = scores.softmax(-1)
+        prompt = self.seats.scatter(torch.matmul(weights.to(values.dtype), values))
+        return torch.addcmul(prompt, self.seats.scatter(weights[..., -1:]).to(own.dtype), own)
+
+
+def _attended(
+    query: Float[Tensor, "b K r d"],
+    keys: Float[Tensor, "b K t d"],
+    values: Float[Tensor, "b K t d"],
+    bias: Float[Tensor, "b 1 1 t"] | None,
+) -> tuple[Float[Tensor, "b K r d"], Float[Tensor, "b K r 1"]]:
+    """Attention to each row's own tokens, and the log-sum-exp of its scores."""
+    scores = torch.matmul(query, keys.transpose(2, 3)).float()
+    if bias is not None:
+        scores += bias
+    weights = scores.softmax(-1)
+    # The largest weight is exp(largest score − log-sum-exp): two maxima cost less than a log-sum-exp.
+    total = scores.amax(-1, keepdim=True) - weights.amax(-1, keepdim=True).log()
+    return torch.matmul(weights.to(values.dtype), values), total
+
+
+def _hiding(lengths: Sequence[int], width: int, device: torch.device) -> Float[Tensor, "n 1 1 width"] | None:
+    """What is added to scores so that what lies beyond each length counts nothing; None where nothing does."""
+    if min(lengths) == width:
+        return None
+    beyond = torch.arange(width, device=device) >= torch.tensor(lengths, device=device)[:, None]
+    return torch.zeros(beyond.shape, device=device).masked_fill_(beyond, float("-inf"))[:, None, None]
+
+
+def _block(parts: Sequence[Float[Tensor, "L 2 K _ d"]], width: int) -> Float[Tensor, "L 2 P K width d"]:
+    """The parts side by side, filled up with zeros."""
+    layers, two, heads, _, size = parts[0].shape
+    dtype = torch.float32 if parts[0].device.type == "cpu" else parts[0].dtype
+    block = torch.zeros(layers, two, len(parts), heads, width, size, dtype=dtype, device=parts[0].device)
+    for place, part in enumerate(parts):
+        block[:, :, place, :, : part.shape[3]] = part
+    return block

@@ -1,0 +1,53 @@
+"""Rows join in order, within the budget, and none is left waiting where nothing runs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from contrastive_reasoning.rollout.schedule import Schedule
+
+LENGTHS = [3, 9, 1, 4]
+
+
+def reserved(running: list[int], begun: int | None, *, limit: int, group_size: int) -> int:
+    """Counted slowly: a table of prompts as wide as the longest of them, and a completion for each row."""
+    prompts = {row // group_size for row in running} | ({begun} if begun is not None else set())
+    return sum(max(LENGTHS[p] for p in prompts) for _ in prompts) + sum(limit for _ in running)
+
+
+@pytest.mark.parametrize("budget", [1, 14, 30, 50, 10_000])
+def test_all_rows_join_in_order_and_within_the_budget(budget: int) -> None:
+    rng = random.Random(budget)
+    schedule = Schedule(LENGTHS, limit=5, group_size=3, budget=budget)
+    running: list[int] = []
+    seen: list[int] = []
+    while running or schedule.waiting:
+        joined = schedule.join(running)
+        running, seen = running + joined, seen + joined
+        begun = len(seen) // 3 if len(seen) % 3 else None
+        assert schedule.reserved(running) == reserved(running, begun, limit=5, group_size=3)
+        assert running
+        assert len(running) == 1 or schedule.reserved(running) <= budget
+        running = rng.sample(running, k=rng.randrange(len(running)))
+    assert seen == list(range(12))
+
+
+def test_a_prompt_is_held_until_the_last_row_of_its_group_has_joined_and_left() -> None:
+    schedule = Schedule(LENGTHS, limit=5, group_size=3, budget=13)  # the first prompt and two of its rows
+    assert schedule.join([]) == [0, 1]
+    assert schedule.held([]) == [0]  # one row of the group waits
+    assert schedule.join([0]) == [2]
+    assert schedule.held([2]) == [0]
+    assert schedule.held([]) == []
+
+
+def test_a_row_joins_as_soon_as_there_is_room() -> None:
+    schedule = Schedule([4, 4], limit=10, group_size=2, budget=28)
+    assert schedule.join([]) == [0, 1]
+    assert schedule.join([0, 1]) == []
+    assert schedule.join([1]) == [2]  # 2 prompts · 4 + 2 rows · 10
+    assert schedule.join([1, 2]) == []
+    assert schedule.join([2]) == [3]
+    assert not schedule.waiting
