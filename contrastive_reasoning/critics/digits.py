@@ -22,7 +22,10 @@ def digits_of(numbers: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
 
 
 class DigitEmbedding(nn.Module):
-    """Rows of ``width`` numbers → the concatenated embeddings of all their digits, ``width · 4 · dimension`` wide."""
+    """Rows of ``width`` numbers → the concatenated embeddings of all their digits, ``width · 4 · dimension`` wide.
+
+    Rows of twice the width are two arrays that share the embedding, one behind the other.
+    """
 
     def __init__(self, *, width: int, dimension: int) -> None:
         super().__init__()

@@ -55,9 +55,7 @@ class NumericV1(TwoTowerCritic):
             self.goal_head = projection_head(self.goal_digits.outputs, **shape)
 
     def encode_state_action(self, state_actions: Int[Tensor, "N 2 6"]) -> Float[Tensor, "N D"]:
-        initial, intermediate = state_actions.unbind(dim=1)
-        arrays = torch.cat([self.array_digits(initial), self.array_digits(intermediate)], dim=1)
-        return self.state_action_head(arrays)
+        return self.state_action_head(self.array_digits(state_actions.flatten(start_dim=1)))
 
     def encode_goal(self, goals: Int[Tensor, "N 6"]) -> Float[Tensor, "N D"]:
         return self.goal_head(self.goal_digits(goals))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from contrastive_reasoning.tasks.base import Split
-from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
 from contrastive_reasoning.tasks.countdown.search_length import search_lines
+from contrastive_reasoning.tasks.countdown.solvable import solvable
 
 Pair = tuple[tuple[int, ...], int]
 """Numbers in the order shown, and the target."""
@@ -52,15 +52,26 @@ class ProblemSpace:
 
     def sample(self, rng: random.Random) -> Pair:
         """Any numbers and target, solvable or not."""
-        count = self.counts[rng.randrange(len(self.counts))]
-        numbers = tuple([rng.randint(*self.number_range) for _ in range(count)])
-        return numbers, rng.randint(*self.target_range)
+        count = self.counts[_below(len(self.counts), rng)]
+        low, high = self.number_range
+        lowest, highest = self.target_range
+        numbers = tuple([low + _below(high - low + 1, rng) for _ in range(count)])
+        return numbers, lowest + _below(highest - lowest + 1, rng)
 
     def admits(self, numbers: Sequence[int], target: int) -> bool:
         """Whether the problem is solvable within the length."""
         if self.max_search_lines is None:
-            return reachable(numbers, target)
+            return solvable(numbers, target)
         return search_lines(numbers, target, limit=self.max_search_lines) is not None
+
+
+def _below(bound: int, rng: random.Random) -> int:
+    """``rng.randrange(bound)``, draw for draw, without its checks: three quarters of its time."""
+    bits = bound.bit_length()
+    number = rng.getrandbits(bits)
+    while number >= bound:
+        number = rng.getrandbits(bits)
+    return number
 
 
 def draw(space: ProblemSpace, *, seed: int, split: Split, index: int, exclude: Collection[str]) -> Pair:

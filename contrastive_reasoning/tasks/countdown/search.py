@@ -100,18 +100,30 @@ def search(numbers: Sequence[int], target: int) -> SearchTree:
 def _explore(index: int, target: int, states: list[tuple[int, ...]], parents: list[int], ends: list[int]) -> bool:
     """Visits everything under ``states[index]``; True as soon as the target is found."""
     state = states[index]
-    last = len(state) == 2
+    if len(state) == 2:
+        return _finish(index, target, states, parents, ends)
     for i, j, rest in pair_indices(len(state)):
-        left = () if last else tuple([state[k] for k in rest])
+        left = tuple([state[k] for k in rest])
         for result in results(state[i], state[j]):
             child = len(states)
             states.append((result, *left))
             parents.append(index)
-            ends.append(child + 1)
-            found = result == target if last else _explore(child, target, states, parents, ends)
+            ends.append(child)
+            found = _explore(child, target, states, parents, ends)
             ends[child] = len(states)
             if found:
                 return True
+    return False
+
+
+def _finish(index: int, target: int, states: list[tuple[int, ...]], parents: list[int], ends: list[int]) -> bool:
+    """Visits the last numbers under two; nothing comes after any of them."""
+    for result in results(*states[index]):
+        states.append((result,))
+        parents.append(index)
+        ends.append(len(states))
+        if result == target:
+            return True
     return False
 
 

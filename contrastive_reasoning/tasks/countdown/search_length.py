@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from contrastive_reasoning.tasks.countdown.game import OPERATIONS, apply, checked_numbers, pair_indices
+from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, checked_numbers, pair_indices
+
+DROPPED = MAX_RESULT
+"""Stands for the result of a division that does not come out even: beyond what is allowed."""
 
 
 def search_lines(numbers: Sequence[int], target: int, *, limit: int | None = None) -> int | None:
@@ -17,6 +20,8 @@ def search_lines(numbers: Sequence[int], target: int, *, limit: int | None = Non
     numbers = checked_numbers(numbers)
     if len(numbers) < 2:
         raise ValueError(f"a search needs two or more numbers, got {list(numbers)}")
+    if not 0 <= target < MAX_RESULT:
+        return None
     budget = sys.maxsize if limit is None else limit
     found, lines = _lines_under(numbers, target, budget - 1)
     return 1 + lines if found and lines < budget else None
@@ -29,13 +34,15 @@ def _lines_under(state: tuple[int, ...], target: int, budget: int) -> tuple[bool
     lines = 0
     for i, j, rest in pair_indices(len(state)):
         left = tuple([state[k] for k in rest])
+        a, b = state[i], state[j]
+        if a < b:
+            a, b = b, a
         lines += 1
-        for op in OPERATIONS:
+        for result in (a + b, a - b, a * b, DROPPED if b == 0 or a % b else a // b):
             lines += 1
             if lines > budget:
                 return False, lines
-            result = apply(op, max(state[i], state[j]), min(state[i], state[j]))
-            if result is not None:
+            if result < MAX_RESULT:
                 found, below = _lines_under((result, *left), target, budget - lines)
                 lines += below
                 if found:
@@ -44,7 +51,10 @@ def _lines_under(state: tuple[int, ...], target: int, budget: int) -> tuple[bool
 
 
 def _last_lines(a: int, b: int, target: int) -> tuple[bool, int]:
-    for line, op in enumerate(OPERATIONS, 1):
-        if apply(op, a, b) == target:
-            return True, line
-    return False, len(OPERATIONS)
+    if a + b == target:
+        return True, 1
+    if a - b == target:
+        return True, 2
+    if a * b == target:
+        return True, 3
+    return b > 0 and a == target * b, 4

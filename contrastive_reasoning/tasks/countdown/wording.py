@@ -102,7 +102,7 @@ def _options(state: list[int]) -> str:
 def _pairs(count: int) -> tuple[tuple[int, ...], str]:
     """Positions of all pairs in list order, and the sentence they fill: many times faster than printing the pairs."""
     pairs = list(combinations(range(count), 2))
-    options = ", ".join(["(%d, %d)"] * len(pairs))
+    options = ", ".join(["(%s, %s)"] * len(pairs))
     return tuple(chain(*pairs)), f". Options for choosing two numbers: [{options}]."
 
 

@@ -1,0 +1,55 @@
+"""How fast a critic trains: the pairs it reads in a second of one core's time, without a trainer around it.
+
+A pair is an anchor with its goal. A critic that is asked about every goal of the batch scores many more.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from time import process_time
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from contrastive_reasoning.critics import rows_of
+from experiments.assemble import build
+
+WARM_UP = 5
+"""First steps, which are not counted."""
+
+
+def critic_pairs_per_second(config: DictConfig, *, steps: int, autocast: torch.dtype | None) -> float:
+    """Anchors of a batch over the median of ``steps`` steps: batch, forward, loss, backward, optimizer.
+
+    The time is that of the process, so that a busy machine slows it less; one thread is asked for and given back.
+
+    Args:
+        config: an experiment whose critic reads numbers; its batches need no trainer.
+        steps: counted steps.
+        autocast: of forward and loss, ``torch.bfloat16``; None for full precision.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        module, data = build(config, "pretraining"), build(config, "datamodule")
+        optimizer = module.configure_optimizers()["optimizer"]
+        seconds, anchors = [], 0
+        for number in range(WARM_UP + steps):
+            start = process_time()
+            anchors = train_step(module, optimizer, data.batch(number), autocast)
+            seconds.append(process_time() - start)
+        return anchors / median(seconds[WARM_UP:])
+    finally:
+        torch.set_num_threads(threads)
+
+
+def train_step(module: Any, optimizer: torch.optim.Optimizer, batch: Any, autocast: torch.dtype | None) -> int:
+    """One update on all pairs of the batch; how many anchors it has."""
+    with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+        scores = module.critic(batch.state_actions, batch.goals)
+        loss = module.loss(scores, batch.positive, batch.candidate)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return rows_of(batch.state_actions)
