@@ -22,5 +22,5 @@ __all__ = [
     "tokens_of_span",
 ]
 
-VERSION = 1
+VERSION = 2
 """Raised when the same configuration would give another result; finished stages are then not reused."""

@@ -46,7 +46,9 @@ class PackedPrompts:
         grouped = query.shape[1] != key.shape[1]
         seen = [
             scaled_dot_product_attention(
-                *(part[:, :, start:end] for part in (query, key, value)),
+                query[:, :, start:end],
+                key[:, :, start:end],
+                value[:, :, start:end],
                 is_causal=True,
                 scale=scaling,
                 enable_gqa=grouped,
