@@ -16,7 +16,7 @@ from torch import Tensor
 
 from contrastive_reasoning.policies.attention import AttentionPlan
 from contrastive_reasoning.policies.pass_cost import Lengths, completion_blocks, prompt_blocks
-from contrastive_reasoning.policies.shared_prompts import Block, SharedPrompts, causal_block, continuing_block
+from contrastive_reasoning.policies.shared_prompts import SharedPrompts, causal_block, continuing_block
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,22 +65,13 @@ def packed(
     return Packed(
         ids=torch.cat([prompt_ids[prompt_mask], completion_ids[mask]])[None],
         positions=torch.cat([prompt_mask.cumsum(dim=1)[prompt_mask] - 1, own_positions[mask]])[None],
-        plan=SharedPrompts(blocks=blocks, slots=_slots(blocks)),
+        plan=SharedPrompts(blocks),
         predicting=_before(starts + sizes - 1, own_starts, mask, owner),
     )
 
 
 def _starts(sizes: Int[Tensor, " r"]) -> Int[Tensor, " r"]:
     return sizes.cumsum(dim=0) - sizes
-
-
-def _slots(blocks: list[Block]) -> Int[Tensor, " N"]:
-    """Each token's slot: the first that its place stands in, since padding repeats the place before it."""
-    places = torch.cat([block.queries.flatten() for block in blocks])
-    fresh = torch.cat([torch.diff(block.queries, prepend=block.queries[:, :1] - 1).flatten() for block in blocks]) != 0
-    slots = torch.empty(int(fresh.sum()), dtype=torch.long, device=places.device)
-    slots[places[fresh]] = fresh.nonzero()[:, 0]
-    return slots
 
 
 def _before(

@@ -32,24 +32,27 @@ class Block:
     """What is added to the scores, 0 or −∞; None: each query looks at the keys up to its own place."""
 
     def attend(
-        self, query: Float[Tensor, "N H d"], key: Float[Tensor, "N K d"], value: Float[Tensor, "N K d"], scaling: float
-    ) -> Float[Tensor, "slot Hd"]:
-        """The output in each slot of ``queries``, row by row."""
-        heads = query.shape[1]
-        rows = _gathered(query, self.queries), *(_for_heads(_gathered(p, self.keys), heads) for p in (key, value))
+        self, query: Float[Tensor, "rq H d"], key: Float[Tensor, "rk K d"], value: Float[Tensor, "rk K d"], scale: float
+    ) -> Float[Tensor, "rq H d"]:
+        """The output for each query, row by row."""
+        shares = query.shape[1] // key.shape[1]
+        rows = [_rows(query, self.queries, 1), _rows(key, self.keys, shares), _rows(value, self.keys, shares)]
         mask = None if self.mask is None else self.mask.to(query.dtype)
-        output = scaled_dot_product_attention(*rows, attn_mask=mask, is_causal=mask is None, scale=scaling)
-        return output.transpose(1, 2).reshape(self.queries.numel(), -1)
+        output = scaled_dot_product_attention(*rows, attn_mask=mask, is_causal=mask is None, scale=scale)
+        return output.transpose(1, 2).reshape(query.shape)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SharedPrompts:
-    """The ``AttentionPlan`` of one packed pass. It holds places only: two passes through it do the same."""
+    """The ``AttentionPlan`` of one packed pass. It holds places only: two passes through it do the same.
 
-    blocks: Sequence[Block]
-    """Every token is a query of exactly one of them."""
-    slots: Int[Tensor, " N"]
-    """Where each token's output stands among the slots of all blocks, end to end."""
+    Args:
+        blocks: every token is a query of one of them.
+    """
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks = blocks
+        self.queries, self.keys = _Laid([block.queries for block in blocks]), _Laid([block.keys for block in blocks])
+        self.slots = _slots([block.queries for block in blocks])
 
     def attend(
         self,
@@ -62,9 +65,55 @@ class SharedPrompts:
     ) -> Float[Tensor, "1 H N d"]:
         """Attention within each block, and the outputs back in the order of the tokens."""
         # rotation leaves queries and keys in fp32 under autocast: they are cast before they are copied
-        tokens = [part[0].transpose(0, 1).to(value.dtype) for part in (query, key, value)]
-        output = torch.cat([block.attend(*tokens, scaling) for block in self.blocks])
-        return embedding(self.slots, output).view(tokens[0].shape).transpose(0, 1)[None]
+        q, k, v = (part[0].transpose(0, 1).to(value.dtype) for part in (query, key, value))
+        parts = zip(self.blocks, self.queries(q), self.keys(k), self.keys(v), strict=True)
+        output = _joined([block.attend(*tokens, scaling) for block, *tokens in parts])
+        output = output if self.slots is None else _looked_up(output, self.slots)
+        return output.transpose(0, 1)[None]
+
+
+class _Laid:
+    """Tokens laid out as the rows of several blocks, end to end, by one look-up."""
+
+    def __init__(self, places: Sequence[Int[Tensor, "_ _"]]) -> None:
+        whole = torch.cat([part.flatten() for part in places])
+        self.sizes = [part.numel() for part in places]
+        self.places = None if _in_order(whole) else whole
+
+    def __call__(self, tokens: Float[Tensor, "N K d"]) -> Sequence[Float[Tensor, "_ K d"]]:
+        found = tokens if self.places is None else _looked_up(tokens, self.places)
+        return found.split(self.sizes)
+
+
+def _slots(queries: Sequence[Int[Tensor, "_ _"]]) -> Int[Tensor, " N"] | None:
+    """Where each token's output stands in the blocks, end to end; None: in the order of the tokens.
+
+    Of several slots it is the first: padding repeats the place before it.
+    """
+    places = torch.cat([part.flatten() for part in queries])
+    fresh = torch.cat([torch.diff(part, prepend=part[:, :1] - 1).flatten() for part in queries]) != 0
+    slots = torch.empty(int(fresh.sum()), dtype=torch.long, device=places.device)
+    slots[places[fresh]] = fresh.nonzero()[:, 0]
+    return None if len(slots) == len(places) and _in_order(slots) else slots
+
+
+def _in_order(places: Int[Tensor, " n"]) -> bool:
+    return torch.equal(places, torch.arange(len(places), device=places.device))
+
+
+def _looked_up(tokens: Float[Tensor, "N K d"], places: Int[Tensor, " n"]) -> Float[Tensor, "n K d"]:
+    # as embeddings are: the backward of that adds up fast in every dtype, index_select's does not in bf16
+    return embedding(places, tokens.flatten(1)).view(-1, *tokens.shape[1:])
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
+
+
+def _rows(tokens: Float[Tensor, "rw K d"], like: Int[Tensor, "r w"], shares: int) -> Float[Tensor, "r H w d"]:
+    """Of grouped queries, head i reads key head i // shares."""
+    rows = tokens.view(*like.shape, *tokens.shape[1:]).transpose(1, 2)
+    return rows if shares == 1 else rows.repeat_interleave(shares, dim=1)
 
 
 def causal_block(starts: Int[Tensor, " r"], lengths: Int[Tensor, " r"]) -> Block:
@@ -103,14 +152,3 @@ def _allowed(prompt_lengths: Int[Tensor, " r"], width: int, queries: int) -> Boo
 def _places(starts: Int[Tensor, " r"], lengths: Int[Tensor, " r"]) -> Int[Tensor, "r w"]:
     steps = torch.arange(int(lengths.max()), device=starts.device)
     return starts[:, None] + torch.minimum(steps, lengths[:, None] - 1)
-
-
-def _gathered(tokens: Float[Tensor, "N K d"], places: Int[Tensor, "r w"]) -> Float[Tensor, "r K w d"]:
-    # a row look-up as of embeddings: its backward adds up fast in every dtype, index_select's does not in bf16
-    found = embedding(places.flatten(), tokens.flatten(1))
-    return found.view(*places.shape, *tokens.shape[1:]).transpose(1, 2)
-
-
-def _for_heads(keys: Float[Tensor, "r K w d"], heads: int) -> Float[Tensor, "r H w d"]:
-    """Grouped queries: head i reads key head i // (H / K)."""
-    return keys if keys.shape[1] == heads else keys.repeat_interleave(heads // keys.shape[1], dim=1)

@@ -30,7 +30,7 @@ class Rows:
     completions: Sequence[int]
     owner: Sequence[int]
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(0)
         lengths, prompt_lengths = torch.tensor(self.completions), torch.tensor(self.prompts)
         width, prompt_width = max(*self.completions, 1), max(self.prompts)
@@ -86,7 +86,7 @@ def packing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: True)
 
 
-def one_by_one(policy: CausalLMPolicy, given: dict[str, Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+def one_by_one(policy: CausalLMPolicy, given: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
     """log π and the states of each completion's tokens, from rows without padding and full logits."""
     log_probs, states = [], []
     for ids, mask, p in zip(given["completion_ids"], given["mask"], given["owner"].tolist(), strict=True):
