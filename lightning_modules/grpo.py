@@ -183,7 +183,8 @@ class GRPO(LightningModule):
         if self.updates_per_rollout * self.minibatches_per_rollout > 1:
             return False
         if self.sampler_trusted is None:
-            gap = float(self.all_gather(sampler_gap(self.policy, rollouts, microbatch)).max())
+            gaps = cast(Tensor, self.all_gather(sampler_gap(self.policy, rollouts, microbatch)))
+            gap = float(gaps.max())
             self.sampler_trusted = gap <= self.scoring_tolerance
             if not self.sampler_trusted:
                 rank_zero_info(

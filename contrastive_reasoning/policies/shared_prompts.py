@@ -67,7 +67,7 @@ class SharedPrompts:
         # rotation leaves queries and keys in fp32 under autocast: they are cast before they are copied
         q, k, v = (part[0].transpose(0, 1).to(value.dtype) for part in (query, key, value))
         parts = zip(self.blocks, self.queries(q), self.keys(k), self.keys(v), strict=True)
-        output = _joined([block.attend(*tokens, scaling) for block, *tokens in parts])
+        output = _joined([block.attend(*tokens, scaling) for block, *tokens in parts])  # pyright: ignore
         output = output if self.slots is None else _looked_up(output, self.slots)
         return output.transpose(0, 1)[None]
 
