@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from lightning import LightningModule
 from lightning.pytorch.core.optimizer import LightningOptimizer
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from contrastive_reasoning.advantages import Advantage
@@ -52,7 +53,9 @@ class GRPO(LightningModule):
         optimizer: builds the optimizer and knows the learning rate of every rollout batch.
         updates_per_rollout: passes over each rollout batch.
         minibatches_per_rollout: mini-batches of whole groups that a pass is cut into, an optimizer step each.
-        microbatch_tokens: padded tokens, of prompts and completions, that go through the policy at once.
+        microbatch_tokens: tokens that go through the policy at once, padding included where rows are padded.
+        scoring_tolerance: nats by which the sampler's log-probs may miss the policy's and still be the old ones, where
+            a rollout batch is one optimizer step.
         gradient_clip: the largest norm of the gradient; None: any.
     """
 
@@ -69,6 +72,7 @@ class GRPO(LightningModule):
         updates_per_rollout: int,
         minibatches_per_rollout: int,
         microbatch_tokens: int,
+        scoring_tolerance: float,
         gradient_clip: float | None,
     ) -> None:
         super().__init__()
@@ -80,6 +84,8 @@ class GRPO(LightningModule):
         for name, size in sizes.items():
             if size < 1:
                 raise ValueError(f"{name} must be at least 1, got {size}")
+        if scoring_tolerance < 0:
+            raise ValueError(f"scoring_tolerance must not be negative, got {scoring_tolerance}")
         if gradient_clip is not None and gradient_clip <= 0:
             raise ValueError(f"gradient_clip must be positive (or null), got {gradient_clip}")
         self.automatic_optimization = False
@@ -96,9 +102,13 @@ class GRPO(LightningModule):
         self.updates_per_rollout = updates_per_rollout
         self.minibatches_per_rollout = minibatches_per_rollout
         self.microbatch_tokens = microbatch_tokens
+        self.scoring_tolerance = scoring_tolerance
         self.gradient_clip = gradient_clip
         self.rollout_step = 0
         """Rollout batches learned from: the x-axis, the schedule's clock, and the one number that resumes a run."""
+        self.sampler_trusted: bool | None = None
+        """Whether the sampler's log-probs are the old ones; None: not measured yet. A resumed run keeps the answer of
+        the run it goes on with, whose first rollout batch it will not see."""
 
     def setup(self, stage: str) -> None:
         for reference in self._frozen:
@@ -109,11 +119,13 @@ class GRPO(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["rollout_step"] = self.rollout_step
+        checkpoint["sampler_trusted"] = self.sampler_trusted
         if isinstance(self.reward, TrainedReward):
             checkpoint["reward"] = self.reward.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.rollout_step = checkpoint["rollout_step"]
+        self.sampler_trusted = checkpoint.get("sampler_trusted")
         if isinstance(self.reward, TrainedReward):
             self.reward.load_state_dict(checkpoint["reward"])
 
@@ -151,7 +163,7 @@ class GRPO(LightningModule):
         made: list[Lesson] = []
         for among in minibatch_rows(rollouts, self.minibatches_per_rollout):
             taught = rows_that_teach(advantages, reference=bool(self._frozen), among=among)
-            split = list(microbatches(rollouts, rows=taught, max_tokens=self.microbatch_tokens))
+            split = list(microbatches(rollouts, self.policy, rows=taught, max_tokens=self.microbatch_tokens))
             lesson = Lesson(
                 objective=self.objective,
                 rollouts=rollouts,
@@ -161,9 +173,25 @@ class GRPO(LightningModule):
                 split=split,
                 ref_log_probs=scores(self._frozen[0], rollouts, split) if self._frozen and not self.full_kl else None,
                 old_log_probs=scores(self.policy, rollouts, split) if made else None,
+                trusted=self.trusts_sampler(rollouts, split[0]),
             )
             made.append(lesson)
         return made
+
+    def trusts_sampler(self, rollouts: RolloutBatch, microbatch: Microbatch) -> bool:
+        """Whether the sampler's log-probs are the old ones: measured once. Of several steps the first's pass scores."""
+        if self.updates_per_rollout * self.minibatches_per_rollout > 1:
+            return False
+        if self.sampler_trusted is None:
+            gaps = cast(Tensor, self.all_gather(sampler_gap(self.policy, rollouts, microbatch)))
+            gap = float(gaps.max())
+            self.sampler_trusted = gap <= self.scoring_tolerance
+            if not self.sampler_trusted:
+                rank_zero_info(
+                    f"the sampler's log-probs miss the policy's by up to {gap:.2g} nats, more than "
+                    f"scoring_tolerance={self.scoring_tolerance:g}: the policy scores the rollouts itself from now on"
+                )
+        return self.sampler_trusted
 
     def loss(self, lesson: Lesson, microbatch: Microbatch) -> Tensor:
         temperature = lesson.rollouts.temperature
@@ -176,6 +204,7 @@ class GRPO(LightningModule):
             microbatch.prompt_mask,
             microbatch.completion_ids,
             microbatch.mask,
+            owner=microbatch.owner,
             temperature=temperature,
         )
         return lesson.loss(microbatch, found, kl)
@@ -230,8 +259,16 @@ def log_probs(policy: CausalLMPolicy, microbatch: Microbatch, temperature: float
         microbatch.prompt_mask,
         microbatch.completion_ids,
         microbatch.mask,
+        owner=microbatch.owner,
         temperature=temperature,
     )
+
+
+@torch.no_grad()
+def sampler_gap(policy: CausalLMPolicy, rollouts: RolloutBatch, microbatch: Microbatch) -> Tensor:
+    """The largest |Δ log π| between policy and sampler on a token of the micro-batch."""
+    found = log_probs(policy, microbatch, rollouts.temperature).double()
+    return ((found - microbatch.of(rollouts.old_log_probs)).abs() * microbatch.mask).max()
 
 
 @torch.no_grad()

@@ -9,7 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.objectives import Objective, ObjectiveInputs, ObjectiveOutputs
-from contrastive_reasoning.objectives.metrics import joined
+from contrastive_reasoning.objectives.metrics import joined, token_max, token_mean
+from contrastive_reasoning.objectives.ratio import token_ratio
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from lightning_modules.microbatches import Microbatch
 
@@ -49,9 +50,11 @@ def minibatch_rows(rollouts: RolloutBatch, count: int) -> list[Bool[Tensor, " B"
 class Lesson:
     """Several updates on one mini-batch of a rollout batch; each is one pass over all of its micro-batches.
 
-    The log-probs of the old policy are those of the first update's own pass, whose weights are still the ones that
-    sampled. So the ratio is exactly 1 in that update, whatever the sampler's kernels and dtype, at no cost. One whose
-    turn comes after another's update has them given. Metrics of the objective are means over the rows taught.
+    The log-probs of the old policy are the sampler's where those are trusted. Else they are those of the first update's
+    own pass, whose weights are still the ones that sampled: the same as a scoring pass would give, at no cost, and the
+    ratio is exactly 1 in that update, whatever the sampler's kernels and dtype. A lesson whose turn comes after
+    another's update has them given. Metrics of the objective are means over the rows taught; ``ratio_mean`` and
+    ``ratio_max`` of the first update are raw, each token's against the sampler's log-prob.
 
     Args:
         objective: the loss.
@@ -61,7 +64,8 @@ class Lesson:
         taught: those that pass through the policy.
         split: their micro-batches.
         ref_log_probs: of all rollouts; None without a reference.
-        old_log_probs: of all rollouts; None: those of the first update's pass.
+        old_log_probs: of all rollouts, scored; None: those of the first update's pass.
+        trusted: whether the sampler's are taken instead.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Lesson:
         split: Sequence[Microbatch],
         ref_log_probs: Float[Tensor, "B T"] | None,
         old_log_probs: Float[Tensor, "B T"] | None,
+        trusted: bool = False,
     ) -> None:
         self.objective = objective
         self.rollouts = rollouts
@@ -89,9 +94,10 @@ class Lesson:
         self.weights = objective.weights(own, rows=max(rows, 1.0), tokens=max(tokens, 1.0))
         self.given = old_log_probs is not None
         # float64 holds the log-probs of every dtype exactly
-        self.old_log_probs = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
+        self.scored = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
         if old_log_probs is not None:
-            self.old_log_probs += old_log_probs
+            self.scored += old_log_probs
+        self.old_log_probs = rollouts.old_log_probs if trusted else self.scored
         self.updates: list[dict[str, Tensor]] = []
         self._parts: list[Mapping[str, Tensor]] = []
 
@@ -100,10 +106,17 @@ class Lesson:
     ) -> Tensor:
         """The micro-batch's share in the loss of the update; ``full_kl`` where the objective has that term."""
         if not self.updates and not self.given:
-            self.old_log_probs[microbatch.rows, : log_probs.shape[1]] = log_probs.detach().double()
-        outputs = self.objective(self.inputs(microbatch, log_probs, full_kl))
-        self._parts.append(_with_loss(outputs))
+            self.scored[microbatch.rows, : log_probs.shape[1]] = log_probs.detach().double()
+        inputs = self.inputs(microbatch, log_probs, full_kl)
+        outputs = self.objective(inputs)
+        raw = {} if self.updates else self.raw_ratios(microbatch, inputs)
+        self._parts.append({**_with_loss(outputs), **raw})
         return outputs.loss
+
+    def raw_ratios(self, microbatch: Microbatch, inputs: ObjectiveInputs) -> dict[str, Tensor]:
+        sampled = microbatch.of(self.rollouts.old_log_probs).to(inputs.log_probs.dtype)
+        ratio = token_ratio(inputs.log_probs.detach(), sampled, inputs.mask)
+        return {"ratio_mean": token_mean(ratio, inputs), "ratio_max": token_max(ratio, inputs)}
 
     def inputs(
         self, microbatch: Microbatch, log_probs: Float[Tensor, "b t"], full_kl: Float[Tensor, "b t"] | None
@@ -129,7 +142,7 @@ class Lesson:
 
     def metrics(self) -> dict[str, float]:
         """Means over the updates (of maxima the largest), and how far the sampler's log-probs lay from the policy's."""
-        gap = (self.rollouts.old_log_probs - self.old_log_probs).abs() * self.seen
+        gap = (self.rollouts.old_log_probs - self.scored).abs() * self.seen
         return {
             **{f"train/objective/{name}": value for name, value in over_updates(self.updates).items()},
             "train/rollout/log_prob_gap": gap.max().item(),

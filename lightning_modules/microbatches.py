@@ -1,50 +1,55 @@
-"""Micro-batches by token budget: rows of similar length together, so that little is padded."""
+"""Micro-batches by token budget: groups together, so that their prompt is computed once; longest first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.rollout.batch import RolloutBatch
 
 
-def rows_by_budget(lengths: Sequence[tuple[int, int]], *, max_tokens: int) -> list[list[int]]:
-    """Rows in micro-batches of at most ``max_tokens`` padded tokens; every row is in exactly one.
+def rows_by_budget(
+    groups: Sequence[Sequence[int]], *, tokens: Callable[[list[int]], int], budget: int
+) -> list[list[int]]:
+    """Rows in micro-batches of at most ``budget`` tokens; every row is in exactly one.
 
-    Sorted by length, longest first: the largest micro-batch comes first, so memory that does not suffice fails at once.
-    A row longer than the budget is a micro-batch of its own.
+    A group goes whole into the micro-batch that is being filled, or begins the next. One that is too large even for a
+    micro-batch of its own is split, and a row above the budget is a micro-batch by itself.
 
     Args:
-        lengths: prompt and completion tokens of each row. Both are padded apart, to the longest of the micro-batch.
-        max_tokens: the budget.
+        groups: in the order in which they are placed.
+        tokens: what goes through the policy for these rows.
+        budget: the most of it.
     """
-    if max_tokens < 1:
-        raise ValueError(f"microbatch_tokens must be at least 1, got {max_tokens}")
-    groups: list[list[int]] = []
-    widths = (0, 0)
-    for row in sorted(range(len(lengths)), key=lambda i: (-sum(lengths[i]), i)):
-        wider = (max(widths[0], lengths[row][0]), max(widths[1], lengths[row][1]))
-        if groups and (len(groups[-1]) + 1) * sum(wider) <= max_tokens:
-            groups[-1].append(row)
-            widths = wider
-        else:
-            groups.append([row])
-            widths = lengths[row]
-    return groups
+    if budget < 1:
+        raise ValueError(f"microbatch_tokens must be at least 1, got {budget}")
+    batches: list[list[int]] = []
+    for group in groups:
+        whole = tokens(list(group)) <= budget
+        for part in [list(group)] if whole else [[row] for row in group]:
+            if batches and tokens(batches[-1] + part) <= budget:
+                batches[-1] += part
+            else:
+                batches.append(part)
+    return batches
 
 
 @dataclass(frozen=True, kw_only=True)
 class Microbatch:
-    """Some rows of a rollout batch, without the padding that only other rows need."""
+    """Some rows of a rollout batch, each of their prompts once, without the padding that only other rows need."""
 
     rows: Int[Tensor, " b"]
     """Which rows of the rollout batch these are."""
-    prompt_ids: Int[Tensor, "b s"]
-    prompt_mask: Bool[Tensor, "b s"]
+    prompt_ids: Int[Tensor, "p s"]
+    prompt_mask: Bool[Tensor, "p s"]
+    owner: Int[Tensor, " b"]
+    """Which of the prompts each row continues."""
     completion_ids: Int[Tensor, "b t"]
     mask: Bool[Tensor, "b t"]
 
@@ -54,25 +59,48 @@ class Microbatch:
 
 
 def microbatches(
-    rollouts: RolloutBatch, *, rows: Bool[Tensor, " B"] | None = None, max_tokens: int
+    rollouts: RolloutBatch, policy: CausalLMPolicy, *, rows: Bool[Tensor, " B"] | None = None, max_tokens: int
 ) -> Iterator[Microbatch]:
-    """The chosen rows of ``rollouts`` (None: all), each in one micro-batch of at most ``max_tokens`` padded tokens."""
-    chosen = torch.arange(len(rollouts), device=rollouts.mask.device) if rows is None else rows.nonzero()[:, 0]
-    prompts = rollouts.prompt_mask.sum(dim=1)[chosen // rollouts.group_size].tolist()
-    completions = rollouts.mask.sum(dim=1)[chosen].tolist()
-    for places in rows_by_budget(list(zip(prompts, completions, strict=True)), max_tokens=max_tokens):
-        yield select(rollouts, chosen[torch.tensor(places, device=chosen.device)])
+    """The chosen rows of ``rollouts`` (None: all), each in one micro-batch.
+
+    Of at most ``max_tokens`` tokens that go through ``policy``: packed ones where it packs, padded ones where it pads.
+    A policy that always pads has nothing to gain from groups, and rows of like length go together instead.
+    """
+    chosen = range(len(rollouts)) if rows is None else rows.nonzero()[:, 0].tolist()
+    prompts, completions = rollouts.prompt_mask.sum(dim=1).tolist(), rollouts.mask.sum(dim=1).tolist()
+    size = rollouts.group_size
+    lengths = {row: prompts[row // size] + completions[row] for row in chosen}
+    longest_first = sorted(chosen, key=lambda row: (-lengths[row], row))
+    groups: dict[int, list[int]] = {}
+    for row in longest_first:
+        groups.setdefault(row // size if policy.plans_attention else row, []).append(row)
+
+    def tokens(batch: list[int]) -> int:
+        owners = [row // size for row in batch]
+        place = {prompt: i for i, prompt in enumerate(dict.fromkeys(owners))}
+        return policy.pass_tokens(
+            Lengths(
+                prompts=[prompts[prompt] for prompt in place],
+                completions=[completions[row] for row in batch],
+                owner=[place[prompt] for prompt in owners],
+            )
+        )
+
+    for batch in rows_by_budget(list(groups.values()), tokens=tokens, budget=max_tokens):
+        yield select(rollouts, torch.tensor(batch, device=rollouts.mask.device))
 
 
 def select(rollouts: RolloutBatch, rows: Int[Tensor, " b"]) -> Microbatch:
     """The given rows: prompts cut on the left, completions on the right, to the longest of them."""
-    prompt_mask, mask = rollouts.prompt_mask[rows // rollouts.group_size], rollouts.mask[rows]
+    prompts, owner = torch.unique(rows // rollouts.group_size, return_inverse=True)
+    prompt_mask, mask = rollouts.prompt_mask[prompts], rollouts.mask[rows]
     prompt_width = max(int(prompt_mask.sum(dim=1).max()), 1)
     width = max(int(mask.sum(dim=1).max()), 1)
     return Microbatch(
         rows=rows,
-        prompt_ids=rollouts.prompt_ids[rows // rollouts.group_size][:, -prompt_width:],
+        prompt_ids=rollouts.prompt_ids[prompts][:, -prompt_width:],
         prompt_mask=prompt_mask[:, -prompt_width:],
+        owner=owner,
         completion_ids=rollouts.completion_ids[rows][:, :width],
         mask=mask[:, :width],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,22 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.adapters import merged
-from contrastive_reasoning.policies.attention import can_plan, plan_attention
-from contrastive_reasoning.policies.log_probs import token_log_probs
-from contrastive_reasoning.policies.pooling import mean_pool
+from contrastive_reasoning.policies.attention import can_plan, no_mask, plan_attention
+from contrastive_reasoning.policies.log_probs import placed, token_log_probs
+from contrastive_reasoning.policies.packed import packed
+from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
+from contrastive_reasoning.policies.pooling import mean_pool_rows
 from contrastive_reasoning.policies.prompting import prompt_ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionStates:
+    """Last hidden states, after the final norm, of the n completion tokens of a pass, row by row."""
+
+    predicting: Float[Tensor, "n D"]
+    """Before each token: what its log-prob is read from."""
+    own: Float[Tensor, "n D"]
+    """At each token."""
 
 
 class CausalLMPolicy(nn.Module):
@@ -35,7 +48,7 @@ class CausalLMPolicy(nn.Module):
         tokenizer: PreTrainedTokenizerBase,
         compute_dtype: torch.dtype,
         chat_template: bool | None,
-        chunk: int = 4096,
+        chunk: int = 1024,
     ) -> None:
         super().__init__()
         if tokenizer.pad_token_id is None:
@@ -118,45 +131,107 @@ class CausalLMPolicy(nn.Module):
             )
         return output.last_hidden_state
 
+    def completion_states(
+        self,
+        prompt_ids: Int[Tensor, "p s"],
+        prompt_mask: Bool[Tensor, "p s"],
+        completion_ids: Int[Tensor, "b t"],
+        mask: Bool[Tensor, "b t"],
+        owner: Int[Tensor, " b"] | None = None,
+    ) -> CompletionStates:
+        """Last hidden states at the completions, by the cheaper of the two passes: packed, or padded rows.
+
+        Args:
+            prompt_ids: each prompt once.
+            prompt_mask: where their tokens are.
+            completion_ids: padded on the right.
+            mask: where their tokens are.
+            owner: which prompt each completion continues; None: one prompt for each completion.
+        """
+        if owner is None:
+            owner = torch.arange(len(mask), device=mask.device)
+        lengths = Lengths(
+            prompts=prompt_mask.sum(dim=1).tolist(), completions=mask.sum(dim=1).tolist(), owner=owner.tolist()
+        )
+        if not self.packs(lengths):
+            return self._padded_states(prompt_ids[owner], prompt_mask[owner], completion_ids, mask)
+        rows = packed(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths, dtype=self._attention_dtype)
+        with self.autocast():
+            output = _backbone(self.model)(
+                input_ids=rows.ids,
+                attention_mask=no_mask(self.device),
+                position_ids=rows.positions,
+                attention_plan=rows.plan,
+                use_cache=False,
+            )
+        hidden = output.last_hidden_state[0]
+        return CompletionStates(
+            predicting=hidden.index_select(0, rows.predicting), own=hidden[len(hidden) - len(rows.predicting) :]
+        )
+
+    def _padded_states(self, prompt_ids: Tensor, prompt_mask: Tensor, ids: Tensor, mask: Tensor) -> CompletionStates:
+        hidden = self.hidden_states(torch.cat([prompt_ids, ids], dim=1), torch.cat([prompt_mask, mask], dim=1))
+        start = prompt_ids.shape[1]
+        return CompletionStates(predicting=hidden[:, start - 1 : -1][mask], own=hidden[:, start:][mask])
+
+    def packs(self, lengths: Lengths) -> bool:
+        """Whether a pass over prompts and completions of these lengths is packed."""
+        if not self.plans_attention or not all(lengths.prompts):
+            return False
+        return packing_pays(lengths, Sizes.of(_base(self.model).config))
+
+    def pass_tokens(self, lengths: Lengths) -> int:
+        """Tokens that go through the layers in such a pass, padding included where there is any."""
+        return lengths.packed if self.packs(lengths) else lengths.padded
+
+    @property
+    def _attention_dtype(self) -> torch.dtype:
+        return next(self.model.parameters()).dtype if self.compute_dtype == torch.float32 else self.compute_dtype
+
     def log_probs(
         self,
-        prompt_ids: Int[Tensor, "B S"],
-        prompt_mask: Bool[Tensor, "B S"],
-        completion_ids: Int[Tensor, "B T"],
-        mask: Bool[Tensor, "B T"],
+        prompt_ids: Int[Tensor, "p s"],
+        prompt_mask: Bool[Tensor, "p s"],
+        completion_ids: Int[Tensor, "b t"],
+        mask: Bool[Tensor, "b t"],
         *,
+        owner: Int[Tensor, " b"] | None = None,
         temperature: float = 1.0,
-    ) -> Float[Tensor, "B T"]:
-        """log π of each completion token under the softmax at ``temperature``, in nats; 0 where masked out."""
-        return self.log_probs_and_pooled(prompt_ids, prompt_mask, completion_ids, mask, temperature=temperature)[0]
+    ) -> Float[Tensor, "b t"]:
+        """log π of each completion token under the softmax at ``temperature``, in nats; 0 where masked out.
+
+        The arguments are those of ``completion_states``.
+        """
+        states = self.completion_states(prompt_ids, prompt_mask, completion_ids, mask, owner)
+        return self._log_probs(states, completion_ids, mask, temperature)
 
     def log_probs_and_pooled(
         self,
-        prompt_ids: Int[Tensor, "B S"],
-        prompt_mask: Bool[Tensor, "B S"],
-        completion_ids: Int[Tensor, "B T"],
-        mask: Bool[Tensor, "B T"],
+        prompt_ids: Int[Tensor, "p s"],
+        prompt_mask: Bool[Tensor, "p s"],
+        completion_ids: Int[Tensor, "b t"],
+        mask: Bool[Tensor, "b t"],
         *,
+        owner: Int[Tensor, " b"] | None = None,
         temperature: float = 1.0,
-    ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B D"]]:
+    ) -> tuple[Float[Tensor, "b t"], Float[Tensor, "b D"]]:
         """``log_probs`` and, of the same pass, the mean hidden state over all completion tokens."""
-        ids = torch.cat([prompt_ids, completion_ids], dim=1)
-        hidden = self.hidden_states(ids, torch.cat([prompt_mask, mask], dim=1))
-        start = prompt_ids.shape[1]
-        predicting = hidden[:, start - 1 : -1][mask]
-        head: Any = self.model.get_output_embeddings()
+        states = self.completion_states(prompt_ids, prompt_mask, completion_ids, mask, owner)
+        pooled = mean_pool_rows(states.own.to(torch.promote_types(states.own.dtype, torch.float32)), mask)
+        return self._log_probs(states, completion_ids, mask, temperature), pooled
+
+    def _log_probs(self, states: CompletionStates, completion_ids: Tensor, mask: Tensor, temperature: float) -> Tensor:
+        weight, bias = self.head
+        shared: dict[str, Any] = {"temperature": temperature, "chunk": self.chunk, "bias": bias}
         with self.autocast():
-            chosen = token_log_probs(
-                predicting,
-                head.weight,
-                completion_ids[mask],
-                temperature=temperature,
-                chunk=self.chunk,
-                bias=getattr(head, "bias", None),
-            )
-        log_probs = torch.zeros(mask.shape, dtype=chosen.dtype, device=chosen.device)
-        log_probs = log_probs.masked_scatter(mask, chosen)
-        return log_probs, mean_pool(hidden[:, start:].float(), mask)
+            chosen = token_log_probs(states.predicting, weight, completion_ids[mask], **shared)
+        return placed(chosen, mask)
+
+    @property
+    def head(self) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias, if there is one, of the vocabulary projection."""
+        head: Any = self.model.get_output_embeddings()
+        return head.weight, getattr(head, "bias", None)
 
     def save(self, folder: Path | str) -> None:
         """Write the policy in Hugging Face format (safetensors), adapters merged, readable by ``from_pretrained``."""

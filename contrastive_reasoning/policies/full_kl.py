@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.log_probs import token_log_probs
+from contrastive_reasoning.policies.log_probs import placed, token_log_probs
 
 
 def full_kl(
@@ -53,48 +53,38 @@ def full_kl(
         raise ValueError(f"policy and reference must share a vocabulary: {len(weight)} tokens and {len(ref_weight)}")
     parts = [
         _recomputed(hidden[i : i + chunk], weight, bias, ref_hidden[i : i + chunk], ref_weight, ref_bias, temperature)
-        for i in range(0, hidden.shape[0], chunk)
+        for i in range(0, max(hidden.shape[0], 1), chunk)  # of no token one empty chunk, which still has a gradient
     ]
-    return torch.cat(parts) if parts else hidden.new_zeros(0, dtype=torch.float32)
+    return torch.cat(parts)
 
 
 def log_probs_and_full_kl(
     policy: CausalLMPolicy,
     reference: CausalLMPolicy,
-    prompt_ids: Int[Tensor, "B S"],
-    prompt_mask: Bool[Tensor, "B S"],
-    completion_ids: Int[Tensor, "B T"],
-    mask: Bool[Tensor, "B T"],
+    prompt_ids: Int[Tensor, "p s"],
+    prompt_mask: Bool[Tensor, "p s"],
+    completion_ids: Int[Tensor, "b t"],
+    mask: Bool[Tensor, "b t"],
     *,
+    owner: Int[Tensor, " b"] | None = None,
     temperature: float,
-) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+) -> tuple[Float[Tensor, "b t"], Float[Tensor, "b t"]]:
     """``policy.log_probs`` and the KL to the reference, by one pass of each; 0 where masked out.
 
     Nothing of the reference gets a gradient; of its pass only the states of these rows are held, never the logits.
     """
-    sequence = torch.cat([prompt_ids, completion_ids], dim=1), torch.cat([prompt_mask, mask], dim=1)
-    predicting = slice(prompt_ids.shape[1] - 1, -1)
-    hidden = policy.hidden_states(*sequence)[:, predicting][mask]
+    rows = prompt_ids, prompt_mask, completion_ids, mask, owner
+    hidden = policy.completion_states(*rows).predicting
     with torch.no_grad():
-        ref_hidden = reference.hidden_states(*sequence)[:, predicting][mask]
-    weight, bias = _head(policy)
-    ref_weight, ref_bias = _head(reference)
+        ref_hidden = reference.completion_states(*rows).predicting
+    weight, bias = policy.head
+    ref_weight, ref_bias = reference.head
     ref_bias = None if ref_bias is None else ref_bias.detach()
     shared: dict[str, Any] = {"temperature": temperature, "chunk": policy.chunk, "bias": bias}
     with policy.autocast():
         chosen = token_log_probs(hidden, weight, completion_ids[mask], **shared)
         divergence = full_kl(hidden, weight, ref_hidden, ref_weight.detach(), ref_bias=ref_bias, **shared)
-    return _placed(chosen, mask), _placed(divergence, mask)
-
-
-def _head(policy: CausalLMPolicy) -> tuple[Any, Any]:
-    """Weight and bias, if there is one, of the vocabulary projection."""
-    head: Any = policy.model.get_output_embeddings()
-    return head.weight, getattr(head, "bias", None)
-
-
-def _placed(values: Float[Tensor, " N"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)
+    return placed(chosen, mask), placed(divergence, mask)
 
 
 def _recomputed(*arguments: Any) -> Tensor:

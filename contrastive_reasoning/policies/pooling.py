@@ -12,6 +12,12 @@ def mean_pool(hidden: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Floa
     return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp_min(1.0)
 
 
+def mean_pool_rows(hidden: Float[Tensor, "n D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
+    """The same of the masked-in tokens alone, row by row."""
+    sums = hidden.new_zeros(mask.shape[0], hidden.shape[1]).index_add(0, mask.nonzero()[:, 0], hidden)
+    return sums / mask.sum(dim=1, keepdim=True).clamp_min(1)
+
+
 def last_pool(hidden: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
     """The state at the last masked-in token of each row. Raises ValueError for a row without one."""
     if not bool(mask.any(dim=1).all()):

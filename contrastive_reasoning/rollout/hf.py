@@ -53,9 +53,11 @@ class HFEngine:
 @torch.no_grad()
 def _pooled(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
     """Mean hidden states by a pass of their own."""
-    ids, mask = (part.repeat_interleave(rollouts.group_size, 0) for part in (rollouts.prompt_ids, rollouts.prompt_mask))
+    owner = torch.arange(len(rollouts), device=policy.device) // rollouts.group_size
     with evaluating(policy.model):
-        return policy.log_probs_and_pooled(ids, mask, rollouts.completion_ids, rollouts.mask)[1]
+        return policy.log_probs_and_pooled(
+            rollouts.prompt_ids, rollouts.prompt_mask, rollouts.completion_ids, rollouts.mask, owner=owner
+        )[1]
 
 
 def _write(

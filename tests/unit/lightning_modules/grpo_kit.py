@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from lightning import Callback, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from torch import Tensor
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.advantages import GroupRelative
@@ -52,14 +54,22 @@ class Digits:
 
 
 def policy(dtype: torch.dtype = torch.float32, seed: int = 1) -> CausalLMPolicy:
-    """Weights drawn wide, so that completions differ and some of them end by themselves."""
+    """Weights drawn wide, so that completions differ and some of them end by themselves; exact norms in float64."""
     model = tiny_llama(TOKENIZER, hidden_size=32)
+    if dtype == torch.float64:
+        for norm in (part for part in model.modules() if isinstance(part, LlamaRMSNorm)):
+            norm.forward = partial(exact_norm, norm)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.normal_(std=0.15, generator=generator)
     return CausalLMPolicy(model=model.to(dtype), tokenizer=TOKENIZER, compute_dtype=torch.float32, chat_template=False)
+
+
+def exact_norm(norm: Any, hidden: Tensor) -> Tensor:
+    """The model's own rounds to float32 whatever comes in, and gradients that are added up first round otherwise."""
+    return norm.weight * hidden * (hidden.square().mean(-1, keepdim=True) + norm.variance_epsilon).rsqrt()
 
 
 def module(**changes: Any) -> GRPO:
@@ -74,6 +84,7 @@ def module(**changes: Any) -> GRPO:
         "updates_per_rollout": 1,
         "minibatches_per_rollout": 1,
         "microbatch_tokens": 300,
+        "scoring_tolerance": 1e-3,
         "gradient_clip": 1.0,
     }
     return GRPO(**parts | changes)
@@ -107,9 +118,9 @@ def sampling(temperature: float) -> Sampling:
     return Sampling(temperature=temperature, top_k=None, top_p=1.0, max_tokens=12, stop=tuple(ascii_lowercase))
 
 
-def generation(validation_samples: int = 0) -> RolloutGeneration:
+def generation(validation_samples: int = 0, engine: Engine | None = None) -> RolloutGeneration:
     return RolloutGeneration(
-        engine=Engine(max_batch_tokens=100_000),
+        engine=engine or Engine(max_batch_tokens=100_000),
         group_size=4,
         sampling=sampling(0.9),
         greedy=sampling(0.0),
@@ -127,6 +138,7 @@ def fit(
     resume: Path | None = None,
     validate_every: int | None = None,
     max_prompt_tokens: int | None = None,
+    engine: Engine | None = None,
 ) -> Trainer:
     """``stop_after`` steps of a run of ``steps``."""
     trainer = Trainer(
@@ -139,7 +151,7 @@ def fit(
         num_sanity_val_steps=0,
         log_every_n_steps=1,
         logger=logger,
-        callbacks=[generation(2 if validate_every else 0), *callbacks],
+        callbacks=[generation(2 if validate_every else 0, engine), *callbacks],
         enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
         enable_progress_bar=False,
         enable_model_summary=False,

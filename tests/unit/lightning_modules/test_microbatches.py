@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
 from lightning_modules.microbatches import microbatches, rows_by_budget
@@ -13,22 +16,21 @@ from lightning_modules.microbatches import microbatches, rows_by_budget
 @pytest.mark.parametrize("seed", range(20))
 def test_every_row_once_and_within_the_budget(seed: int) -> None:
     rng = random.Random(seed)
-    lengths = [(rng.randrange(1, 30), rng.randrange(1, 50)) for _ in range(rng.randrange(1, 60))]
+    sizes = [rng.randrange(1, 50) for _ in range(rng.randrange(1, 60))]
+    groups = [list(range(i, min(i + 4, len(sizes)))) for i in range(0, len(sizes), 4)]
     budget = rng.choice([1, 40, 200, 10_000])
-    groups = rows_by_budget(lengths, max_tokens=budget)
-    assert sorted(row for rows in groups for row in rows) == list(range(len(lengths)))
-    for rows in groups:
-        padded = len(rows) * (max(lengths[row][0] for row in rows) + max(lengths[row][1] for row in rows))
-        assert padded <= budget or len(rows) == 1
-
-
-def test_rows_of_like_length_go_together() -> None:
-    assert rows_by_budget([(1, 1), (1, 9), (1, 1), (1, 9)], max_tokens=20) == [[1, 3], [0, 2]]
+    batches = rows_by_budget(groups, tokens=lambda rows: sum(sizes[row] for row in rows), budget=budget)
+    assert sorted(row for rows in batches for row in rows) == list(range(len(sizes)))
+    for rows in batches:
+        assert sum(sizes[row] for row in rows) <= budget or len(rows) == 1
+    for group in groups:
+        together = any(set(group) <= set(rows) for rows in batches)
+        assert together or sum(sizes[row] for row in group) > budget
 
 
 def test_budget_is_checked() -> None:
     with pytest.raises(ValueError, match="microbatch_tokens must be at least 1, got 0"):
-        rows_by_budget([(1, 1)], max_tokens=0)
+        rows_by_budget([[0]], tokens=len, budget=0)
 
 
 def rollouts() -> RolloutBatch:
@@ -52,15 +54,69 @@ def rollouts() -> RolloutBatch:
     )
 
 
+def policy(plans: bool) -> CausalLMPolicy:
+    tokenizer = train_tokenizer(["1+2=3"], vocab_size=270)
+    model = tiny_llama(tokenizer, hidden_size=16)
+    if not plans:
+        model.set_attn_implementation("eager")
+    return CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
+
+
 def test_padding_of_others_is_cut_off() -> None:
-    parts = list(microbatches(rollouts(), max_tokens=7))
+    """Padded rows of like length go together, whatever their group."""
+    parts = list(microbatches(rollouts(), policy(plans=False), max_tokens=7))
     assert [part.rows.tolist() for part in parts] == [[0], [1], [2, 3]]
-    assert [part.prompt_ids.tolist() for part in parts] == [[[1, 2, 3]], [[1, 2, 3]], [[6], [6]]]
+    assert [part.prompt_ids.tolist() for part in parts] == [[[1, 2, 3]], [[1, 2, 3]], [[6]]]
+    assert [part.owner.tolist() for part in parts] == [[0], [0], [0, 0]]
     assert [part.completion_ids.tolist() for part in parts] == [[[10, 11, 12, 13]], [[20]], [[30, 31], [40, 41]]]
     assert all(part.mask.all() and part.prompt_mask.all() for part in parts)
 
 
+def long_prompts(groups: int = 4, size: int = 4) -> RolloutBatch:
+    """Prompts of 60 tokens and a little less, completions of 1 to 8: padding them would cost several times as much."""
+    rows = groups * size
+    lengths = torch.tensor([1 + (5 * i) % 8 for i in range(rows)])
+    prompt_lengths = 60 - torch.arange(groups)
+    return replace(
+        rollouts(),
+        problems=[Problem(id=str(p), prompt="", answer="") for p in range(groups)],
+        prompt_ids=torch.full((groups, 60), 5),
+        prompt_mask=torch.arange(60) >= 60 - prompt_lengths[:, None],
+        completion_ids=torch.full((rows, 8), 6),
+        mask=torch.arange(8) < lengths[:, None],
+        old_log_probs=torch.zeros(rows, 8),
+        group_size=size,
+    )
+
+
+def test_what_really_goes_through_the_policy_is_counted() -> None:
+    """Packed, two groups of 60 + 18 tokens fit into 160; as padded rows of 68 they would take 544."""
+    whole = long_prompts()
+    tokens = [len(part.prompt_ids) for part in microbatches(whole, policy(plans=True), max_tokens=160)]
+    assert tokens == [2, 2]
+    passed = [
+        int(part.prompt_mask.sum() + part.mask.sum())
+        for part in microbatches(whole, policy(plans=True), max_tokens=160)
+    ]
+    assert max(passed) <= 160
+    assert sum(passed) == int(whole.prompt_mask.sum() + whole.mask.sum()), "each prompt goes through once"
+
+
+def test_a_group_above_the_budget_is_split_and_its_prompt_goes_along() -> None:
+    parts = list(microbatches(long_prompts(groups=1), policy(plans=True), max_tokens=72))
+    assert len(parts) > 1
+    assert sorted(row for part in parts for row in part.rows.tolist()) == [0, 1, 2, 3]
+    assert all(len(part.prompt_ids) == 1 for part in parts)
+    assert all(part.prompt_mask.sum() + part.mask.sum() <= 72 for part in parts)
+
+
+def test_longest_first() -> None:
+    parts = list(microbatches(long_prompts(), policy(plans=True), max_tokens=1))
+    longest = [int(part.prompt_mask.sum() + part.mask.sum()) for part in parts]
+    assert longest[0] == max(longest)
+
+
 def test_of_takes_the_same_rows_and_columns() -> None:
     whole = rollouts()
-    for part in microbatches(whole, max_tokens=7):
+    for part in microbatches(whole, policy(plans=True), max_tokens=7):
         assert torch.equal(part.of(whole.completion_ids), part.completion_ids)

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor, is_tensor
+from torch.autograd.graph import saved_tensors_hooks
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from contrastive_reasoning.policies.log_probs import token_log_probs
+from contrastive_reasoning.policies.log_probs import KEPT, token_log_probs
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 5, 100])
@@ -44,3 +49,53 @@ def test_bad_settings_are_refused(setting: dict[str, float], message: str) -> No
     arguments = {"temperature": 1.0, "chunk": 4, **setting}
     with pytest.raises(ValueError, match=message):
         token_log_probs(torch.zeros(1, 2), torch.zeros(3, 2), torch.tensor([0]), **arguments)  # pyright: ignore
+
+
+class Outputs(TorchDispatchMode):
+    """The number of elements of every tensor that is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **kwargs or {})
+        self.sizes += [part.numel() for part in (made if isinstance(made, tuple | list) else [made]) if is_tensor(part)]
+        return made
+
+
+def largest_and_kept(tokens: int, vocabulary: int, chunk: int) -> tuple[int, int]:
+    """Of one forward and backward: the largest tensor that is made, and all that forward leaves for backward."""
+    hidden, weight = torch.randn(tokens, 4, requires_grad=True), torch.randn(vocabulary, 4, requires_grad=True)
+    targets = torch.arange(tokens) % vocabulary
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        kept[tensor.data_ptr()] = tensor.numel()
+        return tensor
+
+    with Outputs() as made, saved_tensors_hooks(note, lambda tensor: tensor):
+        token_log_probs(hidden, weight, targets, temperature=0.7, chunk=chunk).sum().backward()
+    return max(made.sizes), sum(kept.values())
+
+
+def test_the_vocabulary_workspace_does_not_grow_with_the_tokens() -> None:
+    few, many = (largest_and_kept(tokens, 20_000, chunk=128) for tokens in (512, 2048))
+    assert few[0] >= 128 * 20_000, "the logits of a chunk are seen"
+    assert many[0] < 1.3 * few[0]
+    assert many[1] < 4 * 128 * 20_000, "no chunk is kept"
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_small_logits_are_kept_and_large_ones_are_not(factor: int) -> None:
+    tokens, vocabulary = 64 * factor, KEPT // 64
+    _, kept = largest_and_kept(tokens, vocabulary, chunk=16)
+    assert (kept >= tokens * vocabulary) == (factor == 1)
+
+
+def test_no_tokens_have_a_gradient_of_zero() -> None:
+    hidden, weight = torch.zeros(0, 2, requires_grad=True), torch.ones(3, 2, requires_grad=True)
+    empty = torch.zeros(0, dtype=torch.long)
+    token_log_probs(hidden, weight, empty, temperature=1.0, chunk=4).sum().backward()
+    assert weight.grad is not None
+    assert not weight.grad.any()

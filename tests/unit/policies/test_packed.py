@@ -1,0 +1,193 @@
+"""A packed pass against one row at a time: values, gradients, pooled states, in float64."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from contrastive_reasoning.policies import causal_lm
+from contrastive_reasoning.policies.adapters import LoRA
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.full_kl import log_probs_and_full_kl
+from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
+
+TOKENIZERS = {kind: train_tokenizer(["1+2=3;3+4=7"], vocab_size=270, kind=kind) for kind in ("llama", "qwen2")}
+
+
+@dataclass
+class Rows:
+    """Prompts and completions by their tokens, and whose prompt each completion continues."""
+
+    prompts: Sequence[int]
+    completions: Sequence[int]
+    owner: Sequence[int]
+
+    def tensors(self) -> dict[str, Any]:
+        generator = torch.Generator().manual_seed(0)
+        lengths, prompt_lengths = torch.tensor(self.completions), torch.tensor(self.prompts)
+        width, prompt_width = max(*self.completions, 1), max(self.prompts)
+        prompt_mask = torch.arange(prompt_width) >= prompt_width - prompt_lengths[:, None]
+        mask = torch.arange(width) < lengths[:, None]
+        return {
+            "prompt_ids": torch.randint(3, 250, prompt_mask.shape, generator=generator) * prompt_mask,
+            "prompt_mask": prompt_mask,
+            "completion_ids": torch.randint(3, 250, mask.shape, generator=generator) * mask,
+            "mask": mask,
+            "owner": torch.tensor(self.owner),
+        }
+
+
+CASES = {
+    "groups of two": Rows([5, 5], [4, 4, 4, 4], [0, 0, 1, 1]),
+    "uneven, in several blocks": Rows([3, 17, 6], [1, 9, 30, 2, 14, 5, 5], [0, 0, 0, 1, 1, 2, 2]),
+    "some empty": Rows([4, 9], [0, 3, 6, 0], [0, 0, 1, 1]),
+    "all empty": Rows([4], [0, 0], [0, 0]),
+    "one of each prompt": Rows([7, 2, 4], [3, 8, 1], [0, 1, 2]),
+    "mixed up": Rows([6, 3], [5, 2, 7, 4], [1, 0, 1, 0]),
+    "a prompt of one token": Rows([1, 5], [3, 4, 2], [0, 0, 1]),
+    "a prompt nobody continues": Rows([4, 6], [3, 2], [1, 1]),
+}
+
+
+def build(kind: str, seed: int = 1, lora: bool = False) -> CausalLMPolicy:
+    """Weights drawn wide, so that attention is not flat; adapters that already do something."""
+    make = tiny_llama if kind == "llama" else tiny_qwen2
+    model: Any = make(TOKENIZERS[kind], hidden_size=32, seed=seed)
+    if lora:
+        model = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear").attach(model, seed=0)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.normal_(std=0.15, generator=generator)
+    for norm in (part for part in model.modules() if type(part).__name__.endswith("RMSNorm")):
+        norm.forward = partial(exact_norm, norm)
+    return CausalLMPolicy(
+        model=model.double(), tokenizer=TOKENIZERS[kind], compute_dtype=torch.float32, chat_template=False
+    )
+
+
+def exact_norm(norm: Any, hidden: Tensor) -> Tensor:
+    """The models' own rounds to float32 whatever comes in, and gradients that are added up first round otherwise."""
+    return norm.weight * hidden * (hidden.square().mean(-1, keepdim=True) + norm.variance_epsilon).rsqrt()
+
+
+@pytest.fixture(autouse=True)
+def packing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it costs."""
+    monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: True)
+
+
+def one_by_one(policy: CausalLMPolicy, given: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
+    """log π and the states of each completion's tokens, from rows without padding and full logits."""
+    log_probs, states = [], []
+    for ids, mask, p in zip(given["completion_ids"], given["mask"], given["owner"].tolist(), strict=True):
+        prompt = given["prompt_ids"][p][given["prompt_mask"][p]]
+        output = policy.model(torch.cat([prompt, ids[mask]])[None], output_hidden_states=True)
+        rows = output.logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        log_probs.append(rows.gather(1, ids[mask][:, None])[:, 0])
+        states.append(output.hidden_states[-1][0, len(prompt) :])
+    return log_probs, states
+
+
+def gradients(policy: CausalLMPolicy, loss: Tensor) -> dict[str, Tensor]:
+    trained = {name: p for name, p in policy.named_parameters() if p.requires_grad}
+    found = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+    return {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(trained.items(), found, strict=True)}
+
+
+@pytest.mark.parametrize("rows", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("lora", [False, True], ids=["whole", "lora"])
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_equals_one_row_at_a_time_in_value_and_gradient(kind: str, lora: bool, rows: Rows) -> None:
+    policy, given = build(kind, lora=lora), rows.tensors()
+    log_probs, pooled = policy.log_probs_and_pooled(**given)
+    expected, states = one_by_one(policy, given)
+    for row, mask in enumerate(given["mask"]):
+        assert_close(log_probs[row][mask], expected[row], rtol=1e-10, atol=1e-10)
+        assert not log_probs[row][~mask].any()
+        mean = states[row].mean(0) if len(states[row]) else torch.zeros_like(pooled[row])
+        assert_close(pooled[row], mean, rtol=1e-10, atol=1e-10)
+    upstream = torch.randn(log_probs.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    naive = sum((e * u[m]).sum() for e, u, m in zip(expected, upstream, given["mask"], strict=True))
+    wanted = gradients(policy, naive + sum(s.mean(0).sin().sum() for s in states if len(s)))
+    got = gradients(policy, (log_probs * upstream).sum() + pooled.sin().sum())
+    for name in wanted:
+        assert_close(got[name], wanted[name], rtol=1e-9, atol=1e-10, msg=name)
+
+
+def test_a_token_of_one_completion_is_not_seen_by_another() -> None:
+    policy, given = build("llama"), CASES["uneven, in several blocks"].tensors()
+    before = policy.log_probs(**given)
+    other = given | {"completion_ids": given["completion_ids"].clone()}
+    other["completion_ids"][1, 0] = 7
+    after = policy.log_probs(**other)
+    assert torch.equal(after[[0, 2, 3, 4, 5, 6]], before[[0, 2, 3, 4, 5, 6]])
+    assert not torch.equal(after[1], before[1])
+
+
+def test_what_prompts_are_padded_with_and_on_which_side_does_not_matter() -> None:
+    policy, given = build("llama"), CASES["uneven, in several blocks"].tensors()
+    flipped = given | {"prompt_ids": torch.full_like(given["prompt_ids"], 9)}
+    flipped["prompt_mask"] = given["prompt_mask"].flip(1)
+    flipped["prompt_ids"][flipped["prompt_mask"]] = given["prompt_ids"][given["prompt_mask"]]
+    assert torch.equal(policy.log_probs(**flipped), policy.log_probs(**given))
+
+
+def test_without_owner_each_completion_has_its_own_prompt() -> None:
+    policy, given = build("llama"), CASES["one of each prompt"].tensors()
+    without = {name: part for name, part in given.items() if name != "owner"}
+    assert torch.equal(policy.log_probs(**without), policy.log_probs(**given))
+
+
+@pytest.mark.parametrize("score", [CausalLMPolicy.log_probs, CausalLMPolicy.log_probs_and_pooled])
+def test_padded_rows_give_the_same(score: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, given = build("qwen2"), CASES["mixed up"].tensors()
+    packed = score(policy, **given, temperature=0.7)
+    monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: False)
+    assert_close(score(policy, **given, temperature=0.7), packed, rtol=1e-10, atol=1e-10)
+
+
+def test_the_kl_over_the_vocabulary_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, reference, given = build("llama"), build("llama", seed=5), CASES["some empty"].tensors()
+    packed = log_probs_and_full_kl(policy, reference, **given, temperature=0.7)
+    assert packed[1][given["mask"]].min() > 1e-3
+    monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: False)
+    padded = log_probs_and_full_kl(policy, reference, **given, temperature=0.7)
+    assert_close(packed, padded, rtol=1e-9, atol=1e-10)
+    wanted, got = (gradients(policy, log_probs.sum() + kl.sum()) for log_probs, kl in (padded, packed))
+    assert_close(got, wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_checkpointed_layers_give_the_same_gradient() -> None:
+    policy, given = build("llama"), CASES["uneven, in several blocks"].tensors()
+    wanted = gradients(policy, policy.log_probs(**given).sum())
+    again = copy.deepcopy(policy)
+    again.model.train()
+    again.model.gradient_checkpointing_enable()
+    assert_close(gradients(again, again.log_probs(**given).sum()), wanted, rtol=0, atol=0)
+
+
+def test_half_precision_is_near() -> None:
+    policy, given = build("llama"), CASES["uneven, in several blocks"].tensors()
+    expected = policy.log_probs(**given).float()
+    policy.float().compute_dtype = torch.bfloat16
+    actual = policy.log_probs(**given)
+    assert actual.dtype == torch.float32
+    assert 0 < (actual - expected).abs().max() < 0.5
+    assert all(g.isfinite().all() for g in gradients(policy, actual.sum()).values())
+
+
+def test_an_empty_prompt_is_left_to_padded_rows() -> None:
+    policy = build("llama")
+    lengths = causal_lm.Lengths(prompts=[0, 3], completions=[2, 2], owner=[0, 1])
+    assert not policy.packs(lengths)
+    assert policy.packs(causal_lm.Lengths(prompts=[1, 3], completions=[2, 2], owner=[0, 1]))

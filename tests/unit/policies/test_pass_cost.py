@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+from transformers import LlamaConfig
+
+from contrastive_reasoning.policies.pass_cost import (
+    Lengths,
+    Sizes,
+    completion_blocks,
+    packed_cost,
+    packing_pays,
+    padded_cost,
+)
+
+SIZES = Sizes(layers=4, width=192, weights=442_368)
+
+
+def groups(prompts: list[int], completions: list[int]) -> Lengths:
+    """As many completions of each prompt, prompt-major."""
+    size = len(completions) // len(prompts)
+    return Lengths(prompts=prompts, completions=completions, owner=[row // size for row in range(len(completions))])
+
+
+def ratio(lengths: Lengths) -> float:
+    return padded_cost(lengths, SIZES) / packed_cost(lengths, SIZES)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "packs"),
+    [
+        (groups([1800] * 4, [128] * 32), True),
+        (groups([60] * 8, [32 + 60 * (i % 8) for i in range(64)]), True),
+        (groups([100] * 6, [100] * 6), False),
+        (groups([100], [100]), False),
+        (groups([8], [100]), False),
+        (groups([10, 900, 30], [100, 20, 600]), True),
+    ],
+    ids=["long shared prompts", "uneven", "a prompt each, no padding", "one row", "a short prompt", "a prompt each"],
+)
+def test_the_cheaper_pass(lengths: Lengths, packs: bool) -> None:
+    assert packing_pays(lengths, SIZES) is packs
+
+
+def test_packing_gains_with_the_prompt_with_the_group_and_with_the_padding() -> None:
+    by_prompt = [ratio(groups([length] * 2, [64] * 16)) for length in (16, 64, 256, 1024, 4096)]
+    by_group = [ratio(groups([512], [64] * size)) for size in (1, 2, 4, 8, 16)]
+    by_padding = [ratio(groups([32], [256] + [length] * 7)) for length in (256, 128, 64, 32)]
+    for gains in (by_prompt, by_group, by_padding):
+        assert gains == sorted(gains)
+
+
+def test_costs_rise_with_every_token() -> None:
+    base = groups([100, 200], [50, 60, 70, 80])
+    longer = [groups([100, 201], [50, 60, 70, 80]), groups([100, 200], [50, 60, 70, 81])]
+    for cost in (padded_cost, packed_cost):
+        assert all(cost(other, SIZES) > cost(base, SIZES) for other in longer)
+
+
+def test_tokens_are_counted() -> None:
+    lengths = groups([3, 5], [2, 4, 1, 1])
+    assert lengths.packed == 3 + 5 + 2 + 4 + 1 + 1
+    assert lengths.padded == 4 * (5 + 4)
+    assert not lengths.even
+    assert groups([3, 3], [2, 2]).even
+
+
+def test_no_row_fills_less_than_half_of_what_it_is_padded_to() -> None:
+    lengths = groups([10] * 4, [1, 2, 3, 500, 0, 30, 33, 480, 7, 400, 90, 6, 5, 5, 100, 110])
+    blocks = completion_blocks(lengths)
+    assert sorted(row for block in blocks for row in block) == [i for i in range(16) if i != 4]
+    for block in blocks:
+        sizes = [lengths.completions[row] for row in block]
+        assert all(2 * size * (10 + size) >= max(sizes) * (10 + max(sizes)) for size in sizes)
+
+
+def test_sizes_of_a_model() -> None:
+    config = LlamaConfig(
+        hidden_size=192, intermediate_size=512, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=6
+    )
+    assert Sizes.of(config) == SIZES
+    grouped = LlamaConfig(
+        hidden_size=64, intermediate_size=100, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
+    )
+    assert Sizes.of(grouped) == Sizes(layers=2, width=64, weights=64 * (64 + 2 * 32 + 64) + 3 * 64 * 100)
+
+
+def test_nothing_to_score_has_a_cost() -> None:
+    empty = Lengths(prompts=[4], completions=[0], owner=[0])
+    assert packed_cost(empty, SIZES) > 0
+    assert padded_cost(empty, SIZES) > 0
