@@ -13,10 +13,10 @@ suite ?= countdown_laptop
 model ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test lint types check list dashboard compare eval bench clean
+.PHONY: help setup exp sweep test test-all lint types check list dashboard compare eval bench clean
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
 	@echo "  Example: make exp name=llama_critic over='seed=1 objective=grpo'"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -35,6 +35,9 @@ sweep: $(STAMP)  ## run a multirun and compare:  name=clipo_laptop sweep=tau ove
 	@$(BIN)/python -m experiments.compare $(name)
 
 test: $(STAMP)  ## run the tests
+	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadgroup -m "not slow" tests
+
+test-all: $(STAMP)  ## run all tests, those of minutes too
 	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadgroup tests
 
 lint: $(STAMP)  ## check style and formatting

@@ -34,7 +34,7 @@ def rates(tokens: str | None) -> dict[str, float]:
         accelerator="cpu",
         max_steps=8,
         max_epochs=-1,
-        callbacks=[Throughput(window=4, tokens=tokens)],
+        callbacks=[Throughput(window=4, tokens=tokens, peak_flops=None)],
         logger=False,
         enable_checkpointing=False,
         enable_model_summary=False,
@@ -69,4 +69,4 @@ def test_pace_forgets_what_lies_before_its_window() -> None:
 
 def test_an_empty_window_is_refused() -> None:
     with pytest.raises(ValueError, match="window must be at least 1 step, got 0"):
-        Throughput(window=0, tokens=None)
+        Throughput(window=0, tokens=None, peak_flops=None)

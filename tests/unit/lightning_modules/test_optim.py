@@ -54,6 +54,31 @@ def test_settings_reach_torch_and_frozen_weights_do_not() -> None:
     assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.95), 1e-8, 0.1)
 
 
+def stepped(optimizer: torch.optim.Optimizer, gradients: list[torch.Tensor]) -> torch.Tensor:
+    """The weights after a step with each of these gradients."""
+    parameter = optimizer.param_groups[0]["params"][0]
+    for gradient in gradients:
+        parameter.grad = gradient.clone()
+        optimizer.step()
+    return parameter.detach()
+
+
+def test_the_fused_step_is_the_plain_one() -> None:
+    generator = torch.Generator().manual_seed(0)
+    start, *gradients = torch.randn(21, 1000, generator=generator)
+    ours = adamw(learning_rate=1e-3)([nn.Parameter(start.clone())])
+    plain = torch.optim.AdamW(
+        [nn.Parameter(start.clone())], lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, foreach=False
+    )
+    assert ours.param_groups[0]["fused"] is True
+    assert_close(stepped(ours, gradients), stepped(plain, gradients), rtol=1e-6, atol=1e-7)
+
+
+def test_weights_without_storage_are_left_to_who_brings_them() -> None:
+    made = adamw()([nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2, device="meta"))])
+    assert made.param_groups[0]["fused"] is None
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -1,0 +1,48 @@
+"""Memory stays flat: a long run of small steps through the real entry, everything switched on that a run has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.metrics_file import read_metrics
+
+STEPS, WARM_UP = 200, 50
+"""Allocators and caches fill in the first steps."""
+MOST = 1.0
+"""Megabytes a step."""
+SMALL = ["debug=fast", "stages=[grpo]", "logger=folder", f"budget.grpo.steps={STEPS}"]
+SELDOM = ["budget.grpo.evaluate_every=50", "budget.grpo.checkpoint_every=50", "budget.clipo.draw_every=50"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ["llama_baseline", "clipo_laptop"])
+def test_a_step_leaves_nothing_behind(experiment: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "experiments.run", f"experiment={experiment}", *SMALL, *SELDOM]
+    done = subprocess.run(
+        [*command, f"output_dir={tmp_path}"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    megabytes = in_use(tmp_path)
+    assert len(megabytes) >= STEPS
+    assert slope(megabytes[WARM_UP:]) < MOST
+
+
+def in_use(outputs: Path) -> list[float]:
+    """What was resident after each step."""
+    (folder,) = outputs.glob("stages/grpo/*")
+    return [metric.value for metric in read_metrics(folder) if metric.name == "train/throughput/memory_megabytes"]
+
+
+def slope(values: list[float]) -> float:
+    """Of the straight line through the values, per step."""
+    return float(np.polyfit(np.arange(len(values)), values, 1)[0])
