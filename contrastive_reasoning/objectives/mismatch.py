@@ -1,8 +1,8 @@
 """What samples is never quite what learns: weights for rollouts whose engine has other kernels, or another dtype.
 
-The engine draws from μ, the trainer computes π_old with the same weights. An expectation under μ becomes one under π_old
-by the ratio of the two, truncated so that its variance is bounded (truncated importance sampling: Yao et al., "On the
-Rollout-Training Mismatch in Modern RL Systems", 2025; the truncation is Ionides', 2008):
+The engine draws from μ; the trainer computes π_old with the same weights. An expectation under μ becomes one under
+π_old by the ratio of the two, truncated so that its variance is bounded (Yao et al., "On the Rollout-Training Mismatch
+in Modern RL Systems", 2025, as truncated importance sampling; the truncation is Ionides', 2008):
 
     per token        w_t = min( π_old(y_t) / μ(y_t), C )               low variance; biased, as the prefix is μ's too
     per sequence     w   = min( Π_t π_old(y_t) / μ(y_t), C )           unbiased but for the cap; spreads with length
