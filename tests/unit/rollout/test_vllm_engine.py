@@ -87,9 +87,9 @@ def test_what_the_first_of_two_processes_does_reaches_both() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("fork")  # a second and not half a minute: all is imported
+    context = multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
-    processes = [context.Process(target=_rank, args=(rank, port, queue)) for rank in range(2)]
+    processes = [context.Process(target=_rank, args=(rank, port, queue), daemon=True) for rank in range(2)]
     for process in processes:
         process.start()
     for process in processes:
