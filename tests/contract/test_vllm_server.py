@@ -79,7 +79,7 @@ def test_completions_are_those_that_the_weights_and_the_seed_give(
 def test_greedy_and_sampled_rollouts_are_a_whole_batch(
     engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem], sampling: Sampling
 ) -> None:
-    long = replace(sampling, max_tokens=200)
+    long = replace(sampling, max_tokens=120)
     ours, reference = (
         made.generate(policy, problems, group_size=4, sampling=long, seed=SEED)
         for made in (engine, Engine(max_batch_tokens=10_000))
