@@ -17,6 +17,7 @@ from contrastive_reasoning.rollout import Engine, RolloutBatch, RolloutEngine, S
 from contrastive_reasoning.rollout.vllm import VLLMEngine, request_seeds
 from contrastive_reasoning.rollout.vllm_http import ServerError
 from contrastive_reasoning.tasks.base import Problem
+from tests.unit.lightning_modules import grpo_kit as kit
 
 if TYPE_CHECKING:
     from tests.contract.conftest import FakeVLLM
@@ -334,3 +335,16 @@ def test_a_server_that_is_not_there_is_named(
         engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
     with pytest.raises(ValueError, match="no problems"):
         engine.generate(policy, [], group_size=2, sampling=SAMPLED, seed=SEED)
+
+
+def test_training_brings_every_update_to_the_server(fake: FakeVLLM, tmp_path: Path) -> None:
+    other = kit.policy(seed=5)
+    fake.worker.policy = type(fake.worker.policy)(
+        model=other.model, tokenizer=other.tokenizer, compute_dtype=torch.float32, chat_template=False
+    )
+    fake.worker.vllm_config.model_config.logprobs_mode = "processed_logprobs"
+    drawing = kit.generation()
+    drawing.engine = engine_of(fake.url, tmp_path)
+    trainer = kit.fit(kit.module(), 3, drawing)
+    assert fake.paths().count("load_policy") == 3
+    assert trainer.callback_metrics["train/rollout/log_prob_gap"] <= 1e-5
