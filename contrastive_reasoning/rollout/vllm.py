@@ -1,0 +1,189 @@
+"""Completions drawn by a vLLM server over HTTP: token-in, token-out, with the weights checked before and after.
+
+vLLM pins a torch of its own, so it lives in an environment of its own; docs/vllm.md says how to start it. Nothing is
+asked of the server before the first rollouts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.completions import Completions
+from contrastive_reasoning.rollout.engine import evaluating
+from contrastive_reasoning.rollout.requests import Requests, encode
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
+from contrastive_reasoning.rollout.vllm_answers import AnswerReader, Drawn
+from contrastive_reasoning.rollout.vllm_http import JSONServer
+from contrastive_reasoning.rollout.vllm_policy import Report, ServedPolicy, check_log_probs
+from contrastive_reasoning.rollout.vllm_ranks import on_first_rank, wait_for_all
+from contrastive_reasoning.tasks.base import Problem
+
+
+class VLLMEngine:
+    """The interface of ``Engine``. Its log-probs are the server's own, of the server's kernels and dtype.
+
+    Draws are a function of the seed as far as the server's kernels do not depend on what else is in its batch.
+
+    Args:
+        url: ``http://host:port`` of the server.
+        weights_folder: where weights are written on their way to the server, which must see the same path.
+        sleep_level: put the server to sleep after each draw, so that trainer and server can share a device: 1 keeps its
+            weights in main memory, 2 drops them; null leaves it awake.
+        concurrency: prompts that are asked for at a time.
+        timeout: seconds that one answer may take, the completions of one prompt or one transfer of the weights.
+        retries: repeats after a connection that was refused or closed.
+        max_batch_tokens: bounds rows · (prompt + completion) of the passes that compute pooled states.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        weights_folder: str,
+        sleep_level: int | None,
+        concurrency: int,
+        timeout: float,
+        retries: int,
+        max_batch_tokens: int,
+    ) -> None:
+        if sleep_level not in (None, 1, 2):
+            raise ValueError(f"rollout.engine.sleep_level must be null, 1 or 2, got {sleep_level}")
+        for name, value in {"concurrency": concurrency, "max_batch_tokens": max_batch_tokens}.items():
+            if value < 1:
+                raise ValueError(f"rollout.engine.{name} must be at least 1, got {value}")
+        self.server = JSONServer(url=url, timeout=timeout, retries=retries)
+        self.served = ServedPolicy(self.server, Path(weights_folder))
+        self.sleep_level = sleep_level
+        self.concurrency = concurrency
+        self.max_batch_tokens = max_batch_tokens
+
+    def generate(
+        self,
+        policy: CausalLMPolicy,
+        problems: Sequence[Problem],
+        *,
+        group_size: int,
+        sampling: Sampling,
+        seed: Seed,
+        pooled: bool = False,
+    ) -> RolloutBatch:
+        """``group_size`` completions of each problem. With ``pooled`` the trainer's own passes compute the states.
+
+        Raises:
+            ValueError: as ``Engine.generate`` does.
+            ServerError: where the server is not there, holds other weights, or answers what it should not.
+        """
+        requests = encode(policy, problems, group_size=group_size, max_tokens=sampling.max_tokens)
+        report = on_first_rank(lambda: self._ready(policy))
+        check_log_probs(report.logprobs_mode, sampling)
+        drawn = self._draw(policy, problems, requests, sampling, seed)
+        wait_for_all()
+        on_first_rank(self._done)
+        rollouts = _filled(drawn, requests, policy).batch(policy, problems, requests, sampling)
+        return replace(rollouts, pooled=self._pooled(policy, requests, rollouts)) if pooled else rollouts
+
+    def _ready(self, policy: CausalLMPolicy) -> Report:
+        """The server is awake and holds the policy's weights."""
+        if self.sleep_level is None:
+            return self.served.bring(policy)
+        self.server.post("/wake_up?tags=weights")  # its cache of keys and values has to wait until they are loaded
+        report = self.served.bring(policy)
+        self.server.post("/wake_up?tags=kv_cache")
+        return report
+
+    def _done(self) -> None:
+        """It still holds them: what was drawn is the policy's."""
+        self.served.check()
+        if self.sleep_level is not None:
+            self.server.post(f"/sleep?level={self.sleep_level}")
+        if self.sleep_level == 2:
+            self.served.forget()
+
+    def _draw(
+        self,
+        policy: CausalLMPolicy,
+        problems: Sequence[Problem],
+        requests: Requests,
+        sampling: Sampling,
+        seed: Seed,
+    ) -> list[Drawn]:
+        """The B completions, prompt-major."""
+        reader = AnswerReader(policy, sampling)
+        seeds = request_seeds(problems, seed)
+
+        def group(p: int) -> list[Drawn]:
+            prompt = requests.prompt_ids[p][requests.prompt_mask[p]].tolist()
+            limit, size = int(requests.limits[p]), requests.group_size
+            body = request_body(policy, prompt, group_size=size, limit=limit, sampling=sampling, seed=seeds[p])
+            answer = self.server.post("/v1/completions", body)
+            return reader.read(answer, prompt=prompt, group_size=size, limit=limit)
+
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            return [drawn for rows in pool.map(group, range(len(problems))) for drawn in rows]
+
+    @torch.no_grad()
+    def _pooled(self, policy: CausalLMPolicy, requests: Requests, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
+        """Mean hidden states by passes of their own."""
+        parts = []
+        with evaluating(policy.model):
+            for rows in requests.chunks(self.max_batch_tokens):
+                ids, mask, owner = requests.prompts_of(rows)
+                written = rollouts.mask[rows.start : rows.stop]
+                completions = rollouts.completion_ids[rows.start : rows.stop]
+                parts.append(policy.log_probs_and_pooled(ids[owner], mask[owner], completions, written)[1])
+        return torch.cat(parts)
+
+
+def request_seeds(problems: Sequence[Problem], seed: Seed) -> list[int]:
+    """One seed per prompt, a function of (seed, problem, how often it came before); vLLM adds 0 … G−1 for the group."""
+    seen: Counter[str] = Counter()
+    seeds = []
+    for problem in problems:
+        seeds.append(derived_seed((*seed, problem.id, seen[problem.id])) >> 1)  # room for what vLLM adds
+        seen[problem.id] += 1
+    return seeds
+
+
+def request_body(
+    policy: CausalLMPolicy, prompt: list[int], *, group_size: int, limit: int, sampling: Sampling, seed: int
+) -> dict[str, Any]:
+    """A request to ``/v1/completions``. Every setting that a model's generation config could bring is spelled here."""
+    return {
+        "prompt": prompt,
+        "n": group_size,
+        "max_tokens": limit,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k or 0,
+        "top_p": sampling.top_p,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "seed": seed,
+        "stop": list(sampling.stop),
+        "stop_token_ids": list(policy.eos_token_ids),
+        "logprobs": 0,  # of the token that was drawn, and of no other
+        "return_token_ids": True,
+    }
+
+
+def _filled(drawn: Sequence[Drawn], requests: Requests, policy: CausalLMPolicy) -> Completions:
+    completions = Completions(len(requests), int(requests.limits.max()), policy.device)
+    for row, completion in enumerate(drawn):
+        length = len(completion.ids)
+        completions.ids[row, :length] = torch.tensor(completion.ids)
+        completions.log_probs[row, :length] = torch.tensor(completion.log_probs)
+        completions.lengths[row] = length
+        completions.stopped[row] = completion.stopped
+    return completions

@@ -1,0 +1,102 @@
+"""The trainer's weights inside a vLLM worker, and the fingerprint by which both sides know that they are the same.
+
+vLLM fuses and shards what it loads, so its own tensors cannot be compared with ours. What it was given can: each tensor
+is checked on its way from the file into the model. A checksum of integers, not a cryptographic hash: it finds lost,
+stale, truncated and exchanged weights, at the speed of a sum on the device that holds them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+WIDTH = 4096
+"""Columns of the table that a tensor's values are summed over; the shorter last row counts too."""
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By bytes of a value: the integers that its bits are read as."""
+
+
+class WeightSync:
+    """Methods that vLLM adds to its workers:  ``vllm serve … --worker-extension-cls weight_sync.WeightSync``."""
+
+    def load_policy(self: Any, folder: str) -> dict[str, str | None]:
+        """Load every ``*.safetensors`` of a folder into the model; what is now held, as ``policy_report`` says it."""
+        lines: list[str] = []
+        self.policy_fingerprint = None
+        self.reload_weights(weights_iterator=_noting(stored_tensors(Path(folder), str(self.device)), lines))
+        self.policy_fingerprint = _digest(lines)
+        return self.policy_report()
+
+    def policy_report(self: Any) -> dict[str, str | None]:
+        """The fingerprint of the weights loaded last (None: none were) and what this server's log-probs are of."""
+        mode = self.vllm_config.model_config.logprobs_mode
+        return {
+            "fingerprint": getattr(self, "policy_fingerprint", None),
+            "logprobs_mode": str(getattr(mode, "value", mode)),
+        }
+
+
+def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """32 hexadecimal digits that depend on every name, dtype, shape and value, not on the order of the tensors."""
+    return _digest([_line(name, tensor) for name, tensor in tensors])
+
+
+def stored_tensors(folder: Path, device: str) -> Iterator[tuple[str, Tensor]]:
+    """Name and tensor of all that the safetensors files of a folder hold, one tensor in memory at a time.
+
+    Raises:
+        FileNotFoundError: where there is no such file.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"{folder} holds no *.safetensors: is it the same folder for trainer and server?")
+    for file in files:
+        with safe_open(str(file), framework="pt", device=device) as opened:
+            for name in opened.keys():  # noqa: SIM118  (safe_open is no mapping)
+                yield name, opened.get_tensor(name)
+
+
+def checksum(tensor: Tensor) -> tuple[int, int]:
+    """Sums of the values' bits by column and by row, each times the weight of its place, modulo 2⁶⁴.
+
+    A value that changes moves both sums, as all weights are odd; two that exchange places move at least one.
+    """
+    bits = tensor.detach().contiguous().reshape(-1).view(INTEGERS[tensor.element_size()])
+    whole = len(bits) // WIDTH * WIDTH
+    table, rest = bits[:whole].view(-1, WIDTH), bits[whole:].long()
+    columns = table.sum(dim=0, dtype=torch.int64)
+    columns[: len(rest)] += rest
+    rows = torch.cat([table.sum(dim=1, dtype=torch.int64), rest.sum()[None]])
+    return _weighted(columns), _weighted(rows)
+
+
+def _weighted(sums: Tensor) -> int:
+    return int((sums * place_weights(len(sums), sums.device)).sum())
+
+
+def place_weights(count: int, device: torch.device) -> Tensor:
+    """Odd numbers without a pattern: with evenly spaced ones, many exchanges would give the same sum."""
+    mixed = torch.arange(1, count + 1, device=device) * 0x1E3779B97F4A7C15
+    mixed = (mixed ^ (mixed >> 31)) * 0x3F58476D1CE4E5B9
+    return (mixed ^ (mixed >> 29)) | 1
+
+
+def _line(name: str, tensor: Tensor) -> str:
+    return f"{name} {tensor.dtype} {tuple(tensor.shape)} {checksum(tensor)}"
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.blake2b("\n".join(sorted(lines)).encode(), digest_size=16).hexdigest()
+
+
+def _noting(tensors: Iterable[tuple[str, Tensor]], lines: list[str]) -> Iterator[tuple[str, Tensor]]:
+    """The tensors as they are; ``lines`` gains one for each that was taken."""
+    for name, tensor in tensors:
+        lines.append(_line(name, tensor))
+        yield name, tensor

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import distributed, multiprocessing
+
+from contrastive_reasoning.rollout import Sampling
+from contrastive_reasoning.rollout.vllm import VLLMEngine, request_seeds
+from contrastive_reasoning.rollout.vllm_http import ServerError
+from contrastive_reasoning.rollout.vllm_policy import check_log_probs
+from contrastive_reasoning.rollout.vllm_ranks import on_first_rank, wait_for_all
+from contrastive_reasoning.tasks.base import Problem
+
+SETTINGS: dict[str, Any] = {
+    "url": "http://127.0.0.1:8000",
+    "weights_folder": "weights",
+    "sleep_level": None,
+    "concurrency": 1,
+    "timeout": 1.0,
+    "retries": 0,
+    "max_batch_tokens": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("sleep_level", 3, r"sleep_level must be null, 1 or 2, got 3"),
+        ("sleep_level", 0, r"sleep_level must be null, 1 or 2, got 0"),
+        ("concurrency", 0, r"concurrency must be at least 1, got 0"),
+        ("max_batch_tokens", 0, r"max_batch_tokens must be at least 1, got 0"),
+        ("url", "localhost", r"url must be http://host:port, got 'localhost'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(name: str, value: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=rf"rollout\.engine\.{sentence}"):
+        VLLMEngine(**{**SETTINGS, name: value})
+
+
+def test_seeds_are_a_function_of_seed_problem_and_how_often_it_came() -> None:
+    a, b = (Problem(id=name, prompt="same", answer="") for name in "ab")
+    first = request_seeds([a, b, a], (1, "rollout", 0))
+    assert first == request_seeds([a, b, a], (1, "rollout", 0))
+    assert first[:1] + first[2:] == request_seeds([a, a], (1, "rollout", 0))
+    assert not set(first) & set(request_seeds([a, b, a], (1, "rollout", 1)))
+    assert len(set(first)) == 3
+    assert all(0 <= seed < 2**62 for seed in first)
+
+
+def test_log_probs_of_a_mode_unknown_here_are_refused() -> None:
+    sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=1, stop=[])
+    check_log_probs("raw_logprobs", sampling)
+    check_log_probs("processed_logprobs", replace(sampling, temperature=0.0, top_p=0.5))
+    with pytest.raises(ServerError, match="log-probs are None"):
+        check_log_probs(None, sampling)
+
+
+def _rank(rank: int, port: int, queue: Any) -> None:
+    address = f"tcp://127.0.0.1:{port}"
+    distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    calls: list[int] = []
+
+    def work() -> int:
+        calls.append(rank)
+        return 40 + rank
+
+    def fail() -> None:
+        calls.append(rank)
+        raise ServerError("not there")
+
+    found = on_first_rank(work)
+    wait_for_all()
+    try:
+        on_first_rank(fail)
+        failed = ""
+    except ServerError as error:
+        failed = str(error)
+    queue.put((rank, found, failed, calls))
+    distributed.destroy_process_group()
+
+
+def test_what_the_first_of_two_processes_does_reaches_both() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    processes = [context.Process(target=_rank, args=(rank, port, queue), daemon=True) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    found = sorted(queue.get() for _ in processes)
+    assert found == [(0, 40, "not there", [0, 0]), (1, 40, "not there", [])]
+
+
+def test_a_single_process_does_its_own_work() -> None:
+    assert not (torch.distributed.is_available() and torch.distributed.is_initialized())
+    assert on_first_rank(lambda: 3) == 3

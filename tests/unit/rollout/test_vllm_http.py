@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from contrastive_reasoning.rollout.vllm_http import JSONServer, ServerError
+
+Serve = Callable[[bytes | None], str]
+
+
+def answer(status: str, body: bytes) -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts a socket that answers every connection with the same bytes (None: never), and gives its address."""
+    opened: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+    done = threading.Event()
+
+    def start(content: bytes | None) -> str:
+        listening = socket.create_server(("127.0.0.1", 0))
+        listening.settimeout(0.05)
+        opened.append(listening)
+
+        def loop() -> None:
+            while not done.is_set():
+                try:
+                    connection, _ = listening.accept()
+                except TimeoutError:
+                    continue
+                with connection:
+                    connection.recv(65536)
+                    if content is None:
+                        done.wait(10)
+                    else:
+                        connection.sendall(content)
+
+        threads.append(threading.Thread(target=loop))
+        threads[-1].start()
+        return f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+    yield start
+    done.set()
+    for thread in threads:
+        thread.join()
+    for listening in opened:
+        listening.close()
+
+
+def test_a_json_answer_is_read(serve: Serve) -> None:
+    server = JSONServer(url=serve(answer("200 OK", b'{"a": [1, -0.25]}')), timeout=5.0, retries=0)
+    assert server.post("/x", {"b": 1}) == {"a": [1, -0.25]}
+
+
+def test_an_empty_answer_is_none(serve: Serve) -> None:
+    assert JSONServer(url=serve(answer("200 OK", b"")), timeout=5.0, retries=0).post("/x") is None
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (answer("404 Not Found", b'{"detail": "Not Found"}'), r"/x answered with status 404: .*Not Found"),
+        (answer("500 Oops", b"x" * 5000), r"/x answered with status 500: x{300}$"),
+        (answer("200 OK", b"<html>hello</html>"), r"/x answered what is no JSON: '<html>hello"),
+        (answer("200 OK", b"\xff\xfe"), r"/x answered what is no JSON"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", r"/x cannot be reached \(tried once\): IncompleteRead"),
+        (b"what?\r\n\r\n", r"/x cannot be reached \(tried once\): BadStatusLine"),
+        (b"", r"/x cannot be reached \(tried once\): RemoteDisconnected"),
+    ],
+    ids=["404", "500", "html", "bytes", "cut", "no-http", "closed"],
+)
+def test_every_other_answer_is_one_sentence(serve: Serve, content: bytes, sentence: str) -> None:
+    url = serve(content)
+    with pytest.raises(ServerError, match=f"^{url}{sentence}") as caught:
+        JSONServer(url=url, timeout=5.0, retries=0).post("/x")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_answer_that_does_not_come_is_not_asked_for_again(serve: Serve) -> None:
+    url = serve(None)
+    with pytest.raises(ServerError, match=f"^{url}/x did not answer within 0.2 seconds$"):
+        JSONServer(url=url, timeout=0.2, retries=3).post("/x")
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://host:1", "http://", "http://host:8000/v1", ""])
+def test_another_kind_of_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"rollout\.engine\.url must be http://host:port, got "):
+        JSONServer(url=url, timeout=1.0, retries=0)
+
+
+def test_values_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"rollout\.engine\.timeout must be positive, got 0\.0"):
+        JSONServer(url="http://host:1", timeout=0.0, retries=0)
+    with pytest.raises(ValueError, match=r"rollout\.engine\.retries must be at least 0, got -1"):
+        JSONServer(url="http://host:1", timeout=1.0, retries=-1)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.vllm_server import weight_sync
+from contrastive_reasoning.rollout.vllm_server.weight_sync import (
+    WIDTH,
+    checksum,
+    fingerprint,
+    place_weights,
+    stored_tensors,
+)
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.bool]
+
+
+def some(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return values > 0 if dtype == torch.bool else (values * 40).to(dtype)
+
+
+def slow_checksum(tensor: Tensor) -> tuple[int, int]:
+    """Value by value, in Python's integers."""
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    weights = place_weights(WIDTH, torch.device("cpu")).tolist()
+    columns = rows = 0
+    for place, value in enumerate(tensor.reshape(-1).contiguous().view(kind).tolist()):
+        row, column = divmod(place, WIDTH)
+        columns += value * weights[column]
+        rows += value * weights[row]
+    return tuple((total + 2**63) % 2**64 - 2**63 for total in (columns, rows))  # pyright: ignore
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (3, 5), (WIDTH,), (3, WIDTH + 7)], ids=str)
+def test_checksum_is_that_of_a_loop(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    tensor = some(*shape, dtype=dtype)
+    assert checksum(tensor) == slow_checksum(tensor)
+
+
+def test_checksum_is_that_of_the_values_not_of_how_they_lie_in_memory() -> None:
+    tensor = some(6, 10)
+    assert checksum(tensor.t().contiguous().t()) == checksum(tensor)
+    assert checksum(tensor[:, 2:5]) == checksum(tensor[:, 2:5].clone())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_smallest_change_anywhere_and_every_exchange_changes_the_checksum(dtype: torch.dtype) -> None:
+    tensor = torch.arange(1, 9, dtype=torch.float32).to(dtype)
+    kind = {4: torch.int32, 2: torch.int16}[tensor.element_size()]
+    seen = {checksum(tensor)}
+    for place in range(8):
+        changed = tensor.clone()
+        changed.view(kind)[place] += 1  # its last bit
+        seen.add(checksum(changed))
+    for i, j in itertools.combinations(range(8), 2):
+        exchanged = tensor.clone()
+        exchanged[[i, j]] = tensor[[j, i]]
+        seen.add(checksum(exchanged))
+    assert len(seen) == 1 + 8 + 28
+
+
+def test_weights_of_places_are_odd_and_differ() -> None:
+    weights = place_weights(100_000, torch.device("cpu"))
+    assert (weights % 2 == 1).all()
+    assert weights.unique().numel() == 100_000
+    assert torch.equal(weights[:10], place_weights(10, torch.device("cpu")))
+
+
+def test_exchanged_rows_of_a_wide_table_change_the_checksum() -> None:
+    tensor = some(4, WIDTH)
+    assert checksum(tensor[[0, 2, 1, 3]]) != checksum(tensor)
+
+
+def test_fingerprint_depends_on_names_shapes_dtypes_and_values_not_on_the_order() -> None:
+    tensors = {"a": some(4, 6), "b": some(3)}
+    base = fingerprint(tensors.items())
+    assert base == fingerprint(reversed(tensors.items()))
+    others = [
+        {"a": tensors["a"], "c": tensors["b"]},
+        {"a": tensors["b"], "b": tensors["a"]},
+        {"a": tensors["a"].reshape(6, 4), "b": tensors["b"]},
+        {"a": tensors["a"].view(torch.int32), "b": tensors["b"]},
+        {"a": tensors["a"]},
+        {**tensors, "d": some(0)},
+        {"a": -tensors["a"], "b": tensors["b"]},
+    ]
+    assert len({base, *(fingerprint(other.items()) for other in others)}) == 1 + len(others)
+
+
+def test_a_saved_policy_has_the_fingerprint_of_its_weights(policy: CausalLMPolicy, tmp_path: Path) -> None:
+    policy.save(tmp_path)
+    parameters = dict(policy.model.named_parameters())  # a tied head is neither listed nor stored twice
+    assert fingerprint(stored_tensors(tmp_path, "cpu")) == fingerprint(parameters.items())
+
+
+def test_all_files_of_a_folder_are_read(tmp_path: Path) -> None:
+    tensors = {"a": some(4, 6), "b": some(3)}
+    for name, tensor in tensors.items():
+        save_file({name: tensor}, tmp_path / f"model-{name}.safetensors")
+    assert fingerprint(stored_tensors(tmp_path, "cpu")) == fingerprint(tensors.items())
+
+
+def test_a_folder_without_weights_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"holds no \*\.safetensors"):
+        list(stored_tensors(tmp_path, "cpu"))
+
+
+def test_the_file_can_be_imported_without_this_package() -> None:
+    """As vLLM's environment does, by its folder on the path."""
+    folder = Path(weight_sync.__file__).parent
+    check = "import sys, weight_sync; assert not [m for m in sys.modules if m.startswith(('contrastive', 'jaxtyping'))]"
+    subprocess.run([sys.executable, "-c", check], cwd=folder, check=True, timeout=60)
