@@ -20,7 +20,7 @@ MAY_BE_NOTHING = ("warmup_steps", "unaimed_steps", "samples", "validation_proble
 def contradiction(config: DictConfig) -> str | None:
     """The first thing that cannot work, in one sentence; None where nothing is known to be wrong."""
     checks: tuple[Callable[[DictConfig], str | None], ...]
-    checks = (no_experiment, unknown_stage, small_size, small_group, no_critic, several_devices)
+    checks = (no_experiment, unknown_stage, small_size, small_group, no_critic, no_reference, several_devices)
     return next((sentence for check in checks if (sentence := check(config)) is not None), None)
 
 
@@ -75,6 +75,14 @@ def no_critic(config: DictConfig) -> str | None:
         if checkpoint is not None and not (Path(checkpoint) / "critic.json").is_file():
             return f"reward.checkpoint={checkpoint}: no critic there (critic.json is missing)"
     return None
+
+
+def no_reference(config: DictConfig) -> str | None:
+    """An objective that compares whole distributions with a reference has nothing to estimate from without one."""
+    kl = config.objective.get("kl") or {}
+    if "grpo" not in config.stages or not str(kl.get("_target_")).endswith(".FullKL") or config.module.reference:
+        return None
+    return "the objective compares with a reference over the whole vocabulary: choose module=grpo_reference"
 
 
 def several_devices(config: DictConfig) -> str | None:

@@ -95,8 +95,6 @@ class CriticPretraining(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.critic.parameters())
-        for group in optimizer.param_groups:  # one pass over the weights: at batch 16 a quarter of the step else
-            group["fused"] = True
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": self.optimizer.scheduler(optimizer), "interval": "step"},

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, cast
 
 import torch
 from lightning import LightningModule
 from lightning.pytorch.core.optimizer import LightningOptimizer
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from contrastive_reasoning.advantages import Advantage
 from contrastive_reasoning.objectives import Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.policies.full_kl import log_probs_and_full_kl
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
@@ -22,8 +23,9 @@ from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 from lightning_modules.lesson import Lesson, lesson_metrics, minibatch_rows, rows_that_teach
-from lightning_modules.microbatches import Microbatch, microbatches
+from lightning_modules.microbatches import Microbatch, microbatches, work_of_split
 from lightning_modules.optim import AdamW, backward_all, clip_by_norm
+from lightning_modules.reference import wanted_reference
 from lightning_modules.rollout_metrics import (
     accuracy,
     advantage_metrics,
@@ -34,7 +36,7 @@ from lightning_modules.rollout_metrics import (
     verdict_shares,
 )
 
-VERSION = 1
+VERSION = 2
 
 
 class GRPO(LightningModule):
@@ -46,6 +48,7 @@ class GRPO(LightningModule):
     Args:
         policy: what is trained.
         reference: frozen policy for the KL term; None: there is none. One that no KL term asks for is let go.
+        offload_reference: keep it in the host's memory between rollout batches.
         task: verifies completions while validating.
         reward: what a rollout is worth.
         advantage: what that means within its group, per token.
@@ -54,8 +57,6 @@ class GRPO(LightningModule):
         updates_per_rollout: passes over each rollout batch.
         minibatches_per_rollout: mini-batches of whole groups that a pass is cut into, an optimizer step each.
         microbatch_tokens: tokens that go through the policy at once, padding included where rows are padded.
-        scoring_tolerance: nats by which the sampler's log-probs may miss the policy's and still be the old ones, where
-            a rollout batch is one optimizer step.
         gradient_clip: the largest norm of the gradient; None: any.
     """
 
@@ -64,6 +65,7 @@ class GRPO(LightningModule):
         *,
         policy: CausalLMPolicy,
         reference: CausalLMPolicy | None,
+        offload_reference: bool,
         task: Task,
         reward: Reward,
         advantage: Advantage,
@@ -72,7 +74,6 @@ class GRPO(LightningModule):
         updates_per_rollout: int,
         minibatches_per_rollout: int,
         microbatch_tokens: int,
-        scoring_tolerance: float,
         gradient_clip: float | None,
     ) -> None:
         super().__init__()
@@ -84,16 +85,11 @@ class GRPO(LightningModule):
         for name, size in sizes.items():
             if size < 1:
                 raise ValueError(f"{name} must be at least 1, got {size}")
-        if scoring_tolerance < 0:
-            raise ValueError(f"scoring_tolerance must not be negative, got {scoring_tolerance}")
         if gradient_clip is not None and gradient_clip <= 0:
             raise ValueError(f"gradient_clip must be positive (or null), got {gradient_clip}")
         self.automatic_optimization = False
         self.policy = policy
-        # In a tuple, where torch registers nothing.
-        self._frozen: Sequence[CausalLMPolicy] = ()
-        if reference is not None and has_kl(objective):
-            self._frozen = (reference.requires_grad_(False).eval(),)
+        self.reference = wanted_reference(reference, objective, offload=offload_reference)
         self.task = task
         self.reward = reward
         self.advantage = advantage
@@ -102,37 +98,33 @@ class GRPO(LightningModule):
         self.updates_per_rollout = updates_per_rollout
         self.minibatches_per_rollout = minibatches_per_rollout
         self.microbatch_tokens = microbatch_tokens
-        self.scoring_tolerance = scoring_tolerance
         self.gradient_clip = gradient_clip
         self.rollout_step = 0
         """Rollout batches learned from: the x-axis, the schedule's clock, and the one number that resumes a run."""
-        self.sampler_trusted: bool | None = None
-        """Whether the sampler's log-probs are the old ones; None: not measured yet. A resumed run keeps the answer of
-        the run it goes on with, whose first rollout batch it will not see."""
+        self.work = NO_WORK
+        """What passed through the policy, forward and backward, in the last step."""
 
     def setup(self, stage: str) -> None:
-        for reference in self._frozen:
-            reference.to(self.device)
+        if self.reference is not None:
+            self.reference.settle(self.device)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return self.optimizer(self.policy.parameters())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["rollout_step"] = self.rollout_step
-        checkpoint["sampler_trusted"] = self.sampler_trusted
         if isinstance(self.reward, TrainedReward):
             checkpoint["reward"] = self.reward.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.rollout_step = checkpoint["rollout_step"]
-        self.sampler_trusted = checkpoint.get("sampler_trusted")
         if isinstance(self.reward, TrainedReward):
             self.reward.load_state_dict(checkpoint["reward"])
 
     @property
     def full_kl(self) -> bool:
         """Whether the KL to the reference is over the whole vocabulary, not estimated from the sampled tokens."""
-        return bool(self._frozen) and needs_full_kl(self.objective)
+        return self.reference is not None and needs_full_kl(self.objective)
 
     @property
     def warmup_steps(self) -> int:
@@ -141,28 +133,41 @@ class GRPO(LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
         rollouts = drawn(batch.rollouts)
-        credit = self.reward(rollouts)
+        with self.phase("reward"):
+            credit = self.reward(rollouts)
+        self.work = NO_WORK
         policy = self.update(rollouts, credit) if self.rollout_step >= self.warmup_steps else {}
         self.rollout_step += 1
         self.report({**credit_metrics(credit), **rollout_metrics(rollouts), **policy}, batch_size=len(rollouts))
 
     def update(self, rollouts: RolloutBatch, credit: Credit) -> dict[str, float]:
         """Learn from the rollouts; what is worth logging of it."""
-        advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
-        lessons = self.lessons(rollouts, advantages)
+        with self.phase("reward"):
+            advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
+        with self.phase("update"):
+            with self.reference_at_hand():
+                lessons = self.lessons(rollouts, advantages)
+            with self.reference_at_hand() if self.full_kl else nullcontext():
+                steps = self.learn(lessons)
+        policy_step = {"train/policy/step": float(self.rollout_step - self.warmup_steps + 1)}
+        return {**advantage_metrics(advantages, rollouts.group_size), **lesson_metrics(lessons), **steps, **policy_step}
+
+    def learn(self, lessons: Sequence[Lesson]) -> dict[str, float]:
+        """Every update of a rollout batch; what is worth logging of the last optimizer step."""
         steps: dict[str, float] = {}
         for _ in range(self.updates_per_rollout):
             for lesson in lessons:
                 backward_all(self, [partial(self.loss, lesson, microbatch) for microbatch in lesson.split])
                 steps = self.optimizer_step_of_update()
                 lesson.end_update()
-        return {**advantage_metrics(advantages, rollouts.group_size), **lesson_metrics(lessons), **steps}
+                self.work += work_of_split(self.policy, lesson.split)
+        return steps
 
     def lessons(self, rollouts: RolloutBatch, advantages: Tensor) -> list[Lesson]:
         """One for each mini-batch. Those after the first are scored now, while the policy is the one that sampled."""
         made: list[Lesson] = []
         for among in minibatch_rows(rollouts, self.minibatches_per_rollout):
-            taught = rows_that_teach(advantages, reference=bool(self._frozen), among=among)
+            taught = rows_that_teach(advantages, reference=self.reference is not None, among=among)
             split = list(microbatches(rollouts, self.policy, rows=taught, max_tokens=self.microbatch_tokens))
             lesson = Lesson(
                 objective=self.objective,
@@ -171,35 +176,33 @@ class GRPO(LightningModule):
                 among=among,
                 taught=taught,
                 split=split,
-                ref_log_probs=scores(self._frozen[0], rollouts, split) if self._frozen and not self.full_kl else None,
+                ref_log_probs=self.ref_log_probs(rollouts, split),
                 old_log_probs=scores(self.policy, rollouts, split) if made else None,
-                trusted=self.trusts_sampler(rollouts, split[0]),
             )
             made.append(lesson)
         return made
 
-    def trusts_sampler(self, rollouts: RolloutBatch, microbatch: Microbatch) -> bool:
-        """Whether the sampler's log-probs are the old ones: measured once. Of several steps the first's pass scores."""
-        if self.updates_per_rollout * self.minibatches_per_rollout > 1:
-            return False
-        if self.sampler_trusted is None:
-            gaps = cast(Tensor, self.all_gather(sampler_gap(self.policy, rollouts, microbatch)))
-            gap = float(gaps.max())
-            self.sampler_trusted = gap <= self.scoring_tolerance
-            if not self.sampler_trusted:
-                rank_zero_info(
-                    f"the sampler's log-probs miss the policy's by up to {gap:.2g} nats, more than "
-                    f"scoring_tolerance={self.scoring_tolerance:g}: the policy scores the rollouts itself from now on"
-                )
-        return self.sampler_trusted
+    def ref_log_probs(self, rollouts: RolloutBatch, split: Sequence[Microbatch]) -> Tensor | None:
+        """The reference's, where the KL term is estimated from them."""
+        if self.reference is None or self.full_kl:
+            return None
+        return scores(self.reference.policy, rollouts, split)
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Tell the profiler, if there is one, what the seconds within go to."""
+        trainer: Any = self.trainer
+        return trainer.profiler.profile(name)
+
+    def reference_at_hand(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.reference is None else self.reference.at_hand()
 
     def loss(self, lesson: Lesson, microbatch: Microbatch) -> Tensor:
         temperature = lesson.rollouts.temperature
-        if not self.full_kl:
+        if self.reference is None or not self.full_kl:
             return lesson.loss(microbatch, log_probs(self.policy, microbatch, temperature))
         found, kl = log_probs_and_full_kl(
             self.policy,
-            self._frozen[0],
+            self.reference.policy,
             microbatch.prompt_ids,
             microbatch.prompt_mask,
             microbatch.completion_ids,
@@ -236,11 +239,6 @@ class GRPO(LightningModule):
         self.log("step", float(self.rollout_step), batch_size=batch_size, reduce_fx="max")
 
 
-def has_kl(objective: Objective) -> bool:
-    """Whether the objective has a KL term that weighs anything."""
-    return getattr(objective, "kl", None) is not None and getattr(objective, "kl_weight", 0.0) > 0
-
-
 def drawn(rollouts: RolloutBatch | None) -> RolloutBatch:
     """The rollouts of a batch.
 
@@ -262,13 +260,6 @@ def log_probs(policy: CausalLMPolicy, microbatch: Microbatch, temperature: float
         owner=microbatch.owner,
         temperature=temperature,
     )
-
-
-@torch.no_grad()
-def sampler_gap(policy: CausalLMPolicy, rollouts: RolloutBatch, microbatch: Microbatch) -> Tensor:
-    """The largest |Δ log π| between policy and sampler on a token of the micro-batch."""
-    found = log_probs(policy, microbatch, rollouts.temperature).double()
-    return ((found - microbatch.of(rollouts.old_log_probs)).abs() * microbatch.mask).max()
 
 
 @torch.no_grad()

@@ -50,10 +50,9 @@ def minibatch_rows(rollouts: RolloutBatch, count: int) -> list[Bool[Tensor, " B"
 class Lesson:
     """Several updates on one mini-batch of a rollout batch; each is one pass over all of its micro-batches.
 
-    The log-probs of the old policy are the sampler's where those are trusted. Else they are those of the first update's
-    own pass, whose weights are still the ones that sampled: the same as a scoring pass would give, at no cost, and the
-    ratio is exactly 1 in that update, whatever the sampler's kernels and dtype. A lesson whose turn comes after
-    another's update has them given. Metrics of the objective are means over the rows taught; ``ratio_mean`` and
+    The log-probs of the old policy are those of the first update's own pass, whose weights are still the ones that
+    sampled: the same as a scoring pass would give, at no cost, and the ratio is exactly 1 in that update, whatever the
+    sampler's kernels and dtype. A lesson whose turn comes after another's update has them given. Metrics of the objective are means over the rows taught; ``ratio_mean`` and
     ``ratio_max`` of the first update are raw, each token's against the sampler's log-prob.
 
     Args:
@@ -65,7 +64,6 @@ class Lesson:
         split: their micro-batches.
         ref_log_probs: of all rollouts; None without a reference.
         old_log_probs: of all rollouts, scored; None: those of the first update's pass.
-        trusted: whether the sampler's are taken instead.
     """
 
     def __init__(
@@ -79,7 +77,6 @@ class Lesson:
         split: Sequence[Microbatch],
         ref_log_probs: Float[Tensor, "B T"] | None,
         old_log_probs: Float[Tensor, "B T"] | None,
-        trusted: bool = False,
     ) -> None:
         self.objective = objective
         self.rollouts = rollouts
@@ -97,7 +94,6 @@ class Lesson:
         self.scored = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
         if old_log_probs is not None:
             self.scored += old_log_probs
-        self.old_log_probs = rollouts.old_log_probs if trusted else self.scored
         self.updates: list[dict[str, Tensor]] = []
         self._parts: list[Mapping[str, Tensor]] = []
 
@@ -123,7 +119,7 @@ class Lesson:
     ) -> ObjectiveInputs:
         return ObjectiveInputs(
             log_probs=log_probs,
-            old_log_probs=microbatch.of(self.old_log_probs).to(log_probs.dtype),
+            old_log_probs=microbatch.of(self.scored).to(log_probs.dtype),
             ref_log_probs=self._ref_of(microbatch, log_probs),
             advantages=microbatch.of(self.advantages),
             full_kl=full_kl,

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.flops import NO_WORK, Work, work_of
 from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.rollout.batch import RolloutBatch
 
@@ -56,6 +57,15 @@ class Microbatch:
     def of(self, values: Tensor) -> Tensor:
         """The part of a (B,T) tensor that belongs to these rows: (b,t)."""
         return values[self.rows, : self.mask.shape[1]]
+
+    @property
+    def lengths(self) -> Lengths:
+        """In tokens, without padding."""
+        return Lengths(
+            prompts=self.prompt_mask.sum(dim=1).tolist(),
+            completions=self.mask.sum(dim=1).tolist(),
+            owner=self.owner.tolist(),
+        )
 
 
 def microbatches(
@@ -104,3 +114,12 @@ def select(rollouts: RolloutBatch, rows: Int[Tensor, " b"]) -> Microbatch:
         completion_ids=rollouts.completion_ids[rows][:, :width],
         mask=mask[:, :width],
     )
+
+
+def work_of_split(policy: CausalLMPolicy, split: Sequence[Microbatch]) -> Work:
+    """What one pass of ``policy`` over all of these asks for, and how much of it is padding."""
+    work = NO_WORK
+    for lengths in (microbatch.lengths for microbatch in split):
+        positions = policy.pass_tokens(lengths)
+        work += work_of(lengths.prompts, lengths.completions, lengths.owner, positions=positions)
+    return work

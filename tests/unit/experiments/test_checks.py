@@ -31,6 +31,10 @@ def test_nothing_is_wrong_with_what_we_ship(scale: str) -> None:
         ("rollout.group_size=1", "rollout.group_size must be a whole number of at least 2"),
         ("stages=[grpo,warm_start]", "stages must be some of"),
         ("reward=critic", "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),
+        (
+            "objective=grpo_full_kl",
+            "the objective compares with a reference over the whole vocabulary: choose module=grpo",
+        ),
         ("trainer.devices=2", "trainer.devices=2: several devices are not supported yet; use 1"),
         ("trainer.devices=[0,1]", "trainer.devices=[0, 1]: several devices are not supported yet; use 1"),
         ("trainer.devices=-1", "trainer.devices=-1: several devices are not supported yet; use 1"),

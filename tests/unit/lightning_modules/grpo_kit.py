@@ -76,6 +76,7 @@ def module(**changes: Any) -> GRPO:
     parts: dict[str, Any] = {
         "policy": policy(),
         "reference": None,
+        "offload_reference": False,
         "task": TASK,
         "reward": Digits(),
         "advantage": GroupRelative(normalise_std=True, epsilon=1e-6),
@@ -84,7 +85,6 @@ def module(**changes: Any) -> GRPO:
         "updates_per_rollout": 1,
         "minibatches_per_rollout": 1,
         "microbatch_tokens": 300,
-        "scoring_tolerance": 1e-3,
         "gradient_clip": 1.0,
     }
     return GRPO(**parts | changes)

@@ -73,7 +73,7 @@ def without_clock(metrics: dict[str, float]) -> dict[str, float]:
 
 def test_ratio_is_exactly_one_in_the_first_update_only() -> None:
     first, second = Metrics(), Metrics()
-    fit(module(scoring_tolerance=0.0), 1, first)
+    fit(module(), 1, first)
     assert first.steps[0]["train/objective/approx_kl"] == 0.0
     assert 0 < first.steps[0]["train/rollout/log_prob_gap"] <= 1e-5
     fit(module(updates_per_rollout=3), 1, second)
@@ -208,7 +208,6 @@ def test_a_batch_without_rollouts_is_named() -> None:
     ("change", "message"),
     [
         ({"updates_per_rollout": 0}, "updates_per_rollout must be at least 1, got 0"),
-        ({"scoring_tolerance": -1.0}, "scoring_tolerance must not be negative, got -1.0"),
         ({"microbatch_tokens": 0}, "microbatch_tokens must be at least 1, got 0"),
         ({"gradient_clip": 0.0}, r"gradient_clip must be positive \(or null\), got 0.0"),
     ],
