@@ -52,8 +52,10 @@ class Lesson:
 
     The log-probs of the old policy are those of the first update's own pass, whose weights are still the ones that
     sampled: the same as a scoring pass would give, at no cost, and the ratio is exactly 1 in that update, whatever the
-    sampler's kernels and dtype. A lesson whose turn comes after another's update has them given. Metrics of the objective are means over the rows taught; ``ratio_mean`` and
-    ``ratio_max`` of the first update are raw, each token's against the sampler's log-prob.
+    sampler's kernels and dtype. A lesson whose turn comes after another's update has them given.
+
+    Metrics of the objective are means over the rows taught; ``ratio_mean`` and ``ratio_max`` of the first update are
+    raw, each token's against the sampler's log-prob.
 
     Args:
         objective: the loss.
