@@ -38,6 +38,7 @@ class Root:
     prompts: Any = MISSING
     rollout: Any = MISSING
     objective: Any = MISSING
+    correction: Any = MISSING
     advantage: Any = MISSING
     reward: Any = MISSING
     optimizer: Any = MISSING

@@ -18,7 +18,18 @@ from experiments.wiring import parents
 KEYS = {
     "warm_start": ("seed", "policy", "warm_start"),
     "critic": ("seed", "task", "critic", "loss", "datamodule", "pretraining"),
-    "grpo": ("seed", "policy", "prompts", "rollout", "objective", "advantage", "reward", "optimizer", "module"),
+    "grpo": (
+        "seed",
+        "policy",
+        "prompts",
+        "rollout",
+        "objective",
+        "correction",
+        "advantage",
+        "reward",
+        "optimizer",
+        "module",
+    ),
     "evaluate": ("seed", "policy", "suite"),
 }
 """Of the configuration, what decides the result of each stage; ``budget.<stage>`` and the numerics are added."""

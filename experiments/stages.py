@@ -76,7 +76,7 @@ def check_light_parts(config: DictConfig) -> None:
     Raises:
         AssemblyError: naming the room whose part refuses its arguments.
     """
-    for room in ("objective", "advantage", "optimizer"):
+    for room in ("objective", "correction", "advantage", "optimizer"):
         build(config, room)
     if not any(True for _ in critic_checkpoints(config.reward)):
         build(config, "reward")

@@ -13,7 +13,7 @@ from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 
 from contrastive_reasoning.advantages import Advantage
-from contrastive_reasoning.objectives import Objective, needs_full_kl
+from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.policies.full_kl import log_probs_and_full_kl
@@ -53,6 +53,7 @@ class GRPO(LightningModule):
         reward: what a rollout is worth.
         advantage: what that means within its group, per token.
         objective: the loss on the policy.
+        correction: of the mismatch between the engine that drew the rollouts and the policy.
         optimizer: builds the optimizer and knows the learning rate of every rollout batch.
         updates_per_rollout: passes over each rollout batch.
         minibatches_per_rollout: mini-batches of whole groups that a pass is cut into, an optimizer step each.
@@ -70,6 +71,7 @@ class GRPO(LightningModule):
         reward: Reward,
         advantage: Advantage,
         objective: Objective,
+        correction: Correction,
         optimizer: AdamW,
         updates_per_rollout: int,
         minibatches_per_rollout: int,
@@ -94,6 +96,7 @@ class GRPO(LightningModule):
         self.reward = reward
         self.advantage = advantage
         self.objective = objective
+        self.correction = correction
         self.optimizer = optimizer
         self.updates_per_rollout = updates_per_rollout
         self.minibatches_per_rollout = minibatches_per_rollout
@@ -171,6 +174,7 @@ class GRPO(LightningModule):
             split = list(microbatches(rollouts, self.policy, rows=taught, max_tokens=self.microbatch_tokens))
             lesson = Lesson(
                 objective=self.objective,
+                correction=self.correction,
                 rollouts=rollouts,
                 advantages=advantages,
                 among=among,

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.objectives import Objective, ObjectiveInputs, ObjectiveOutputs
+from contrastive_reasoning.objectives import Correction, Objective, ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.objectives.metrics import joined, token_max, token_mean
 from contrastive_reasoning.objectives.ratio import token_ratio
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -59,6 +59,7 @@ class Lesson:
 
     Args:
         objective: the loss.
+        correction: what each token's loss is multiplied by because the sampler drew it.
         rollouts: the whole batch.
         advantages: of all its tokens.
         among: the rows of this mini-batch; the loss is a mean over them.
@@ -72,6 +73,7 @@ class Lesson:
         self,
         *,
         objective: Objective,
+        correction: Correction,
         rollouts: RolloutBatch,
         advantages: Float[Tensor, "B T"],
         among: Bool[Tensor, " B"],
@@ -81,6 +83,7 @@ class Lesson:
         old_log_probs: Float[Tensor, "B T"] | None,
     ) -> None:
         self.objective = objective
+        self.correction = correction
         self.rollouts = rollouts
         self.advantages = advantages
         self.split = split
@@ -119,14 +122,16 @@ class Lesson:
     def inputs(
         self, microbatch: Microbatch, log_probs: Float[Tensor, "b t"], full_kl: Float[Tensor, "b t"] | None
     ) -> ObjectiveInputs:
+        old = microbatch.of(self.scored)
+        correction = self.correction(old, microbatch.of(self.rollouts.old_log_probs).double(), microbatch.mask)
         return ObjectiveInputs(
             log_probs=log_probs,
-            old_log_probs=microbatch.of(self.scored).to(log_probs.dtype),
+            old_log_probs=old.to(log_probs.dtype),
             ref_log_probs=self._ref_of(microbatch, log_probs),
             advantages=microbatch.of(self.advantages),
             full_kl=full_kl,
             mask=microbatch.mask,
-            weights=microbatch.of(self.weights),
+            weights=microbatch.of(self.weights) * correction.to(self.weights.dtype),
             tokens=self.tokens,
         )
 

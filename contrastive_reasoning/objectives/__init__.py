@@ -15,6 +15,7 @@ from contrastive_reasoning.objectives.gmpo import GMPO
 from contrastive_reasoning.objectives.grpo import GRPO
 from contrastive_reasoning.objectives.gspo import GSPO
 from contrastive_reasoning.objectives.kl import K1, K2, K3, KL, AbsoluteKL, FullKL
+from contrastive_reasoning.objectives.mismatch import Correction, NoCorrection, SequenceCorrection, TokenCorrection
 from contrastive_reasoning.objectives.total import needs_full_kl
 
 VERSION = 1
@@ -32,13 +33,17 @@ __all__ = [
     "AbsoluteKL",
     "Aggregation",
     "ConstantLength",
+    "Correction",
     "DrGRPO",
     "FullKL",
+    "NoCorrection",
     "Objective",
     "ObjectiveInputs",
     "ObjectiveOutputs",
     "SeqMeanTokenMean",
     "SeqMeanTokenSum",
+    "SequenceCorrection",
+    "TokenCorrection",
     "TokenMean",
     "needs_full_kl",
 ]

@@ -13,12 +13,62 @@ Constants for the gradient: they multiply the losses of the tokens, beside any r
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.objectives.ratio import masked_log_ratio
+
+
+@runtime_checkable
+class Correction(Protocol):
+    """What the losses of the tokens are multiplied by because another engine drew them."""
+
+    def __call__(
+        self,
+        old_log_probs: Float[Tensor, "B T"],
+        engine_log_probs: Float[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"],
+    ) -> Float[Tensor, "B T"]:
+        """The arguments are those of ``token_weights``."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoCorrection:
+    """1 for every token: for an engine that computes what the trainer computes, up to rounding."""
+
+    def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
+        return torch.ones_like(old_log_probs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCorrection:
+    """``token_weights`` with this cap. Raises ValueError for one below 1."""
+
+    cap: float
+
+    def __post_init__(self) -> None:
+        _check(self.cap)
+
+    def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
+        return token_weights(old_log_probs, engine_log_probs, mask, cap=self.cap)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceCorrection:
+    """``sequence_weights`` with this cap. Raises ValueError for one below 1."""
+
+    cap: float
+
+    def __post_init__(self) -> None:
+        _check(self.cap)
+
+    def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
+        return sequence_weights(old_log_probs, engine_log_probs, mask, cap=self.cap)
 
 
 def token_weights(
@@ -58,7 +108,11 @@ def sequence_weights(
 
 
 def _truncated(log_ratio: Float[Tensor, "B t"], cap: float) -> Float[Tensor, "B t"]:
-    if cap < 1:
-        raise ValueError(f"cap must be at least 1, got {cap}: below it, rollouts without a mismatch are cut too")
+    _check(cap)
     # truncated as logarithms, so that no ratio overflows; exp(log C) may round above C
     return log_ratio.clamp(max=math.log(cap)).exp().clamp(max=cap)
+
+
+def _check(cap: float) -> None:
+    if cap < 1:
+        raise ValueError(f"cap must be at least 1, got {cap}: below it, rollouts without a mismatch are cut too")

@@ -16,7 +16,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.objectives import GRPO as Objective
-from contrastive_reasoning.objectives import K3, TokenMean
+from contrastive_reasoning.objectives import K3, NoCorrection, TokenMean
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rewards import Credit
@@ -77,6 +77,7 @@ def module(**changes: Any) -> GRPO:
         "policy": policy(),
         "reference": None,
         "offload_reference": False,
+        "correction": NoCorrection(),
         "task": TASK,
         "reward": Digits(),
         "advantage": GroupRelative(normalise_std=True, epsilon=1e-6),

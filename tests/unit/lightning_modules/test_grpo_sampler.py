@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp
+from math import exp, log
 from typing import Any
 
 import pytest
 import torch
+from torch.testing import assert_close
 
+from contrastive_reasoning.objectives import TokenCorrection
 from contrastive_reasoning.rollout import Engine, RolloutBatch
-from tests.unit.lightning_modules.grpo_kit import Metrics, fit, module, weights
+from tests.unit.lightning_modules.grpo_kit import Gradients, Metrics, fit, module, optimizer, weights
 
 
 class Shifted(Engine):
@@ -32,6 +34,17 @@ def test_one_step_per_rollout_batch_needs_no_scoring_pass() -> None:
     fit(trained, 2)
     assert with_gradient
     assert all(with_gradient)
+
+
+def test_a_correction_multiplies_the_gradient_of_what_the_sampler_missed() -> None:
+    """Every token was drawn half as likely as the policy has it: an uncapped weight is 2 on each of them."""
+    plain, corrected, cut = Gradients(), Gradients(), Gradients()
+    settings: dict[str, Any] = {"optimizer": optimizer(0.0), "gradient_clip": None}
+    fit(module(**settings), 1, plain)
+    fit(module(**settings, correction=TokenCorrection(cap=3.0)), 1, corrected, engine=Shifted(log(2)))
+    fit(module(**settings, correction=TokenCorrection(cap=1.5)), 1, cut, engine=Shifted(log(2)))
+    assert_close(corrected.updates[0], 2.0 * plain.updates[0], rtol=1e-4, atol=1e-7)
+    assert_close(cut.updates[0], 1.5 * plain.updates[0], rtol=1e-4, atol=1e-7)
 
 
 def test_raw_ratios_show_a_sampler_that_misses_and_the_update_does_not_follow_it() -> None:
