@@ -42,7 +42,8 @@ class Block:
         else:
             dtype = _masked_dtype(query)
             wide = [part.to(dtype) for part in rows]
-            output = scaled_dot_product_attention(*wide, attn_mask=self.mask.to(dtype), scale=scale)
+            with torch.autocast(query.device.type, enabled=False):
+                output = scaled_dot_product_attention(*wide, attn_mask=self.mask.to(dtype), scale=scale)
         return output.to(query.dtype).transpose(1, 2).reshape(query.shape)
 
 
