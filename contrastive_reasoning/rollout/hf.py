@@ -14,6 +14,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.completions import Completions, spelling
 from contrastive_reasoning.rollout.engine import evaluating
+from contrastive_reasoning.rollout.pooled import pooled_states
 from contrastive_reasoning.rollout.requests import Requests, encode
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
 from contrastive_reasoning.rollout.stop import StopStrings
@@ -47,17 +48,10 @@ class HFEngine:
                 torch.manual_seed(derived_seed((*seed, rows.start)))
                 _write(policy, requests, rows, completions, sampling)
         rollouts = completions.batch(policy, problems, requests, sampling)
-        return replace(rollouts, pooled=_pooled(policy, rollouts)) if pooled else rollouts
-
-
-@torch.no_grad()
-def _pooled(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
-    """Mean hidden states by a pass of their own."""
-    owner = torch.arange(len(rollouts), device=policy.device) // rollouts.group_size
-    with evaluating(policy.model):
-        return policy.log_probs_and_pooled(
-            rollouts.prompt_ids, rollouts.prompt_mask, rollouts.completion_ids, rollouts.mask, owner=owner
-        )[1]
+        if not pooled:
+            return rollouts
+        states = pooled_states(policy, requests, rollouts, max_batch_tokens=self.max_batch_tokens)
+        return replace(rollouts, pooled=states)
 
 
 def _write(

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.completions import Completions
-from contrastive_reasoning.rollout.engine import evaluating
+from contrastive_reasoning.rollout.pooled import pooled_states
 from contrastive_reasoning.rollout.requests import Requests, encode
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
 from contrastive_reasoning.rollout.vllm_answers import AnswerReader, Drawn
@@ -91,7 +89,10 @@ class VLLMEngine:
         wait_for_all()
         on_first_rank(self._done)
         rollouts = _filled(drawn, requests, policy).batch(policy, problems, requests, sampling)
-        return replace(rollouts, pooled=self._pooled(policy, requests, rollouts)) if pooled else rollouts
+        if not pooled:
+            return rollouts
+        states = pooled_states(policy, requests, rollouts, max_batch_tokens=self.max_batch_tokens)
+        return replace(rollouts, pooled=states)
 
     def _ready(self, policy: CausalLMPolicy) -> Report:
         """The server is awake and holds the policy's weights."""
@@ -131,18 +132,6 @@ class VLLMEngine:
 
         with ThreadPoolExecutor(self.concurrency) as pool:
             return [drawn for rows in pool.map(group, range(len(problems))) for drawn in rows]
-
-    @torch.no_grad()
-    def _pooled(self, policy: CausalLMPolicy, requests: Requests, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
-        """Mean hidden states by passes of their own."""
-        parts = []
-        with evaluating(policy.model):
-            for rows in requests.chunks(self.max_batch_tokens):
-                ids, mask, owner = requests.prompts_of(rows)
-                written = rollouts.mask[rows.start : rows.stop]
-                completions = rollouts.completion_ids[rows.start : rows.stop]
-                parts.append(policy.log_probs_and_pooled(ids[owner], mask[owner], completions, written)[1])
-        return torch.cat(parts)
 
 
 def request_seeds(problems: Sequence[Problem], seed: Seed) -> list[int]:
