@@ -36,14 +36,16 @@ class Block:
     ) -> Float[Tensor, "rq H d"]:
         """The output for each query, row by row."""
         shares = query.shape[1] // key.shape[1]
-        rows = [_rows(query, self.queries, 1), _rows(key, self.keys, shares), _rows(value, self.keys, shares)]
+        q, k, v = _rows(query, self.queries, 1), _rows(key, self.keys, shares), _rows(value, self.keys, shares)
         if self.mask is None:
-            output = scaled_dot_product_attention(*rows, is_causal=True, scale=scale)
+            output = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
         else:
             dtype = _masked_dtype(query)
-            wide = [part.to(dtype) for part in rows]
+            mask = self.mask.to(dtype)
             with torch.autocast(query.device.type, enabled=False):
-                output = scaled_dot_product_attention(*wide, attn_mask=self.mask.to(dtype), scale=scale)
+                output = scaled_dot_product_attention(
+                    q.to(dtype), k.to(dtype), v.to(dtype), attn_mask=mask, scale=scale
+                )
         return output.to(query.dtype).transpose(1, 2).reshape(query.shape)
 
 
