@@ -72,7 +72,8 @@ class Steps:
         scores, microbatches = build(PARTS, "scores"), build(PARTS, "microbatches")
 
         def run() -> None:
-            scores(module.policy, self.rollouts, list(microbatches(self.rollouts, max_tokens=self.max_tokens)))
+            split = microbatches(self.rollouts, module.policy, max_tokens=self.max_tokens)
+            scores(module.policy, self.rollouts, list(split))
 
         return {"scoring": timed(run)}
 

@@ -93,5 +93,6 @@ def policy_of(folder: Path) -> CausalLMPolicy:
         lora=None,
         chat_template=False,
         trust_remote_code=False,
+        gradient_checkpointing=False,
         seed=0,
     )
