@@ -35,10 +35,10 @@ sweep: $(STAMP)  ## run a multirun and compare:  name=clipo_laptop sweep=tau ove
 	@$(BIN)/python -m experiments.compare $(name)
 
 test: $(STAMP)  ## run the tests
-	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadgroup -m "not slow" tests
+	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadgroup tests
 
 test-all: $(STAMP)  ## run all tests, those of minutes too
-	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadgroup tests
+	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadgroup -m "slow or not slow" tests
 
 lint: $(STAMP)  ## check style and formatting
 	@$(BIN)/ruff check .
