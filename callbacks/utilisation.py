@@ -43,8 +43,10 @@ class Utilisation:
         policy = getattr(pl_module, "policy", None)
         if not isinstance(policy, CausalLMPolicy):
             return
-        self._policy = policy
         self._size = decoder_size(policy.model)
+        if not self._size.layers.total:  # its layers are of a kind that the formulas do not know
+            return
+        self._policy = policy
         self._peak = self.peak_flops or measured_peak(policy.device, policy.compute_dtype)
 
     def __call__(self, pl_module: L.LightningModule, batch: Any, seconds: Mapping[str, float]) -> dict[str, float]:

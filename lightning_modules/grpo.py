@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from lightning import LightningModule
 from lightning.pytorch.core.optimizer import LightningOptimizer
-from torch import Tensor
+from torch import Tensor, nn
 
 from contrastive_reasoning.advantages import Advantage
 from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
@@ -57,7 +57,8 @@ class GRPO(LightningModule):
         optimizer: builds the optimizer and knows the learning rate of every rollout batch.
         updates_per_rollout: passes over each rollout batch.
         minibatches_per_rollout: mini-batches of whole groups that a pass is cut into, an optimizer step each.
-        microbatch_tokens: tokens that go through the policy at once, padding included where rows are padded.
+        microbatch_tokens: tokens that go through the policy at once, padding included where rows are padded. Packed, a
+            prompt counts once, though attention keeps its keys and values for each of its completions.
         gradient_clip: the largest norm of the gradient; None: any.
     """
 
@@ -89,6 +90,8 @@ class GRPO(LightningModule):
                 raise ValueError(f"{name} must be at least 1, got {size}")
         if gradient_clip is not None and gradient_clip <= 0:
             raise ValueError(f"gradient_clip must be positive (or null), got {gradient_clip}")
+        if any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in policy.modules()):
+            raise ValueError("policy.lora.dropout must be 0 in GRPO: with it, ratios of a policy to itself are noise")
         self.automatic_optimization = False
         self.policy = policy
         self.reference = wanted_reference(reference, objective, offload=offload_reference)

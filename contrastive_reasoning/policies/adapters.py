@@ -25,6 +25,11 @@ class LoRA:
     def __post_init__(self) -> None:
         if self.rank < 1:
             raise ValueError(f"lora.rank must be at least 1, got {self.rank}")
+        named = [self.target_modules] if isinstance(self.target_modules, str) else self.target_modules
+        for name in {"lm_head", "embed_tokens"} & set(named):
+            raise ValueError(
+                f"lora.target_modules must not name {name}: the vocabulary is projected by its own weights"
+            )
 
     def attach(self, model: PreTrainedModel, *, seed: int) -> PeftModel:
         """The model with trainable adapters, whose initial A is drawn from ``seed``, and frozen weights."""

@@ -17,6 +17,10 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "planned"
+BENT = ("attn_logit_softcapping", "kv_lora_rank")
+"""Keys of a model's configuration that say it attends in a way of its own."""
+DROPPED = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
+"""Names that models have for dropout in attention."""
 
 
 @runtime_checkable
@@ -65,13 +69,14 @@ def attend(
 def can_plan(model: PreTrainedModel) -> bool:
     """Whether every layer of the model attends to all that came before, through the interface, without dropout.
 
-    Models with sliding windows, scores that are bent (``softcap``) or attention of their own keep their own passes.
+    Models with sliding windows, scores that are bent (``softcap``), keys and values of different width or dropout in
+    attention keep their own passes.
     """
     config = model.config
     windowed = ["sliding_attention"] if getattr(config, "sliding_window", None) else ["full_attention"]
     kinds = set(getattr(config, "layer_types", None) or windowed)
-    bent = getattr(config, "attn_logit_softcapping", None) or getattr(config, "attention_dropout", 0.0)
-    return config._attn_implementation == NAME and kinds == {"full_attention"} and not bent
+    own = any(getattr(config, name, None) for name in (*BENT, *DROPPED))
+    return config._attn_implementation == NAME and kinds == {"full_attention"} and not own
 
 
 def plan_attention(model: PreTrainedModel) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -65,13 +66,25 @@ def load_policy(
     else:
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
     if gradient_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})  # reentrant: no gradient under frozen embeddings
+        checkpoint_layers(model)
     return CausalLMPolicy(
         model=model if lora is None else lora.attach(model, seed=seed),
         tokenizer=tokenizer,
         compute_dtype=_dtype("compute_dtype", compute_dtype),
         chat_template=chat_template,
     )
+
+
+def checkpoint_layers(model: PreTrainedModel) -> None:
+    """Let every layer that can be computed again in the backward pass be.
+
+    ``transformers`` asks each layer whether it is in training mode, in which a pretrained model is not, nor does
+    Lightning put it there. The flag is set on the layers alone, so that no dropout within them wakes.
+    """
+    model.gradient_checkpointing_enable({"use_reentrant": False})  # reentrant: no gradient under frozen embeddings
+    for layer in model.modules():
+        if isinstance(layer, GradientCheckpointingLayer):
+            layer.training = True
 
 
 def tokenizer_and_context(pretrained: str, *, trust_remote_code: bool) -> tuple[PreTrainedTokenizerBase, int]:

@@ -42,7 +42,9 @@ class PackedPrompts:
         *,
         scaling: float,
     ) -> Float[Tensor, "1 H N d"]:
-        self.keys_values.append(torch.cat([key, value.to(key.dtype)]))
+        # rotation leaves keys in fp32 under autocast; on a CPU the cache is fp32 anyway
+        dtype = key.dtype if key.device.type == "cpu" else value.dtype
+        self.keys_values.append(torch.cat([key.to(dtype), value.to(dtype)]))
         grouped = query.shape[1] != key.shape[1]
         seen = [
             scaled_dot_product_attention(

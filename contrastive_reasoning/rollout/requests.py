@@ -51,13 +51,16 @@ def encode(policy: CausalLMPolicy, problems: Sequence[Problem], *, group_size: i
     """Encode the prompts of some problems.
 
     Raises:
-        ValueError: for no problems, a group size below 1, or a prompt that leaves no room in the policy's context.
+        ValueError: for no problems, a group size below 1, or a prompt without tokens or too long for the context.
     """
     if not problems:
         raise ValueError("no problems were given: rollouts need at least one")
     if group_size < 1:
         raise ValueError(f"group_size must be at least 1, got {group_size}")
     ids, mask = policy.encode_prompts([problem.prompt for problem in problems])
+    for problem, length in zip(problems, mask.sum(1).tolist(), strict=True):
+        if not length:
+            raise ValueError(f"the prompt of problem {problem.id} has no tokens: there is nothing to continue")
     lengths = mask.sum(1)
     for problem, length in zip(problems, lengths.tolist(), strict=True):
         if length >= policy.max_length:

@@ -121,7 +121,7 @@ class SharedCache:
             grouped = (query * scaling).to(keys.dtype).reshape(len(query), key.shape[1], -1, query.shape[-1])
             own, own_weight = _attended(grouped, keys, values, self.own_bias)
             seen = self._with_prompt(layer, grouped, own, own_weight)
-        return seen.reshape(query.shape)
+        return seen.reshape(query.shape).to(query.dtype)
 
     def _write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keep the token's key and value; the keys and values of each row so far."""

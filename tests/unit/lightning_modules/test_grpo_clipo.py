@@ -156,3 +156,16 @@ def test_a_weight_of_zero_is_bitwise_the_plain_objective() -> None:
     fit(plain, 3)
     fit(zero, 3)
     assert torch.equal(weights(plain), weights(zero))
+
+
+def test_dropout_in_adapters_is_refused() -> None:
+    plain = policy()
+    lora = LoRA(rank=2, alpha=4.0, dropout=0.1, target_modules="all-linear")
+    adapted = CausalLMPolicy(
+        model=lora.attach(plain.model, seed=0),
+        tokenizer=plain.tokenizer,
+        compute_dtype=torch.float32,
+        chat_template=False,
+    )
+    with pytest.raises(ValueError, match=r"policy\.lora\.dropout must be 0 in GRPO"):
+        module(policy=adapted)

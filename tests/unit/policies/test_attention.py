@@ -6,7 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+)
 
 from contrastive_reasoning.policies.attention import NAME, AttentionPlan, can_plan, no_mask, plan_attention
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -19,6 +29,21 @@ SIZES = {
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
     "max_position_embeddings": 32,
+}
+
+LATENT = {
+    "kv_lora_rank": 8,
+    "q_lora_rank": None,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "num_key_value_heads": 2,
+    "n_routed_experts": 2,
+    "num_experts_per_tok": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 16,
+    "first_k_dense_replace": 2,
 }
 
 
@@ -63,10 +88,13 @@ def test_a_saved_policy_does_not_name_it(policy: CausalLMPolicy) -> None:
     [
         (MistralForCausalLM(MistralConfig(**SIZES, sliding_window=None)), True),
         (MistralForCausalLM(MistralConfig(**SIZES, sliding_window=8)), False),
+        (MistralForCausalLM(MistralConfig(**SIZES, sliding_window=None, attention_dropout=0.1)), False),
+        (GPT2LMHeadModel(GPT2Config(vocab_size=32, n_embd=16, n_layer=1, n_head=2)), False),
+        (DeepseekV3ForCausalLM(DeepseekV3Config(**SIZES | LATENT)), False),
         (Gemma2ForCausalLM(Gemma2Config(**SIZES, head_dim=8)), False),
     ],
-    ids=["mistral", "mistral with a window", "gemma2"],
+    ids=["mistral", "mistral with a window", "dropout", "dropout by another name", "keys wider than values", "gemma2"],
 )
-def test_a_model_with_attention_of_its_own_keeps_it(model: MistralForCausalLM, plans: bool) -> None:
+def test_a_model_with_attention_of_its_own_keeps_it(model: PreTrainedModel, plans: bool) -> None:
     plan_attention(model)
     assert can_plan(model) is plans

@@ -127,11 +127,14 @@ def test_adapters_are_a_function_of_the_seed() -> None:
 
 
 @pytest.mark.parametrize("lora", [None, LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")])
-def test_gradient_checkpointing_computes_layers_again_and_changes_no_gradient(lora: LoRA | None) -> None:
+def test_gradient_checkpointing_computes_layers_again_and_changes_no_gradient(
+    lora: LoRA | None, tmp_path: Path
+) -> None:
     """Generation and scoring, which need no gradient, pass through each layer once."""
+    load().save(tmp_path)
     gradients = []
     for checkpointing in (False, True):
-        policy = load(gradient_checkpointing=checkpointing, lora=lora).train()
+        policy = load(pretrained=str(tmp_path), gradient_checkpointing=checkpointing, lora=lora)
         passes: list[int] = []
         for module in policy.modules():
             if type(module).__name__ == "LlamaMLP":
@@ -152,3 +155,9 @@ def test_gradient_checkpointing_computes_layers_again_and_changes_no_gradient(lo
 def test_a_rank_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match=r"lora\.rank must be at least 1, got 0"):
         LoRA(rank=0, alpha=1.0, dropout=0.0, target_modules="all-linear")
+
+
+@pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])
+def test_adapters_on_the_vocabulary_are_refused(target: str) -> None:
+    with pytest.raises(ValueError, match=rf"lora\.target_modules must not name {target}"):
+        LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules=["q_proj", target])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -298,6 +299,36 @@ def test_a_model_of_another_shape_is_generated_from(
     assert torch.equal(own.completion_ids, reference.completion_ids)
     torch.testing.assert_close(own.old_log_probs, reference.old_log_probs, atol=1e-5, rtol=0)
     torch.testing.assert_close(own.pooled, reference.pooled, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_weights_of_another_dtype_than_the_cache_are_generated_from(
+    mistral: CausalLMPolicy, problems: Sequence[Problem], dtype: torch.dtype
+) -> None:
+    other = CausalLMPolicy(
+        model=copy.deepcopy(mistral.model).to(dtype),
+        tokenizer=mistral.tokenizer,
+        compute_dtype=torch.float32,
+        chat_template=False,
+    )
+    rollouts = Engine(max_batch_tokens=10_000).generate(other, problems, group_size=2, sampling=GREEDY, seed=(0,))
+    prompts = rollouts.prompt_ids, rollouts.prompt_mask
+    owner = torch.arange(len(rollouts)) // 2
+    expected = other.log_probs(*prompts, rollouts.completion_ids, rollouts.mask, owner=owner)
+    tolerance = 0.1 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(rollouts.old_log_probs.double(), expected.detach().double(), atol=tolerance, rtol=0)
+
+
+def test_a_prompt_without_tokens_is_refused(mistral: CausalLMPolicy) -> None:
+    class Nothing(CausalLMPolicy):
+        def prompt_ids(self, prompt: str) -> list[int]:
+            return []
+
+    empty = Nothing(model=mistral.model, tokenizer=mistral.tokenizer, compute_dtype=torch.float32, chat_template=False)
+    with pytest.raises(ValueError, match="the prompt of problem nothing has no tokens"):
+        Engine(max_batch_tokens=100).generate(
+            empty, [Problem(id="nothing", prompt="", answer="")], group_size=2, sampling=GREEDY, seed=(0,)
+        )
 
 
 @pytest.mark.parametrize("pooled", [False, True])
