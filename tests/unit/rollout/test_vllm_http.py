@@ -70,7 +70,7 @@ def test_an_empty_answer_is_none(serve: Serve) -> None:
         (answer("200 OK", b"\xff\xfe"), r"/x answered what is no JSON"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", r"/x cannot be reached \(tried once\): IncompleteRead"),
         (b"what?\r\n\r\n", r"/x cannot be reached \(tried once\): BadStatusLine"),
-        (b"", r"/x cannot be reached \(tried once\): RemoteDisconnected"),
+        (b"", r"/x cannot be reached \(tried once\): (RemoteDisconnected|ConnectionResetError)"),
     ],
     ids=["404", "500", "html", "bytes", "cut", "no-http", "closed"],
 )
