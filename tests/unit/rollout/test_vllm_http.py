@@ -15,6 +15,20 @@ def answer(status: str, body: bytes) -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
+def read_request(connection: socket.socket) -> None:
+    """All of it: a socket that is closed with bytes unread resets the connection, and what it has sent may be lost."""
+    request, wanted = b"", None
+    while wanted is None or len(request) < wanted:
+        part = connection.recv(65536)
+        if not part:
+            return
+        request += part
+        head, blank, _ = request.lower().partition(b"\r\n\r\n")
+        if blank:
+            lengths = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"content-length")]
+            wanted = len(head) + len(blank) + sum(lengths)
+
+
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Starts a socket that answers every connection with the same bytes (None: never), and gives its address."""
@@ -34,7 +48,7 @@ def serve() -> Iterator[Serve]:
                 except TimeoutError:
                     continue
                 with connection:
-                    connection.recv(65536)
+                    read_request(connection)
                     if content is None:
                         done.wait(10)
                     else:
@@ -70,7 +84,7 @@ def test_an_empty_answer_is_none(serve: Serve) -> None:
         (answer("200 OK", b"\xff\xfe"), r"/x answered what is no JSON"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", r"/x cannot be reached \(tried once\): IncompleteRead"),
         (b"what?\r\n\r\n", r"/x cannot be reached \(tried once\): BadStatusLine"),
-        (b"", r"/x cannot be reached \(tried once\): (RemoteDisconnected|ConnectionResetError)"),
+        (b"", r"/x cannot be reached \(tried once\): RemoteDisconnected"),
     ],
     ids=["404", "500", "html", "bytes", "cut", "no-http", "closed"],
 )
