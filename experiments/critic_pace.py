@@ -1,4 +1,6 @@
-"""How fast a critic trains: the pairs it reads in a second of one core's time, without a trainer around it.
+"""How fast critics train: the pairs that each reads in a second of one core's time, without a trainer around it.
+
+    python -m experiments.critic_pace
 
 A pair is an anchor with its goal. A critic that is asked about every goal of the batch scores many more.
 """
@@ -10,13 +12,19 @@ from time import process_time
 from typing import Any
 
 import torch
+from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 from contrastive_reasoning.critics import rows_of
 from experiments.assemble import build
+from experiments.schema import register
 
 WARM_UP = 5
 """First steps, which are not counted."""
+STEPS = 40
+CRITICS = ("critic_numeric_v1", "critic_numeric_v2", "critic_joint")
+FEW = "budget.critic.trajectories=2000"
+"""Enough for the batches that are read; making them all would take longer than the measurement."""
 
 
 def critic_pairs_per_second(config: DictConfig, *, steps: int, autocast: torch.dtype | None) -> float:
@@ -53,3 +61,17 @@ def train_step(module: Any, optimizer: torch.optim.Optimizer, batch: Any, autoca
     loss.backward()
     optimizer.step()
     return rows_of(batch.state_actions)
+
+
+def main() -> None:
+    register()
+    for critic in CRITICS:
+        with initialize_config_module("conf", version_base="1.3"):
+            config = compose("config", [f"experiment={critic}", FEW])
+        for name, autocast in (("fp32", None), ("bf16", torch.bfloat16)):
+            pace = critic_pairs_per_second(config, steps=STEPS, autocast=autocast)
+            print(f"{critic} {name}: {pace:,.0f} pairs per second, in batches of {config.datamodule.batch_size}")
+
+
+if __name__ == "__main__":
+    main()

@@ -161,12 +161,13 @@ class GRPO(LightningModule):
     def learn(self, lessons: Sequence[Lesson]) -> dict[str, float]:
         """Every update of a rollout batch; what is worth logging of the last optimizer step."""
         steps: dict[str, float] = {}
+        works = [work_of_split(self.policy, lesson.split) for lesson in lessons]
         for _ in range(self.updates_per_rollout):
+            self.work += sum(works, NO_WORK)
             for lesson in lessons:
                 backward_all(self, [partial(self.loss, lesson, microbatch) for microbatch in lesson.split])
                 steps = self.optimizer_step_of_update()
                 lesson.end_update()
-                self.work += work_of_split(self.policy, lesson.split)
         return steps
 
     def lessons(self, rollouts: RolloutBatch, advantages: Tensor) -> list[Lesson]:

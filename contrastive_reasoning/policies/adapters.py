@@ -50,3 +50,8 @@ def merged(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
     if not isinstance(model, PeftModel):
         return model
     return copy.deepcopy(model).merge_and_unload()  # pyright: ignore
+
+
+def unwrapped(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+    """The model itself, its adapters in place where it has any."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]

@@ -14,7 +14,7 @@ from peft import PeftModel
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from contrastive_reasoning.policies.adapters import merged
+from contrastive_reasoning.policies.adapters import merged, unwrapped
 from contrastive_reasoning.policies.attention import can_plan, no_mask, plan_attention
 from contrastive_reasoning.policies.log_probs import placed, token_log_probs
 from contrastive_reasoning.policies.packed import packed
@@ -58,7 +58,7 @@ class CausalLMPolicy(nn.Module):
             raise ValueError(
                 f"the tokenizer does not fit the policy: it has {len(tokenizer)} tokens, the policy embeds {embedded}"
             )
-        plan_attention(_base(model))
+        plan_attention(unwrapped(model))
         self.model = model
         self.tokenizer = tokenizer
         self.compute_dtype = compute_dtype
@@ -77,7 +77,7 @@ class CausalLMPolicy(nn.Module):
     @property
     def plans_attention(self) -> bool:
         """Whether a pass may bring an ``AttentionPlan``: the model attends to all that came before."""
-        return can_plan(_base(self.model))
+        return can_plan(unwrapped(self.model))
 
     @property
     def pad_token_id(self) -> int:
@@ -178,7 +178,7 @@ class CausalLMPolicy(nn.Module):
         """Whether a pass over prompts and completions of these lengths is packed."""
         if not self.plans_attention or not all(lengths.prompts):
             return False
-        return packing_pays(lengths, Sizes.of(_base(self.model).config))
+        return packing_pays(lengths, Sizes.of(unwrapped(self.model).config))
 
     def pass_tokens(self, lengths: Lengths) -> int:
         """Tokens that go through the layers in such a pass, padding included where there is any."""
@@ -239,9 +239,5 @@ class CausalLMPolicy(nn.Module):
         self.tokenizer.save_pretrained(folder)
 
 
-def _base(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
-    return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]
-
-
 def _backbone(model: PreTrainedModel | PeftModel) -> nn.Module:
-    return _base(model).base_model
+    return unwrapped(model).base_model

@@ -23,6 +23,7 @@ from torch.nn.functional import embedding, linear, rms_norm
 from transformers.models.llama import LlamaForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
+from contrastive_reasoning.policies.adapters import unwrapped
 from contrastive_reasoning.policies.attention import AttentionPlan
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 
@@ -34,7 +35,7 @@ class Decoder:
     """Reads one token of each row. Weights that change after it was made may not be seen."""
 
     def __init__(self, policy: CausalLMPolicy) -> None:
-        base: Any = _base(policy)
+        base: Any = unwrapped(policy.model)
         self.width = base.model.layers[0].self_attn.head_dim
         self.embedding = base.model.embed_tokens.weight
         self.rotary = base.model.rotary_emb
@@ -91,7 +92,7 @@ def decoder_of(policy: CausalLMPolicy) -> Decoder | None:
     model = policy.model
     adapted = isinstance(model, PeftModel)
     plain = not adapted or (isinstance(model.base_model, LoraModel) and not model.active_peft_config.is_prompt_learning)
-    shaped = type(_base(policy)) in (LlamaForCausalLM, Qwen2ForCausalLM)
+    shaped = type(unwrapped(policy.model)) in (LlamaForCausalLM, Qwen2ForCausalLM)
     return Decoder(policy) if shaped and plain and policy.plans_attention else None
 
 
@@ -133,8 +134,3 @@ def _normed(states: Tensor, norm: Any) -> Tensor:
 def _rotated(heads: Float[Tensor, "b H d"], cos: Float[Tensor, "b 1 d"], sin: Float[Tensor, "b 1 d"]) -> Tensor:
     first, second = heads.chunk(2, dim=-1)
     return torch.addcmul(heads * cos, torch.cat([second, first], dim=-1), sin)
-
-
-def _base(policy: CausalLMPolicy) -> nn.Module:
-    model = policy.model
-    return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]

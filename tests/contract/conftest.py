@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,8 +20,10 @@ from transformers import PreTrainedTokenizerFast
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.rollout.vllm import VLLMEngine
 from contrastive_reasoning.rollout.vllm_server.weight_sync import WeightSync
 from contrastive_reasoning.tasks.base import Problem
+from tests.contract.vllm_kit import engine_of
 
 NUMBERS = [(3, 4), (21, 16, 17, 26), (1, 2, 3), (49, 48, 47, 46), (5,)]
 
@@ -196,3 +199,8 @@ def expected(policy: CausalLMPolicy) -> Callable[..., RolloutBatch]:
         return drawn_as_one_request(Engine(max_batch_tokens=10_000), token_in, prompt, **settings)
 
     return draw
+
+
+@pytest.fixture
+def engine(fake: FakeVLLM, tmp_path: Path) -> VLLMEngine:
+    return engine_of(fake.url, tmp_path)

@@ -230,9 +230,8 @@ def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free.getsockname()[1]}")
     folder = outputs.run("nobody_home", seed=0, final=0.4)
-    begin = time.monotonic()
     process = start_mirror(folder)
-    assert time.monotonic() - begin < 1
+    assert process.poll() is None, "it was waited for"
     assert not stop_mirror(process, timeout=120)
     assert process.returncode == 1
     assert "not all was sent" in (folder / LOG_FILE).read_text()

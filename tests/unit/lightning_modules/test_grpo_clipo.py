@@ -134,17 +134,20 @@ def test_the_head_belongs_to_no_optimizer_and_no_module() -> None:
     assert not any("reward" in name for name in trained.state_dict())
 
 
-def test_it_works_with_adapters_and_several_micro_batches() -> None:
+def adapted(dropout: float) -> CausalLMPolicy:
     plain = policy()
-    lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
-    adapted = CausalLMPolicy(
+    lora = LoRA(rank=2, alpha=4.0, dropout=dropout, target_modules="all-linear")
+    return CausalLMPolicy(
         model=lora.attach(plain.model, seed=0),
         tokenizer=plain.tokenizer,
         compute_dtype=torch.float32,
         chat_template=False,
     )
+
+
+def test_it_works_with_adapters_and_several_micro_batches() -> None:
     metrics = Metrics()
-    trained = module(policy=adapted, reward=clipo(), microbatch_tokens=100)
+    trained = module(policy=adapted(dropout=0.0), reward=clipo(), microbatch_tokens=100)
     fit(trained, 2, metrics)
     assert metrics.steps[-1]["train/clipo/loss"] > 0
     assert metrics.steps[-1]["train/optimizer/gradient_norm"] > 0
@@ -159,13 +162,5 @@ def test_a_weight_of_zero_is_bitwise_the_plain_objective() -> None:
 
 
 def test_dropout_in_adapters_is_refused() -> None:
-    plain = policy()
-    lora = LoRA(rank=2, alpha=4.0, dropout=0.1, target_modules="all-linear")
-    adapted = CausalLMPolicy(
-        model=lora.attach(plain.model, seed=0),
-        tokenizer=plain.tokenizer,
-        compute_dtype=torch.float32,
-        chat_template=False,
-    )
     with pytest.raises(ValueError, match=r"policy\.lora\.dropout must be 0 in GRPO"):
-        module(policy=adapted)
+        module(policy=adapted(dropout=0.1))

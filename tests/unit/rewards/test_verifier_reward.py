@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 import torch
 
 from contrastive_reasoning.rewards import FormatReward, VerifierReward, WeightedSum
 from contrastive_reasoning.tasks.base import Task
+from tests.pace import bounded_work
 
 RIGHT = "21+16=37;37-17=20;26+20=46"
 WRONG = "21+16=37;37-17=20;26-20=6"
@@ -25,12 +24,11 @@ def test_verifier(task: Task, rollouts_of) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:10])
-def test_hostile_text_is_wrong_with_a_reason_in_bounded_time(task: Task, rollouts_of, text: str) -> None:
+def test_hostile_text_is_wrong_with_a_reason_after_bounded_work(task: Task, rollouts_of, text: str) -> None:
     rollouts = rollouts_of([""])
     object.__setattr__(rollouts, "texts", [text])
-    start = time.perf_counter()
-    credit = VerifierReward(task=task)(rollouts)
-    assert time.perf_counter() - start < 2
+    with bounded_work():
+        credit = VerifierReward(task=task)(rollouts)
     assert credit.outcome.tolist() == [0.0]
     assert credit.verdicts is not None
     assert 0 < len(credit.verdicts[0].reason) < 500

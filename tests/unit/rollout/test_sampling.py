@@ -71,7 +71,7 @@ def test_the_inverse_never_lands_on_weight_zero() -> None:
 
 def test_nothing_is_sorted_where_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "topk", lambda *_: pytest.fail("sorted"))
-    sample(LOGITS[None], torch.tensor([0.5]), None, 1.0)
+    assert sample(LOGITS[None], torch.tensor([0.0]), None, 1.0).tolist() == [0]
 
 
 def problem(name: str) -> Problem:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
 import pytest
 
 from contrastive_reasoning.tasks.arithmetic import ArithmeticProblem, Clause, Story, scores, verify
+from tests.pace import bounded_work
 
 # Mia has 5 figs. Mia buys 3. Mia eats 3. Mia finds 2. How many has Mia?
 CANCELLING = Story(
@@ -22,6 +21,7 @@ CANCELLING = Story(
     ),
     asked=0,
 )
+
 PROBLEM = ArithmeticProblem(CANCELLING, limit=99)
 
 
@@ -72,10 +72,9 @@ def test_false_equations_are_counted() -> None:
 
 
 @pytest.mark.parametrize("unit", ["1+1=2\n", "\\boxed{", "\\boxed{7}", "{", "9", "(((", "\ud800", "\\frac{1}{"])
-def test_hostile_text_takes_bounded_time(unit: str) -> None:
-    start = perf_counter()
+def test_hostile_text_takes_bounded_work(unit: str) -> None:
     text = unit * (200_000 // len(unit))
-    for completion in (text, f"\\boxed{{{text}", f"\\boxed{{{text}}}", f"{text}\\boxed{{7}}"):
-        assert verify(PROBLEM, completion).status in ("ok", "wrong", "unparsed")
-        assert 0 <= scores(PROBLEM, completion)["arithmetic/legal_steps"] <= 1
-    assert perf_counter() - start < 10
+    with bounded_work():
+        for completion in (text, f"\\boxed{{{text}", f"\\boxed{{{text}}}", f"{text}\\boxed{{7}}"):
+            assert verify(PROBLEM, completion).status in ("ok", "wrong", "unparsed")
+            assert 0 <= scores(PROBLEM, completion)["arithmetic/legal_steps"] <= 1

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 
 from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from contrastive_reasoning.tasks.countdown.trace import search_trace
+from tests.pace import bounded_work
 
 PROBLEM = CountdownProblem((21, 16, 17, 26), 46)
 TEXT = search_trace(PROBLEM.numbers, PROBLEM.target).text
@@ -113,10 +113,9 @@ def test_random_garbage_never_raises_and_stays_in_range() -> None:
 @pytest.mark.parametrize(
     "piece", ["(", "9**", "lambda:", "[", "\n", " ", "<Solution>", "# Search Procedure\n", "|- Try   ", "\ud800"]
 )
-def test_a_megabyte_takes_less_than_a_second(piece: str) -> None:
+def test_a_megabyte_takes_bounded_work(piece: str) -> None:
     hostile = (piece * 1_000_000)[:1_000_000]
-    begin = time.process_time()
-    scores(f"<Solution>\n{hostile}=1\n1=1\n1=1</Solution>")
-    scores(f"<Solution>\n{hostile[:3000]}=1\n1=1\n1=1</Solution>")
-    scores("\n".join([*SEARCH[:2], hostile]))
-    assert time.process_time() - begin < 1
+    with bounded_work():
+        scores(f"<Solution>\n{hostile}=1\n1=1\n1=1</Solution>")
+        scores(f"<Solution>\n{hostile[:3000]}=1\n1=1\n1=1</Solution>")
+        scores("\n".join([*SEARCH[:2], hostile]))
