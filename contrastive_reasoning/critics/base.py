@@ -62,6 +62,14 @@ class Critic(Protocol):
         ...
 
 
+def values_states(critic: object) -> bool:
+    """Whether f(s, a, g) depends on the numbers that a step leaves and the goal alone, not on how they were come by.
+
+    Such a critic also values the state before any step, and a state that many completions reach is asked about once.
+    """
+    return bool(getattr(critic, "values_states", False))
+
+
 @runtime_checkable
 class DotProductCritic(Critic, Protocol):
     """f = similarity(φ(s, a), ψ(g)): the two embeddings can be looked at."""

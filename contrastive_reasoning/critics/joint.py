@@ -53,6 +53,8 @@ class JointCritic(nn.Module):
         seed: of the initial weights.
     """
 
+    values_states = True
+
     def __init__(
         self,
         *,

@@ -85,6 +85,8 @@ class NumericV2(TwoTowerCritic):
         seed: of the initial weights.
     """
 
+    values_states = True
+
     def __init__(
         self,
         *,

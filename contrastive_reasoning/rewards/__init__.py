@@ -11,7 +11,7 @@ from contrastive_reasoning.rewards.perfect_move import PerfectMoveReward
 from contrastive_reasoning.rewards.verifier import VerifierReward
 from contrastive_reasoning.rewards.weighted_sum import WeightedSum
 
-VERSION = 1
+VERSION = 2
 
 __all__ = [
     "CLIPOReward",

@@ -21,6 +21,8 @@ class StepCredit(NamedTuple):
     value: float
     depth: int
     """How many numbers are left after it, or its index where a task's states are no sequences; equals are compared."""
+    again: bool = False
+    """The completion had been in this state before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,8 @@ class Credit:
     """Each source's own, unweighted number per rollout; logged as ``train/reward/<part>``."""
     steps: Sequence[Sequence[StepCredit]] | None = None
     """Per rollout its steps in order of writing; None where the reward knows no steps. Illegal steps are absent."""
+    starts: Sequence[float] | None = None
+    """Per rollout the value of the state before its first step; None where the reward cannot tell."""
     verdicts: Sequence[Verdict] | None = None
     """The verifier's decision on each rollout, counted by status; None where nothing was verified."""
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from contrastive_reasoning.critics.base import Critic
+from contrastive_reasoning.critics.base import Critic, values_states
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.encodings import rows_of, take
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import StepValue, legal_steps, shaped
+from contrastive_reasoning.rewards.shaping import StepValue, legal_steps, shaped, start_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.tasks.base import Step, Task
+from contrastive_reasoning.tasks.base import Problem, Step, Task
+
+
+class Question(NamedTuple):
+    """What the critic is asked: the value of some steps of one completion."""
+
+    problem: Problem
+    completion: str
+    steps: Sequence[Step]
 
 
 class CriticReward:
@@ -68,24 +76,56 @@ class CriticReward:
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         if self.checkpoint is None:
             raise RuntimeError("reward.checkpoint is null: train a critic first, or name the folder of a trained one")
-        values = self.step_values(rollouts, legal_steps(self.task, rollouts))
-        return shaped(self.outcome(rollouts), rollouts, values, name="critic", weight=self.weight)
+        values, starts = self.step_values(rollouts, legal_steps(self.task, rollouts)), self.start_values(rollouts)
+        return shaped(self.outcome(rollouts), rollouts, values, name="critic", weight=self.weight, starts=starts)
 
-    @torch.no_grad()
     def step_values(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:
         """σ(f/τ) of every step of every rollout."""
-        self.critic.to(rollouts.completion_ids.device)
-        encoded = {
-            row: self.critic.encode_steps(rollouts.problem_of(row), rollouts.texts[row], those)
+        if values_states(self.critic):
+            return self._by_state(rollouts, steps)
+        asked = [Question(rollouts.problem_of(row), rollouts.texts[row], those) for row, those in enumerate(steps)]
+        scores = self._scores(asked, rollouts.completion_ids.device)
+        return [list(zip(those, scores[row], strict=True)) for row, those in enumerate(steps)]
+
+    def start_values(self, rollouts: RolloutBatch) -> list[float] | None:
+        """σ(f/τ) of each problem before any step; None where the critic cannot tell."""
+        starts = [step for problem in rollouts.problems if (step := start_of(problem)) is not None]
+        if not values_states(self.critic) or len(starts) < len(rollouts.problems):
+            return None
+        asked = [Question(problem, "", [start]) for problem, start in zip(rollouts.problems, starts, strict=True)]
+        return [value for (value,) in self._scores(asked, rollouts.completion_ids.device)]
+
+    def _by_state(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:
+        """Completions of a group meet in the same states: each is asked about once."""
+        states: list[dict[tuple[int, ...], Step]] = [{} for _ in rollouts.problems]
+        for row, those in enumerate(steps):
+            states[row // rollouts.group_size].update({_numbers(step): step for step in those})
+        asked = [
+            Question(problem, "", list(met.values())) for problem, met in zip(rollouts.problems, states, strict=True)
+        ]
+        scores = self._scores(asked, rollouts.completion_ids.device)
+        found = [dict(zip(met, values, strict=True)) for met, values in zip(states, scores, strict=True)]
+        return [
+            [(step, found[row // rollouts.group_size][_numbers(step)]) for step in those]
             for row, those in enumerate(steps)
-            if those
+        ]
+
+    @torch.no_grad()
+    def _scores(self, asked: Sequence[Question], device: torch.device) -> list[list[float]]:
+        """σ(f/τ) of the steps of every question."""
+        self.critic.to(device)
+        encoded = {
+            index: self.critic.encode_steps(question.problem, question.completion, question.steps)
+            for index, question in enumerate(asked)
+            if question.steps
         }
-        scores: dict[int, list[float]] = {}
-        for rows, state_actions, goals in _alike(encoded):
-            values = self._values(state_actions, goals, rollouts.completion_ids.device)
-            parts = torch.split(values, [len(steps[row]) for row in rows])
-            scores.update({row: part.tolist() for row, part in zip(rows, parts, strict=True)})
-        return [list(zip(those, scores.get(row, []), strict=True)) for row, those in enumerate(steps)]
+        scores: list[list[float]] = [[] for _ in asked]
+        for indices, state_actions, goals in _alike(encoded):
+            values = self._values(state_actions, goals, device)
+            parts = torch.split(values, [len(asked[index].steps) for index in indices])
+            for index, part in zip(indices, parts, strict=True):
+                scores[index] = part.tolist()
+        return scores
 
     def _values(self, state_actions: Any, goals: Any, device: torch.device) -> Tensor:
         chunks = torch.arange(rows_of(goals)).split(self.batch_size)
@@ -93,6 +133,10 @@ class CriticReward:
             self.critic.pairs(_to(take(state_actions, rows), device), _to(take(goals, rows), device)) for rows in chunks
         ]
         return (torch.cat(pieces).float() / self.temperature).sigmoid().cpu()
+
+
+def _numbers(step: Step) -> tuple[int, ...]:
+    return tuple(sorted(step.state))
 
 
 def _alike(encoded: dict[int, tuple[Any, Any]]) -> Iterator[tuple[list[int], Any, Any]]:

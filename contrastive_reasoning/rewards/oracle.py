@@ -23,7 +23,8 @@ class OracleReward:
             [(step, float(reachable(step.state, target_of(rollouts.problem_of(row))))) for step in steps]
             for row, steps in enumerate(legal_steps(self.task, rollouts))
         ]
-        return shaped(self.outcome(rollouts), rollouts, values, name="oracle", weight=self.weight)
+        starts = [float(reachable(problem.fields["numbers"], target_of(problem))) for problem in rollouts.problems]
+        return shaped(self.outcome(rollouts), rollouts, values, name="oracle", weight=self.weight, starts=starts)
 
 
 def target_of(problem: Problem) -> int:

@@ -6,12 +6,12 @@ The mean, not the sum: a sum of levels would pay for long walks through good sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.spans import tokens_of_span
-from contrastive_reasoning.tasks.base import Step, Task
+from contrastive_reasoning.tasks.base import Problem, Step, Task
 
 StepValue = tuple[Step, float]
 
@@ -24,10 +24,30 @@ def legal_steps(task: Task, rollouts: RolloutBatch) -> list[list[Step]]:
     ]
 
 
+def start_of(problem: Problem) -> Step | None:
+    """The state before the first step, as a step of no characters; None for a task that names no such state."""
+    numbers = problem.fields.get("numbers")
+    return None if numbers is None else Step(start=0, end=0, state=tuple(numbers), legal=True)
+
+
 def shaped(
-    credit: Credit, rollouts: RolloutBatch, values: Sequence[Sequence[StepValue]], *, name: str, weight: float
+    credit: Credit,
+    rollouts: RolloutBatch,
+    values: Sequence[Sequence[StepValue]],
+    *,
+    name: str,
+    weight: float,
+    starts: Sequence[float] | None = None,
 ) -> Credit:
     """``credit`` with the part ``name`` added: its mean value per rollout (0 without steps) and its step credit.
+
+    Args:
+        credit: of the reward that is shaped.
+        rollouts: what is rewarded.
+        values: of the legal steps of every rollout.
+        name: of the part.
+        weight: of the mean value in the outcome.
+        starts: the value of each problem's own state, one for each of the P problems.
 
     Raises:
         ValueError: where ``credit`` has a part of that name or values steps already.
@@ -38,7 +58,10 @@ def shaped(
     return Credit(
         outcome=credit.outcome + weight * part,
         parts={**credit.parts, name: part},
-        steps=[_on_tokens(rollouts.token_spans[i], row) for i, row in enumerate(values)],
+        steps=[
+            _on_tokens(rollouts.token_spans[i], row, start_of(rollouts.problem_of(i))) for i, row in enumerate(values)
+        ],
+        starts=None if starts is None else [starts[row // rollouts.group_size] for row in range(len(rollouts))],
         verdicts=credit.verdicts,
         metrics=credit.metrics,
     )
@@ -48,15 +71,21 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue]) -> list[StepCredit]:
+def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue], start: Step | None) -> list[StepCredit]:
     """Step values on the tokens that begin inside the step."""
-    placed = [(tokens_of_span(spans, step.start, step.end), value) for step, value in values]
-    depths = [_depth(step, index) for index, (step, _) in enumerate(values)]
-    return [
-        StepCredit(*tokens, value, depth=depth)
-        for (tokens, value), depth in zip(placed, depths, strict=True)
-        if tokens is not None
-    ]
+    seen = set() if start is None else {_identity(start)}
+    placed: list[StepCredit] = []
+    for index, (step, value) in enumerate(values):
+        state, tokens = _identity(step), tokens_of_span(spans, step.start, step.end)
+        if tokens is not None:
+            placed.append(StepCredit(*tokens, value, depth=_depth(step, index), again=state in seen))
+        seen.add(state)
+    return placed
+
+
+def _identity(step: Step) -> Hashable:
+    """The numbers left, in any order; a state of another kind as it is written."""
+    return tuple(sorted(step.state)) if isinstance(step.state, list | tuple) else str(step.state)
 
 
 def _depth(step: Step, index: int) -> int:

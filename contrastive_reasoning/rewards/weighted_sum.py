@@ -32,6 +32,7 @@ class WeightedSum:
             outcome=outcome,
             parts=_all_parts(credits),
             steps=self._steps(credits),
+            starts=self._starts(credits),
             verdicts=verdicts[0] if verdicts else None,
             metrics={name: value for credit in credits.values() for name, value in credit.metrics.items()},
         )
@@ -42,6 +43,12 @@ class WeightedSum:
             raise ValueError(f"one reward of a sum may value steps, not {' and '.join(valuing)}")
         for name, steps in valuing.items():
             return [[step._replace(value=self.weights[name] * step.value) for step in row] for row in steps]
+        return None
+
+    def _starts(self, credits: Mapping[str, Credit]) -> Sequence[float] | None:
+        for name, credit in credits.items():
+            if credit.starts is not None:
+                return [self.weights[name] * start for start in credit.starts]
         return None
 
 

@@ -83,6 +83,38 @@ def test_values_are_of_the_logits_that_the_loss_saw(task: Task, rollouts_of, che
     assert_close(values, torch.tensor([0.1 * (46 - n) / 0.1 for n in (336, 5, 22)]).sigmoid())
 
 
+class StatePointer(Pointer):
+    """Depends on the numbers left alone; counts what it is asked."""
+
+    values_states = True
+
+    def __init__(self, weight: float) -> None:
+        super().__init__(weight)
+        self.asked = 0
+
+    def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
+        self.asked += len(steps)
+        largest = torch.tensor([[float(max(step.state))] for step in steps])
+        return largest, torch.full((len(steps), 1), float(problem.fields["target"]))
+
+
+def test_a_state_that_completions_share_is_asked_about_once(task: Task, rollouts_of, tmp_path: Path) -> None:
+    texts = [*TEXTS, "16+21=37;37-17=20"]
+    critic = StatePointer(9.0)
+    save_critic(StatePointer(0.1), tmp_path, {})
+    credit = reward(task, critic, tmp_path)(rollouts_of(texts))
+    largest = [[37, 26, 46], [336], [], [], [26, 26], [37, 26]]
+    assert credit.steps is not None
+    for steps, row in zip(credit.steps, largest, strict=True):
+        assert_close([step.value for step in steps], [(0.1 * torch.tensor(46.0 - n)).sigmoid().item() for n in row])
+    assert credit.starts == pytest.approx([(0.1 * torch.tensor(46.0 - 26)).sigmoid().item()] * len(texts))
+    assert critic.asked == 6 + 1, "six states, and the start"
+
+
+def test_a_critic_of_more_than_states_values_no_start(task: Task, rollouts_of, checkpoint: Path) -> None:
+    assert reward(task, Pointer(9.0), checkpoint)(rollouts_of(TEXTS)).starts is None
+
+
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
 def test_a_temperature_that_is_not_positive_is_refused(task: Task, temperature: float) -> None:
     with pytest.raises(ValueError, match=f"temperature must be positive, got {temperature}"):

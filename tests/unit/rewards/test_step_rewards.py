@@ -66,6 +66,27 @@ def test_a_search_that_comes_back_is_as_deep_again(task: Task, rollouts_of) -> N
     assert len(depths) > len(set(depths))
 
 
+def test_a_state_that_comes_again_is_marked(task: Task, rollouts_of) -> None:
+    """In any order of its numbers; the problem's own numbers were there from the beginning."""
+    numbers, target = (12, 12, 5), 48
+    problem = CountdownProblem(numbers, target, style="annotated")
+    text = search_trace(numbers, target, style="annotated").text
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of([text], problem))
+    states = [sorted(step.state) for step in task.parse_steps(problem, text) if step.legal]
+    expected = [state in [sorted(numbers), *states[:index]] for index, state in enumerate(states)]
+    assert credit.steps is not None
+    assert [step.again for step in credit.steps[0]] == expected
+    assert any(expected)
+    assert not all(expected)
+
+
+def test_the_oracle_values_starts(task: Task, rollouts_of) -> None:
+    solvable, hopeless = (CountdownProblem((5, 3), target, style="direct") for target in (8, 9))
+    rollouts = rollouts_of(["5+3=8", "", "5-3=2", ""], solvable, hopeless)
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts)
+    assert credit.starts == [1.0, 1.0, 0.0, 0.0]
+
+
 @pytest.mark.parametrize("state", ["x = 3", 7, None])
 def test_steps_without_numbers_are_as_deep_as_they_are_late(state: object, rollouts_of) -> None:
     rollouts = rollouts_of([KEPT])
