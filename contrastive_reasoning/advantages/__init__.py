@@ -4,8 +4,9 @@ from contrastive_reasoning.advantages.base import Advantage
 from contrastive_reasoning.advantages.group_relative import GroupRelative
 from contrastive_reasoning.advantages.leave_one_out import LeaveOneOut
 from contrastive_reasoning.advantages.mean_centred import MeanCentred
+from contrastive_reasoning.advantages.potential import Potential
 from contrastive_reasoning.advantages.process import Process
 
 VERSION = 2
 
-__all__ = ["Advantage", "GroupRelative", "LeaveOneOut", "MeanCentred", "Process"]
+__all__ = ["Advantage", "GroupRelative", "LeaveOneOut", "MeanCentred", "Potential", "Process"]

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.advantages import GroupRelative, MeanCentred, Potential
+from contrastive_reasoning.rewards import Credit, StepCredit
+from contrastive_reasoning.tasks.base import Verdict
+
+
+def verdict(correct: bool) -> Verdict:
+    return Verdict(status="ok" if correct else "wrong", reason="" if correct else "misses the target")
+
+
+def potential(*, weight: float = 1.0, decay: float = 1.0, scale: float = 1.0) -> Potential:
+    return Potential(outcome=GroupRelative(normalise_std=True, epsilon=1e-6), weight=weight, decay=decay, scale=scale)
+
+
+def of_one(steps: list[StepCredit], *, start: float, correct: bool, tokens: int, decay: float) -> list[float]:
+    """The λ-returns of one rollout beside an empty one."""
+    credit = Credit(
+        outcome=torch.zeros(2, dtype=torch.float64),
+        parts={},
+        steps=[steps, []],
+        starts=[start, 0.0],
+        verdicts=[verdict(correct), verdict(False)],
+    )
+    return potential(decay=decay)(credit, torch.ones(2, tokens, dtype=torch.bool), 2)[0].tolist()
+
+
+def by_tokens(credit: Credit, mask: torch.Tensor, decay: float) -> torch.Tensor:
+    """The slow obvious version: V after every token, then for every token the sum over the changes that follow it."""
+    assert credit.steps is not None
+    assert credit.starts is not None
+    assert credit.verdicts is not None
+    expected = torch.zeros(mask.shape, dtype=torch.float64)
+    for row, steps in enumerate(credit.steps):
+        length = int(mask[row].sum())
+        changes: list[tuple[int, float]] = []  # last token of the segment, what V changed there
+        value = credit.starts[row]
+        for token in range(length):
+            ends = [step for step in steps if step.last_token == token and step.depth > 1]
+            if token == length - 1:
+                changes.append((token, float(credit.verdicts[row].correct) - value))
+            elif ends:
+                after = value if ends[0].again else ends[0].value
+                changes.append((token, after - value))
+                value = after
+        for token in range(length):
+            later = [change for last, change in changes if last >= token]
+            expected[row, token] = sum(decay**distance * change for distance, change in enumerate(later))
+    return expected
+
+
+def random_credit(rng: random.Random, rows: int, tokens: int) -> tuple[Credit, torch.Tensor]:
+    """Steps with gaps between them, revisits, finished states in the middle as a search has them, cut-off ends."""
+    steps, lengths = [], []
+    for _ in range(rows):
+        borders = sorted(rng.sample(range(tokens), rng.choice([0, 2, 4, 6])))
+        steps.append(
+            [
+                StepCredit(first, last, rng.random(), depth=rng.randint(1, 3), again=rng.random() < 0.2)
+                for first, last in zip(borders[::2], borders[1::2], strict=True)
+            ]
+        )
+        lengths.append(rng.randint(borders[-1] + 1 if borders else 1, tokens))
+    correct = [rng.random() < 0.5 for _ in range(rows)]
+    credit = Credit(
+        outcome=torch.tensor([float(c) for c in correct], dtype=torch.float64),
+        parts={},
+        steps=steps,
+        starts=[rng.random() for _ in range(rows)],
+        verdicts=[verdict(c) for c in correct],
+    )
+    return credit, torch.arange(tokens) < torch.tensor(lengths)[:, None]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_against_a_sum_for_every_token(seed: int) -> None:
+    rng = random.Random(seed)
+    credit, mask = random_credit(rng, rows=12, tokens=10)
+    decay = rng.choice([0.0, 0.5, 0.95, 1.0])
+    returns = potential(decay=decay)(credit, mask, 4)
+    assert_close(returns, by_tokens(credit, mask, decay), rtol=1e-12, atol=1e-12)
+    outcome = GroupRelative(normalise_std=True, epsilon=1e-6)(credit, mask, 4)
+    mixed = potential(weight=0.3, decay=decay, scale=2.0)(credit, mask, 4)
+    assert_close(mixed, 0.7 * outcome + 0.3 * 2.0 * returns, rtol=1e-12, atol=1e-12)
+
+
+def test_weight_zero_is_the_outcome_alone() -> None:
+    credit, mask = random_credit(random.Random(0), rows=12, tokens=10)
+    for outcome in (GroupRelative(normalise_std=True, epsilon=1e-6), MeanCentred()):
+        got = Potential(outcome=outcome, weight=0.0, decay=0.95, scale=2.0)(credit, mask, 4)
+        assert torch.equal(got, outcome(credit, mask, 4))
+
+
+def test_moves_by_hand() -> None:
+    """Two moves, the second loses the target; separator (token 2) and all after the last step that is not finished."""
+    steps = [StepCredit(0, 1, 0.75, depth=3), StepCredit(3, 4, 0.25, depth=2), StepCredit(6, 7, 0.5, depth=1)]
+    got = of_one(steps, start=0.5, correct=False, tokens=9, decay=0.0)
+    assert got == [0.25, 0.25, -0.5, -0.5, -0.5, -0.25, -0.25, -0.25, -0.25]
+    got = of_one(steps, start=0.5, correct=False, tokens=9, decay=0.5)
+    assert got == [0.25 - 0.25 - 0.0625] * 2 + [-0.5 - 0.125] * 3 + [-0.25] * 4
+
+
+def test_full_decay_is_the_verdict_less_what_was_there() -> None:
+    steps = [StepCredit(0, 1, 0.75, depth=3), StepCredit(3, 4, 0.25, depth=2)]
+    assert of_one(steps, start=0.5, correct=True, tokens=6, decay=1.0) == [0.5, 0.5, 0.25, 0.25, 0.25, 0.75]
+
+
+def test_an_illegal_last_move_loses_what_was_there() -> None:
+    """Tokens 2 and 3 hold a move that is no step: the completion fails on them."""
+    assert of_one([StepCredit(0, 1, 1.0, depth=3)], start=1.0, correct=False, tokens=4, decay=0.0) == [0, 0, -1, -1]
+
+
+def test_going_round_earns_nothing() -> None:
+    there, back = StepCredit(0, 0, 0.25, depth=2), StepCredit(1, 1, 0.75, depth=3, again=True)
+    away = StepCredit(2, 2, 0.5, depth=2)
+    assert of_one([there, back, away], start=0.5, correct=False, tokens=4, decay=0.0) == [-0.25, 0.0, 0.25, -0.5]
+
+
+def test_leaving_a_dead_branch_earns_what_entering_it_cost() -> None:
+    """A search: into a dead node, through two of its leaves, to another node, which is solved."""
+    steps = [StepCredit(0, 0, 0.0, 2), StepCredit(1, 1, 0.0, 1), StepCredit(2, 2, 0.0, 1), StepCredit(3, 3, 1.0, 2)]
+    got = of_one([*steps, StepCredit(4, 4, 1.0, 1)], start=1.0, correct=True, tokens=6, decay=0.0)
+    assert got == [-1.0, 1.0, 1.0, 1.0, 0.0, 0.0]
+
+
+def test_a_completion_cut_off_at_the_end_of_a_step_has_failed_there() -> None:
+    assert of_one([StepCredit(0, 1, 1.0, depth=3)], start=0.5, correct=False, tokens=2, decay=0.0) == [-0.5, -0.5]
+
+
+def test_a_rollout_without_steps_is_one_segment() -> None:
+    assert of_one([], start=0.25, correct=True, tokens=2, decay=0.0) == [0.75, 0.75]
+
+
+@pytest.mark.parametrize("name", ["weight", "decay"])
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_shares_outside_the_unit_interval_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must lie in \[0, 1\], got {value}"):
+        potential(**{name: value})
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
+def test_a_scale_that_is_not_positive_is_refused(scale: float) -> None:
+    with pytest.raises(ValueError, match=f"scale must be positive, got {scale}"):
+        potential(scale=scale)
+
+
+@pytest.mark.parametrize("missing", ["steps", "starts"])
+def test_a_reward_without_steps_or_starts_is_named(missing: str) -> None:
+    credit = Credit(
+        outcome=torch.zeros(2),
+        parts={"perfect_move": torch.zeros(2)},
+        steps=None if missing == "steps" else [[], []],
+        starts=None if missing == "starts" else [0.0, 0.0],
+        verdicts=[verdict(True)] * 2,
+    )
+    with pytest.raises(ValueError, match=r"needs a reward that values steps and the state before .* only has: perfect"):
+        potential()(credit, torch.ones(2, 1, dtype=torch.bool), 2)
+
+
+def test_a_reward_without_verdicts_is_refused() -> None:
+    credit = Credit(outcome=torch.zeros(2), parts={}, steps=[[], []], starts=[0.0, 0.0])
+    with pytest.raises(ValueError, match="holds no verifier"):
+        potential()(credit, torch.ones(2, 1, dtype=torch.bool), 2)
