@@ -24,6 +24,7 @@ from experiments.rooms import OURS
 from experiments.schema import register
 from experiments.stage_plan import StagePlan, plan_stage
 from experiments.typo import dotted_keys
+from experiments.wiring import open_critics
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 FILES = sorted(CONF.glob("*/*.yaml"))
@@ -194,7 +195,7 @@ def build_once(config: DictConfig, resolved: Any, key: str) -> None:
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_builds_with_every_sibling(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
     for label, config in with_siblings(experiment, scale):
-        expected = NEEDS_CRITIC if label == "reward=critic" and "critic" not in config.stages else None
+        expected = NEEDS_CRITIC if open_critics(config) and "critic" not in config.stages else None
         if label == "objective=grpo_full_kl" and config.module.reference is None:
             expected = NEEDS_REFERENCE
         assert contradiction(config) == expected, label

@@ -6,8 +6,11 @@ from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.format import FormatReward
 from contrastive_reasoning.rewards.head import LinearHead, MLPHead
 from contrastive_reasoning.rewards.oracle import OracleReward
+from contrastive_reasoning.rewards.oracle_flipped import FlippedOracleReward
 from contrastive_reasoning.rewards.overlong import OverlongReward
 from contrastive_reasoning.rewards.perfect_move import PerfectMoveReward
+from contrastive_reasoning.rewards.random_potential import RandomPotentialReward
+from contrastive_reasoning.rewards.shuffled import ShuffledReward
 from contrastive_reasoning.rewards.verifier import VerifierReward
 from contrastive_reasoning.rewards.weighted_sum import WeightedSum
 
@@ -17,13 +20,16 @@ __all__ = [
     "CLIPOReward",
     "Credit",
     "CriticReward",
+    "FlippedOracleReward",
     "FormatReward",
     "LinearHead",
     "MLPHead",
     "OracleReward",
     "OverlongReward",
     "PerfectMoveReward",
+    "RandomPotentialReward",
     "Reward",
+    "ShuffledReward",
     "StepCredit",
     "VerifierReward",
     "WeightedSum",

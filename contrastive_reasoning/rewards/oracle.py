@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import legal_steps, shaped
+from contrastive_reasoning.rewards.shaping import shaped, state_values
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 from contrastive_reasoning.tasks.countdown import reachable
@@ -19,12 +21,13 @@ class OracleReward:
         self.weight = weight
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        values = [
-            [(step, float(reachable(step.state, target_of(rollouts.problem_of(row))))) for step in steps]
-            for row, steps in enumerate(legal_steps(self.task, rollouts))
-        ]
-        starts = [float(reachable(problem.fields["numbers"], target_of(problem))) for problem in rollouts.problems]
+        values, starts = state_values(self.task, rollouts, target_in_reach)
         return shaped(self.outcome(rollouts), rollouts, values, name="oracle", weight=self.weight, starts=starts)
+
+
+def target_in_reach(problem: Problem, state: Sequence[int]) -> float:
+    """1 if the problem's target can be reached from the numbers of the state, else 0."""
+    return float(reachable(state, target_of(problem)))
 
 
 def target_of(problem: Problem) -> int:

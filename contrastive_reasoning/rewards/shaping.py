@@ -6,7 +6,7 @@ The mean, not the sum: a sum of levels would pay for long walks through good sta
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -22,6 +22,17 @@ def legal_steps(task: Task, rollouts: RolloutBatch) -> list[list[Step]]:
         [step for step in task.parse_steps(rollouts.problem_of(row), text) if step.legal]
         for row, text in enumerate(rollouts.texts)
     ]
+
+
+def state_values(
+    task: Task, rollouts: RolloutBatch, value: Callable[[Problem, Sequence[int]], float]
+) -> tuple[list[list[StepValue]], list[float]]:
+    """``value(problem, state)`` of the state after every legal step, and of each problem's own. Countdown only."""
+    steps = [
+        [(step, value(rollouts.problem_of(row), step.state)) for step in steps]
+        for row, steps in enumerate(legal_steps(task, rollouts))
+    ]
+    return steps, [value(problem, problem.fields["numbers"]) for problem in rollouts.problems]
 
 
 def start_of(problem: Problem) -> Step | None:
