@@ -2,6 +2,7 @@
 
 from contrastive_reasoning.advantages.base import Advantage
 from contrastive_reasoning.advantages.group_relative import GroupRelative
+from contrastive_reasoning.advantages.grpo_lambda import GRPOLambda
 from contrastive_reasoning.advantages.leave_one_out import LeaveOneOut
 from contrastive_reasoning.advantages.mean_centred import MeanCentred
 from contrastive_reasoning.advantages.potential import Potential
@@ -9,4 +10,4 @@ from contrastive_reasoning.advantages.process import Process
 
 VERSION = 2
 
-__all__ = ["Advantage", "GroupRelative", "LeaveOneOut", "MeanCentred", "Potential", "Process"]
+__all__ = ["Advantage", "GRPOLambda", "GroupRelative", "LeaveOneOut", "MeanCentred", "Potential", "Process"]

@@ -1,0 +1,57 @@
+"""Credit by eligibility traces and no critic, after GRPO-λ, arXiv:2510.00194 (known here from accounts of it alone).
+
+        A_{i,l} = Σ_{t≥l} λ^{t−l} max(Âᵢ, floor)        Âᵢ the outcome's advantage, in place of each token's TD error
+
+By those accounts the paper puts the trace into the importance ratio of token t, which then moves the tokens before too:
+
+        ratio_t = exp( Σ_{l≤t} (γλ)^{t−l} (log π_l − log π_old,l) )        objective = Σ_t min(ratio_t Âᵢ, clip(…) Âᵢ)
+
+Where π is π_old its gradient is that of Σ_l A_{i,l} log π_l with the A above (γ = 1), and that is what is computed: the
+same step for the first update of a rollout batch. Later updates differ, since the ratio that our objectives clip is
+that of the token alone. Of the paper's traces this is the one that decays backwards from t.
+
+λ = 0 without a floor is the outcome alone. Early tokens get more, up to Âᵢ / (1 − λ): the sum is not divided by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.advantages.base import Advantage
+from contrastive_reasoning.rewards.base import Credit
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRPOLambda:
+    outcome: Advantage
+    """The advantage of the whole rollout."""
+    decay: float
+    """λ, the share of a token's credit that the token before it gets too."""
+    floor: float | None
+    """Advantages below it are raised to it; None: they stay. Traces of negative ones are said to destabilise."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.decay <= 1:
+            raise ValueError(f"decay must lie in [0, 1], got {self.decay}")
+        if self.floor is not None and not self.floor <= 0:
+            raise ValueError(f"floor must not be positive, got {self.floor}")
+
+    def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
+        outcome = self.outcome(credit, mask, group_size)
+        if self.floor is not None:
+            outcome = outcome.clamp(min=self.floor)
+        return traced(outcome * mask, decay=self.decay) * mask
+
+
+def traced(values: Float[Tensor, "B T"], *, decay: float) -> Float[Tensor, "B T"]:
+    """Σ_{t≥l} λ^{t−l} v_t for every token l."""
+    sums = torch.zeros_like(values)
+    following = values.new_zeros(len(values))
+    for token in reversed(range(values.shape[1])):
+        following = values[:, token] + decay * following
+        sums[:, token] = following
+    return sums
