@@ -5,7 +5,8 @@ from contrastive_reasoning.advantages.group_relative import GroupRelative
 from contrastive_reasoning.advantages.leave_one_out import LeaveOneOut
 from contrastive_reasoning.advantages.mean_centred import MeanCentred
 from contrastive_reasoning.advantages.process import Process
+from contrastive_reasoning.advantages.vineppo import VinePPO
 
 VERSION = 2
 
-__all__ = ["Advantage", "GroupRelative", "LeaveOneOut", "MeanCentred", "Process"]
+__all__ = ["Advantage", "GroupRelative", "LeaveOneOut", "MeanCentred", "Process", "VinePPO"]
