@@ -7,7 +7,17 @@ from contrastive_reasoning.advantages.leave_one_out import LeaveOneOut
 from contrastive_reasoning.advantages.mean_centred import MeanCentred
 from contrastive_reasoning.advantages.potential import Potential
 from contrastive_reasoning.advantages.process import Process
+from contrastive_reasoning.advantages.vineppo import VinePPO
 
 VERSION = 2
 
-__all__ = ["Advantage", "GRPOLambda", "GroupRelative", "LeaveOneOut", "MeanCentred", "Potential", "Process"]
+__all__ = [
+    "Advantage",
+    "GRPOLambda",
+    "GroupRelative",
+    "LeaveOneOut",
+    "MeanCentred",
+    "Potential",
+    "Process",
+    "VinePPO",
+]

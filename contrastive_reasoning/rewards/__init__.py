@@ -5,6 +5,7 @@ from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.format import FormatReward
 from contrastive_reasoning.rewards.head import LinearHead, MLPHead
+from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward
 from contrastive_reasoning.rewards.oracle import OracleReward
 from contrastive_reasoning.rewards.oracle_flipped import FlippedOracleReward
 from contrastive_reasoning.rewards.overlong import OverlongReward
@@ -24,6 +25,7 @@ __all__ = [
     "FormatReward",
     "LinearHead",
     "MLPHead",
+    "MonteCarloReward",
     "OracleReward",
     "OverlongReward",
     "PerfectMoveReward",

@@ -22,12 +22,17 @@ class RolloutEngine(Protocol):
         sampling: Sampling,
         seed: Seed,
         pooled: bool = False,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem, prompt-major; the same for the same seed and weights.
 
         With ``pooled`` the batch also holds the mean last hidden state of each completion, its last token included.
+        With ``prefixes``, one for each problem, completions are continued: the tokens of a prefix are read behind the
+        prompt and stand in ``prompt_ids``, the completions of the batch are what follows, up to what the prefix leaves
+        of ``max_tokens``. An empty prefix is the same as none.
 
         Raises:
-            ValueError: for no problems, a group size below 1, or a prompt that does not fit the context.
+            ValueError: for no problems, a group size below 1, a prompt that does not fit the context, or a prefix that
+                leaves nothing to write.
         """
         ...

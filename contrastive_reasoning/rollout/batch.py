@@ -39,6 +39,9 @@ class RolloutBatch:
     """Per rollout, per completion token: its character span in ``texts`` (empty for special tokens)."""
     finish_reasons: Sequence[FinishReason]
     group_size: int
+    prefix_values: Sequence[Sequence[float | None]] | None = None
+    """Per rollout, after each legal step: how often completions that go on from there are correct. None in place of a
+    number where the completion ends there and its verdict is its value; None for the batch: nobody asked."""
 
     def problem_of(self, row: int) -> Problem:
         return self.problems[row // self.group_size]

@@ -67,9 +67,11 @@ def spelling(policy: CausalLMPolicy) -> Sequence[bytes]:
     return table
 
 
-def ends_of(policy: CausalLMPolicy, sampling: Sampling, *, rows: int) -> Ends:
-    """What ends each of some rows of a policy."""
-    stops = StopStrings(sampling.stop, spelling(policy), rows=rows) if sampling.stop else None
+def ends_of(policy: CausalLMPolicy, sampling: Sampling, requests: Requests) -> Ends:
+    """What ends each row."""
+    stops = None
+    if sampling.stop:
+        stops = StopStrings(sampling.stop, spelling(policy), rows=len(requests), begun=requests.begun)
     return Ends(policy.eos_token_ids, stops, policy.device)
 
 

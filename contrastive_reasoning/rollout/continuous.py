@@ -41,7 +41,7 @@ class ContinuousDecode:
         self.policy, self.requests, self.completions = policy, requests, completions
         self.sampling, self.pooled = sampling, pooled
         self.step: Step = decoder_of(policy) or ModelStep(policy, states=pooled)
-        self.ends = ends_of(policy, sampling, rows=len(requests))
+        self.ends = ends_of(policy, sampling, requests)
         self.lengths = requests.prompt_mask.sum(1)
         limit = int(requests.limits.max())
         self.schedule = Schedule(self.lengths.tolist(), limit=limit, group_size=requests.group_size, budget=budget)

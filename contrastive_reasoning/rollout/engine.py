@@ -46,6 +46,7 @@ class Engine:
         sampling: Sampling,
         seed: Seed,
         pooled: bool = False,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem; the same for the same seed and weights.
 
@@ -53,13 +54,16 @@ class Engine:
         pass more, which reads its last token.
 
         Raises:
-            ValueError: for no problems, a group size below 1, or a prompt that does not fit the context.
+            ValueError: for no problems, a group size below 1, a prompt that does not fit the context, or a prefix that
+                leaves nothing to write.
         """
-        requests = encode(policy, problems, group_size=group_size, max_tokens=sampling.max_tokens)
+        limit = sampling.max_tokens
+        requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
         width = int(requests.limits.max())
         uniforms = torch.zeros(len(requests), width, device=policy.device)
         if not sampling.greedy:
-            uniforms = row_uniforms(problems, group_size=group_size, length=width, seed=seed).to(policy.device)
+            rows = row_uniforms(problems, group_size=group_size, length=width, seed=seed, prefixes=requests.prefixes)
+            uniforms = rows.to(policy.device)
         completions = Completions(len(requests), width, policy.device)
         with torch.no_grad(), evaluating(policy.model), policy.autocast():
             if policy.plans_attention:

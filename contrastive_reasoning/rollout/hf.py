@@ -38,9 +38,11 @@ class HFEngine:
         sampling: Sampling,
         seed: Seed,
         pooled: bool = False,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem; raises as ``Engine.generate`` does."""
-        requests = encode(policy, problems, group_size=group_size, max_tokens=sampling.max_tokens)
+        limit = sampling.max_tokens
+        requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
         completions = Completions(len(requests), int(requests.limits.max()), policy.device)
         devices = [policy.device] if policy.device.type == "cuda" else []
         with torch.no_grad(), evaluating(policy.model), policy.autocast(), torch.random.fork_rng(devices=devices):
@@ -69,9 +71,10 @@ def _write(
     span = slice(rows.start, rows.stop)
     completions.ids[span, : tokens.shape[1]] = tokens
     completions.log_probs[span, : tokens.shape[1]] = log_probs
+    begun = requests.begun
     for row, written in zip(rows, tokens.tolist(), strict=True):
         limit = int(requests.limits[row // requests.group_size])
-        length = _length(policy, sampling, written)
+        length = _length(policy, sampling, written, begun[row])
         completions.lengths[row] = min(length or limit, limit)
         completions.stopped[row] = length is not None and length <= limit
 
@@ -98,9 +101,9 @@ def _log_probs(logits: Float[Tensor, "B T V"], tokens: Int[Tensor, "B T"], tempe
     return (logits.float() / temperature).log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
 
 
-def _length(policy: CausalLMPolicy, sampling: Sampling, written: Sequence[int]) -> int | None:
+def _length(policy: CausalLMPolicy, sampling: Sampling, written: Sequence[int], begun: Sequence[int]) -> int | None:
     """Tokens up to the one that ended the completion; None if none did."""
-    stops = StopStrings(sampling.stop, spelling(policy), rows=1)
+    stops = StopStrings(sampling.stop, spelling(policy), rows=1, begun=[begun])
     for n, token in enumerate(written, start=1):
         if token in policy.eos_token_ids or stops.completed([0], [token])[0]:
             return n

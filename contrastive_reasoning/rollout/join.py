@@ -11,6 +11,8 @@ from torch.nn.functional import pad
 
 from contrastive_reasoning.rollout.batch import RolloutBatch
 
+Values = Sequence[Sequence[float | None]]
+
 
 class Pick(NamedTuple):
     """A group: the one of problem ``problem`` in batch ``batch``."""
@@ -46,6 +48,7 @@ def join_groups(batches: Sequence[RolloutBatch], picks: Sequence[Pick], *, pad_t
         token_spans=[spans for batch, _, rows in groups for spans in batch.token_spans[rows]],
         finish_reasons=[reason for batch, _, rows in groups for reason in batch.finish_reasons[rows]],
         group_size=batches[0].group_size,
+        prefix_values=_prefix_values([batch.prefix_values and batch.prefix_values[rows] for batch, _, rows in groups]),
     )
 
 
@@ -53,13 +56,19 @@ def _check_alike(batches: Sequence[RolloutBatch]) -> None:
     for name in ("group_size", "temperature"):
         if len(found := {getattr(batch, name) for batch in batches}) > 1:
             raise ValueError(f"groups of different {name} cannot be joined: {', '.join(map(str, sorted(found)))}")
-    if len({batch.pooled is None for batch in batches}) > 1:
-        raise ValueError("groups with pooled states cannot be joined with groups without")
+    for name, what in {"pooled": "pooled states", "prefix_values": "values of prefixes"}.items():
+        if len({getattr(batch, name) is None for batch in batches}) > 1:
+            raise ValueError(f"groups with {what} cannot be joined with groups without")
 
 
 def _pooled(parts: Sequence[Tensor | None]) -> Tensor | None:
     found = [part for part in parts if part is not None]
     return torch.cat(found) if found else None
+
+
+def _prefix_values(parts: Sequence[Values | None]) -> Values | None:
+    found = [row for part in parts if part is not None for row in part]
+    return found or None
 
 
 def _rows(batch: RolloutBatch, problem: int) -> slice:

@@ -41,7 +41,7 @@ class RepeatedDecode:
         self.limits = requests.limits.repeat_interleave(requests.group_size)
         self.rows = torch.arange(rows.start, rows.stop, device=policy.device)
         self.alive = self.needed = torch.ones(len(rows), dtype=torch.bool, device=policy.device)
-        self.ends = ends_of(policy, sampling, rows=len(requests))
+        self.ends = ends_of(policy, sampling, requests)
 
     def run(self, uniforms: Float[Tensor, "B T"]) -> None:
         logits = self._prefill()

@@ -100,18 +100,35 @@ def invert_cdf(weights: Float[Tensor, "B K"], uniforms: Float[Tensor, " B"]) -> 
     return torch.searchsorted(cumulative, uniforms[:, None].double() * cumulative[:, -1:], right=True)[:, 0]
 
 
-def row_uniforms(problems: Sequence[Problem], *, group_size: int, length: int, seed: Seed) -> Float[Tensor, "B T"]:
+def row_uniforms(
+    problems: Sequence[Problem],
+    *,
+    group_size: int,
+    length: int,
+    seed: Seed,
+    prefixes: Sequence[Sequence[int]] = (),
+) -> Float[Tensor, "B T"]:
     """Uniform numbers for T tokens of P·G rows, prompt-major, each row's a function of (seed, problem, place in group).
 
-    A problem that comes again in the batch continues its own count, so its rows differ from the first ones.
+    Where completions are continued, also of the prefix. A problem that comes again in the batch, with the same prefix,
+    continues its own count, so its rows differ from the first ones.
     """
-    seen: Counter[str] = Counter()
+    seen: Counter[Seed] = Counter()
     rows = []
-    for problem in problems:
+    for name in names_of(problems, prefixes):
         for _ in range(group_size):
-            rows.append(_uniforms((*seed, problem.id, seen[problem.id]), length))
-            seen[problem.id] += 1
+            rows.append(_uniforms((*seed, *name, seen[name]), length))
+            seen[name] += 1
     return torch.stack(rows)
+
+
+def names_of(problems: Sequence[Problem], prefixes: Sequence[Sequence[int]]) -> list[Seed]:
+    """What the draws of each prompt are told apart by: the problem, and the tokens of its prefix if it has some."""
+    begun = prefixes or [()] * len(problems)
+    return [
+        (problem.id, " ".join(map(str, prefix))) if prefix else (problem.id,)
+        for problem, prefix in zip(problems, begun, strict=True)
+    ]
 
 
 def derived_seed(parts: Seed) -> int:

@@ -30,11 +30,16 @@ class Ends:
 class StopStrings:
     """Says of each row when it has just completed one of the strings."""
 
-    def __init__(self, strings: Sequence[str], table: Sequence[bytes], *, rows: int) -> None:
+    def __init__(
+        self, strings: Sequence[str], table: Sequence[bytes], *, rows: int, begun: Sequence[Sequence[int]] = ()
+    ) -> None:
+        """``begun``: tokens that each row begins with, in which a string may begin that ends in what follows."""
         self.strings = [string.encode() for string in strings]
         self.table = table
         self.tails = [b""] * rows
         self.keep = max((len(string) for string in self.strings), default=1) - 1
+        for row, tokens in enumerate(begun):
+            self.completed([row] * len(tokens), tokens)
 
     def completed(self, rows: Sequence[int], tokens: Sequence[int]) -> list[bool]:
         """Add one token to each of the given rows; True where a stop string ended within it."""

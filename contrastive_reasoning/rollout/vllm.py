@@ -20,7 +20,7 @@ from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.completions import Completions
 from contrastive_reasoning.rollout.pooled import pooled_states
 from contrastive_reasoning.rollout.requests import Requests, encode
-from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed, names_of
 from contrastive_reasoning.rollout.vllm_answers import AnswerReader, Drawn
 from contrastive_reasoning.rollout.vllm_http import JSONServer
 from contrastive_reasoning.rollout.vllm_policy import Report, ServedPolicy, check_log_probs
@@ -75,6 +75,7 @@ class VLLMEngine:
         sampling: Sampling,
         seed: Seed,
         pooled: bool = False,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem. With ``pooled`` the trainer's own passes compute the states.
 
@@ -82,7 +83,8 @@ class VLLMEngine:
             ValueError: as ``Engine.generate`` does.
             ServerError: where the server is not there, holds other weights, or answers what it should not.
         """
-        requests = encode(policy, problems, group_size=group_size, max_tokens=sampling.max_tokens)
+        limit = sampling.max_tokens
+        requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
         report = on_first_rank(lambda: self._ready(policy))
         check_log_probs(report.logprobs_mode, sampling)
         drawn = self._draw(policy, problems, requests, sampling, seed)
@@ -121,26 +123,26 @@ class VLLMEngine:
     ) -> list[Drawn]:
         """The B completions, prompt-major."""
         reader = AnswerReader(policy, sampling)
-        seeds = request_seeds(problems, seed)
+        seeds = request_seeds(problems, seed, prefixes=requests.prefixes)
 
         def group(p: int) -> list[Drawn]:
             prompt = requests.prompt_ids[p][requests.prompt_mask[p]].tolist()
             limit, size = int(requests.limits[p]), requests.group_size
             body = request_body(policy, prompt, group_size=size, limit=limit, sampling=sampling, seed=seeds[p])
             answer = self.server.post("/v1/completions", body)
-            return reader.read(answer, prompt=prompt, group_size=size, limit=limit)
+            return reader.read(answer, prompt=prompt, group_size=size, limit=limit, begun=requests.prefixes[p])
 
         with ThreadPoolExecutor(self.concurrency) as pool:
             return [drawn for rows in pool.map(group, range(len(problems))) for drawn in rows]
 
 
-def request_seeds(problems: Sequence[Problem], seed: Seed) -> list[int]:
-    """One seed per prompt, a function of (seed, problem, how often it came before); vLLM adds 0 … G−1 for the group."""
-    seen: Counter[str] = Counter()
+def request_seeds(problems: Sequence[Problem], seed: Seed, *, prefixes: Sequence[Sequence[int]] = ()) -> list[int]:
+    """One seed per prompt, a function of (seed, problem, prefix, how often both came before); vLLM adds 0 … G−1."""
+    seen: Counter[Seed] = Counter()
     seeds = []
-    for problem in problems:
-        seeds.append(derived_seed((*seed, problem.id, seen[problem.id])) >> 1)  # room for what vLLM adds
-        seen[problem.id] += 1
+    for name in names_of(problems, prefixes):
+        seeds.append(derived_seed((*seed, *name, seen[name])) >> 1)  # room for what vLLM adds for the group
+        seen[name] += 1
     return seeds
 
 

@@ -37,7 +37,9 @@ class AnswerReader:
         self.ends = frozenset(policy.eos_token_ids)
         self.stop, self.table = sampling.stop, spelling(policy)
 
-    def read(self, answer: Any, *, prompt: Sequence[int], group_size: int, limit: int) -> list[Drawn]:
+    def read(
+        self, answer: Any, *, prompt: Sequence[int], group_size: int, limit: int, begun: Sequence[int] = ()
+    ) -> list[Drawn]:
         """The completions in the order of their index.
 
         Args:
@@ -45,6 +47,7 @@ class AnswerReader:
             prompt: the token ids that were sent.
             group_size: completions asked for.
             limit: tokens that each may have.
+            begun: the end of the prompt that belongs to the completion already.
 
         Raises:
             ServerError: where something is missing, or is not what was asked for.
@@ -54,14 +57,15 @@ class AnswerReader:
             raise ServerError(f"the server's answer has no list of choices: {str(answer)[:200]}")
         if sorted(str(choice.get("index")) for choice in choices) != sorted(map(str, range(group_size))):
             raise ServerError(f"{group_size} completions were asked for, the server answered with {len(choices)}")
-        return [self._drawn(choice, prompt, limit) for choice in sorted(choices, key=lambda choice: choice["index"])]
+        in_order = sorted(choices, key=lambda choice: choice["index"])
+        return [self._drawn(choice, prompt, limit, begun) for choice in in_order]
 
-    def _drawn(self, choice: Mapping[str, Any], prompt: Sequence[int], limit: int) -> Drawn:
+    def _drawn(self, choice: Mapping[str, Any], prompt: Sequence[int], limit: int, begun: Sequence[int]) -> Drawn:
         if choice.get("prompt_token_ids") != list(prompt):
             raise ServerError("the server did not return the prompt's token ids as they were sent (return_token_ids)")
         ids = self._ids(choice.get("token_ids"), limit)
         log_probs = _log_probs((choice.get("logprobs") or {}).get("token_logprobs"), len(ids))
-        length = self.length(ids)
+        length = self.length(ids, begun)
         reason = choice.get("finish_reason")
         if length is None and (reason != "length" or len(ids) < limit):
             raise ServerError(
@@ -80,9 +84,9 @@ class AnswerReader:
             raise ServerError(f"the server drew token {strange[0]}, the policy's vocabulary has {self.vocabulary}")
         return ids
 
-    def length(self, ids: Sequence[int]) -> int | None:
+    def length(self, ids: Sequence[int], begun: Sequence[int] = ()) -> int | None:
         """Tokens up to the one that ended the completion; None if none did."""
-        stops = StopStrings(self.stop, self.table, rows=1)
+        stops = StopStrings(self.stop, self.table, rows=1, begun=[begun])
         for n, token in enumerate(ids, start=1):
             if token in self.ends or stops.completed([0], [token])[0]:
                 return n

@@ -61,3 +61,14 @@ def test_what_does_not_fit_is_refused(policy: CausalLMPolicy, problems: Sequence
         joined(policy, [three, replace(three, temperature=1.0)], picks)
     with pytest.raises(ValueError, match="pooled states cannot be joined with groups without"):
         joined(policy, [three, replace(three, pooled=torch.zeros(3, 4))], picks)
+    with pytest.raises(ValueError, match="values of prefixes cannot be joined with groups without"):
+        joined(policy, [three, replace(three, prefix_values=[[0.5], [], [None]])], picks)
+
+
+def test_values_of_prefixes_go_with_their_rollouts(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+    halves = [drawn(policy, half, pooled=False, group_size=2) for half in (problems[:2], problems[2:4])]
+    valued = [
+        replace(half, prefix_values=[[float(10 * b + row)] * row for row in range(4)]) for b, half in enumerate(halves)
+    ]
+    got = joined(policy, valued, [Pick(1, 1), Pick(0, 0)])
+    assert got.prefix_values == [[12.0] * 2, [13.0] * 3, [], [1.0]]

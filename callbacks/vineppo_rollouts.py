@@ -1,0 +1,99 @@
+"""Rollouts whose steps are valued by Monte Carlo, as VinePPO has it (arXiv:2410.01679): going on from each of them.
+
+        draw P groups  →  the prefixes that end with a legal step  →  K continuations of each  →  the share correct
+
+The state before the first step needs no draws of its own: the rollouts of the group are its continuations. Those of the
+other states are verified and thrown away. Nothing is learned from their tokens, which cost as much as any others: a
+comparison at equal generated tokens gives this arm fewer problems or smaller groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import lightning as L
+
+from callbacks.rollout_generation import RolloutGeneration
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.base import RolloutEngine
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.continuations import Prefix, distinct, problems_of, step_prefixes, success_rates
+from contrastive_reasoning.rollout.sampling import Sampling, Seed
+from contrastive_reasoning.tasks.base import Task
+
+
+class VinePPORollouts(RolloutGeneration):
+    """``RolloutGeneration`` that also fills ``rollouts.prefix_values``; validation is as there.
+
+    A prefix that several rollouts share is asked about once. Continuations are a function of (seed, the module's
+    rollout step, rank, problem, tokens of the prefix). Logs, as totals of the step on this rank,
+    ``train/rollout/prefixes``, ``train/rollout/continuation_tokens`` and, rollouts and continuations together,
+    ``train/rollout/generated_tokens``.
+
+    Args:
+        task: finds the steps and verifies.
+        continuations: K, drawn from each prefix.
+
+    The others are those of ``RolloutGeneration``.
+
+    Raises:
+        ValueError: as there, and for ``continuations`` below 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: RolloutEngine,
+        group_size: int,
+        sampling: Sampling,
+        greedy: Sampling,
+        validation_samples: int,
+        seed: int,
+        task: Task,
+        continuations: int,
+    ) -> None:
+        super().__init__(
+            engine=engine,
+            group_size=group_size,
+            sampling=sampling,
+            greedy=greedy,
+            validation_samples=validation_samples,
+            seed=seed,
+        )
+        if continuations < 1:
+            raise ValueError(f"rollout.continuations must be at least 1, got {continuations}")
+        self.task = task
+        self.continuations = continuations
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Fill ``batch.rollouts``, then value their prefixes; the tokens per second are those of the first draw."""
+        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+        drawn = batch.rollouts
+        prefixes = step_prefixes(self.task, drawn)
+        asked = distinct(prefixes)
+        seed = (self.seed, "continuation", int(pl_module.rollout_step), trainer.global_rank)
+        continued = self._continued(pl_module.policy, asked, drawn, seed) if asked else None
+        rates = {} if continued is None else success_rates(self.task, pl_module.policy, asked, continued)
+        values = [[None if prefix is None else rates[prefix] for prefix in row] for row in prefixes]
+        batch.rollouts = replace(drawn, prefix_values=values)
+        tokens = 0 if continued is None else int(continued.mask.sum())
+        self._report(pl_module, len(asked), tokens, int(drawn.mask.sum()), batch_size=len(batch.problems))
+
+    def _continued(
+        self, policy: CausalLMPolicy, asked: Sequence[Prefix], drawn: RolloutBatch, seed: Seed
+    ) -> RolloutBatch:
+        return self.engine.generate(
+            policy,
+            problems_of(asked, drawn),
+            group_size=self.continuations,
+            sampling=self.sampling,
+            seed=seed,
+            prefixes=[prefix.tokens for prefix in asked],
+        )
+
+    def _report(self, pl_module: Any, prefixes: int, continued: int, drawn: int, *, batch_size: int) -> None:
+        totals = {"prefixes": prefixes, "continuation_tokens": continued, "generated_tokens": continued + drawn}
+        for name, total in totals.items():
+            pl_module.log(f"train/rollout/{name}", float(total), batch_size=batch_size)

@@ -1,0 +1,45 @@
+"""VinePPO, arXiv:2410.01679: a step is credited with what it changed in the value of the state.
+
+        A_{i,t} = outcome_{i,t} + weight · (V(s_{i,k}) − V(s_{i,k−1}))      t in step k of rollout i, s_{i,0} the start
+
+What the steps of a rollout are credited with telescopes to V(last) − V(start). Tokens outside every legal step have the
+outcome's advantage alone; a step that follows an illegal one is credited with what both changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.advantages.base import Advantage
+from contrastive_reasoning.advantages.process import on_step_tokens
+from contrastive_reasoning.rewards.base import Credit, StepCredit
+
+
+@dataclass(frozen=True, kw_only=True)
+class VinePPO:
+    """Needs the values of steps and starts, and that the last value of a rollout that ends there is its verdict."""
+
+    outcome: Advantage
+    """The advantage of the whole rollout. The paper has none; it also reaches what is no legal step."""
+    weight: float
+
+    def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
+        if credit.steps is None or credit.starts is None:
+            raise ValueError(
+                "advantage=vineppo needs a reward that values steps and the state before them (monte_carlo); "
+                f"this one has: {', '.join(credit.parts) or 'nothing'}"
+            )
+        gained = credit.outcome.new_tensor(list(gains(credit.starts, credit.steps)))
+        return self.outcome(credit, mask, group_size) + self.weight * on_step_tokens(credit.steps, gained, mask)
+
+
+def gains(starts: Sequence[float], steps: Sequence[Sequence[StepCredit]]) -> Iterator[float]:
+    """What each step added to the value of the state before it, in order of rollout and writing."""
+    for start, row in zip(starts, steps, strict=True):
+        for before, after in pairwise([start, *(step.value for step in row)]):
+            yield after - before

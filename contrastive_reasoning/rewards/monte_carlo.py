@@ -1,0 +1,67 @@
+"""Steps are worth what comes of them: the share of correct completions among those that go on from each (VinePPO).
+
+    V(s₀) = share correct of the other rollouts of the group     V(s_k) = share correct of its continuations
+    V(s_K) = the rollout's own verdict, where it ends there      arXiv:2410.01679, Section 4
+
+The values were drawn with the rollouts (``rollout=vineppo``); here they are only put in their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
+from contrastive_reasoning.rewards.shaping import StepValue, legal_steps, shaped
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Task
+
+
+class MonteCarloReward:
+    """``outcome`` plus ``weight`` times the mean value of the legal steps; weight 0 leaves the outcome alone.
+
+    A rollout's own verdict is left out of the value of its start, which thereby does not depend on what it did.
+
+    Args:
+        outcome: the reward that is shaped; it has to verify.
+        task: finds the steps in a completion.
+        weight: of the mean step value in the reward of the rollout.
+    """
+
+    def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
+        refuse_learning("MonteCarloReward", outcome)
+        self.outcome = outcome
+        self.task = task
+        self.weight = weight
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        """Raises ValueError where the rollouts came without values of prefixes, or the outcome without verdicts."""
+        credit = self.outcome(rollouts)
+        if rollouts.prefix_values is None:
+            raise ValueError("reward=monte_carlo needs rollouts with values of their prefixes: choose rollout=vineppo")
+        if credit.verdicts is None:
+            raise ValueError(f"reward=monte_carlo needs an outcome that verifies, got {', '.join(credit.parts)}")
+        correct = [float(verdict.correct) for verdict in credit.verdicts]
+        values = self._values(rollouts, rollouts.prefix_values, correct)
+        credit = shaped(credit, rollouts, values, name="monte_carlo", weight=self.weight)
+        return replace(credit, starts=others_mean(correct, rollouts.group_size))
+
+    def _values(
+        self, rollouts: RolloutBatch, drawn: Sequence[Sequence[float | None]], correct: Sequence[float]
+    ) -> list[list[StepValue]]:
+        return [
+            [(step, own if value is None else value) for step, value in zip(steps, values, strict=True)]
+            for steps, values, own in zip(legal_steps(self.task, rollouts), drawn, correct, strict=True)
+        ]
+
+
+def others_mean(values: Sequence[float], group_size: int) -> list[float]:
+    """For each of B values the mean of the others of its group.
+
+    Raises:
+        ValueError: for groups of fewer than 2, which have no others.
+    """
+    if group_size < 2:
+        raise ValueError(f"group_size must be at least 2 (a start is valued by the others), got {group_size}")
+    totals = [sum(values[start : start + group_size]) for start in range(0, len(values), group_size)]
+    return [(totals[row // group_size] - value) / (group_size - 1) for row, value in enumerate(values)]

@@ -1,0 +1,88 @@
+"""Prefixes of completions, and what becomes of them when the policy goes on from there (VinePPO, arXiv:2410.01679).
+
+completion    21+16=37;37-17=20;20+26=46⏎     the tokens that were drawn, never text encoded again
+prefixes      ───────┤                        go on from here
+              ────────────────┤               and from here
+              ─────────────────────────┤      nothing follows but the end: the verdict is the value
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.completions import spelling
+from contrastive_reasoning.rollout.spans import text_of
+from contrastive_reasoning.rollout.verdicts import verdicts_of
+from contrastive_reasoning.tasks.base import Problem, Step, Task
+
+
+class Prefix(NamedTuple):
+    """The beginning of a completion. Equal ones ask for the same draws."""
+
+    problem: str
+    """The problem's id."""
+    tokens: tuple[int, ...]
+
+
+def step_prefixes(task: Task, rollouts: RolloutBatch) -> list[list[Prefix | None]]:
+    """Per rollout the prefix that ends with each legal step; None where nothing but space follows."""
+    found = []
+    for row, text in enumerate(rollouts.texts):
+        problem = rollouts.problem_of(row)
+        steps = [step for step in task.parse_steps(problem, text) if step.legal]
+        lengths = [_open_length(rollouts, row, step) for step in steps]
+        ids = rollouts.completion_ids[row].tolist()
+        found.append([None if n is None else Prefix(problem.id, tuple(ids[:n])) for n in lengths])
+    return found
+
+
+def _open_length(rollouts: RolloutBatch, row: int, step: Step) -> int | None:
+    """Tokens of a rollout that begin before the end of a step; None where that is all it wrote."""
+    spans = rollouts.token_spans[row]
+    length = bisect_left(spans, step.end, key=lambda span: span[0])
+    ended = length == len(spans) or not rollouts.texts[row][step.end :].strip()
+    return None if ended else length
+
+
+def distinct(prefixes: Sequence[Sequence[Prefix | None]]) -> list[Prefix]:
+    """Each of them once, in order of writing."""
+    return list(dict.fromkeys(prefix for row in prefixes for prefix in row if prefix is not None))
+
+
+def success_rates(
+    task: Task, policy: CausalLMPolicy, asked: Sequence[Prefix], continued: RolloutBatch
+) -> dict[Prefix, float]:
+    """The share of correct completions among those that begin with each prefix.
+
+    Args:
+        task: verifies them, prefix and continuation together.
+        policy: whose tokens they are.
+        asked: P prefixes.
+        continued: the G continuations of each, prompt-major.
+    """
+    whole = replace(continued, texts=whole_texts(policy, asked, continued))
+    correct = [verdict.correct for verdict in verdicts_of(task, whole)]
+    size = continued.group_size
+    return {prefix: sum(correct[p * size : (p + 1) * size]) / size for p, prefix in enumerate(asked)}
+
+
+def whole_texts(policy: CausalLMPolicy, asked: Sequence[Prefix], continued: RolloutBatch) -> list[str]:
+    """Prefix and continuation as one text; a character may begin in one and end in the other."""
+    table = spelling(policy)
+    return [
+        text_of(table, [*asked[row // continued.group_size].tokens, *ids[:length]])
+        for row, (ids, length) in enumerate(
+            zip(continued.completion_ids.tolist(), continued.mask.sum(1).tolist(), strict=True)
+        )
+    ]
+
+
+def problems_of(asked: Sequence[Prefix], rollouts: RolloutBatch) -> list[Problem]:
+    """The problem of each prefix."""
+    by_id = {problem.id: problem for problem in rollouts.problems}
+    return [by_id[prefix.problem] for prefix in asked]

@@ -1,0 +1,66 @@
+"""Completions continued by a vLLM server: the prefix goes over as token ids, behind those of the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout import Engine
+from contrastive_reasoning.rollout.vllm import VLLMEngine
+from contrastive_reasoning.tasks.base import Problem
+from tests.contract.vllm_kit import GREEDY, SAMPLED, SEED, scored
+
+if TYPE_CHECKING:
+    from tests.contract.conftest import FakeVLLM
+
+OURS = Engine(max_batch_tokens=10_000)
+
+
+def test_a_greedy_completion_goes_on_as_in_our_engine_with_the_log_probs_of_scoring(
+    engine: VLLMEngine, fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    whole = OURS.generate(policy, problems, group_size=1, sampling=GREEDY, seed=SEED)
+    prefixes = [row[:n].tolist() for n, row in enumerate(whole.completion_ids)]
+    ours, theirs = (
+        made.generate(policy, problems, group_size=2, sampling=GREEDY, seed=SEED, prefixes=prefixes)
+        for made in (OURS, engine)
+    )
+    for name in ("prompt_ids", "prompt_mask", "completion_ids", "mask"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+    assert ours.finish_reasons == theirs.finish_reasons
+    assert (scored(policy, theirs) - theirs.old_log_probs).abs().max() <= 1e-5
+    asked = {tuple(body["prompt"]): body["max_tokens"] for path, body in fake.requests if path == "/v1/completions"}
+    assert asked == {
+        (*policy.prompt_ids(problem.prompt), *prefix): GREEDY.max_tokens - len(prefix)
+        for problem, prefix in zip(problems, prefixes, strict=True)
+    }
+
+
+def test_prefixes_of_one_problem_are_drawn_with_different_seeds(
+    engine: VLLMEngine, fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    posed = [problems[0]] * 3
+    engine.generate(policy, posed, group_size=2, sampling=SAMPLED, seed=SEED, prefixes=[[], [7], [8]])
+    assert len({body["seed"] for path, body in fake.requests if path == "/v1/completions"}) == 3
+
+
+def test_a_stop_string_that_begins_in_the_prefix_ends_what_the_server_lets_run_on(
+    engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    """The server watches what it writes; that the first letter stood in the prompt it cannot know."""
+    free = OURS.generate(policy, problems[:1], group_size=1, sampling=replace(GREEDY, max_tokens=60), seed=SEED)
+    text, ids = free.texts[0], free.completion_ids[0].tolist()
+    cut, stop = next(
+        (n, text[start - 1 : start + 1])
+        for n, (start, end) in enumerate(free.token_spans[0])
+        if n > 2 and end == start + 1 and text[start - 1 : start + 1].isascii()
+        if text.index(text[start - 1 : start + 1]) == start - 1
+    )
+    stopping = replace(GREEDY, max_tokens=60, stop=[stop])
+    rollouts = engine.generate(policy, problems[:1], group_size=1, sampling=stopping, seed=SEED, prefixes=[ids[:cut]])
+    assert rollouts.completion_ids.tolist() == [[ids[cut]]]
+    assert rollouts.finish_reasons == ["stop"]

@@ -1,0 +1,92 @@
+"""Differences of values on the tokens of steps, against loops, and that they favour what is better on average."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.advantages import GroupRelative, MeanCentred, VinePPO
+from contrastive_reasoning.rewards import Credit, StepCredit
+
+
+def random_credit(rng: random.Random, rows: int, tokens: int) -> Credit:
+    steps = []
+    for _ in range(rows):
+        borders = sorted(rng.sample(range(tokens), rng.choice([0, 2, 4, 6])))
+        steps.append(
+            [StepCredit(*pair, rng.random(), depth=1) for pair in zip(borders[::2], borders[1::2], strict=True)]
+        )
+    outcome = torch.tensor([rng.choice([0.0, 1.0]) for _ in range(rows)], dtype=torch.float64)
+    return Credit(outcome=outcome, parts={}, steps=steps, starts=[rng.random() for _ in range(rows)])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_against_loops(seed: int) -> None:
+    rng = random.Random(seed)
+    rows, group_size, tokens = 12, rng.choice([2, 3, 4, 6]), 9
+    credit = random_credit(rng, rows, tokens)
+    assert credit.steps is not None
+    assert credit.starts is not None
+    mask = torch.arange(tokens) < torch.tensor([rng.randint(7, tokens) for _ in range(rows)])[:, None]
+    expected = MeanCentred()(credit, mask, group_size)
+    for row, steps in enumerate(credit.steps):
+        value = credit.starts[row]
+        for step in steps:
+            for token in range(step.first_token, step.last_token + 1):
+                expected[row, token] += 0.7 * (step.value - value) * bool(mask[row, token])
+            value = step.value
+    got = VinePPO(outcome=MeanCentred(), weight=0.7)(credit, mask, group_size)
+    assert_close(got, expected, rtol=1e-10, atol=1e-10)
+    assert not got[~mask].any()
+
+
+@pytest.mark.parametrize("outcome", [MeanCentred(), GroupRelative(normalise_std=True, epsilon=1e-6)])
+def test_weight_zero_is_bitwise_the_outcome_alone(outcome: MeanCentred | GroupRelative) -> None:
+    credit = random_credit(random.Random(1), 8, 9)
+    mask = torch.ones(8, 9, dtype=torch.bool)
+    assert torch.equal(VinePPO(outcome=outcome, weight=0.0)(credit, mask, 4), outcome(credit, mask, 4))
+
+
+def test_no_rollout_has_a_step() -> None:
+    credit = Credit(outcome=torch.tensor([1.0, 0.0]), parts={}, steps=[[], []], starts=[0.0, 1.0])
+    mask = torch.ones(2, 2, dtype=torch.bool)
+    got = VinePPO(outcome=MeanCentred(), weight=1.0)(credit, mask, 2)
+    assert torch.equal(got, MeanCentred()(credit, mask, 2))
+
+
+def test_the_gradient_is_that_of_the_expected_success_by_enumeration() -> None:
+    """Two steps of two choices each: E[Σ_k A_k ∇ log π(a_k)], over all rollouts with exact values and starts, is ∇ of
+    the share that succeeds, since a value before a step says nothing of what the step was."""
+    torch.manual_seed(0)
+    logits = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)  # of the first step, then after each choice
+    succeeds = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+    chances = logits.softmax(-1)
+    success = (chances[0] * (chances[1:] * succeeds).sum(1)).sum()
+    (expected,) = torch.autograd.grad(success, logits, retain_graph=True)
+    after = (chances[1:] * succeeds).sum(1).tolist()
+
+    rows = [(a, b) for a in (0, 1) for b in (0, 1)]
+    steps = [[StepCredit(0, 0, after[a], depth=2), StepCredit(1, 1, float(succeeds[a, b]), depth=1)] for a, b in rows]
+    credit = Credit(outcome=torch.zeros(4, dtype=torch.float64), parts={}, steps=steps, starts=[success.item()] * 4)
+    advantages = VinePPO(outcome=MeanCentred(), weight=1.0)(credit, torch.ones(4, 2, dtype=torch.bool), 4)
+    log_probs = logits.log_softmax(-1)
+    surrogate = sum(
+        (chances[0, a] * chances[1 + a, b]).detach()
+        * (advantages[row, 0] * log_probs[0, a] + advantages[row, 1] * log_probs[1 + a, b])
+        for row, (a, b) in enumerate(rows)
+    )
+    assert isinstance(surrogate, torch.Tensor)
+    (found,) = torch.autograd.grad(surrogate, logits)
+    assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    assert expected.abs().max() > 0.01
+
+
+@pytest.mark.parametrize("missing", [{"steps": None}, {"starts": None}])
+def test_a_reward_without_values_is_named(missing: dict[str, None]) -> None:
+    parts = {"verifier": torch.zeros(2)}
+    credit = Credit(outcome=torch.zeros(2), parts=parts, **({"steps": [[], []], "starts": [0.0, 0.0]} | missing))
+    with pytest.raises(ValueError, match=r"needs a reward that values steps and the state before them .*: verifier"):
+        VinePPO(outcome=MeanCentred(), weight=1.0)(credit, torch.ones(2, 1, dtype=torch.bool), 2)

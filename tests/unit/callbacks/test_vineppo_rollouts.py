@@ -1,0 +1,247 @@
+"""Steps are valued by what the policy makes of them: which prefixes are asked about, with which draws, and the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from callbacks.vineppo_rollouts import VinePPORollouts
+from contrastive_reasoning.advantages import MeanCentred, VinePPO
+from contrastive_reasoning.rewards import Credit, MonteCarloReward, VerifierReward
+from contrastive_reasoning.rewards.shaping import legal_steps
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.rollout.completions import spelling
+from contrastive_reasoning.rollout.spans import text_of
+from contrastive_reasoning.tasks.base import Problem, Step, Verdict
+from datamodules.collate import ProblemBatch
+from tests.unit.lightning_modules import grpo_kit as kit
+
+POLICY = kit.policy()
+PROBLEMS = kit.TASK.problems("train")[:4]
+CONTINUATIONS = 3
+SAMPLED = Sampling(temperature=0.9, top_k=None, top_p=1.0, max_tokens=12, stop=[])
+
+
+class Letters:
+    """A task in which a letter or digit ends a step, a capital an illegal one, and a third of all texts is right."""
+
+    name = "letters"
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        total = sum(completion.encode("utf-8", "surrogateescape"))
+        return Verdict(status="wrong", reason="so it is") if total % 3 else Verdict(status="ok", reason="")
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        return [
+            Step(start=index, end=index + 1, state=completion[: index + 1], legal=not character.isupper())
+            for index, character in enumerate(completion)
+            if character.isascii() and character.isalnum()
+        ]
+
+    def problems(self, split: str) -> Sequence[Problem]:
+        return PROBLEMS
+
+    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
+        return {}
+
+
+class Silent(Letters):
+    """The same, but no completion has a step."""
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        return []
+
+
+TASK: Any = Letters()
+
+
+class Recording(Engine):
+    """Keeps what it drew, and for whom."""
+
+    def __init__(self, max_batch_tokens: int = 100_000) -> None:
+        super().__init__(max_batch_tokens=max_batch_tokens)
+        self.drawn: list[tuple[RolloutBatch, dict[str, Any]]] = []
+
+    def generate(self, *arguments: Any, **settings: Any) -> RolloutBatch:
+        rollouts = super().generate(*arguments, **settings)
+        self.drawn.append((rollouts, settings))
+        return rollouts
+
+
+class Module:
+    """What the callback asks of a module."""
+
+    def __init__(self, rollout_step: int = 0) -> None:
+        self.rollout_step = rollout_step
+        self.policy = POLICY
+        self.reward = VerifierReward(task=TASK)
+        self.logged: dict[str, float] = {}
+
+    def log(self, name: str, value: float, *, batch_size: int) -> None:
+        self.logged[name] = value
+
+
+def callback(**changes: Any) -> VinePPORollouts:
+    settings: dict[str, Any] = {
+        "engine": Recording(),
+        "group_size": 5,
+        "sampling": SAMPLED,
+        "greedy": replace(SAMPLED, temperature=0.0),
+        "validation_samples": 0,
+        "seed": 0,
+        "task": TASK,
+        "continuations": CONTINUATIONS,
+    }
+    return VinePPORollouts(**(settings | changes))
+
+
+def valued(
+    problems: Sequence[Problem] = PROBLEMS, *, step: int = 0, rank: int = 0, **changes: Any
+) -> tuple[RolloutBatch, Module, VinePPORollouts]:
+    made, module, batch = callback(**changes), Module(step), ProblemBatch(problems)
+    trainer: Any = SimpleNamespace(global_rank=rank)
+    made.on_train_batch_start(trainer, module, batch, 0)
+    assert batch.rollouts is not None
+    return batch.rollouts, module, made
+
+
+def values_of(rollouts: RolloutBatch) -> Sequence[Sequence[float | None]]:
+    assert rollouts.prefix_values is not None
+    return rollouts.prefix_values
+
+
+def test_every_legal_step_has_the_share_of_its_own_continuations_that_is_right() -> None:
+    """Each prefix drawn by itself, and verified by hand."""
+    rollouts, _, _ = valued()
+    table, values = spelling(POLICY), values_of(rollouts)
+    steps = legal_steps(TASK, rollouts)
+    assert [len(row) for row in values] == [len(row) for row in steps]
+    found = 0
+    for row, (legal, those) in enumerate(zip(steps, values, strict=True)):
+        ids, problem = rollouts.completion_ids[row].tolist(), rollouts.problem_of(row)
+        for step, value in zip(legal, those, strict=True):
+            if value is None:
+                assert not rollouts.texts[row][step.end :].strip()
+                continue
+            length = sum(start < step.end for start, _ in rollouts.token_spans[row])
+            assert text_of(table, ids[:length]) == rollouts.texts[row][: step.end]
+            alone = Engine(max_batch_tokens=10_000).generate(
+                POLICY,
+                [problem],
+                group_size=CONTINUATIONS,
+                sampling=SAMPLED,
+                seed=(0, "continuation", 0, 0),
+                prefixes=[ids[:length]],
+            )
+            texts = [
+                text_of(table, ids[:length] + alone.completion_ids[k][alone.mask[k]].tolist())
+                for k in range(CONTINUATIONS)
+            ]
+            assert value == sum(TASK.verify(problem, text).correct for text in texts) / CONTINUATIONS
+            found += 1
+    assert found > 10
+    assert len({value for row in values for value in row}) > 3
+
+
+def test_the_rollouts_are_those_that_are_drawn_without_values() -> None:
+    rollouts, module, made = valued()
+    first, settings = made.engine.drawn[0]  # pyright: ignore[reportAttributeAccessIssue]
+    assert torch.equal(rollouts.completion_ids, first.completion_ids)
+    assert settings.get("prefixes") is None
+    assert module.logged["train/throughput/tokens_per_second"] > 0
+
+
+def test_a_prefix_is_asked_about_once_and_all_tokens_are_counted() -> None:
+    """The same problem twice, so that some rollouts begin alike."""
+    rollouts, module, made = valued([PROBLEMS[0], PROBLEMS[1], PROBLEMS[0]], group_size=40)
+    (_, _), (continued, settings) = made.engine.drawn  # pyright: ignore[reportAttributeAccessIssue]
+    asked = [
+        (problem.id, tuple(prefix)) for problem, prefix in zip(continued.problems, settings["prefixes"], strict=True)
+    ]
+    assert len(set(asked)) == len(asked)
+    assert len(asked) < sum(value is not None for row in values_of(rollouts) for value in row)
+    assert continued.group_size == CONTINUATIONS
+    tokens = int(continued.mask.sum())
+    assert module.logged["train/rollout/prefixes"] == len(asked)
+    assert module.logged["train/rollout/continuation_tokens"] == tokens > 0
+    assert module.logged["train/rollout/generated_tokens"] == tokens + int(rollouts.mask.sum())
+
+
+def test_values_do_not_depend_on_the_order_of_the_batch_or_the_budget() -> None:
+    values = values_of(valued()[0])
+    backwards = values_of(valued(PROBLEMS[::-1], engine=Recording(150))[0])
+    groups = [values[5 * p : 5 * p + 5] for p in range(4)]
+    assert backwards == [row for group in groups[::-1] for row in group]
+    assert values_of(valued(PROBLEMS[2:3])[0]) == groups[2]
+
+
+def test_draws_are_a_function_of_seed_step_and_rank() -> None:
+    def draws(**changes: Any) -> list[list[int]]:
+        torch.rand(3)  # the global generator has no say
+        _, _, made = valued(PROBLEMS[:1], **changes)
+        recorded: Any = made.engine
+        seed = recorded.drawn[1][1]["seed"]
+        again = recorded.generate(POLICY, PROBLEMS[:1], group_size=9, sampling=SAMPLED, seed=seed, prefixes=[[3, 4]])
+        return again.completion_ids.tolist()
+
+    assert draws() == draws()
+    others = [draws(seed=1), draws(step=1), draws(rank=1)]
+    assert all(draws() != other for other in others)
+    assert others[0] != others[1] != others[2]
+
+
+def test_where_no_completion_has_a_step_nothing_is_drawn() -> None:
+    rollouts, module, made = valued(task=Silent())
+    assert values_of(rollouts) == [[]] * len(rollouts)
+    assert len(made.engine.drawn) == 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert module.logged["train/rollout/continuation_tokens"] == 0
+    assert module.logged["train/rollout/generated_tokens"] == int(rollouts.mask.sum())
+
+
+def test_no_continuations_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"rollout\.continuations must be at least 1, got 0"):
+        callback(continuations=0)
+
+
+def learner(**changes: Any) -> Any:
+    reward = MonteCarloReward(outcome=VerifierReward(task=TASK), task=TASK, weight=0.0)
+    return kit.module(task=TASK, reward=reward, advantage=VinePPO(outcome=MeanCentred(), weight=1.0), **changes)
+
+
+def test_a_resumed_run_is_bitwise_the_uninterrupted_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kit, "generation", lambda *_: callback(engine=Engine(max_batch_tokens=100_000)))
+
+    def saving(folder: str) -> ModelCheckpoint:
+        return ModelCheckpoint(dirpath=tmp_path / folder, filename="last", every_n_train_steps=1, save_top_k=1)
+
+    whole, all_steps = learner(), kit.Metrics()
+    kit.fit(whole, 3, all_steps)
+    kit.fit(learner(), 3, saving("stopped"), stop_after=1)
+    resumed, later_steps = learner(policy=kit.policy(seed=7)), kit.Metrics()
+    kit.fit(resumed, 3, later_steps, resume=tmp_path / "stopped" / "last.ckpt")
+    assert torch.equal(kit.weights(resumed), kit.weights(whole))
+    assert not torch.equal(kit.weights(whole), kit.weights(learner()))
+    names = ["train/rollout/continuation_tokens", "train/reward/monte_carlo", "train/reward/verifier"]
+    for ours, theirs in zip(later_steps.steps, all_steps.steps[1:], strict=True):
+        assert [ours[name] for name in names] == [theirs[name] for name in names]
+    assert all(step["train/rollout/continuation_tokens"] > 0 for step in all_steps.steps)
+
+
+def test_the_sum_of_what_steps_are_credited_with_is_the_last_value_less_the_first() -> None:
+    rollouts, _, _ = valued()
+    credit: Credit = MonteCarloReward(outcome=VerifierReward(task=TASK), task=TASK, weight=0.0)(rollouts)
+    assert credit.steps is not None
+    assert credit.starts is not None
+    flat = replace(credit, outcome=torch.zeros_like(credit.outcome))
+    advantages = VinePPO(outcome=MeanCentred(), weight=1.0)(flat, rollouts.mask, rollouts.group_size)
+    for row, steps in enumerate(credit.steps):
+        spread = sum(float(advantages[row, step.first_token]) for step in steps)
+        expected = steps[-1].value - credit.starts[row] if steps else 0.0
+        assert spread == pytest.approx(expected, abs=1e-6)

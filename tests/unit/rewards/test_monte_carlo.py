@@ -1,0 +1,84 @@
+"""Values that were drawn with the rollouts, put on the tokens of their steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from contrastive_reasoning.rewards import Credit, FormatReward, MonteCarloReward, VerifierReward, WeightedSum
+from contrastive_reasoning.rewards.monte_carlo import others_mean
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.tasks.base import Task
+
+RIGHT = "21+16=37;37-17=20;26+20=46"
+TEXTS = [RIGHT, "21+16=37;37+17=54;54+26=80", "21+16=37;37-17=20;99+20=119", ""]
+VALUES = [[0.25, 0.5, None], [0.25, 0.0, None], [0.25, 0.5], []]
+
+
+class Unverified:
+    """A reward of 0 for all, of which nothing is known to be right."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        outcome = torch.zeros(len(rollouts))
+        return Credit(outcome=outcome, parts={"nothing": outcome})
+
+
+def rewarded(task: Task, rollouts: RolloutBatch, weight: float = 0.0) -> Credit:
+    return MonteCarloReward(outcome=VerifierReward(task=task), task=task, weight=weight)(rollouts)
+
+
+def test_by_hand(task: Task, rollouts_of) -> None:
+    """The last step of the first two completions ends them: what they are worth is known. The third is right in no
+    way; its third step is illegal and has no value."""
+    credit = rewarded(task, replace(rollouts_of(TEXTS), prefix_values=VALUES))
+    assert credit.steps is not None
+    assert [[step.value for step in row] for row in credit.steps] == [
+        [0.25, 0.5, 1.0],
+        [0.25, 0.0, 0.0],
+        [0.25, 0.5],
+        [],
+    ]
+    assert [[step.depth for step in row] for row in credit.steps] == [[3, 2, 1], [3, 2, 1], [3, 2], []]
+    assert credit.starts == pytest.approx([0.0, 1 / 3, 1 / 3, 1 / 3])
+    assert credit.parts["monte_carlo"].tolist() == pytest.approx([1.75 / 3, 0.25 / 3, 0.375, 0.0])
+
+
+def test_weight_zero_leaves_the_outcome_alone(task: Task, rollouts_of) -> None:
+    rollouts = replace(rollouts_of(TEXTS), prefix_values=VALUES)
+    outcome = VerifierReward(task=task)(rollouts).outcome
+    assert torch.equal(rewarded(task, rollouts).outcome, outcome)
+    weighted = rewarded(task, rollouts, weight=0.5)
+    assert torch.equal(weighted.outcome, outcome + 0.5 * weighted.parts["monte_carlo"])
+
+
+def test_where_a_completion_ends_the_verdict_counts_not_what_else_is_paid_for(task: Task, rollouts_of) -> None:
+    both = WeightedSum(
+        rewards={"verifier": VerifierReward(task=task), "format": FormatReward(task=task)},
+        weights={"verifier": 1.0, "format": 0.1},
+    )
+    rollouts = replace(rollouts_of(TEXTS), prefix_values=VALUES)
+    credit = MonteCarloReward(outcome=both, task=task, weight=0.0)(rollouts)
+    assert credit.steps is not None
+    assert [row[-1].value for row in credit.steps[:2]] == [1.0, 0.0]
+    assert credit.starts == rewarded(task, rollouts).starts
+
+
+def test_each_start_is_the_mean_of_the_others_of_its_group() -> None:
+    values = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
+    expected = []
+    for row in range(6):
+        group = range(row // 3 * 3, row // 3 * 3 + 3)
+        expected.append(sum(values[other] for other in group if other != row) / 2)
+    assert others_mean(values, 3) == expected
+    with pytest.raises(ValueError, match="group_size must be at least 2"):
+        others_mean([1.0], 1)
+
+
+def test_what_is_missing_is_named(task: Task, rollouts_of) -> None:
+    with pytest.raises(ValueError, match=r"needs rollouts with values of their prefixes: choose rollout=vineppo"):
+        rewarded(task, rollouts_of(TEXTS))
+    unverified = MonteCarloReward(outcome=Unverified(), task=task, weight=0.0)
+    with pytest.raises(ValueError, match="needs an outcome that verifies, got nothing"):
+        unverified(replace(rollouts_of(TEXTS), prefix_values=VALUES))
