@@ -15,6 +15,7 @@ search, below states of random play.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from time import perf_counter
 from typing import Any
@@ -28,6 +29,8 @@ from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.tried import known_states, moves_of
+
+NAME = "train/online_critic/"
 
 
 class OnlineCritic(L.Callback):
@@ -76,21 +79,22 @@ class OnlineCritic(L.Callback):
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Refresh the copy that scores, if that is due."""
         start = perf_counter()
-        compared = self._refresh(batch.rollouts) if self._due else {}
+        if self._due:
+            report(trainer, pl_module.rollout_step + 1, self._refresh(batch.rollouts))
         self._seconds = perf_counter() - start
-        self._report(pl_module, **compared)
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Remember the states of the rollouts; learn, if that is due."""
-        start = perf_counter()
+        start, step = perf_counter(), int(pl_module.rollout_step)
         self._remember(batch.rollouts)
-        loss = None
-        if pl_module.rollout_step % self.learn_every == 0 and len(self.buffer):
+        if step % self.learn_every == 0 and len(self.buffer):
             device, rank, ranks = batch.rollouts.mask.device, trainer.global_rank, trainer.world_size
             loss = self.lessons.lesson(self.buffer, device=device, rank=rank, ranks=ranks)
-        self._due = self.lessons.taken > 0 and pl_module.rollout_step % self.refresh_every == 0
+            report(trainer, step, {"loss": loss})
+        self._due = self.lessons.taken > 0 and step % self.refresh_every == 0
         seconds = self._seconds + perf_counter() - start
-        self._report(pl_module, loss=loss, buffer_states=len(self.buffer), refreshes=self.refreshes, seconds=seconds)
+        every = {"buffer_states": float(len(self.buffer)), "refreshes": float(self.refreshes), "seconds": seconds}
+        pl_module.log_dict({NAME + name: value for name, value in every.items()}, batch_size=1)
 
     def state_dict(self) -> dict[str, Any]:
         """Both copies, the buffer, and what is due."""
@@ -128,6 +132,9 @@ class OnlineCritic(L.Callback):
             if known.reached:
                 self.buffer.add(state, targets[state], known)
 
-    def _report(self, pl_module: Any, **values: float | None) -> None:
-        known = {f"train/online_critic/{name}": float(value) for name, value in values.items() if value is not None}
-        pl_module.log_dict(known, batch_size=1)
+
+def report(trainer: L.Trainer, step: int, values: Mapping[str, float | None]) -> None:
+    """Log what does not occur in every step: Lightning's own way repeats it in all steps that follow."""
+    known = {NAME + name: value for name, value in values.items() if value is not None}
+    for logger in trainer.loggers:
+        logger.log_metrics(known, step)

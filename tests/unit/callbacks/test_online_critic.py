@@ -28,6 +28,7 @@ from datamodules.hindsight_states import HindsightStates
 from datamodules.pairing import EveryGoal
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.rollout_checkpoint import RolloutCheckpoint
+from experiments.run_folder import RunFolderLogger, read_metrics
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.unit.lightning_modules.grpo_kit import Metrics, module, weights
@@ -144,7 +145,14 @@ def learner(shaped: Any, advantage: Any = None) -> GRPO:
     )
 
 
-def fit(trained: GRPO, steps: int, *callbacks: Callback, resume: Path | None = None, group_size: int = 6) -> None:
+def fit(
+    trained: GRPO,
+    steps: int,
+    *callbacks: Callback,
+    resume: Path | None = None,
+    group_size: int = 6,
+    logger: Any = False,
+) -> None:
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
     greedy = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
     generation = RolloutGeneration(
@@ -161,7 +169,7 @@ def fit(trained: GRPO, steps: int, *callbacks: Callback, resume: Path | None = N
         limit_train_batches=steps,
         limit_val_batches=0,
         log_every_n_steps=1,
-        logger=False,
+        logger=logger,
         callbacks=[generation, *callbacks],
         enable_checkpointing=any(isinstance(callback, RolloutCheckpoint) for callback in callbacks),
         enable_progress_bar=False,
@@ -179,10 +187,9 @@ def flat(part: Any) -> Tensor:
 
 
 class Scoring(Callback):
-    """The weights that scored each batch, and whether those that learn were others."""
+    """The weights that scored each batch."""
 
-    def __init__(self, online: OnlineCritic) -> None:
-        self.online = online
+    def __init__(self) -> None:
         self.weights: list[Tensor] = []
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
@@ -199,22 +206,29 @@ class Stop(Callback):
         trainer.should_stop = pl_module.rollout_step == self.after
 
 
-def test_the_copy_that_scores_changes_at_a_refresh_only(checkpoint: str) -> None:
-    loop, metrics = online(), Metrics()
-    scoring = Scoring(loop)
-    fit(learner(reward(checkpoint)), 5, loop, scoring, metrics)
+def logged(folder: Path) -> dict[str, dict[int, float]]:
+    """What was logged of the online critic, by step."""
+    values: dict[str, dict[int, float]] = {}
+    for metric in read_metrics(folder):
+        if metric.name.startswith("train/online_critic/"):
+            values.setdefault(metric.name.rpartition("/")[2], {})[metric.step] = metric.value
+    return values
+
+
+def test_the_copy_that_scores_changes_at_a_refresh_only(checkpoint: str, tmp_path: Path) -> None:
+    loop, scoring = online(), Scoring()
+    fit(learner(reward(checkpoint)), 5, loop, scoring, logger=RunFolderLogger(folder=tmp_path))
     same = [torch.equal(first, second) for first, second in zip(scoring.weights, scoring.weights[1:], strict=False)]
     assert same == [True, False, True, False], "refreshed before the third and the fifth batch"
     assert torch.equal(scoring.weights[0], flat(critic())), "until then as it was pretrained"
     assert not torch.equal(scoring.weights[-1], flat(loop.lessons.critic)), "one lesson ahead"
     assert loop.lessons.taken == 10
-    last = metrics.steps[-1]
-    assert last["train/online_critic/refreshes"] == 2
-    assert last["train/online_critic/loss"] > 0
-    assert last["train/online_critic/seconds"] > 0
-    assert 20 < last["train/online_critic/buffer_states"] <= 60
-    assert 0 <= last["train/online_critic/auroc_before"] <= 1
-    assert last["train/online_critic/auroc_before"] != last["train/online_critic/auroc_after"]
+    values = logged(tmp_path)
+    assert values["refreshes"] == {1: 0, 2: 0, 3: 1, 4: 1, 5: 2}
+    assert list(values["loss"]) == list(values["seconds"]) == [1, 2, 3, 4, 5]
+    assert 20 < values["buffer_states"][5] <= 60
+    assert values["auroc_before"].keys() == values["auroc_after"].keys() <= {3, 5}
+    assert values["auroc_before"] != values["auroc_after"]
 
 
 @pytest.mark.parametrize("stopped_after", [2, 3], ids=["a refresh is due", "between refreshes"])
@@ -222,12 +236,15 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one(checkpoint: str, tmp_pat
     def saving(name: str) -> RolloutCheckpoint:
         return RolloutCheckpoint(path=tmp_path / name, every=1)
 
+    def log(name: str) -> RunFolderLogger:
+        return RunFolderLogger(folder=tmp_path / name)
+
     process = Process(outcome=MeanCentred(), weight=1.0, epsilon=1e-6)
-    whole, whole_loop, all_steps = learner(reward(checkpoint), process), online(), Metrics()
-    fit(whole, 5, whole_loop, all_steps)
+    whole, whole_loop = learner(reward(checkpoint), process), online()
+    fit(whole, 5, whole_loop, logger=log("whole"))
     fit(learner(reward(checkpoint), process), 5, online(), Stop(stopped_after), saving("stopped.ckpt"))
-    resumed, loop, later = learner(reward(checkpoint), process), online(), Metrics()
-    fit(resumed, 5, loop, later, resume=tmp_path / "stopped.ckpt")
+    resumed, loop = learner(reward(checkpoint), process), online()
+    fit(resumed, 5, loop, resume=tmp_path / "stopped.ckpt", logger=log("resumed"))
     assert torch.equal(weights(resumed), weights(whole))
     assert torch.equal(flat(loop.lessons.critic), flat(whole_loop.lessons.critic))
     assert torch.equal(flat(resumed.reward.critic), flat(whole.reward.critic))
@@ -235,9 +252,13 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one(checkpoint: str, tmp_pat
     assert all(torch.equal(first[i][name], second[i][name]) for i in first for name in first[i])
     for name, tensor in loop.buffer.state_dict().items():
         assert torch.equal(tensor, whole_loop.buffer.state_dict()[name]), name
-    for ours, theirs in zip(later.steps, all_steps.steps[stopped_after:], strict=True):
-        lasting = {name for name in ours if "seconds" not in name and "throughput" not in name}
-        assert {name: ours[name] for name in lasting} == {name: theirs[name] for name in lasting}
+    first, second = (read_metrics(tmp_path / name) for name in ("resumed", "whole"))
+    ours, theirs = ({(m.step, m.name): m.value for m in each if without_clock(m.name)} for each in (first, second))
+    assert ours == {key: value for key, value in theirs.items() if key[0] > stopped_after}
+
+
+def without_clock(name: str) -> bool:
+    return "seconds" not in name and "throughput" not in name
 
 
 def test_it_reaches_the_policy_through_the_reward_alone(checkpoint: str) -> None:
@@ -259,7 +280,7 @@ def test_it_reaches_the_policy_through_the_reward_alone(checkpoint: str) -> None
 def test_those_that_watch_change_nothing_of_it(checkpoint: str) -> None:
     watched, alone = learner(reward(checkpoint)), learner(reward(checkpoint))
     loop, other = online(), online()
-    fit(watched, 3, loop, Health(limits={"train/online_critic/auroc_after": [2.0, None]}), Metrics())
+    fit(watched, 3, loop, Health(limits={"train/online_critic/buffer_states": [0.0, None]}), Metrics())
     fit(alone, 3, other)
     assert torch.equal(weights(watched), weights(alone))
     assert torch.equal(flat(loop.lessons.critic), flat(other.lessons.critic))
