@@ -22,7 +22,7 @@ LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
 PARTS = {
     "warm_start": ("warm_start.module", "warm_start.datamodule"),
     "critic": ("pretraining", "datamodule"),
-    "grpo": ("module", "prompts", "rollout"),
+    "grpo": ("module", "prompts", "rollout", "online"),
     "evaluate": ("suite", "policy"),
 }
 """The nodes of the configuration that each stage builds: what learns, its data, what acts beside it."""
@@ -50,8 +50,8 @@ def critic(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Map
 
 def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
     """Train the policy by rollouts, rewards and the objective."""
-    module, data, generation = (build(config, key) for key in PARTS["grpo"])
-    fit(config, "grpo", folder, module, data, acting=[generation])
+    module, data, *acting = (build(config, key) for key in PARTS["grpo"])
+    fit(config, "grpo", folder, module, data, acting=acting)
     module.policy.save(folder / POLICY)
     return {"policy": POLICY}
 

@@ -37,6 +37,7 @@ class Root:
     pretraining: Any = MISSING
     prompts: Any = MISSING
     rollout: Any = MISSING
+    online: Any = MISSING
     objective: Any = MISSING
     correction: Any = MISSING
     advantage: Any = MISSING

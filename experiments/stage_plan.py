@@ -23,6 +23,7 @@ KEYS = {
         "policy",
         "prompts",
         "rollout",
+        "online",
         "objective",
         "correction",
         "advantage",

@@ -15,6 +15,7 @@ from experiments.files import write_json, write_yaml
 from experiments.interrupt import Interrupted
 from experiments.lock import announced_lock
 from experiments.mirror import start_mirror, stop_mirror
+from experiments.online_fit import check_online
 from experiments.prompt_fit import check_prompts_fit
 from experiments.rooms import changed_rooms, code_hashes
 from experiments.run_record import open_record
@@ -80,6 +81,7 @@ def check_light_parts(config: DictConfig) -> None:
         build(config, room)
     if not any(True for _ in critic_checkpoints(config.reward)):
         build(config, "reward")
+    check_online(config)
 
 
 def needed(stage: str, config: DictConfig) -> bool:

@@ -1,0 +1,136 @@
+"""A bounded memory of states that a policy met, each with what its rollouts showed of it; the oldest leaves first.
+
+Critics of states alone learn from it (Countdown: six numbers against a target): a batch is drawn like one of random
+play, an anchor with a value that was reached from it and with its own problem's target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy import ndarray
+from torch import Tensor
+
+from contrastive_reasoning.critics.base import CriticBatch
+from contrastive_reasoning.tasks.countdown.encoding import encode_state
+from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
+from contrastive_reasoning.tasks.countdown.tried import Known, State
+
+NONE = -1
+"""Stands for the hindsight goal of an anchor that reached no value of the goals' range."""
+
+
+@runtime_checkable
+class Pairing(Protocol):
+    """Goals and pairs of a batch; ``datamodules.pairing`` has them and says what they are."""
+
+    def __call__(
+        self,
+        hindsight: Int[ndarray, " A"],
+        targets: Int[ndarray, " A"],
+        reached: Bool[ndarray, "A V"],
+        exhausted: Bool[ndarray, " A"],
+    ) -> Any: ...
+
+
+class MetState(NamedTuple):
+    state: State
+    target: int
+    """Of the problem in which it was last met."""
+    known: Known
+
+
+class MetStates:
+    """At most ``capacity`` states.
+
+    Raises:
+        ValueError: ``capacity`` is below 1.
+    """
+
+    def __init__(self, *, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1, got {capacity}")
+        self.capacity = capacity
+        self._met: dict[State, MetState] = {}
+        """Oldest first."""
+
+    def __len__(self) -> int:
+        return len(self._met)
+
+    def add(self, state: State, target: int, known: Known) -> None:
+        """Remember it as the newest; one that was met before keeps what was shown of it then."""
+        before = self._met.pop(state, None)
+        self._met[state] = MetState(state, target, known if before is None else known.joined(before.known))
+        if len(self._met) > self.capacity:
+            del self._met[next(iter(self._met))]
+
+    def draw(self, count: int, rng: np.random.Generator) -> list[MetState]:
+        """``count`` states, each uniform over all, repeats allowed.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if not self._met:
+            raise ValueError("no states were met yet")
+        everyone = list(self._met.values())
+        return [everyone[place] for place in rng.integers(0, len(everyone), count)]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """As integers: (N, 6) states, (N,) targets, exhausted and numbers of values reached, and all these values."""
+        met = list(self._met.values())
+        reached = [sorted(each.known.reached) for each in met]
+        return {
+            "states": torch.tensor([encode_state(each.state) for each in met], dtype=torch.long),
+            "targets": torch.tensor([each.target for each in met], dtype=torch.long),
+            "exhausted": torch.tensor([each.known.exhausted for each in met], dtype=torch.bool),
+            "counts": torch.tensor([len(values) for values in reached], dtype=torch.long),
+            "reached": torch.tensor([value for values in reached for value in values], dtype=torch.long),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """What ``state_dict`` gave, in the same order."""
+        values = iter(state["reached"].tolist())
+        columns = [state[name].tolist() for name in ("states", "targets", "exhausted", "counts")]
+        self._met = {}
+        for row, target, exhausted, count in zip(*columns, strict=True):
+            numbers = tuple(number for number in row if number >= 0)
+            self._met[numbers] = MetState(numbers, target, Known(frozenset(islice(values, count)), exhausted))
+
+
+def met_batch(
+    met: list[MetState], *, pairing: Pairing, goal_range: tuple[int, int], rng: np.random.Generator
+) -> CriticBatch:
+    """A batch of A anchors: ``state_actions`` (A, 6), ``goals`` (C,).
+
+    Args:
+        met: the anchors, at least one.
+        pairing: which goals they are asked about, and which pairs the loss sees.
+        goal_range: lowest and highest value that may be a goal by hindsight.
+        rng: draws one value of those that each anchor has reached.
+    """
+    reached = np.zeros((len(met), MAX_RESULT), dtype=bool)
+    for row, each in enumerate(met):
+        reached[row, list(each.known.reached)] = True
+    pairs = pairing(
+        np.array([_drawn(each.known, goal_range, rng) for each in met]),
+        np.array([each.target for each in met]),
+        reached,
+        np.array([each.known.exhausted for each in met]),
+    )
+    return CriticBatch(
+        state_actions=torch.tensor([encode_state(each.state) for each in met]),
+        goals=torch.from_numpy(pairs.goals),
+        positive=torch.from_numpy(pairs.positive),
+        candidate=torch.from_numpy(pairs.candidate),
+    )
+
+
+def _drawn(known: Known, goal_range: tuple[int, int], rng: np.random.Generator) -> int:
+    low, high = goal_range
+    values = [value for value in sorted(known.reached) if low <= value <= high]
+    return values[rng.integers(len(values))] if values else NONE

@@ -1,0 +1,57 @@
+"""The critic within a reward, however deep it stands, and how well its values foretell verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torchmetrics.functional.classification import binary_auroc
+
+from contrastive_reasoning.critics.base import values_states
+from contrastive_reasoning.rewards.critic import CriticReward
+from contrastive_reasoning.rewards.shaping import legal_steps
+from contrastive_reasoning.rewards.verifier import verdicts_of
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Task
+
+
+def critic_within(reward: Any) -> CriticReward:
+    """The part of a reward whose critic can learn from states.
+
+    Raises:
+        ValueError: there is none, there are several, or the critic reads more than states.
+    """
+    found = [part for part in _parts(reward) if isinstance(part, CriticReward)]
+    if len(found) != 1:
+        raise ValueError(f"an online critic is the one critic of the reward, which has {len(found)}: use reward=critic")
+    if not values_states(found[0].critic):
+        kind = type(found[0].critic).__name__
+        raise ValueError(f"an online critic reads states, {kind} reads more: use critic=joint or critic=numeric_v2")
+    return found[0]
+
+
+def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> float | None:
+    """AUROC of the critic's values of states against the verdict on the completion that each stands in.
+
+    A state of one number is left out: there the value is the verdict.
+
+    Returns:
+        A number in [0, 1]; None where no state is left, or all verdicts on them are alike.
+    """
+    steps = [[step for step in those if len(step.state) > 1] for those in legal_steps(task, rollouts)]
+    verdicts = verdicts_of(task, rollouts)
+    right = [verdict.correct for those, verdict in zip(steps, verdicts, strict=True) for _ in those]
+    if len(set(right)) < 2:
+        return None
+    values = [value for those in reward.step_values(rollouts, steps) for _, value in those]
+    return binary_auroc(torch.tensor(values, dtype=torch.float64), torch.tensor(right, dtype=torch.long)).item()
+
+
+def _parts(reward: Any) -> Iterator[Any]:
+    """A reward and those it is made of."""
+    yield reward
+    inner = [getattr(reward, name, None) for name in ("outcome", "reward")]
+    for part in (*inner, *getattr(reward, "rewards", {}).values()):
+        if part is not None:
+            yield from _parts(part)

@@ -1,0 +1,91 @@
+"""What written moves certify of the states they pass through: the values reached under each, and the dead ends.
+
+Completions meet in the same states, so the moves of all of them make one graph. Four moves and what they show:
+
+    (4, 3, 2) ──► (6, 4) ──► 24        (6, 4)     reached {24, 10, 2}; 6/4 is no move, so nothing is left to try:
+        │            ├─────► 10                   exhausted, every other value is a dead end
+        │            └─────► 2
+        └───────► (5, 4) ──► 20        (5, 4)     reached {20}; whether 9 is in reach was not tried
+                                       (4, 3, 2)  reached {24, 20, 10, 2}, not exhausted
+
+No search is made here. The rules are asked one thing, which moves there are from a state, and only to see that each of
+them was written: a value that nobody has reached stays unknown unless completions have tried everything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from contrastive_reasoning.tasks.base import Step
+from contrastive_reasoning.tasks.countdown.game import legal_moves
+
+State = tuple[int, ...]
+"""Numbers left, in descending order: the same state whatever the order in which it was written."""
+
+
+class Known(NamedTuple):
+    """What has been shown of one state."""
+
+    reached: frozenset[int]
+    """Final values reached under it."""
+    exhausted: bool
+    """Every line of play under it was written, so that all other values are out of reach."""
+
+    def joined(self, other: Known) -> Known:
+        """What both have shown."""
+        return Known(self.reached | other.reached, self.exhausted or other.exhausted)
+
+
+def moves_of(numbers: Sequence[int], steps: Iterable[Step]) -> Iterator[tuple[State, State]]:
+    """(state before, state after) of every legal step of one completion, in order of writing.
+
+    A search comes back to a state before it goes on from there, so the state before a step is the last one written
+    that has one number more.
+
+    Args:
+        numbers: what the problem starts from.
+        steps: of the whole completion, as ``parse_steps`` finds them.
+    """
+    path = {len(numbers): in_order(numbers)}
+    for step in steps:
+        if step.legal:
+            after = in_order(step.state)
+            yield path[len(after) + 1], after
+            path[len(after)] = after
+
+
+def known_states(moves: Iterable[tuple[State, State]]) -> dict[State, Known]:
+    """What the moves show of every state that one of them starts from, states of fewer numbers first.
+
+    A state that a completion stopped in has reached nothing.
+    """
+    after: dict[State, set[State]] = defaultdict(set)
+    for before, reached in moves:
+        after[before].add(reached)
+    known: dict[State, Known] = {}
+    for state in sorted(after, key=len):  # what comes after it has fewer numbers and is known by now
+        below = [known.get(child) or _without_moves(child) for child in after[state]]
+        known[state] = Known(
+            reached=frozenset().union(*[each.reached for each in below]),
+            exhausted=all(each.exhausted for each in below) and after[state] >= next_states(state),
+        )
+    return known
+
+
+def in_order(numbers: Iterable[int]) -> State:
+    return tuple(sorted(numbers, reverse=True))
+
+
+@lru_cache(maxsize=1 << 14)
+def next_states(state: State) -> frozenset[State]:
+    """Where the rules allow to go from a state."""
+    return frozenset([in_order(move.state) for move in legal_moves(state)])
+
+
+def _without_moves(state: State) -> Known:
+    """A last number is a value reached and nothing else; of a state that was left alone nothing is known."""
+    last = len(state) == 1
+    return Known(frozenset(state if last else ()), exhausted=last)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from callbacks.critic_lessons import CriticLessons
+from contrastive_reasoning.critics import CriticBatch, JointCritic
+from contrastive_reasoning.critics.met_states import MetStates, met_batch
+from contrastive_reasoning.losses import BinaryNCE
+from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.rollout.sampling import derived_seed
+from contrastive_reasoning.tasks.countdown.tried import Known
+from datamodules.pairing import EveryGoal
+from lightning_modules.optim import AdamW
+
+LOSS = BinaryNCE(temperature=0.5)
+CPU = torch.device("cpu")
+
+
+class Sums:
+    """A stream whose every batch holds other pairs of numbers; their sum is in reach, nothing else."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def batch(self, number: int) -> CriticBatch:
+        self.asked.append(number)
+        first = torch.arange(8) + number
+        states = torch.stack([first, torch.full((8,), 5), *[torch.full((8,), -1)] * 4], dim=1)
+        positive = torch.eye(8, dtype=torch.bool)
+        return CriticBatch(
+            state_actions=states, goals=first + 5, positive=positive, candidate=torch.ones_like(positive)
+        )
+
+
+def critic() -> JointCritic:
+    return JointCritic(
+        value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=1000, seed=0
+    )
+
+
+def met() -> MetStates:
+    """Differences: what the stream does not teach."""
+    states = MetStates(capacity=100)
+    for large in range(20, 45):
+        states.add((large, 3), 30, Known(frozenset({large - 3}), exhausted=True))
+    return states
+
+
+def lessons(**changes: Any) -> CriticLessons:
+    settings: dict[str, Any] = {
+        "stream": Sums(),
+        "first_replayed": 7,
+        "pairing": EveryGoal(),
+        "goal_range": [10, 50],
+        "loss": LOSS,
+        "optimizer": AdamW(
+            learning_rate=3e-3,
+            betas=[0.9, 0.999],
+            epsilon=1e-8,
+            weight_decay=0.01,
+            warmup_steps=2,
+            schedule="constant",
+            total_steps=None,
+        ),
+        "steps": 1,
+        "seed": 0,
+    }
+    made = CriticLessons(**(settings | changes))
+    made.begin(critic())
+    return made
+
+
+def loss_on(model: Any, batch: CriticBatch) -> torch.Tensor:
+    return LOSS(model(batch.state_actions, batch.goals), batch.positive, batch.candidate)
+
+
+def met_pairs(seed: int, count: int = 8) -> CriticBatch:
+    rng = np.random.default_rng(seed)
+    return met_batch(met().draw(count, rng), pairing=EveryGoal(), goal_range=(10, 50), rng=rng)
+
+
+def test_a_step_is_half_replay_and_half_of_the_states_that_were_met() -> None:
+    made, expected = lessons(steps=2), critic()
+    stepper = torch.optim.AdamW(expected.parameters(), lr=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
+    losses = []
+    for step, rate in enumerate((1.5e-3, 3e-3)):
+        fresh = met_pairs(derived_seed((0, "critic lessons", step, 1)))
+        loss = 0.5 * loss_on(expected, Sums().batch(7 + step * 4 + 1)) + 0.5 * loss_on(expected, fresh)
+        stepper.zero_grad()
+        loss.backward()
+        stepper.param_groups[0]["lr"] = rate
+        stepper.step()
+        losses.append(loss.item())
+    assert made.lesson(met(), device=CPU, rank=1, ranks=4) == pytest.approx(losses[-1])
+    for ours, theirs in zip(made.critic.parameters(), expected.parameters(), strict=True):
+        assert_close(ours, theirs)
+
+
+def test_a_critic_learns_what_was_met_and_keeps_what_it_is_reminded_of() -> None:
+    made = lessons(steps=150)
+    before = deepcopy(made.critic)
+    made.lesson(met(), device=CPU, rank=0, ranks=1)
+    for batch in (Sums().batch(3), met_pairs(1, count=25)):
+        assert loss_on(made.critic, batch) < 0.7 * loss_on(before, batch)
+
+
+def test_the_stream_is_read_on_from_where_pretraining_stopped_each_rank_its_own() -> None:
+    made = lessons(steps=3)
+    made.lesson(met(), device=CPU, rank=1, ranks=2)
+    made.lesson(met(), device=CPU, rank=1, ranks=2)
+    assert made.stream.asked == [8, 10, 12, 14, 16, 18]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_global_generator_is_left_alone() -> None:
+    with seeded(3):
+        lessons().lesson(met(), device=CPU, rank=0, ranks=1)
+        drawn = torch.rand(1)
+    with seeded(3):
+        assert torch.equal(torch.rand(1), drawn)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from contrastive_reasoning.critics.met_states import MetState, MetStates, met_batch
+from contrastive_reasoning.tasks.countdown.tried import Known
+from datamodules.pairing import EveryGoal, OwnGoal
+
+
+def known(*values: int, exhausted: bool = False) -> Known:
+    return Known(frozenset(values), exhausted)
+
+
+def filled(capacity: int) -> MetStates:
+    met = MetStates(capacity=capacity)
+    met.add((6, 4), 24, known(10))
+    met.add((5, 4), 24, known(20))
+    met.add((6, 4), 30, known(2, 24, exhausted=True))
+    met.add((9, 3, 1), 12, known(700))
+    return met
+
+
+def everything(met: MetStates) -> dict[tuple[int, ...], MetState]:
+    drawn = met.draw(200, np.random.default_rng(0))
+    return {each.state: each for each in drawn}
+
+
+def test_a_state_met_again_is_the_newest_and_keeps_what_was_shown() -> None:
+    assert everything(filled(2)) == {
+        (6, 4): MetState((6, 4), 30, known(2, 10, 24, exhausted=True)),
+        (9, 3, 1): MetState((9, 3, 1), 12, known(700)),
+    }
+    assert len(filled(3)) == 3
+
+
+def test_every_state_is_as_likely() -> None:
+    drawn = filled(3).draw(3000, np.random.default_rng(1))
+    shares = Counter(each.state for each in drawn)
+    assert len(shares) == 3
+    assert min(shares.values()) > 850, "five standard deviations below a third"
+
+
+def test_it_comes_back_in_the_same_order() -> None:
+    met, again = filled(3), MetStates(capacity=3)
+    again.load_state_dict(met.state_dict())
+    for one in (met, again):
+        one.add((7, 7), 49, known(49))
+    assert everything(again) == everything(met)
+    assert met.draw(50, np.random.default_rng(2)) == again.draw(50, np.random.default_rng(2))
+
+
+def test_an_empty_one_comes_back_and_has_nothing_to_draw() -> None:
+    empty = MetStates(capacity=1)
+    empty.load_state_dict(MetStates(capacity=1).state_dict())
+    with pytest.raises(ValueError, match="no states were met yet"):
+        empty.draw(1, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="capacity must be at least 1, got 0"):
+        MetStates(capacity=0)
+
+
+MET = [
+    MetState((6, 4), 30, known(2, 10, 24, exhausted=True)),
+    MetState((5, 4), 24, known(20)),
+    MetState((9, 3, 1), 12, known(700)),
+]
+
+
+def test_pairs_are_positive_where_reached_negative_where_shown_and_open_for_the_own_target() -> None:
+    batch = met_batch(MET, pairing=EveryGoal(), goal_range=(10, 50), rng=np.random.default_rng(0))
+    goals = batch.goals.tolist()
+    assert set(goals) >= {20, 30, 24, 12}
+    assert set(goals) <= {10, 20, 30, 24, 12}, "one of 10 and 24 by hindsight; 2 and 700 lie outside of the range"
+    assert batch.state_actions.tolist() == [[6, 4, -1, -1, -1, -1], [5, 4, -1, -1, -1, -1], [9, 3, 1, -1, -1, -1]]
+    for row, (_, target, shown) in enumerate(MET):
+        for column, goal in enumerate(goals):
+            assert bool(batch.positive[row, column]) == (goal in shown.reached)
+            open_question = goal == target and not shown.exhausted and goal not in shown.reached
+            assert bool(batch.candidate[row, column]) != open_question
+
+
+def test_with_one_goal_a_row_the_drawn_one_is_positive() -> None:
+    batch = met_batch(MET, pairing=OwnGoal(), goal_range=(10, 50), rng=np.random.default_rng(0))
+    assert batch.positive.sum(dim=1).tolist() == [1, 1, 0]
+    assert batch.goals[1] == 20
+    assert batch.goals[0] in (10, 24)
+    assert torch.equal(batch.goals[3:], torch.tensor([30, 24, 12]))
+    assert batch.candidate[0, 3]
+    assert not batch.candidate[1:, 3:].any(), "unless exhausted, no target counts"
