@@ -30,6 +30,7 @@ def load_policy(
     chat_template: bool | None,
     trust_remote_code: bool,
     gradient_checkpointing: bool,
+    compiled: bool,
     seed: int,
     corpus: Callable[[], Sequence[str]] | None = None,
 ) -> CausalLMPolicy:
@@ -45,11 +46,13 @@ def load_policy(
         trust_remote_code: run code that comes with a checkpoint; leave it off.
         gradient_checkpointing: keep only each layer's input for the backward pass and compute the layer again there:
             less memory, a third more work, the same gradients. Generation and evaluation do not pass through it.
+        compiled: run the decoder layers of scoring and update compiled: the first pass of a kind takes many seconds,
+            and later ones are faster. It needs a C++ compiler.
         seed: of a fresh model's weights and of the adapters'.
         corpus: texts for a fresh tokenizer; needed only where a fresh model is built.
 
     Raises:
-        ValueError: for an unknown dtype or embedded name, or where neither source is given.
+        ValueError: for an unknown dtype or embedded name, where neither source is given, or where it cannot compile.
         FileNotFoundError: for a path that holds no model.
     """
     model: Any
@@ -72,6 +75,7 @@ def load_policy(
         tokenizer=tokenizer,
         compute_dtype=_dtype("compute_dtype", compute_dtype),
         chat_template=chat_template,
+        compiled=compiled,
     )
 
 

@@ -31,6 +31,7 @@ SETTINGS = {
     "chat_template": False,
     "trust_remote_code": False,
     "gradient_checkpointing": False,
+    "compiled": False,
     "seed": 0,
     "corpus": lambda: ["Numbers: [1, 2], target: 3\n", "2+1=3"],
 }

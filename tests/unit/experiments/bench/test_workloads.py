@@ -94,5 +94,6 @@ def policy_of(folder: Path) -> CausalLMPolicy:
         chat_template=False,
         trust_remote_code=False,
         gradient_checkpointing=False,
+        compiled=False,
         seed=0,
     )
