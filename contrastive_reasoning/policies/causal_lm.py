@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ class CausalLMPolicy(nn.Module):
     ``compute_dtype`` is the dtype of forward passes under autocast (bf16 on CPU is 2–4 times as fast as fp32); the
     weights stay as they are. With ``chat_template`` a prompt is rendered as one user message without a system message;
     None does so where the tokenizer has a template. With ``compiled`` the passes below run through compiled layers;
-    generation does not.
+    generation does not. ``score`` is ``token_log_probs`` or a sibling of it.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class CausalLMPolicy(nn.Module):
         chat_template: bool | None,
         chunk: int = 1024,
         compiled: bool = False,
+        score: Callable[..., Tensor] = token_log_probs,
     ) -> None:
         super().__init__()
         if tokenizer.pad_token_id is None:
@@ -70,6 +71,7 @@ class CausalLMPolicy(nn.Module):
         self.chat_template = chat_template
         self.chunk = chunk
         self.compiled = compiled
+        self.score = score
 
     @property
     def device(self) -> torch.device:
@@ -228,7 +230,7 @@ class CausalLMPolicy(nn.Module):
         weight, bias = self.head
         shared: dict[str, Any] = {"temperature": temperature, "chunk": self.chunk, "bias": bias}
         with self.autocast():
-            chosen = token_log_probs(states.predicting, weight, completion_ids[mask], **shared)
+            chosen = self.score(states.predicting, weight, completion_ids[mask], **shared)
         return placed(chosen, mask)
 
     @property

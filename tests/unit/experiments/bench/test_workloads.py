@@ -95,5 +95,6 @@ def policy_of(folder: Path) -> CausalLMPolicy:
         trust_remote_code=False,
         gradient_checkpointing=False,
         compiled=False,
+        kernels="torch",
         seed=0,
     )
