@@ -62,8 +62,15 @@ def attend(
     """``transformers``' attention interface: the output as (b, q, H, d), and no weights."""
     if attention_plan is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **others)  # pyright: ignore
+    return _follow(attention_plan, module, query, key, value, scaling), None  # pyright: ignore[reportCallIssue]
+
+
+@torch.compiler.disable  # a plan is Python that differs from pass to pass: traced, every pass would be compiled anew
+def _follow(
+    plan: AttentionPlan, module: Any, query: Tensor, key: Tensor, value: Tensor, scaling: float | None
+) -> Tensor:
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return attention_plan.attend(module.layer_idx, query, key, value, scaling=scale).transpose(1, 2), None
+    return plan.attend(module.layer_idx, query, key, value, scaling=scale).transpose(1, 2)
 
 
 def can_plan(model: PreTrainedModel) -> bool:

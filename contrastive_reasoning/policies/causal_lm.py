@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.adapters import merged, unwrapped
 from contrastive_reasoning.policies.attention import can_plan, no_mask, plan_attention
+from contrastive_reasoning.policies.compiled import compiled_layers, require_compilable
 from contrastive_reasoning.policies.log_probs import placed, token_log_probs
 from contrastive_reasoning.policies.packed import packed
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
@@ -38,7 +39,8 @@ class CausalLMPolicy(nn.Module):
 
     ``compute_dtype`` is the dtype of forward passes under autocast (bf16 on CPU is 2–4 times as fast as fp32); the
     weights stay as they are. With ``chat_template`` a prompt is rendered as one user message without a system message;
-    None does so where the tokenizer has a template.
+    None does so where the tokenizer has a template. With ``compiled`` the passes below run through compiled layers;
+    generation does not. ``score`` is ``token_log_probs`` or a sibling of it.
     """
 
     def __init__(
@@ -49,6 +51,8 @@ class CausalLMPolicy(nn.Module):
         compute_dtype: torch.dtype,
         chat_template: bool | None,
         chunk: int = 1024,
+        compiled: bool = False,
+        score: Callable[..., Tensor] = token_log_probs,
     ) -> None:
         super().__init__()
         if tokenizer.pad_token_id is None:
@@ -58,12 +62,16 @@ class CausalLMPolicy(nn.Module):
             raise ValueError(
                 f"the tokenizer does not fit the policy: it has {len(tokenizer)} tokens, the policy embeds {embedded}"
             )
+        if compiled:
+            require_compilable(_backbone(model))
         plan_attention(unwrapped(model))
         self.model = model
         self.tokenizer = tokenizer
         self.compute_dtype = compute_dtype
         self.chat_template = chat_template
         self.chunk = chunk
+        self.compiled = compiled
+        self.score = score
 
     @property
     def device(self) -> torch.device:
@@ -125,11 +133,7 @@ class CausalLMPolicy(nn.Module):
     def hidden_states(self, ids: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
         """Last hidden states after the final norm; positions restart at each row's first masked-in token."""
         positions = (mask.long().cumsum(dim=1) - 1).clamp_min(0)
-        with self.autocast():
-            output = _backbone(self.model)(
-                input_ids=ids, attention_mask=mask.long(), position_ids=positions, use_cache=False
-            )
-        return output.last_hidden_state
+        return self._pass(input_ids=ids, attention_mask=mask.long(), position_ids=positions)
 
     def completion_states(
         self,
@@ -156,18 +160,20 @@ class CausalLMPolicy(nn.Module):
         if not self.packs(lengths):
             return self._padded_states(prompt_ids[owner], prompt_mask[owner], completion_ids, mask)
         rows = packed(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths, dtype=self._attention_dtype)
-        with self.autocast():
-            output = _backbone(self.model)(
-                input_ids=rows.ids,
-                attention_mask=no_mask(self.device),
-                position_ids=rows.positions,
-                attention_plan=rows.plan,
-                use_cache=False,
-            )
-        hidden = output.last_hidden_state[0]
+        hidden = self._pass(
+            input_ids=rows.ids,
+            attention_mask=no_mask(self.device),
+            position_ids=rows.positions,
+            attention_plan=rows.plan,
+        )[0]
         return CompletionStates(
             predicting=hidden.index_select(0, rows.predicting), own=hidden[len(hidden) - len(rows.predicting) :]
         )
+
+    def _pass(self, **inputs: Any) -> Float[Tensor, "B L D"]:
+        backbone = _backbone(self.model)
+        with self.autocast(), compiled_layers(backbone) if self.compiled else nullcontext():
+            return backbone(**inputs, use_cache=False).last_hidden_state
 
     def _padded_states(self, prompt_ids: Tensor, prompt_mask: Tensor, ids: Tensor, mask: Tensor) -> CompletionStates:
         hidden = self.hidden_states(torch.cat([prompt_ids, ids], dim=1), torch.cat([prompt_mask, mask], dim=1))
@@ -224,7 +230,7 @@ class CausalLMPolicy(nn.Module):
         weight, bias = self.head
         shared: dict[str, Any] = {"temperature": temperature, "chunk": self.chunk, "bias": bias}
         with self.autocast():
-            chosen = token_log_probs(states.predicting, weight, completion_ids[mask], **shared)
+            chosen = self.score(states.predicting, weight, completion_ids[mask], **shared)
         return placed(chosen, mask)
 
     @property

@@ -14,9 +14,12 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.liger import liger_log_probs, require_liger
+from contrastive_reasoning.policies.log_probs import token_log_probs
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
 
 EMBEDDED = "embedded:"
+KERNELS: dict[str, Callable[..., torch.Tensor]] = {"torch": token_log_probs, "liger": liger_log_probs}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -30,6 +33,8 @@ def load_policy(
     chat_template: bool | None,
     trust_remote_code: bool,
     gradient_checkpointing: bool,
+    compiled: bool,
+    kernels: str,
     seed: int,
     corpus: Callable[[], Sequence[str]] | None = None,
 ) -> CausalLMPolicy:
@@ -45,14 +50,19 @@ def load_policy(
         trust_remote_code: run code that comes with a checkpoint; leave it off.
         gradient_checkpointing: keep only each layer's input for the backward pass and compute the layer again there:
             less memory, a third more work, the same gradients. Generation and evaluation do not pass through it.
+        compiled: run the decoder layers of scoring and update compiled: the first pass of a kind takes many seconds,
+            and later ones are faster. It needs a C++ compiler.
+        kernels: what log-probs are computed by: ``torch``, or ``liger`` on CUDA with the extra of that name.
         seed: of a fresh model's weights and of the adapters'.
         corpus: texts for a fresh tokenizer; needed only where a fresh model is built.
 
     Raises:
-        ValueError: for an unknown dtype or embedded name, or where neither source is given.
+        ValueError: for an unknown dtype, kernel or embedded name, where neither source is given, or where this machine
+            cannot compile or has not what the kernels need.
         FileNotFoundError: for a path that holds no model.
     """
     model: Any
+    score = _score(kernels)
     if pretrained is not None:
         path = resolve(pretrained)
         tokenizer = _tokenizer(path, trust_remote_code=trust_remote_code)
@@ -72,6 +82,8 @@ def load_policy(
         tokenizer=tokenizer,
         compute_dtype=_dtype("compute_dtype", compute_dtype),
         chat_template=chat_template,
+        compiled=compiled,
+        score=score,
     )
 
 
@@ -138,6 +150,14 @@ def _embedded(name: str) -> Path:
         there = ", ".join(embedded_names()) or "none"
         raise ValueError(f"policy.pretrained: no embedded policy {name!r}; there are {there}")
     return Path(str(files("contrastive_reasoning.policies"))) / "embedded" / name
+
+
+def _score(kernels: str) -> Callable[..., torch.Tensor]:
+    if kernels not in KERNELS:
+        raise ValueError(f"policy.kernels must be one of {', '.join(KERNELS)}, got {kernels!r}")
+    if kernels == "liger":
+        require_liger()
+    return KERNELS[kernels]
 
 
 def _dtype(key: str, name: str) -> torch.dtype:

@@ -1,8 +1,10 @@
 """One table: the parts of a GRPO step here and in the peers, as ratios of one run on the same work:  make bench
 
     python -m experiments.bench --workloads short --measures generation update --repeats 3      a part of it
+    python -m experiments.bench --device cuda                                   two shapes of Qwen2, on a GPU
 
-Results go to ``outputs/bench.json``; a whole run also writes ``docs/performance.md``.
+Results go to ``outputs/bench.json``; a whole run on the CPU also writes ``docs/performance.md``. ``scaling`` and
+``clipo_overhead`` are of the small policy on the CPU and left out elsewhere. It has not been run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -23,16 +26,18 @@ from experiments.bench.clipo import OVERHEAD, run_overhead
 from experiments.bench.environment import NoEnvironment, peer_python
 from experiments.bench.files import FOLDER
 from experiments.bench.findings import Findings, Tell
-from experiments.bench.measures import MEASURES, PARTS, planned
+from experiments.bench.measures import MEASURES, PARTS, ROOFLINE, planned
+from experiments.bench.models import MODELS, QWEN2, SMALL
 from experiments.bench.ourselves import scaling
 from experiments.bench.page import Setting, page
 from experiments.bench.result import Result
 from experiments.bench.side_by_side import SideBySide, UnequalWork
-from experiments.bench.workloads import WORKLOADS
+from experiments.bench.workloads import WORKLOADS, on
 from experiments.files import write_json, write_text
 from experiments.schema import register
 
 OUTPUT = Path("outputs") / "bench.json"
+AT_HOME = ("scaling", "clipo_overhead")
 PAGE = Path("docs") / "performance.md"
 NO_VLLM = {
     False: "vLLM was not measured: it needs a GPU, and this machine has none.",
@@ -46,25 +51,37 @@ def options() -> argparse.Namespace:
     keys = [workload.key for workload in WORKLOADS]
     parser.add_argument("--workloads", nargs="+", choices=keys, default=keys)
     parser.add_argument("--measures", nargs="+", choices=MEASURES, default=list(MEASURES))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where all arms compute")
+    parser.add_argument("--models", nargs="+", choices=MODELS, help="default: small on the CPU, the others on a GPU")
     chosen = parser.parse_args()
+    chosen.models = chosen.models or ([SMALL] if chosen.device == "cpu" else list(QWEN2))
+    if chosen.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda needs a CUDA device, and this machine has none")
+    if elsewhere(chosen):
+        chosen.measures = [measure for measure in chosen.measures if measure not in AT_HOME]
     if chosen.repeats < 1:
         parser.error(f"--repeats must be at least 1, got {chosen.repeats}")
     return chosen
 
 
+def elsewhere(chosen: argparse.Namespace) -> bool:
+    """Whether another policy or device is measured than the page is about."""
+    return chosen.device != "cpu" or chosen.models != [SMALL]
+
+
 def run(chosen: argparse.Namespace, found: Findings, tell: Tell) -> None:
     """All chosen measures; what a peer cannot do is a note, and the rest goes on."""
-    on_workloads = {*PARTS, "shared_prefix"} & set(chosen.measures)
+    on_workloads = {*PARTS, ROOFLINE, "shared_prefix"} & set(chosen.measures)
     python = peers_interpreter(found, tell) if set(PARTS) & on_workloads else None
-    for workload in WORKLOADS:
+    for model, workload in product(chosen.models, WORKLOADS):
         if workload.key in chosen.workloads and on_workloads:
             SideBySide(
-                workload=workload,
+                workload=on(workload, model=model, device=chosen.device),
                 measures=on_workloads,
                 repeats=chosen.repeats,
                 python=python,
                 found=found,
-                tell=lambda what, title=workload.title: tell(f"{title} · {what}"),
+                tell=lambda what, title=f"{workload.title}, {model}": tell(f"{title} · {what}"),
             )()
     if "scaling" in chosen.measures:
         scaling(repeats=chosen.repeats, found=found, tell=lambda what: tell(f"scaling · {what}"))
@@ -98,6 +115,7 @@ def report(found: Findings, console: Console) -> None:
     write_json(OUTPUT, [asdict(result) for result in found.results])
     console.print(*tables(found.results), *found.notes, sep="\n")
     console.print("A ratio is the peer's seconds over ours; of clipo_overhead ours over the peer's.")
+    console.print("Of decode_roofline it is the fraction of what the memory's bandwidth allows.")
     console.print(f"Written: {OUTPUT}")
 
 
@@ -125,7 +143,7 @@ def main() -> None:
     report(found, console)
     if failure is not None:
         raise SystemExit(failure)
-    if set(planned()) == set(planned(measures=chosen.measures, workloads=chosen.workloads)):
+    if not elsewhere(chosen) and set(planned()) == set(planned(measures=chosen.measures, workloads=chosen.workloads)):
         write_page(chosen, found)
         console.print(f"Written: {PAGE}")
     else:

@@ -9,7 +9,8 @@ from typing import Any
 
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.tasks.countdown import CountdownProblem
-from experiments.bench.policy import VOCABULARY, save_policy
+from experiments.bench.models import VOCABULARY
+from experiments.bench.policy import save_policy
 from experiments.bench.workloads import END_SHARE, Workload, stated
 from experiments.files import write_json
 
@@ -26,13 +27,14 @@ class WorkFiles:
         self.workload = workload
         self.folder = folder / workload.key
         self.problems = workload.problems()
-        tokenizer = train_tokenizer(tokenizer_corpus(), vocab_size=VOCABULARY)
+        shape = workload.shape
+        tokenizer = train_tokenizer(tokenizer_corpus(), vocab_size=VOCABULARY, kind=shape.kind)
         self.bos = str(tokenizer.bos_token)
         encoded = [tokenizer(problem.prompt)["input_ids"] for problem in self.problems]
         self.prompt_tokens = 1 + max(len(ids) for ids in encoded)  # pyright: ignore[reportArgumentType]
         """Of the longest prompt, the token that begins every text included."""
         end_share = END_SHARE if workload.uneven else 0.0
-        save_policy(self.folder / "policy", tokenizer, hidden_size=workload.hidden_size, end_share=end_share)
+        save_policy(self.folder / "policy", tokenizer, shape=shape, end_share=end_share)
 
     def for_us(self) -> Path:
         """Our own arm's: problems, and budgets in tokens that are the peer's budgets in rows."""
@@ -65,6 +67,7 @@ class WorkFiles:
             "group_size": self.workload.group_size,
             "max_tokens": self.workload.max_tokens,
             "learning_rate": LEARNING_RATE,
+            "device": self.workload.device,
         }
         write_json(path, {**common, **content})
         return path

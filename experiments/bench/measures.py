@@ -12,7 +12,9 @@ from experiments.bench.workloads import BASE, DOUBLED, WORKLOADS
 
 PARTS = ("generation", "scoring", "update", "whole_step")
 """Of a GRPO step. Scoring is the pass for an old policy or a reference, which a plain step leaves out."""
-MEASURES = (*PARTS, "shared_prefix", "scaling", "clipo_overhead")
+ROOFLINE = "decode_roofline"
+MEASURES = (*PARTS, ROOFLINE, "shared_prefix", "scaling", "clipo_overhead")
+MEMORY = "memory bandwidth"
 PREFIX_WORKLOAD = "long"
 OWN_PREFIX = "one prompt for each completion"
 
@@ -47,6 +49,8 @@ def planned(*, measures: Collection[str] = MEASURES, workloads: Collection[str] 
             continue
         for part in PARTS:
             yield from (Line(part, workload.title, p.name) for p in PEERS if part in measures and part in p.parts)
+        if ROOFLINE in measures:
+            yield Line(ROOFLINE, workload.title, MEMORY)
         if workload.key == PREFIX_WORKLOAD and "shared_prefix" in measures:
             yield Line("shared_prefix", workload.title, OWN_PREFIX)
     if "scaling" in measures:

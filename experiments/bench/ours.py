@@ -6,8 +6,8 @@ Parts come from the configuration; only the reward is put in here, and the batch
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from inspect import signature
-from time import perf_counter
 from typing import Any
 
 import lightning as L
@@ -19,7 +19,9 @@ from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
 from experiments.assemble import build
-from experiments.bench.peers.conversation import Conversation, read_work, timed
+from experiments.bench.clock import now, timed
+from experiments.bench.peers.conversation import Conversation, read_work
+from experiments.bench.roofline import COPIED, copy_bandwidth, decode_bytes, traffic_of
 from experiments.quiet import be_quiet
 from experiments.schema import register
 
@@ -30,6 +32,9 @@ PARTS = OmegaConf.create(
         "microbatches": {"_target_": "lightning_modules.microbatches.microbatches", "_partial_": True},
     }
 )
+
+
+TRAINERS = {"cpu": "cpu", "cuda": "gpu"}
 
 
 class EveryOther:
@@ -55,17 +60,23 @@ class SameBatch:
 class Steps:
     """When the parts of a step began, and the rollouts of the last one."""
 
-    def __init__(self, conversation: Conversation, max_tokens: int) -> None:
+    def __init__(self, conversation: Conversation, max_tokens: int, generation: Any) -> None:
         self.conversation = conversation
+        self.generation = generation
+        """The callback that draws."""
         self.max_tokens = max_tokens
         """Padded tokens of a micro-batch."""
         self.start = self.drawn = 0.0
         self.rollouts: Any = None
 
     def wait(self, module: Any) -> None:
-        direct = {"scoring": lambda: self.score(module), "shared_prefix": lambda: prefix_passes(module, self.rollouts)}
+        direct = {
+            "scoring": lambda: self.score(module),
+            "shared_prefix": lambda: prefix_passes(module, self.rollouts),
+            "decode_roofline": lambda: decoding(module.policy, self.generation, self.rollouts),
+        }
         self.conversation.until_step(direct)
-        self.start = perf_counter()
+        self.start = now()
 
     def score(self, module: Any) -> dict[str, float]:
         """The log-probs of the last rollouts, in the way in which old policies and references are scored."""
@@ -78,7 +89,7 @@ class Steps:
         return {"scoring": timed(run)}
 
     def tell(self, module: Any, rollouts: RolloutBatch) -> None:
-        end = perf_counter()
+        end = now()
         self.rollouts = rollouts
         module.rollout_step = 0  # rollouts are a function of it: every repeat writes the same completions
         seconds = {"generation": self.drawn - self.start, "update": end - self.drawn, "whole_step": end - self.start}
@@ -102,7 +113,7 @@ class AfterRollouts(L.Callback):
         self.steps = steps
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        self.steps.drawn = perf_counter()
+        self.steps.drawn = now()
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         self.steps.tell(pl_module, batch.rollouts)
@@ -136,10 +147,30 @@ def _passes(module: Any, rollouts: RolloutBatch, each_its_own: bool) -> None:
     module.policy.zero_grad()
 
 
+def decoding(policy: Any, generation: Any, rollouts: RolloutBatch) -> dict[str, float] | str:
+    """Seconds of all tokens but each row's first, which the prefill gives; and those that reading the bytes takes."""
+    lengths = rollouts.mask.sum(dim=1).tolist()
+    one = replace(generation.sampling, max_tokens=1)
+    first, whole = (timed(lambda s=s: draw(policy, generation, rollouts, s)) for s in (one, generation.sampling))
+    if whole <= first:
+        return "decoding is too short to be measured"
+    size = COPIED[policy.device.type]
+    read = decode_bytes(traffic_of(policy), rollouts.prompt_mask.sum(dim=1).tolist(), lengths)
+    return {"decode": whole - first, "roofline": read / copy_bandwidth(policy.device, size=size)}
+
+
+def draw(policy: Any, generation: Any, rollouts: RolloutBatch, sampling: Any) -> None:
+    """The last rollouts again."""
+    generation.engine.generate(
+        policy, rollouts.problems, group_size=rollouts.group_size, sampling=sampling, seed=(0, "rollout", 0, 0)
+    )
+
+
 def configuration(work: dict[str, Any]) -> DictConfig:
     """The laptop's baseline experiment with the policy and the sizes of this work."""
     overrides = {
         "experiment": "llama_baseline",
+        "trainer": TRAINERS[work["device"]],
         "policy.pretrained": work["policy"],
         "budget.grpo.group_size": work["group_size"],
         "budget.grpo.max_completion_tokens": work["max_tokens"],
@@ -158,7 +189,7 @@ def main() -> None:
     config = configuration(work)
     module, generation, trainer = (build(config, key) for key in ("module", "rollout", "trainer"))
     module.reward = EveryOther()
-    steps = Steps(conversation, work["microbatch_tokens"])
+    steps = Steps(conversation, work["microbatch_tokens"], generation)
     conversation.ready(torch=torch.__version__, threads=str(torch.get_num_threads()))
     trainer(
         max_epochs=1,

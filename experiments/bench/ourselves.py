@@ -1,4 +1,4 @@
-"""Our own arm, and what compares it with itself: a group's prompt shared or not, a step with one size doubled."""
+"""Our own arm, and what compares it with itself or its memory: prompts shared or not, decoding, a size doubled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from experiments.bench.arm import Arm, Skipped
 from experiments.bench.files import WorkFiles
 from experiments.bench.findings import Findings, Tell
-from experiments.bench.measures import OWN_PREFIX, scaling_line
+from experiments.bench.measures import MEMORY, OWN_PREFIX, ROOFLINE, scaling_line
 from experiments.bench.peers.conversation import STEP
 from experiments.bench.race import arms_that_close, race
 from experiments.bench.result import faster
@@ -29,6 +29,18 @@ def shared_prefix(ours: Arm, workload: Workload, repeats: int, found: Findings) 
         return
     shared, own = ([pair[name] for pair in pairs] for name in ("shared_prefix", "own_prefix"))
     found.results.append(faster("shared_prefix", workload.title, OWN_PREFIX, ours=shared, theirs=own))
+
+
+def decode_roofline(ours: Arm, workload: Workload, repeats: int, found: Findings) -> None:
+    """The fraction of the memory roofline that decoding reaches: the seconds its bytes need over those it takes."""
+    try:
+        ours.ask(ROOFLINE)
+        pairs = [ours.ask(ROOFLINE).seconds for _ in range(repeats)]
+    except Skipped as reason:
+        found.notes.append(f"{ROOFLINE} was not measured on {workload.title}: {reason}.")
+        return
+    taken, needed = ([pair[name] for pair in pairs] for name in ("decode", "roofline"))
+    found.results.append(faster(ROOFLINE, workload.title, MEMORY, ours=taken, theirs=needed))
 
 
 def scaling(*, repeats: int, found: Findings, tell: Tell) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from experiments.bench.arm import Arm, ArmFailed
 from experiments.bench.files import WorkFiles
 from experiments.bench.findings import Findings, Tell
-from experiments.bench.measures import PARTS, PEERS, PREFIX_WORKLOAD, Peer
-from experiments.bench.ourselves import our_arm, shared_prefix
+from experiments.bench.measures import PARTS, PEERS, PREFIX_WORKLOAD, ROOFLINE, Peer
+from experiments.bench.ourselves import decode_roofline, our_arm, shared_prefix
 from experiments.bench.peers.conversation import STEP
 from experiments.bench.race import Seconds, arms_that_close, race
 from experiments.bench.result import Result, faster
@@ -48,7 +48,10 @@ class SideBySide:
             asked = requests(self.measures, peers)
             seconds = race(arms, asked, warm=[STEP], repeats=self.repeats, tell=self.tell)
             self._add(peers, seconds)
-            if self.workload.key == PREFIX_WORKLOAD and "shared_prefix" in self.measures:
+            if ROOFLINE in self.measures:
+                self.tell(ROOFLINE)
+                decode_roofline(arms[0], self.workload, self.repeats, self.found)
+            if self.workload.key.startswith(PREFIX_WORKLOAD) and "shared_prefix" in self.measures:
                 self.tell("shared_prefix")
                 shared_prefix(arms[0], self.workload, self.repeats, self.found)
 

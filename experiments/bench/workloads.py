@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from contrastive_reasoning.policies.tiny import TinyArchitecture
 from contrastive_reasoning.rollout.sampling import Seed, row_uniforms
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown import CountdownProblem
+from experiments.bench.models import SMALL, architecture
 
 SEED: Seed = (0, "rollout", 0, 0)
 """What our rollouts are drawn by in every repeat: seed, purpose, rollout batch, rank."""
@@ -37,7 +39,16 @@ class Workload:
     microbatch_rows: int
     """Rows that go through the policy at once where a peer counts rows; we get the same budget in tokens."""
     hidden_size: int = 192
-    """Width of the policy."""
+    """Width of the policy, where ``model`` leaves it open."""
+    model: str = SMALL
+    """One of ``MODELS``."""
+    device: str = "cpu"
+    """Where all arms compute: cpu or cuda."""
+
+    @property
+    def shape(self) -> TinyArchitecture:
+        """Of the policy."""
+        return architecture(self.model, hidden_size=self.hidden_size)
 
     def problems(self) -> list[Problem]:
         """The same in every process."""
@@ -50,6 +61,14 @@ class Workload:
         target = random.randint(100, 999)
         prompt = stated(numbers, target) if self.prompt_numbers else CountdownProblem(numbers, target).prompt
         return Problem(id=f"{self.key}{index}", prompt=prompt, answer=str(target))
+
+
+def on(workload: Workload, *, model: str, device: str) -> Workload:
+    """The same work for another model or on another device; titles tell them apart."""
+    if (model, device) == (workload.model, workload.device):
+        return workload
+    title = f"{workload.title}, {model} on {device}"
+    return replace(workload, key=f"{workload.key}-{model}-{device}", title=title, model=model, device=device)
 
 
 def stated(numbers: Sequence[int], target: int) -> str:

@@ -13,7 +13,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from time import perf_counter
 from typing import Any
 
 STEP = "step"
@@ -56,13 +55,6 @@ class Conversation:
 
     def _say(self, **content: Any) -> None:
         print(json.dumps(content), file=self._out, flush=True)
-
-
-def timed(function: Callable[[], object]) -> float:
-    """Seconds of one call."""
-    start = perf_counter()
-    function()
-    return perf_counter() - start
 
 
 def read_work() -> dict[str, Any]:

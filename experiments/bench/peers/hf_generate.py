@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from experiments.bench.peers.conversation import Conversation, read_work, timed
+from experiments.bench.clock import timed
+from experiments.bench.peers.conversation import Conversation, read_work
 from experiments.bench.peers.lengths import processors
 
 # Imported by name: in this environment of the peer's own the version is the peer's.
@@ -17,9 +18,11 @@ transformers: Any = import_module("transformers")
 def main() -> None:
     conversation, work = Conversation(), read_work()
     tokenizer = transformers.AutoTokenizer.from_pretrained(work["policy"], padding_side="left")
-    model = transformers.AutoModelForCausalLM.from_pretrained(work["policy"], dtype=torch.float32).eval()
+    model = (
+        transformers.AutoModelForCausalLM.from_pretrained(work["policy"], dtype=torch.float32).eval().to(work["device"])
+    )
     prompts = [prompt for prompt in work["prompts"] for _ in range(work["group_size"])]
-    inputs = tokenizer(prompts, add_special_tokens=False, padding=True, return_tensors="pt")
+    inputs = tokenizer(prompts, add_special_tokens=False, padding=True, return_tensors="pt").to(work["device"])
     width = inputs["input_ids"].shape[1]
     given = processors(work, prompt_tokens=width, end=tokenizer.eos_token_id)
     settings = transformers.GenerationConfig(
@@ -34,7 +37,7 @@ def main() -> None:
     written: list[Any] = []
 
     def generate() -> None:
-        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.no_grad(), torch.autocast(work["device"], dtype=torch.bfloat16):
             rows = model.generate(
                 input_ids=inputs["input_ids"],
                 attention_mask=inputs["attention_mask"],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from time import perf_counter
 from typing import Any
 
 import torch
 
-from experiments.bench.peers.conversation import Conversation, read_work, timed
+from experiments.bench.clock import now, timed
+from experiments.bench.peers.conversation import Conversation, read_work
 from experiments.bench.peers.lengths import processors
 
 # Imported by name: they are not in the environment in which our own code is checked.
@@ -24,15 +24,15 @@ class TimedTrainer(trl.GRPOTrainer):
     generating = preparing = 0.0
 
     def _generate(self, prompts: list[Any]) -> Any:
-        start = perf_counter()
+        start = now()
         found = super()._generate(prompts)
-        self.generating = perf_counter() - start
+        self.generating = now() - start
         return found
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
-        start = perf_counter()
+        start = now()
         found = super()._generate_and_score_completions(inputs)
-        self.preparing = perf_counter() - start
+        self.preparing = now() - start
         return found
 
     def rollouts(self, name: str) -> Any:
@@ -58,10 +58,10 @@ class AtEachStep(transformers.TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.conversation.until_step({"scoring": lambda: {"scoring": timed(self.trainer.score)}})
-        self.start = perf_counter()
+        self.start = now()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        whole, trainer = perf_counter() - self.start, self.trainer
+        whole, trainer = now() - self.start, self.trainer
         seconds = {"generation": trainer.generating, "update": whole - trainer.preparing, "whole_step": whole}
         tokens = {name: int(trainer.rollouts(f"{name}_mask").sum()) for name in ("prompt", "completion")}
         self.conversation.answer(seconds, tokens)
@@ -77,7 +77,7 @@ def settings(work: dict[str, Any]) -> Any:
     rows, micro_rows = len(work["prompts"]) * work["group_size"], work["microbatch_rows"]
     return trl.GRPOConfig(
         output_dir=work["scratch"],
-        use_cpu=True,
+        use_cpu=work["device"] == "cpu",
         bf16=True,
         per_device_train_batch_size=micro_rows,
         gradient_accumulation_steps=rows // micro_rows,

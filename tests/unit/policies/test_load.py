@@ -31,6 +31,8 @@ SETTINGS = {
     "chat_template": False,
     "trust_remote_code": False,
     "gradient_checkpointing": False,
+    "compiled": False,
+    "kernels": "torch",
     "seed": 0,
     "corpus": lambda: ["Numbers: [1, 2], target: 3\n", "2+1=3"],
 }
@@ -55,6 +57,7 @@ def test_a_folder_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
         ({"pretrained": "./nowhere"}, FileNotFoundError, "policy.pretrained=./nowhere: no model there"),
         ({"pretrained": "embedded:none_such"}, ValueError, "no embedded policy 'none_such'"),
         ({"architecture": None}, ValueError, "policy.architecture and a corpus"),
+        ({"kernels": "cuda"}, ValueError, "policy.kernels must be one of torch, liger, got 'cuda'"),
         ({"compute_dtype": "int8"}, ValueError, "policy.compute_dtype must be one of float32, bfloat16, float16"),
     ],
 )

@@ -94,5 +94,7 @@ def policy_of(folder: Path) -> CausalLMPolicy:
         chat_template=False,
         trust_remote_code=False,
         gradient_checkpointing=False,
+        compiled=False,
+        kernels="torch",
         seed=0,
     )

@@ -1,0 +1,204 @@
+"""Compiled passes against the same passes uncompiled: values, gradients, names, copies, lengths that come later."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from jaxtyping import config
+from torch import Tensor
+from torch.testing import assert_close
+from transformers import AutoModelForCausalLM, GPT2Config, PreTrainedTokenizerFast
+
+from contrastive_reasoning.policies import causal_lm, packed
+from contrastive_reasoning.policies.adapters import LoRA
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import checkpoint_layers
+from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
+
+TOKENIZERS = {kind: train_tokenizer(["1+2=3;3+4=7"], vocab_size=270, kind=kind) for kind in ("llama", "qwen2")}
+MAKE: dict[str, Callable[..., Any]] = {"llama": tiny_llama, "qwen2": tiny_qwen2}
+
+
+def build(kind: str = "llama", *, lora: bool = False, compiled: bool = True) -> CausalLMPolicy:
+    """Weights drawn wide, so that attention is not flat; adapters that already do something."""
+    model = MAKE[kind](TOKENIZERS[kind], hidden_size=32, seed=1)
+    if lora:
+        model = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear").attach(model, seed=0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.normal_(std=0.15, generator=generator)
+    return CausalLMPolicy(
+        model=model, tokenizer=TOKENIZERS[kind], compute_dtype=torch.float32, chat_template=False, compiled=compiled
+    )
+
+
+def rows(prompts: Sequence[int], completions: Sequence[int], owner: Sequence[int]) -> dict[str, Tensor]:
+    """Prompts and completions of these lengths, and whose prompt each completion continues."""
+    generator = torch.Generator().manual_seed(0)
+    lengths, prompt_lengths = torch.tensor(completions), torch.tensor(prompts)
+    prompt_mask = torch.arange(max(prompts)) >= max(prompts) - prompt_lengths[:, None]
+    mask = torch.arange(max(completions)) < lengths[:, None]
+    return {
+        "prompt_ids": torch.randint(3, 250, prompt_mask.shape, generator=generator) * prompt_mask,
+        "prompt_mask": prompt_mask,
+        "completion_ids": torch.randint(3, 250, mask.shape, generator=generator) * mask,
+        "mask": mask,
+        "owner": torch.tensor(owner),
+    }
+
+
+FIRST = rows([5, 9], [4, 7, 3], [0, 0, 1])
+LATER = rows([17, 3, 6], [1, 9, 30, 2, 14], [0, 0, 0, 1, 2])
+
+
+def values_and_gradients(policy: CausalLMPolicy, given: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    log_probs, pooled = policy.log_probs_and_pooled(**given)
+    trained = {name: p for name, p in policy.named_parameters() if p.requires_grad}
+    loss = log_probs.sin().sum() + pooled.sin().sum()
+    return log_probs.detach(), dict(zip(trained, torch.autograd.grad(loss, list(trained.values())), strict=True))
+
+
+def assert_same_gradient(policy: CausalLMPolicy, plain: CausalLMPolicy, given: dict[str, Tensor]) -> None:
+    got, expected = values_and_gradients(policy, given), values_and_gradients(plain, given)
+    assert_close(got[0], expected[0], atol=1e-5, rtol=0)
+    assert got[1].keys() == expected[1].keys()
+    for name, gradient in expected[1].items():
+        assert (got[1][name] - gradient).norm() <= 1e-5 * gradient.norm(), name
+
+
+def assert_same(policy: CausalLMPolicy, plain: CausalLMPolicy, given: dict[str, Tensor]) -> None:
+    """With gradient and, in the way in which an old policy is scored, without."""
+    assert_same_gradient(policy, plain, given)
+    with torch.no_grad():
+        assert_close(policy.log_probs(**given), plain.log_probs(**given), atol=1e-5, rtol=0)
+
+
+def pack(monkeypatch: pytest.MonkeyPatch, packs: bool) -> None:
+    monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: packs)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """No test finds the codes of another; and shapes are not checked, since the check itself would be compiled."""
+    torch.compiler.reset()
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+    torch.compiler.reset()
+
+
+def test_a_pass_is_compiled_once_and_generation_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    pack(monkeypatch, False)
+    policy, plain = build(), build(compiled=False)
+    with torch.compiler.set_stance("fail_on_recompile"), pytest.raises(RuntimeError, match="fail_on_recompile"):
+        policy.log_probs(**FIRST)
+    assert_same_gradient(policy, plain, FIRST)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        assert_same_gradient(policy, plain, LATER)
+        policy.model(FIRST["prompt_ids"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [False, True], ids=["whole", "lora"])
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_equals_the_uncompiled_pass(kind: str, lora: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, plain = build(kind, lora=lora), build(kind, lora=lora, compiled=False)
+    for packs in (False, True):
+        pack(monkeypatch, packs)
+        assert_same(policy, plain, FIRST)
+        with torch.compiler.set_stance("fail_on_recompile"):
+            assert_same(policy, plain, LATER)
+
+
+@pytest.mark.slow
+def test_layers_that_are_computed_again_have_the_same_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, plain = build(), build(compiled=False)
+    checkpoint_layers(policy.model)  # pyright: ignore[reportArgumentType]
+    for packs in (False, True):
+        pack(monkeypatch, packs)
+        assert_same(policy, plain, FIRST)
+
+
+@pytest.mark.slow
+def test_half_precision_is_as_near_to_full_as_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    pack(monkeypatch, False)
+    policy, plain = build(), build(compiled=False)
+    exact = plain.log_probs(**LATER)
+    policy.compute_dtype = plain.compute_dtype = torch.bfloat16
+    got, expected = ((p.log_probs(**LATER) - exact).square().mean().sqrt() for p in (policy, plain))
+    assert 0 < got < 1.5 * expected
+
+
+@pytest.mark.slow
+def test_a_copy_has_weights_of_its_own_and_is_compiled_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pack(monkeypatch, False)
+    policy = build()
+    before = policy.log_probs(**FIRST)
+    other, plain = copy.deepcopy(policy), build(compiled=False)
+    with torch.no_grad():
+        for changed in (other, plain):
+            next(changed.model.base_model.layers[0].parameters()).mul_(2)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        assert torch.equal(policy.log_probs(**FIRST), before)
+        assert_close(other.log_probs(**FIRST), plain.log_probs(**FIRST), atol=1e-5, rtol=0)
+        assert not torch.equal(other.log_probs(**FIRST), before)
+
+
+@pytest.mark.slow
+def test_it_is_saved_under_the_names_of_an_uncompiled_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack(monkeypatch, False)
+    policy, plain = build(lora=True), build(lora=True, compiled=False)
+    values_and_gradients(policy, FIRST)
+    assert policy.state_dict().keys() == plain.state_dict().keys()
+    torch.save(policy.state_dict(), tmp_path / "state.pt")
+    plain.load_state_dict(torch.load(tmp_path / "state.pt"))
+    policy.save(tmp_path)
+    merged = CausalLMPolicy(
+        model=AutoModelForCausalLM.from_pretrained(tmp_path),
+        tokenizer=policy.tokenizer,
+        compute_dtype=torch.float32,
+        chat_template=False,
+    )
+    assert_close(merged.log_probs(**FIRST), plain.log_probs(**FIRST), atol=1e-5, rtol=0)
+
+
+class Stops:
+    """A plan that gives up."""
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
+        raise KeyError("stops")
+
+
+def test_a_pass_that_fails_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    pack(monkeypatch, True)
+    monkeypatch.setattr(packed, "SharedPrompts", lambda blocks: Stops())
+    policy = build()
+    layers = policy.model.base_model.layers
+    with torch.compiler.set_stance("force_eager"), pytest.raises(KeyError, match="stops"):
+        policy.log_probs(**FIRST)
+    assert policy.model.base_model.layers is layers
+
+
+def test_without_a_compiler_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(
+        ValueError, match=r"policy\.compiled=true needs a C\+\+ compiler: no-such-compiler is not there"
+    ):
+        build()
+    assert not build(compiled=False).compiled
+
+
+def test_a_model_of_another_shape_is_refused() -> None:
+    tokenizer: PreTrainedTokenizerFast = TOKENIZERS["llama"]
+    model = AutoModelForCausalLM.from_config(GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=len(tokenizer)))
+    with pytest.raises(ValueError, match=r"policy\.compiled=true compiles a model's `layers`, and GPT2Model has none"):
+        CausalLMPolicy(
+            model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False, compiled=True
+        )

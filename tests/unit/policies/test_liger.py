@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from contrastive_reasoning.policies.liger import liger_log_probs, require_liger
+from contrastive_reasoning.policies.log_probs import token_log_probs
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_off_cuda_it_is_its_sibling(temperature: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(5, 8, generator=generator), torch.randn(11, 8, generator=generator)
+    targets = torch.tensor([0, 10, 3, 3, 7])
+    expected = token_log_probs(hidden, weight, targets, temperature=temperature, chunk=2)
+    assert torch.equal(liger_log_probs(hidden, weight, targets, temperature=temperature, chunk=2), expected)
+
+
+def test_a_temperature_of_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="temperature must be positive when scoring"):
+        liger_log_probs(torch.zeros(1, 2), torch.zeros(3, 2), torch.tensor([0]), temperature=0.0, chunk=1)
+
+
+@pytest.mark.skipif(find_spec("liger_kernel") is not None, reason="the extra is installed")
+def test_without_the_extra_it_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"policy\.kernels=liger needs the extra: pip install .*\[liger\]"):
+        require_liger()
+
+
+@pytest.mark.skipif(find_spec("liger_kernel") is None or torch.cuda.is_available(), reason="needs the extra and no GPU")
+def test_without_a_gpu_it_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"policy\.kernels=liger needs a CUDA device"):
+        require_liger()
