@@ -7,6 +7,7 @@ from contrastive_reasoning.advantages.leave_one_out import LeaveOneOut
 from contrastive_reasoning.advantages.mean_centred import MeanCentred
 from contrastive_reasoning.advantages.potential import Potential
 from contrastive_reasoning.advantages.process import Process
+from contrastive_reasoning.advantages.survival import Survival
 from contrastive_reasoning.advantages.vineppo import VinePPO
 
 VERSION = 2
@@ -19,5 +20,6 @@ __all__ = [
     "MeanCentred",
     "Potential",
     "Process",
+    "Survival",
     "VinePPO",
 ]

@@ -1,0 +1,113 @@
+"""Step credit by survival: what a step kept of the value that was there, against what the group keeps at that depth.
+
+        c_d = Σ Φ(s′) / Σ Φ(s)                             over the steps s → s′ of the group at depth d
+        δ   = Φ(s′) − c_d · Φ(s)                           sums to 0, and is 0 where nothing was left to lose
+        A_{i,t} = outcome_{i,t} + weight · δ / (σ_d + ε)   t in the step;  σ_d² = Σ δ² / Σ Φ(s)
+
+Φ is the value under perfect play, which the policy does not have: c_d · Φ(s) is what this policy keeps of it on the
+average, an estimate of its own value of s. ``Process`` compares Φ(s′) alone, and so blames every step of a lost game for
+the step that lost it; ``Potential`` compares with Φ(s), which a policy that often loses it falls short of nearly always.
+
+    group of three, one depth      Φ(s)  Φ(s′)      c = 1/2    δ
+    keeps the target in reach       1     1                   +1/2
+    loses it                        1     0                   −1/2
+    had lost it before              0     0                    0     no decision, no blame
+
+With the exact oracle these are the decisions that ``PerfectMoveReward`` judges. With a critic they are weighed by how
+much there was to lose, so where it sees a lost game its noise stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.advantages.base import Advantage, by_group
+from contrastive_reasoning.advantages.potential import FINISHED
+from contrastive_reasoning.advantages.process import on_step_tokens
+from contrastive_reasoning.rewards.base import Credit, StepCredit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survival:
+    outcome: Advantage
+    """The advantage of the whole rollout."""
+    weight: float
+    """0: the outcome alone, bit for bit."""
+    epsilon: float
+    """Added to σ_d."""
+
+    def __post_init__(self) -> None:
+        for name in ("weight", "epsilon"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+
+    def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
+        outcome = self.outcome(credit, mask, group_size)
+        if credit.steps is None or credit.starts is None:
+            raise ValueError(
+                f"survival needs a reward that values steps and the state before them (oracle, or critic with a "
+                f"critic of states); this one only has: {', '.join(credit.parts) or 'nothing'}"
+            )
+        by_group(credit.outcome, group_size)  # refuses what is not whole groups
+        relative = outcome.new_tensor(survival(changes_of(credit), group_size, epsilon=self.epsilon))
+        return outcome + self.weight * on_step_tokens(credit.steps, relative, mask)
+
+
+Change = tuple[int, float, float]
+"""Depth, Φ(s), Φ(s′) of one step."""
+
+
+def changes_of(credit: Credit) -> list[list[Change | None]]:
+    """What the steps of every rollout did to the value; None for a step into a state that was there before.
+
+    s is the state that the step was taken from: the latest written with one number more. The last finished state of a
+    rollout is worth its verdict, where there is one.
+    """
+    steps, starts = credit.steps or [], credit.starts or []
+    verdicts = credit.verdicts or [None] * len(steps)
+    return [
+        _changes(row, start, None if verdict is None else float(verdict.correct))
+        for row, start, verdict in zip(steps, starts, verdicts, strict=True)
+    ]
+
+
+def _changes(steps: Sequence[StepCredit], start: float, verdict: float | None) -> list[Change | None]:
+    latest: dict[int, float] = {}
+    found: list[Change | None] = []
+    for step in steps:
+        finished = step.depth == FINISHED and step is steps[-1] and verdict is not None
+        value = verdict if finished and verdict is not None else step.value
+        before = latest.get(step.depth + 1, start)
+        found.append(None if step.again else (step.depth, before, value))
+        latest[step.depth] = value
+    return found
+
+
+def survival(changes: Sequence[Sequence[Change | None]], group_size: int, *, epsilon: float) -> list[float]:
+    """δ / (σ_d + ε) of all steps, in order of rollout and writing; 0 for those that are None."""
+    flat = [(row // group_size, change) for row, changed in enumerate(changes) for change in changed]
+    peers: dict[tuple[int, int], list[int]] = {}
+    for index, (group, change) in enumerate(flat):
+        if change is not None:
+            peers.setdefault((group, change[0]), []).append(index)
+    relative = [0.0] * len(flat)
+    for indices in peers.values():
+        pairs = [(change[1], change[2]) for index in indices if (change := flat[index][1]) is not None]
+        for index, value in zip(indices, centred_by_survival(pairs, epsilon=epsilon), strict=True):
+            relative[index] = value
+    return relative
+
+
+def centred_by_survival(pairs: Sequence[tuple[float, float]], *, epsilon: float) -> list[float]:
+    """δ / (σ + ε) of (Φ(s), Φ(s′)); exactly 0 where all pairs are equal or no state had any value."""
+    before, after = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+    if before <= 0 or len(set(pairs)) == 1:
+        return [0.0] * len(pairs)
+    gains = [kept - after / before * had for had, kept in pairs]
+    spread = sqrt(sum(gain * gain for gain in gains) / before)
+    return [gain / (spread + epsilon) for gain in gains]

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from math import sqrt
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.advantages import GroupRelative, Process, Survival
+from contrastive_reasoning.advantages.survival import centred_by_survival
+from contrastive_reasoning.rewards import Credit, StepCredit
+from contrastive_reasoning.tasks.base import Verdict
+
+OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
+
+
+def verdict(correct: bool) -> Verdict:
+    return Verdict(status="ok" if correct else "wrong", reason="" if correct else "misses the target")
+
+
+def survival(weight: float = 1.0) -> Survival:
+    return Survival(outcome=OUTCOME, weight=weight, epsilon=1e-6)
+
+
+def of(rows: list[list[StepCredit]], starts: list[float], correct: list[bool]) -> Credit:
+    outcome = torch.tensor(correct, dtype=torch.float64)
+    return Credit(outcome=outcome, parts={}, steps=rows, starts=starts, verdicts=[verdict(value) for value in correct])
+
+
+def test_what_was_lost_before_is_nobodys_fault() -> None:
+    """Four rollouts of two moves: one wins, one loses it at the end, two lost it at once."""
+    lost = [StepCredit(0, 1, 0.0, depth=2), StepCredit(2, 3, 0.0, depth=1)]
+    rows = [[StepCredit(0, 1, 1.0, depth=2), StepCredit(2, 3, 0.0, depth=1)] for _ in range(2)] + [lost, lost]
+    correct = [True, False, False, False]
+    credit, mask = of(rows, [1.0] * 4, correct), torch.ones(4, 4, dtype=torch.bool)
+    step = survival()(credit, mask, 4) - OUTCOME(credit, mask, 4)
+    # depth 2: c = 2/4, δ = ±1/2, σ² = (4 · 1/4) / 4; depth 1: c = 1/2 of the two that were alive, the verdict for Φ(s′)
+    assert_close(step[:, 0], torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64), atol=1e-5, rtol=0)
+    assert_close(step[:, 3], torch.tensor([1.0, -1.0, 0.0, 0.0], dtype=torch.float64), atol=1e-5, rtol=0)
+    blamed = Process(outcome=OUTCOME, weight=1.0, epsilon=1e-6)(credit, mask, 4) - OUTCOME(credit, mask, 4)
+    assert blamed[2, 3] == 0.0, "here the values of lost states are equal; the verdict is not among them"
+
+
+def naive(rows: list[list[StepCredit]], starts: list[float], correct: list[bool], group: int) -> list[list[float]]:
+    """In exact fractions: parents looked for backwards, sums over the group written out."""
+
+    def before(row: int, index: int) -> Fraction:
+        deeper = [rows[row][k] for k in range(index) if rows[row][k].depth == rows[row][index].depth + 1]
+        return after(row, rows[row].index(deeper[-1])) if deeper else Fraction(starts[row])
+
+    def after(row: int, index: int) -> Fraction:
+        last = index == len(rows[row]) - 1
+        return Fraction(correct[row]) if last and rows[row][index].depth == 1 else Fraction(rows[row][index].value)
+
+    found = [[0.0] * len(row) for row in rows]
+    for row, steps in enumerate(rows):
+        for index, step in enumerate(steps):
+            if step.again:
+                continue
+            first = row - row % group
+            peers = [
+                (before(i, k), after(i, k))
+                for i in range(first, first + group)
+                for k, other in enumerate(rows[i])
+                if other.depth == step.depth and not other.again
+            ]
+            had, kept = sum(pair[0] for pair in peers), sum(pair[1] for pair in peers)
+            if had == 0 or len(set(peers)) == 1:
+                continue
+            gains = [b - kept / had * a for a, b in peers]
+            spread = sqrt(sum(gain * gain for gain in gains) / had)
+            found[row][index] = float(after(row, index) - kept / had * before(row, index)) / (spread + 1e-6)
+    return found
+
+
+def test_equals_the_slow_version_in_searches_with_revisits() -> None:
+    rng = random.Random(0)
+    for _ in range(60):
+        rows = [
+            [
+                StepCredit(
+                    2 * k, 2 * k + 1, rng.choice([0.0, 0.25, rng.random()]), rng.randint(1, 3), rng.random() < 0.2
+                )
+                for k in range(rng.randint(0, 5))
+            ]
+            for _ in range(6)
+        ]
+        starts = [rng.choice([0.0, 0.5, 1.0])] * 3 + [rng.random()] * 3
+        correct = [rng.random() < 0.4 for _ in range(6)]
+        credit, mask = of(rows, starts, correct), torch.ones(6, 10, dtype=torch.bool)
+        step = survival()(credit, mask, 3) - OUTCOME(credit, mask, 3)
+        for row, values in enumerate(naive(rows, starts, correct, 3)):
+            for k, value in enumerate(values):
+                assert_close(
+                    step[row, 2 * k : 2 * k + 2], torch.full((2,), value, dtype=torch.float64), atol=1e-9, rtol=1e-9
+                )
+            assert not step[row, 2 * len(values) :].any()
+
+
+def test_a_weight_of_zero_is_bitwise_the_outcome() -> None:
+    rows = [[StepCredit(0, 1, 0.3, depth=1)], [StepCredit(0, 0, 0.9, depth=1)]]
+    credit, mask = of(rows, [0.7, 0.7], [True, False]), torch.ones(2, 3, dtype=torch.bool)
+    assert torch.equal(survival(0.0)(credit, mask, 2), OUTCOME(credit, mask, 2))
+    assert not torch.equal(survival(0.5)(credit, mask, 2), OUTCOME(credit, mask, 2))
+
+
+@pytest.mark.parametrize("pairs", [[(0.1, 0.3)] * 7, [(0.0, 0.0), (0.0, 0.0)], [(0.7, 0.2)]])
+def test_equals_get_exactly_nothing(pairs: list[tuple[float, float]]) -> None:
+    assert centred_by_survival(pairs, epsilon=1e-6) == [0.0] * len(pairs)
+
+
+def test_credit_sums_to_nothing_at_each_depth() -> None:
+    rng = random.Random(1)
+    pairs = [(rng.random(), rng.random()) for _ in range(20)]
+    assert sum(centred_by_survival(pairs, epsilon=0.0)) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_reward_that_values_no_start_is_refused() -> None:
+    credit = Credit(outcome=torch.zeros(2), parts={"mine": torch.zeros(2)}, steps=[[], []])
+    with pytest.raises(ValueError, match="survival needs a reward that values steps and the state before them"):
+        survival()(credit, torch.ones(2, 3, dtype=torch.bool), 2)
+
+
+@pytest.mark.parametrize("name", ["weight", "epsilon"])
+def test_negative_numbers_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must not be negative, got -1"):
+        Survival(**{"outcome": OUTCOME, "weight": 1.0, "epsilon": 1e-6, name: -1.0})
