@@ -9,6 +9,7 @@ from contrastive_reasoning.critics.base import Critic, CriticBatch, CriticOracle
 from contrastive_reasoning.critics.checkpoint import load_critic_weights, save_critic
 from contrastive_reasoning.critics.dot_product import TwoTowerCritic
 from contrastive_reasoning.critics.encodings import rows_of, take
+from contrastive_reasoning.critics.ensemble import EnsembleCritic, members_of
 from contrastive_reasoning.critics.numeric import NumericV1, NumericV2
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "CriticBatch",
     "CriticOracleBatch",
     "DotProductCritic",
+    "EnsembleCritic",
     "Frozen",
     "FullTraining",
     "JointCritic",
@@ -50,6 +52,7 @@ __all__ = [
     "TwoTowerCritic",
     "load_critic_weights",
     "load_encoder",
+    "members_of",
     "rows_of",
     "save_critic",
     "take",
