@@ -77,26 +77,26 @@ def _mean(values: Sequence[float]) -> float:
 
 def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue], start: Step | None) -> list[StepCredit]:
     """Step values on the tokens that begin inside the step."""
-    seen = set() if start is None else {_identity(start)}
+    seen = set() if start is None else {identity_of(start)}
     placed: list[StepCredit] = []
     for index, (step, value) in enumerate(values):
-        state, tokens = _identity(step), tokens_of_span(spans, step.start, step.end)
+        state, tokens = identity_of(step), tokens_of_span(spans, step.start, step.end)
         if tokens is not None:
-            placed.append(StepCredit(*tokens, value, depth=_depth(step, index), again=state in seen))
+            placed.append(StepCredit(*tokens, value, depth=depth_of(step, index), again=state in seen))
         seen.add(state)
     return placed
 
 
 def _judged(step: Step, value: float, index: int) -> Judged:
     finished = isinstance(step.state, list | tuple) and len(step.state) == 1
-    return Judged(value=value, depth=_depth(step, index), finished=finished)
+    return Judged(value=value, depth=depth_of(step, index), finished=finished)
 
 
-def _identity(step: Step) -> Hashable:
+def identity_of(step: Step) -> Hashable:
     """The numbers left, in any order; a state of another kind as it is written."""
     return tuple(sorted(step.state)) if isinstance(step.state, list | tuple) else str(step.state)
 
 
-def _depth(step: Step, index: int) -> int:
+def depth_of(step: Step, index: int) -> int:
     """The length of the state after the step; ``index`` for a state that is no list or tuple."""
     return len(step.state) if isinstance(step.state, list | tuple) else index
