@@ -5,9 +5,10 @@
     steps/auroc_siblings        the same, of steps of the same problem: what a per-step advantage compares
     steps/auroc_depth<d>        the same, of the steps at one depth
     steps/outcome_correlation   of a rollout's mean value with its verdict, both against the group's mean
+    steps/return                the mean of a rollout's mean value, whichever reward gave it
     steps/repeated              the share of steps into a state where the rollout had been before
 
-A finished state is left out of the first three: its value is the verdict, which anyone can read off. What is not
+A finished state is left out of the AUROCs: its value is the verdict, which anyone can read off. What is not
 defined — all rollouts correct, or none — is absent.
 """
 
@@ -46,11 +47,12 @@ def step_metrics(
         judged: the valued steps of every rollout.
         placed: those of them that lie on tokens.
         part: the mean value of every rollout's steps.
-        verdicts: on every rollout; without them only ``steps/repeated`` is known.
+        verdicts: on every rollout; without them only the last two are known.
         group_size: G.
     """
     visits = [step.again for row in placed for step in row]
-    metrics = {"steps/repeated": sum(visits) / len(visits)} if visits else {}
+    metrics = {"steps/return": part.double().mean().item()}
+    metrics |= {"steps/repeated": sum(visits) / len(visits)} if visits else {}
     if verdicts is None:
         return metrics
     correct = torch.tensor([verdict.correct for verdict in verdicts])

@@ -77,11 +77,14 @@ def test_metrics_of_a_batch_by_loops(seed: int) -> None:
     assert got["steps/outcome_correlation"] == pytest.approx(correlation(*centred), abs=1e-6)
 
 
-def test_without_verdicts_only_the_visits_are_known() -> None:
+def test_without_verdicts_only_values_and_visits_are_known() -> None:
     placed = [[StepCredit(0, 1, 0.5, depth=3), StepCredit(2, 3, 0.5, depth=3, again=True)], []]
     judged = [[Judged(0.5, 3, False)] * 2, []]
-    assert step_metrics(judged, placed, torch.zeros(2), None, 2) == {"steps/repeated": 0.5}
-    assert step_metrics([[], []], [[], []], torch.zeros(2), verdicts([True, False]), 2) == {}
+    assert step_metrics(judged, placed, torch.tensor([0.5, 0.0]), None, 2) == {
+        "steps/return": 0.25,
+        "steps/repeated": 0.5,
+    }
+    assert step_metrics([[], []], [[], []], torch.zeros(2), verdicts([True, False]), 2) == {"steps/return": 0.0}
 
 
 def test_a_correlation_with_something_constant_is_unknown() -> None:
