@@ -69,11 +69,11 @@ def no_critic(config: DictConfig) -> str | None:
     """A reward that asks a critic needs a critic stage before it or a checkpoint that exists."""
     if "grpo" not in config.stages:
         return None
-    for _, checkpoint in critic_checkpoints(config.reward):
+    for path, checkpoint in critic_checkpoints(config.reward):
         if checkpoint is None and "critic" not in config.stages:
-            return "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"
+            return f"the reward asks a critic: add 'critic' to stages or give {path}.checkpoint=FOLDER"
         if checkpoint is not None and not (Path(checkpoint) / "critic.json").is_file():
-            return f"reward.checkpoint={checkpoint}: no critic there (critic.json is missing)"
+            return f"{path}.checkpoint={checkpoint}: no critic there (critic.json is missing)"
     return None
 
 

@@ -3,6 +3,7 @@
     scores = f(sᵢ, aᵢ, gⱼ)                       all pairs of the batch, or the positives and some drawn negatives
     L      = loss(scores / τ, positive, candidate)
 
+Of an ensemble every member learns by its own loss, on its own bootstrap of the anchors and its own negatives.
 Held-out states with the exact oracle's answer come in a second validation loader.
 """
 
@@ -15,7 +16,7 @@ import lightning as L
 import torch
 from torch import Tensor, nn
 
-from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, rows_of, take
+from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, members_of, rows_of, take
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.losses.pairs import draw_negatives
 from contrastive_reasoning.rollout.sampling import derived_seed
@@ -60,9 +61,10 @@ class CriticPretraining(L.LightningModule):
         self._last_batch_end: float | None = None
 
     def training_step(self, batch: CriticBatch, batch_idx: int) -> Tensor:
-        loss, metrics = self._loss_and_metrics(batch, "train", self.global_step)
+        loss, metrics = self._learned(batch)
         anchors = rows_of(batch.state_actions)
-        self.log("train/critic/loss", loss.detach(), prog_bar=True, batch_size=anchors)
+        mean = loss.detach() / len(members_of(self.critic))
+        self.log("train/critic/loss", mean, prog_bar=True, batch_size=anchors)
         self.log_dict({f"train/critic/{name}": value for name, value in metrics.items()}, batch_size=anchors)
         return loss
 
@@ -100,9 +102,36 @@ class CriticPretraining(L.LightningModule):
             "lr_scheduler": {"scheduler": self.optimizer.scheduler(optimizer), "interval": "step"},
         }
 
-    def _loss_and_metrics(self, batch: CriticBatch, purpose: str, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+    def _learned(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The sum of the members' losses, and the mean over the members of what is logged."""
+        members = members_of(self.critic)
+        if len(members) == 1:
+            return self._loss_and_metrics(batch, "train", self.global_step)
+        lessons = [
+            self._loss_and_metrics(self._bootstrapped(batch, index), f"train member {index}", self.global_step, member)
+            for index, member in enumerate(members)
+        ]
+        columns = {name: torch.stack([metrics[name] for _, metrics in lessons]) for name in lessons[0][1]}
+        # the sum: members share no weights, so each one's gradient is that of its own loss
+        return torch.stack([loss for loss, _ in lessons]).sum(), {name: c.mean() for name, c in columns.items()}
+
+    def _bootstrapped(self, batch: CriticBatch, member: int) -> CriticBatch:
+        """As many anchors, drawn with replacement, each with its own row of pairs."""
+        seed = derived_seed((self.seed, "critic bootstrap", self.global_step, self.global_rank, member))
+        generator = torch.Generator().manual_seed(seed)
+        rows = torch.randint(len(batch.positive), (len(batch.positive),), generator=generator).to(batch.positive.device)
+        return CriticBatch(
+            state_actions=take(batch.state_actions, rows),
+            goals=batch.goals,
+            positive=batch.positive[rows],
+            candidate=batch.candidate[rows],
+        )
+
+    def _loss_and_metrics(
+        self, batch: CriticBatch, purpose: str, step: int, critic: nn.Module | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         counts = self._counted(batch, purpose, step)
-        scores = self._scores(batch, counts)
+        scores = self._scores(batch, counts, critic)
         metrics = batch_metrics(scores / self.loss.temperature, batch.positive, counts)
         return self.loss(scores, batch.positive, counts), metrics
 
@@ -114,12 +143,13 @@ class CriticPretraining(L.LightningModule):
         generator = torch.Generator().manual_seed(seed)
         return draw_negatives(batch.positive, batch.candidate, count=self.negatives_per_anchor, generator=generator)
 
-    def _scores(self, batch: CriticBatch, counts: Tensor) -> Tensor:
-        """f for all pairs, or for the counted ones with 0 elsewhere: (A, C)."""
+    def _scores(self, batch: CriticBatch, counts: Tensor, critic: nn.Module | None = None) -> Tensor:
+        """f, of a member or of the whole critic, for all pairs, or for the counted ones with 0 elsewhere: (A, C)."""
+        critic = self.critic if critic is None else critic
         if self.negatives_per_anchor is None:
-            return self.critic(batch.state_actions, batch.goals)
+            return critic(batch.state_actions, batch.goals)
         anchors, goals = counts.nonzero(as_tuple=True)
-        values = self.critic.pairs(  # pyright: ignore[reportCallIssue]
+        values = critic.pairs(  # pyright: ignore[reportCallIssue]
             take(batch.state_actions, anchors), take(batch.goals, goals)
         )
         return values.new_zeros(counts.shape).index_put((anchors, goals), values)

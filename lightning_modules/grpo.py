@@ -12,7 +12,7 @@ from lightning import LightningModule
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor, nn
 
-from contrastive_reasoning.advantages import Advantage
+from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
 from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK
@@ -121,11 +121,15 @@ class GRPO(LightningModule):
         checkpoint["rollout_step"] = self.rollout_step
         if isinstance(self.reward, TrainedReward):
             checkpoint["reward"] = self.reward.state_dict()
+        if isinstance(self.advantage, StatefulAdvantage):
+            checkpoint["advantage"] = self.advantage.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.rollout_step = checkpoint["rollout_step"]
         if isinstance(self.reward, TrainedReward):
             self.reward.load_state_dict(checkpoint["reward"])
+        if isinstance(self.advantage, StatefulAdvantage):
+            self.advantage.load_state_dict(checkpoint["advantage"])
 
     @property
     def full_kl(self) -> bool:
@@ -156,7 +160,8 @@ class GRPO(LightningModule):
             with self.reference_at_hand() if self.full_kl else nullcontext():
                 steps = self.learn(lessons)
         policy_step = {"train/policy/step": float(self.rollout_step - self.warmup_steps + 1)}
-        return {**advantage_metrics(advantages, rollouts.group_size), **lesson_metrics(lessons), **steps, **policy_step}
+        seen = advantage_metrics(self.advantage, advantages, rollouts.group_size)
+        return {**seen, **lesson_metrics(lessons), **steps, **policy_step}
 
     def learn(self, lessons: Sequence[Lesson]) -> dict[str, float]:
         """Every update of a rollout batch; what is worth logging of the last optimizer step."""

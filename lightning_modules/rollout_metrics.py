@@ -8,6 +8,7 @@ from typing import get_args
 
 from torch import Tensor
 
+from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Status, Task, Verdict
@@ -41,10 +42,12 @@ def rollout_metrics(rollouts: RolloutBatch) -> dict[str, float]:
     }
 
 
-def advantage_metrics(advantages: Tensor, group_size: int) -> dict[str, float]:
-    """The share of groups that teach anything."""
+def advantage_metrics(advantage: Advantage, advantages: Tensor, group_size: int) -> dict[str, float]:
+    """The share of groups that teach anything, and what an advantage with a memory has to say."""
     informative = (advantages != 0).view(-1, group_size * advantages.shape[1]).any(dim=1)
-    return {"train/advantage/informative_groups": informative.double().mean().item()}
+    told = advantage.metrics if isinstance(advantage, StatefulAdvantage) else {}
+    named = {f"train/{name}": value for name, value in told.items()}
+    return {"train/advantage/informative_groups": informative.double().mean().item(), **named}
 
 
 def accuracy(verdicts: Sequence[Verdict]) -> float:

@@ -1,6 +1,6 @@
 """Advantages: rewards relative to the group, per rollout and per step, on the tokens of the completion."""
 
-from contrastive_reasoning.advantages.base import Advantage
+from contrastive_reasoning.advantages.base import Advantage, StatefulAdvantage
 from contrastive_reasoning.advantages.group_relative import GroupRelative
 from contrastive_reasoning.advantages.grpo_lambda import GRPOLambda
 from contrastive_reasoning.advantages.leave_one_out import LeaveOneOut
@@ -8,6 +8,7 @@ from contrastive_reasoning.advantages.mean_centred import MeanCentred
 from contrastive_reasoning.advantages.potential import Potential
 from contrastive_reasoning.advantages.process import Process
 from contrastive_reasoning.advantages.survival import Survival
+from contrastive_reasoning.advantages.trust_gate import TrustGate
 from contrastive_reasoning.advantages.vineppo import VinePPO
 
 VERSION = 2
@@ -20,6 +21,8 @@ __all__ = [
     "MeanCentred",
     "Potential",
     "Process",
+    "StatefulAdvantage",
     "Survival",
+    "TrustGate",
     "VinePPO",
 ]

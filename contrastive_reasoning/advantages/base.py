@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -15,6 +16,20 @@ class Advantage(Protocol):
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         """The advantage of every token; 0 outside ``mask``."""
         ...
+
+
+@runtime_checkable
+class StatefulAdvantage(Advantage, Protocol):
+    """An advantage that remembers earlier batches: called once for each, its state is in the checkpoint."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """What it has to say of the last batch, as ``room/quantity``; logged under ``train/``."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 def by_group(values: Float[Tensor, " B"], group_size: int) -> Float[Tensor, "P G"]:

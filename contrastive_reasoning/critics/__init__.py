@@ -6,10 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from contrastive_reasoning.critics.base import Critic, CriticBatch, CriticOracleBatch, DotProductCritic
+from contrastive_reasoning.critics.calibration import Calibration
 from contrastive_reasoning.critics.checkpoint import load_critic_weights, save_critic
 from contrastive_reasoning.critics.dot_product import TwoTowerCritic
 from contrastive_reasoning.critics.encodings import rows_of, take
+from contrastive_reasoning.critics.ensemble import EnsembleCritic, members_of
+from contrastive_reasoning.critics.isotonic import Isotonic
 from contrastive_reasoning.critics.numeric import NumericV1, NumericV2
+from contrastive_reasoning.critics.platt import Platt
 
 if TYPE_CHECKING:
     from contrastive_reasoning.critics.encoder import Frozen, FullTraining, LoRATraining, TextEncoder, load_encoder
@@ -33,16 +37,20 @@ _LAZY = {
 }
 
 __all__ = [
+    "Calibration",
     "Critic",
     "CriticBatch",
     "CriticOracleBatch",
     "DotProductCritic",
+    "EnsembleCritic",
     "Frozen",
     "FullTraining",
+    "Isotonic",
     "JointCritic",
     "LoRATraining",
     "NumericV1",
     "NumericV2",
+    "Platt",
     "PreferenceBatch",
     "PreferenceCritic",
     "TextCritic",
@@ -50,6 +58,7 @@ __all__ = [
     "TwoTowerCritic",
     "load_critic_weights",
     "load_encoder",
+    "members_of",
     "rows_of",
     "save_critic",
     "take",
@@ -60,7 +69,3 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"contrastive_reasoning.critics has no {name!r}")
     return getattr(import_module(f"contrastive_reasoning.critics.{_LAZY[name]}"), name)
-
-
-VERSION = 1
-"""Raised when the same configuration would give another result; finished stages are then not reused."""

@@ -1,6 +1,7 @@
 """Rewards: what a rollout batch is worth, every source by its own name, per rollout and per step."""
 
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
+from contrastive_reasoning.rewards.calibrated_critic import CalibratedCriticReward
 from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.format import FormatReward
@@ -19,6 +20,7 @@ VERSION = 2
 
 __all__ = [
     "CLIPOReward",
+    "CalibratedCriticReward",
     "Credit",
     "CriticReward",
     "FlippedOracleReward",

@@ -1,17 +1,23 @@
-"""A pretrained contrastive critic as a reward: a step is worth σ(f(s, a, g) / τ), g the problem's own goal."""
+"""A pretrained contrastive critic as a reward: a step is worth σ(f(s, a, g) / τ), g the problem's own goal.
+
+Of an ensemble f is the members' mean, and how far they disagree over the steps is logged.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from contrastive_reasoning.critics.base import Critic, values_states
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.encodings import rows_of, take
+from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement, members_of
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.shaping import StepValue, legal_steps, shaped, start_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -74,28 +80,62 @@ class CriticReward:
             load_critic_weights(self.critic, checkpoint)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        if self.checkpoint is None:
-            raise RuntimeError("reward.checkpoint is null: train a critic first, or name the folder of a trained one")
-        values, starts = self.step_values(rollouts, legal_steps(self.task, rollouts)), self.start_values(rollouts)
-        return shaped(self.outcome(rollouts), rollouts, values, name="critic", weight=self.weight, starts=starts)
+        steps = legal_steps(self.task, rollouts)
+        logits, starts = self.step_logits(rollouts, steps), self.start_logits(rollouts)
+        return self.credit(
+            rollouts, logits, on_steps(steps, squashed(logits)), None if starts is None else _one(starts)
+        )
+
+    def credit(
+        self,
+        rollouts: RolloutBatch,
+        logits: Sequence[Float[Tensor, "M _"]],
+        values: Sequence[Sequence[StepValue]],
+        starts: Sequence[float] | None,
+    ) -> Credit:
+        """The outcome's credit, with these values of steps and starts; of an ensemble also its disagreement.
+
+        Args:
+            rollouts: what is rewarded.
+            logits: as ``step_logits`` found them.
+            values: of the legal steps of every rollout.
+            starts: of each of the P problems.
+        """
+        credit = shaped(self.outcome(rollouts), rollouts, values, name="critic", weight=self.weight, starts=starts)
+        if not isinstance(self.critic, EnsembleCritic):
+            return credit
+        apart = disagreement(torch.cat(list(logits), dim=1))
+        return replace(credit, metrics={**credit.metrics, "critic/disagreement": apart})
 
     def step_values(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:
         """σ(f/τ) of every step of every rollout."""
-        if values_states(self.critic):
-            return self._by_state(rollouts, steps)
-        asked = [Question(rollouts.problem_of(row), rollouts.texts[row], those) for row, those in enumerate(steps)]
-        scores = self._scores(asked, rollouts.completion_ids.device)
-        return [list(zip(those, scores[row], strict=True)) for row, those in enumerate(steps)]
+        return on_steps(steps, squashed(self.step_logits(rollouts, steps)))
 
     def start_values(self, rollouts: RolloutBatch) -> list[float] | None:
         """σ(f/τ) of each problem before any step; None where the critic cannot tell."""
+        logits = self.start_logits(rollouts)
+        return None if logits is None else _one(logits)
+
+    def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "M _"]]:
+        """f/τ of every step of every rollout, by each of the M members of an ensemble (M = 1: of the critic).
+
+        Raises:
+            RuntimeError: the critic was built without a checkpoint.
+        """
+        if values_states(self.critic):
+            return self._by_state(rollouts, steps)
+        asked = [Question(rollouts.problem_of(row), rollouts.texts[row], those) for row, those in enumerate(steps)]
+        return self._answers(asked, rollouts.completion_ids.device)
+
+    def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "M P"] | None:
+        """f/τ of each problem before any step; None where the critic cannot tell."""
         starts = [step for problem in rollouts.problems if (step := start_of(problem)) is not None]
         if not values_states(self.critic) or len(starts) < len(rollouts.problems):
             return None
         asked = [Question(problem, "", [start]) for problem, start in zip(rollouts.problems, starts, strict=True)]
-        return [value for (value,) in self._scores(asked, rollouts.completion_ids.device)]
+        return torch.cat(self._answers(asked, rollouts.completion_ids.device), dim=1)
 
-    def _by_state(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:
+    def _by_state(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Tensor]:
         """Completions of a group meet in the same states: each is asked about once."""
         states: list[dict[tuple[int, ...], Step]] = [{} for _ in rollouts.problems]
         for row, those in enumerate(steps):
@@ -103,36 +143,61 @@ class CriticReward:
         asked = [
             Question(problem, "", list(met.values())) for problem, met in zip(rollouts.problems, states, strict=True)
         ]
-        scores = self._scores(asked, rollouts.completion_ids.device)
-        found = [dict(zip(met, values, strict=True)) for met, values in zip(states, scores, strict=True)]
+        answers = self._answers(asked, rollouts.completion_ids.device)
+        places = [{numbers: place for place, numbers in enumerate(met)} for met in states]
+        groups = [row // rollouts.group_size for row in range(len(steps))]
         return [
-            [(step, found[row // rollouts.group_size][_numbers(step)]) for step in those]
-            for row, those in enumerate(steps)
+            answers[group][:, [places[group][_numbers(step)] for step in those]]
+            for group, those in zip(groups, steps, strict=True)
         ]
 
     @torch.no_grad()
-    def _scores(self, asked: Sequence[Question], device: torch.device) -> list[list[float]]:
-        """σ(f/τ) of the steps of every question."""
+    def _answers(self, asked: Sequence[Question], device: torch.device) -> list[Tensor]:
+        """f/τ of the steps of every question, (M, steps)."""
+        if self.checkpoint is None:
+            raise RuntimeError("reward.checkpoint is null: train a critic first, or name the folder of a trained one")
         self.critic.to(device)
         encoded = {
             index: self.critic.encode_steps(question.problem, question.completion, question.steps)
             for index, question in enumerate(asked)
             if question.steps
         }
-        scores: list[list[float]] = [[] for _ in asked]
+        answers = [torch.zeros(len(members_of(self.critic)), 0)] * len(asked)
         for indices, state_actions, goals in _alike(encoded):
-            values = self._values(state_actions, goals, device)
-            parts = torch.split(values, [len(asked[index].steps) for index in indices])
+            logits = self._logits(state_actions, goals, device)
+            parts = torch.split(logits, [len(asked[index].steps) for index in indices], dim=1)
             for index, part in zip(indices, parts, strict=True):
-                scores[index] = part.tolist()
-        return scores
+                answers[index] = part
+        return answers
 
-    def _values(self, state_actions: Any, goals: Any, device: torch.device) -> Tensor:
+    def _logits(self, state_actions: Any, goals: Any, device: torch.device) -> Float[Tensor, "M N"]:
         chunks = torch.arange(rows_of(goals)).split(self.batch_size)
         pieces = [
-            self.critic.pairs(_to(take(state_actions, rows), device), _to(take(goals, rows), device)) for rows in chunks
+            self._pairs(_to(take(state_actions, rows), device), _to(take(goals, rows), device)) for rows in chunks
         ]
-        return (torch.cat(pieces).float() / self.temperature).sigmoid().cpu()
+        return (torch.cat(pieces, dim=1).float() / self.temperature).cpu()
+
+    def _pairs(self, state_actions: Any, goals: Any) -> Float[Tensor, "M N"]:
+        if isinstance(self.critic, EnsembleCritic):
+            return self.critic.member_pairs(state_actions, goals)
+        return self.critic.pairs(state_actions, goals)[None]
+
+
+def squashed(logits: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
+    """σ of the members' mean, row by row."""
+    if not logits:
+        return []
+    values = torch.cat(list(logits), dim=1).mean(dim=0).sigmoid()
+    return [part.tolist() for part in values.split([row.shape[1] for row in logits])]
+
+
+def on_steps(steps: Sequence[Sequence[Step]], values: Sequence[Sequence[float]]) -> list[list[StepValue]]:
+    """Each step with its value."""
+    return [list(zip(those, row, strict=True)) for those, row in zip(steps, values, strict=True)]
+
+
+def _one(logits: Float[Tensor, "M P"]) -> list[float]:
+    return squashed([logits])[0]
 
 
 def _numbers(step: Step) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from contrastive_reasoning.rewards.base import Credit, StepCredit
+from contrastive_reasoning.rewards.step_metrics import Judged, step_metrics
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.spans import tokens_of_span
 from contrastive_reasoning.tasks.base import Problem, Step, Task
@@ -52,6 +53,8 @@ def shaped(
 ) -> Credit:
     """``credit`` with the part ``name`` added: its mean value per rollout (0 without steps) and its step credit.
 
+    How well the values tell which rollouts the verifier accepts is added to the metrics (see ``step_metrics``).
+
     Args:
         credit: of the reward that is shaped.
         rollouts: what is rewarded.
@@ -66,15 +69,16 @@ def shaped(
     if name in credit.parts or credit.steps is not None:
         raise ValueError(f"reward {name} cannot shape {', '.join(credit.parts)}: one part of a reward may value steps")
     part = rollouts.old_log_probs.new_tensor([_mean([value for _, value in row]) for row in values])
+    steps = [_on_tokens(rollouts.token_spans[i], row, start_of(rollouts.problem_of(i))) for i, row in enumerate(values)]
+    judged = [[_judged(step, value, index) for index, (step, value) in enumerate(row)] for row in values]
+    seen = step_metrics(judged, steps, part, credit.verdicts, rollouts.group_size)
     return Credit(
         outcome=credit.outcome + weight * part,
         parts={**credit.parts, name: part},
-        steps=[
-            _on_tokens(rollouts.token_spans[i], row, start_of(rollouts.problem_of(i))) for i, row in enumerate(values)
-        ],
+        steps=steps,
         starts=None if starts is None else [starts[row // rollouts.group_size] for row in range(len(rollouts))],
         verdicts=credit.verdicts,
-        metrics=credit.metrics,
+        metrics={**credit.metrics, **seen},
     )
 
 
@@ -84,21 +88,26 @@ def _mean(values: Sequence[float]) -> float:
 
 def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue], start: Step | None) -> list[StepCredit]:
     """Step values on the tokens that begin inside the step."""
-    seen = set() if start is None else {_identity(start)}
+    seen = set() if start is None else {identity_of(start)}
     placed: list[StepCredit] = []
     for index, (step, value) in enumerate(values):
-        state, tokens = _identity(step), tokens_of_span(spans, step.start, step.end)
+        state, tokens = identity_of(step), tokens_of_span(spans, step.start, step.end)
         if tokens is not None:
-            placed.append(StepCredit(*tokens, value, depth=_depth(step, index), again=state in seen))
+            placed.append(StepCredit(*tokens, value, depth=depth_of(step, index), again=state in seen))
         seen.add(state)
     return placed
 
 
-def _identity(step: Step) -> Hashable:
+def _judged(step: Step, value: float, index: int) -> Judged:
+    finished = isinstance(step.state, list | tuple) and len(step.state) == 1
+    return Judged(value=value, depth=depth_of(step, index), finished=finished)
+
+
+def identity_of(step: Step) -> Hashable:
     """The numbers left, in any order; a state of another kind as it is written."""
     return tuple(sorted(step.state)) if isinstance(step.state, list | tuple) else str(step.state)
 
 
-def _depth(step: Step, index: int) -> int:
+def depth_of(step: Step, index: int) -> int:
     """The length of the state after the step; ``index`` for a state that is no list or tuple."""
     return len(step.state) if isinstance(step.state, list | tuple) else index

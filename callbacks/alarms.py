@@ -1,0 +1,115 @@
+"""Says when step credit begins to be gamed: its numbers rise and success does not.
+
+    … │ W batches before │ W batches now │        a metric rises:  its mean now − its mean before
+                                                                   > threshold · √((variance now + variance before)/W)
+
+    process_return_alone    the values of steps rise, and success does not
+    outcome_correlation     within groups, values of steps go against the verdict: mean now < −threshold · √(variance/W)
+    steps_per_rollout       more steps are written
+    repeated_states         more of them lead to where the rollout had been before
+    kl                      the policy is farther from its reference
+
+An alarm is a reason to look, not a verdict. It also rings when a metric rises for a good reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, variance
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.utilities import rank_zero_warn
+
+RETURN, SUCCESS, CORRELATION = "train/steps/return", "train/verdict/ok", "train/steps/outcome_correlation"
+RISING = {
+    "steps_per_rollout": "train/reward/steps",
+    "repeated_states": "train/steps/repeated",
+    "kl": "train/objective/kl",
+}
+"""Alarm → the metric that must not rise."""
+SAID = {
+    "process_return_alone": "the values of steps rise while success does not",
+    "outcome_correlation": "the values of steps are higher where the verifier refuses",
+    "steps_per_rollout": "rollouts have more steps than before",
+    "repeated_states": "rollouts come back to the same states more often than before",
+    "kl": "the policy is farther from its reference than before",
+}
+
+
+class Alarms(L.Callback):
+    """Logs ``train/alarm/<name>``, 1 while it is raised, else 0, once two windows of its metrics are full.
+
+    When one is raised for the first time a line says so. What a run does not log raises no alarm. Only watches; the
+    windows are in the checkpoint.
+
+    Args:
+        window: W, rollout batches.
+        threshold: standard errors.
+
+    Raises:
+        ValueError: for a window below 2 or a threshold that is not positive.
+    """
+
+    def __init__(self, *, window: int, threshold: float) -> None:
+        if window < 2:
+            raise ValueError(f"callbacks.alarms.window must be at least 2, got {window}")
+        if not threshold > 0:
+            raise ValueError(f"callbacks.alarms.threshold must be above 0, got {threshold}")
+        self.window = window
+        self.threshold = threshold
+        self.seen: dict[str, list[float]] = {}
+        """The last 2·W values of every metric, oldest first."""
+        self.raised: set[str] = set()
+        """Alarms of which the line was said."""
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Take in what the step has logged, and judge."""
+        self.take(trainer.callback_metrics)
+        for name, raised in self.judged().items():
+            pl_module.log(f"train/alarm/{name}", float(raised), batch_size=1)
+            if raised and name not in self.raised:
+                self.raised.add(name)
+                rank_zero_warn(
+                    f"alarm at step {trainer.global_step}: {SAID[name]} (train/alarm/{name} counts how often)"
+                )
+
+    def take(self, metrics: Mapping[str, Any]) -> None:
+        """Add this step's values to the windows."""
+        for name in (RETURN, SUCCESS, CORRELATION, *RISING.values()):
+            if name in metrics:
+                self.seen[name] = [*self.seen.get(name, []), float(metrics[name])][-2 * self.window :]
+
+    def judged(self) -> dict[str, bool]:
+        """Alarm → raised, of those whose metrics fill both windows."""
+        full = {name: values for name, values in self.seen.items() if len(values) == 2 * self.window}
+        rises = {name: rise(v[: self.window], v[self.window :]) > self.threshold for name, v in full.items()}
+        found = {alarm: rises[name] for alarm, name in RISING.items() if name in rises}
+        if RETURN in rises and SUCCESS in rises:
+            found["process_return_alone"] = rises[RETURN] and not rises[SUCCESS]
+        if CORRELATION in full:
+            now = full[CORRELATION][self.window :]
+            found["outcome_correlation"] = in_errors(fmean(now), variance(now) / self.window) < -self.threshold
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": {name: list(values) for name, values in self.seen.items()}, "raised": sorted(self.raised)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.seen = {name: list(values) for name, values in state_dict["seen"].items()}
+        self.raised = set(state_dict["raised"])
+
+
+def rise(before: Sequence[float], now: Sequence[float]) -> float:
+    """How many standard errors the mean has risen by, from one window to the next of the same size."""
+    return in_errors(fmean(now) - fmean(before), (variance(now) + variance(before)) / len(now))
+
+
+def in_errors(difference: float, squared_error: float) -> float:
+    """A difference in standard errors; infinite where it has none but is not 0."""
+    if squared_error > 0:
+        return difference / math.sqrt(squared_error)
+    return 0.0 if difference == 0 else math.copysign(math.inf, difference)

@@ -1,0 +1,120 @@
+"""A trust gate on step credit: it counts as far as it was right about fresh verified rollouts.
+
+        w_n = w_max · trust · anneal_n
+        trust    = clip((AUROC − floor) / span, 0, 1) · (1 − disagreement)     means over the last ``window`` batches
+        anneal_n = clip((N − 1 − n) / (N / 3), 0, 1)                           1, then linearly to 0 in the last third
+
+n counts the rollout batches that taught, from 0 to N − 1. Trust is estimated anew after every ``window`` batches, so
+the first ``window`` batches teach by their outcome alone, and no batch is weighted by what its own verdicts say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.advantages.base import Advantage
+from contrastive_reasoning.rewards.base import Credit
+
+AUROC, DISAGREEMENT = "steps/auroc", "critic/disagreement"
+"""Of ``Credit.metrics``: what every reward of steps tells of its values, and what an ensemble of critics adds."""
+
+
+@runtime_checkable
+class Weighted(Advantage, Protocol):
+    """An advantage that mixes step credit into that of the outcome; a frozen dataclass, at weight 0 the outcome's."""
+
+    @property
+    def outcome(self) -> Advantage: ...
+
+    @property
+    def weight(self) -> float: ...
+
+
+class TrustGate:
+    """``advantage`` with the weight w_n, its own weight being w_max. At w_n = 0 bit for bit its ``outcome`` alone.
+
+    A plain object whose state — count, window, trust — is in the checkpoint of who calls it.
+
+    Args:
+        advantage: process or potential.
+        window: rollout batches that an estimate is made from, and between estimates.
+        floor: the AUROC up to which nothing is trusted.
+        span: by how much more everything is.
+        total_steps: N.
+
+    Raises:
+        ValueError: for a number out of range.
+    """
+
+    def __init__(self, *, advantage: Weighted, window: int, floor: float, span: float, total_steps: int) -> None:
+        for name, count in (("window", window), ("total_steps", total_steps)):
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count}")
+        if not 0 <= floor < 1:
+            raise ValueError(f"floor must lie in [0, 1), got {floor}")
+        if not span > 0:
+            raise ValueError(f"span must be above 0, got {span}")
+        self.advantage = advantage
+        self.window = window
+        self.floor = floor
+        self.span = span
+        self.total_steps = total_steps
+        self.calls = 0
+        """n: batches that have taught."""
+        self.trust = 0.0
+        self.aurocs: list[float] = []
+        self.disagreements: list[float] = []
+        self.weight = 0.0
+        """w of the last batch."""
+
+    def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
+        if credit.steps is None:
+            named = ", ".join(credit.parts) or "nothing"
+            raise ValueError(f"a trust gate needs a reward that values steps (oracle, critic); this one has: {named}")
+        self.weight = self.advantage.weight * self.trust * self._annealed()
+        self._observe(credit.metrics)
+        gated: Any = self.advantage
+        chosen = replace(gated, weight=self.weight) if self.weight > 0 else gated.outcome
+        return chosen(credit, mask, group_size)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Of the last batch: its weight, and the trust that the next one will be given."""
+        return {"gate/weight": self.weight, "gate/trust": self.trust}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Numbers and lists of them."""
+        kept = {"calls": self.calls, "trust": self.trust, "weight": self.weight}
+        return {**kept, "aurocs": list(self.aurocs), "disagreements": list(self.disagreements)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.calls, self.trust, self.weight = state["calls"], state["trust"], state["weight"]
+        self.aurocs, self.disagreements = list(state["aurocs"]), list(state["disagreements"])
+
+    def _annealed(self) -> float:
+        return min(max((self.total_steps - 1 - self.calls) / (self.total_steps / 3), 0.0), 1.0)
+
+    def _observe(self, metrics: Mapping[str, float]) -> None:
+        """Count this batch; at the end of a window estimate the trust and begin another."""
+        self.calls += 1
+        self.aurocs += [metrics[AUROC]] if AUROC in metrics else []  # absent where all succeed, or none
+        self.disagreements += [metrics.get(DISAGREEMENT, 0.0)]
+        if len(self.disagreements) == self.window:
+            self.trust = self._estimate()
+            self.aurocs, self.disagreements = [], []
+
+    def _estimate(self) -> float:
+        """0 where no batch of the window could tell."""
+        if not self.aurocs:
+            return 0.0
+        quality = (_mean(self.aurocs) - self.floor) / self.span
+        return min(max(quality, 0.0), 1.0) * (1 - _mean(self.disagreements))
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,94 @@
+"""Several critics of one kind from different initial weights: they agree where the data decided, and differ elsewhere.
+
+    f = mean over members of f_m          disagreement = 2 · mean over steps of std over members of σ(f_m / τ)
+
+Each member learns by its own loss on its own draw of the batch; the loss of the mean would let them divide the work,
+and what they then differ in says nothing of what they do not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from contrastive_reasoning.critics.base import Critic, values_states
+from contrastive_reasoning.tasks.base import Problem, Step
+
+SEED_STRIDE = 1_000_003
+
+
+class EnsembleCritic(nn.Module):
+    """The mean of ``size`` critics, trained in one fit, saved and loaded as one.
+
+    Args:
+        member: builds a critic from its seed; the first member is the single critic of ``seed``.
+        size: M, at least 2.
+        seed: the members' seeds follow from it.
+
+    Raises:
+        ValueError: ``size`` is below 2.
+    """
+
+    def __init__(self, *, member: Callable[..., Critic], size: int, seed: int) -> None:
+        super().__init__()
+        if size < 2:
+            raise ValueError(f"EnsembleCritic: size must be at least 2, got {size}")
+        self.members: Any = nn.ModuleList([_module(member(seed=seed + SEED_STRIDE * m)) for m in range(size)])
+
+    @property
+    def values_states(self) -> bool:
+        """Whether every member does."""
+        return all(values_states(member) for member in self.members)
+
+    def forward(self, state_actions: Any, goals: Any) -> Float[Tensor, "A C"]:
+        """Mean f for every anchor with every goal."""
+        return torch.stack([member(state_actions, goals) for member in self.members]).mean(dim=0)
+
+    def pairs(self, state_actions: Any, goals: Any) -> Float[Tensor, " N"]:
+        """Mean f for N anchors, each with its own goal."""
+        return self.member_pairs(state_actions, goals).mean(dim=0)
+
+    def member_pairs(self, state_actions: Any, goals: Any) -> Float[Tensor, "M N"]:
+        """Every member's f for N anchors, each with its own goal."""
+        return torch.stack([member.pairs(state_actions, goals) for member in self.members])
+
+    def encode_state_action(self, state_actions: Any) -> Float[Tensor, "A D"]:
+        """The members' φ side by side, scaled: where f_m are inner products, so is their mean."""
+        return self._side_by_side([member.encode_state_action(state_actions) for member in self.members])
+
+    def encode_goal(self, goals: Any) -> Float[Tensor, "C D"]:
+        """The members' ψ side by side, scaled."""
+        return self._side_by_side([member.encode_goal(goals) for member in self.members])
+
+    def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
+        """As any of the members: they are of one kind."""
+        return self.members[0].encode_steps(problem, completion, steps)
+
+    def _side_by_side(self, embeddings: Sequence[Tensor]) -> Tensor:
+        return torch.cat(list(embeddings), dim=1) / len(self.members) ** 0.5
+
+
+def members_of(critic: nn.Module) -> list[nn.Module]:
+    """The critics that learn, each by its own loss: an ensemble's members, or the critic itself."""
+    return list(critic.members) if isinstance(critic, EnsembleCritic) else [critic]
+
+
+def disagreement(logits: Float[Tensor, "M N"]) -> float:
+    """Twice the mean, over N steps, of the standard deviation of σ(logit) over M members: in [0, 1].
+
+    1 where half of the members are sure of success and half of failure, at every step; 0 where all say the same, and
+    where there are no steps. The standard deviation is divided by M, else two members could exceed 1.
+    """
+    if not logits.numel():
+        return 0.0
+    return 2 * logits.double().sigmoid().std(dim=0, correction=0).mean().clamp(max=0.5).item()
+
+
+def _module(critic: Critic) -> nn.Module:
+    if not isinstance(critic, nn.Module):
+        raise TypeError(f"EnsembleCritic: a member must be a torch module, got {type(critic).__name__}")
+    return critic

@@ -1,0 +1,136 @@
+"""A critic's logits as P(success | state) of the current policy, learned from its own verified rollouts.
+
+    values = curve_depth(f/τ)        curve: refitted every few batches to the last few batches' (logit, depth, success)
+
+A critic knows what some player can reach; what this policy can finish is another thing, and changes while it learns.
+A batch is valued, and the curves are judged by it, before they learn from it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from contrastive_reasoning.critics.calibration import Calibration, Examples
+from contrastive_reasoning.critics.reliability import brier_score, expected_calibration_error
+from contrastive_reasoning.rewards.base import Credit
+from contrastive_reasoning.rewards.critic import CriticReward, on_steps
+from contrastive_reasoning.rewards.shaping import depth_of, legal_steps, start_of
+from contrastive_reasoning.rewards.visited_states import visited_states
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Step
+
+BINS = 15
+"""Of the calibration error."""
+FINISHED = 1
+"""Numbers left when no move is: such a state's success is known, and flatters every figure."""
+
+
+class CalibratedCriticReward:
+    """``source`` with calibrated probabilities for values of steps and starts; it learns with every call.
+
+    Logged are ``critic/ece`` and ``critic/brier``, over the states of the batch that leave a move, each weighted by the
+    rollouts through it. Of an ensemble the members' mean logit is calibrated.
+
+    Args:
+        source: asks the critic; its outcome must verify.
+        calibration: the curves.
+        batches: the last rollout batches that the curves are fitted to.
+        refit_every: rollout batches between fits; the first batch is fitted to at once.
+        warmup_steps: rollout batches at the beginning from which only the curves learn.
+
+    Raises:
+        ValueError: for a number below 1 (``warmup_steps``: below 0).
+    """
+
+    def __init__(
+        self, *, source: CriticReward, calibration: Calibration, batches: int, refit_every: int, warmup_steps: int
+    ) -> None:
+        for name, value, least in (
+            ("batches", batches, 1),
+            ("refit_every", refit_every, 1),
+            ("warmup_steps", warmup_steps, 0),
+        ):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+        self.source = source
+        self.calibration = calibration
+        self.refit_every = refit_every
+        self.warmup_steps = warmup_steps
+        self.seen: deque[Examples] = deque(maxlen=batches)
+        """The last batches, oldest first."""
+        self.calls = 0
+        """Rollout batches rewarded."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        steps = legal_steps(self.source.task, rollouts)
+        members, start_members = self.source.step_logits(rollouts, steps), self.source.start_logits(rollouts)
+        logits = [row.mean(dim=0).tolist() for row in members]
+        starts = None if start_members is None else start_members.mean(dim=0).tolist()
+        values = on_steps(steps, self._calibrated(steps, logits))
+        credit = self.source.credit(rollouts, members, values, self._of_starts(rollouts, starts))
+        fresh = visited_states(rollouts, steps, logits, starts, correct_of(credit))
+        credit = replace(credit, metrics={**credit.metrics, **self._reliability(fresh)})
+        self._learn(fresh)
+        return credit
+
+    def state_dict(self) -> dict[str, Any]:
+        """Curves, examples and count: tensors and numbers."""
+        seen = [dict(vars(examples)) for examples in self.seen]
+        return {"calibration": self.calibration.state_dict(), "seen": seen, "calls": self.calls}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.calibration.load_state_dict(state["calibration"])
+        self.seen.clear()
+        self.seen.extend(Examples(**columns) for columns in state["seen"])
+        self.calls = state["calls"]
+
+    def _calibrated(self, steps: Sequence[Sequence[Step]], logits: Sequence[Sequence[float]]) -> list[list[float]]:
+        """Probabilities of the steps of every rollout."""
+        depths = [depth_of(step, index) for row in steps for index, step in enumerate(row)]
+        flat = torch.tensor([logit for row in logits for logit in row], dtype=torch.float64)
+        values = self.calibration(flat, torch.tensor(depths, dtype=torch.long))
+        return [part.tolist() for part in values.split([len(row) for row in logits])]
+
+    def _of_starts(self, rollouts: RolloutBatch, logits: Sequence[float] | None) -> list[float] | None:
+        """Probabilities of each problem before any step."""
+        if logits is None:
+            return None
+        starts = [start for problem in rollouts.problems if (start := start_of(problem)) is not None]
+        return [value for (value,) in self._calibrated([[start] for start in starts], [[logit] for logit in logits])]
+
+    def _reliability(self, fresh: Examples) -> dict[str, float]:
+        undecided = fresh.of(fresh.depth != FINISHED)
+        if not len(undecided.logits):
+            return {}
+        predicted = self.calibration(undecided.logits, undecided.depth)
+        against = (predicted, undecided.share, undecided.visits)
+        return {
+            "critic/ece": expected_calibration_error(*against, bins=BINS),
+            "critic/brier": brier_score(*against),
+        }
+
+    def _learn(self, fresh: Examples) -> None:
+        self.seen.append(fresh)
+        self.calls += 1
+        if self.calls % self.refit_every == 0 or not self.calibration.fitted:
+            first, *others = self.seen
+            self.calibration.fit(first.joined(*others))
+
+
+def correct_of(credit: Credit) -> Bool[Tensor, " B"]:
+    """Which rollouts the verifier accepts.
+
+    Raises:
+        ValueError: where nothing was verified.
+    """
+    if credit.verdicts is None:
+        named = ", ".join(credit.parts)
+        raise ValueError(f"reward.source.outcome must verify completions; this one has {named} only")
+    return torch.tensor([verdict.correct for verdict in credit.verdicts])

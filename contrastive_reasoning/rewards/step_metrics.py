@@ -1,0 +1,111 @@
+"""What values of steps are worth, against what the verifier said of the rollouts that went through them.
+
+    steps/auroc                 of two steps equally deep, one of a correct rollout and one of a wrong one, how often
+                                the former has the higher value; ties count half
+    steps/auroc_siblings        the same, of steps of the same problem: what a per-step advantage compares
+    steps/auroc_depth<d>        the same, of the steps at one depth
+    steps/outcome_correlation   of a rollout's mean value with its verdict, both against the group's mean
+    steps/return                the mean of a rollout's mean value, whichever reward gave it
+    steps/repeated              the share of steps into a state where the rollout had been before
+
+A finished state is left out of the AUROCs: its value is the verdict, which anyone can read off. What is not
+defined — all rollouts correct, or none — is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from contrastive_reasoning.rewards.base import StepCredit
+from contrastive_reasoning.tasks.base import Verdict
+
+
+class Judged(NamedTuple):
+    """One legal step of a rollout, as ``StepCredit`` without its tokens."""
+
+    value: float
+    depth: int
+    finished: bool
+    """No move is left after it."""
+
+
+def step_metrics(
+    judged: Sequence[Sequence[Judged]],
+    placed: Sequence[Sequence[StepCredit]],
+    part: Float[Tensor, " B"],
+    verdicts: Sequence[Verdict] | None,
+    group_size: int,
+) -> dict[str, float]:
+    """The metrics above, of one rollout batch.
+
+    Args:
+        judged: the valued steps of every rollout.
+        placed: those of them that lie on tokens.
+        part: the mean value of every rollout's steps.
+        verdicts: on every rollout; without them only the last two are known.
+        group_size: G.
+    """
+    visits = [step.again for row in placed for step in row]
+    metrics = {"steps/return": part.double().mean().item()}
+    metrics |= {"steps/repeated": sum(visits) / len(visits)} if visits else {}
+    if verdicts is None:
+        return metrics
+    correct = torch.tensor([verdict.correct for verdict in verdicts])
+    correlation = within_group_correlation(part.detach().double().cpu(), correct.double(), group_size)
+    found = {**_aurocs(judged, correct, group_size), "steps/outcome_correlation": correlation}
+    return metrics | {name: value for name, value in found.items() if value is not None}
+
+
+def _aurocs(
+    judged: Sequence[Sequence[Judged]], correct: Bool[Tensor, " B"], group_size: int
+) -> dict[str, float | None]:
+    rows = [(index, step) for index, row in enumerate(judged) for step in row if not step.finished]
+    if not rows:
+        return {}
+    of = torch.tensor([index for index, _ in rows])
+    values = torch.tensor([step.value for _, step in rows], dtype=torch.float64)
+    depth, right = torch.tensor([step.depth for _, step in rows]), correct[of]
+    siblings = (of // group_size) * (int(depth.max()) + 1) + depth
+    found = {"steps/auroc": auroc(values, right, depth), "steps/auroc_siblings": auroc(values, right, siblings)}
+    for at in depth.unique().tolist():
+        here = depth == at
+        found[f"steps/auroc_depth{at}"] = auroc(values[here], right[here], depth[here])
+    return found
+
+
+def auroc(
+    values: Float[Tensor, " N"], correct: Bool[Tensor, " N"], stratum: Int[Tensor, " N"] | None = None
+) -> float | None:
+    """The share of (correct, wrong) pairs within a stratum that are ranked right, by the Mann–Whitney statistic.
+
+    Args:
+        values: of each step.
+        correct: whether its rollout was.
+        stratum: pairs of different strata do not count; None: all are of one.
+
+    Returns:
+        A number in [0, 1], ties counting half; None where no stratum has both kinds.
+    """
+    stratum = torch.zeros(len(values), dtype=torch.long) if stratum is None else stratum
+    _, of, sizes = stratum.unique(return_inverse=True, return_counts=True)
+    table = torch.stack([of.double(), values.double()])
+    _, place, equals = torch.unique(table, dim=1, return_inverse=True, return_counts=True)
+    # ranks from 1, the mean rank where values are equal; one stratum after another, so the earlier ones are taken off
+    ranks = (equals.cumsum(0) - (equals - 1) / 2).double()[place] - (sizes.cumsum(0) - sizes)[of]
+    positives = torch.zeros(len(sizes), dtype=torch.float64).index_add(0, of, correct.double())
+    pairs = (positives * (sizes - positives)).sum()
+    won = (ranks * correct).sum() - (positives * (positives + 1) / 2).sum()
+    return (won / pairs).item() if pairs > 0 else None
+
+
+def within_group_correlation(first: Float[Tensor, " B"], second: Float[Tensor, " B"], group_size: int) -> float | None:
+    """Pearson's correlation of what is left of both after the mean of their group; None where either is constant."""
+    groups = [values.view(-1, group_size) for values in (first, second)]
+    a, b = (values - values.mean(dim=1, keepdim=True) for values in groups)
+    varied = all(bool((values != values[:, :1]).any()) for values in groups)
+    return (a * b).sum().div(a.norm() * b.norm()).clamp(-1, 1).item() if varied else None

@@ -1,0 +1,129 @@
+"""The trust gate: its weight by hand, its window, its state, and that without trust it is its outcome, bit for bit."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import torch
+
+from contrastive_reasoning.advantages import GroupRelative, Process, StatefulAdvantage, TrustGate
+from contrastive_reasoning.rewards import Credit, StepCredit
+
+OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
+PROCESS = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6)
+MASK = torch.ones(4, 6, dtype=torch.bool)
+LONG = 10**9
+"""Steps of a run whose last third is far away."""
+
+
+def gate(**changes: Any) -> TrustGate:
+    settings: dict[str, Any] = {"advantage": PROCESS, "window": 2, "floor": 0.6, "span": 0.3, "total_steps": LONG}
+    return TrustGate(**settings | changes)
+
+
+def credit(auroc: float | None = None, disagreement: float | None = None) -> Credit:
+    metrics = {"steps/auroc": auroc, "critic/disagreement": disagreement}
+    steps = [[StepCredit(0, 2, value, depth=3)] for value in (0.1, 0.7, 0.3, 0.9)]
+    return Credit(
+        outcome=torch.tensor([1.0, 0.0, 0.0, 1.0]),
+        parts={"oracle": torch.zeros(4)},
+        steps=steps,
+        metrics={name: value for name, value in metrics.items() if value is not None},
+    )
+
+
+def weights(made: TrustGate, *credits: Credit) -> list[float]:
+    found = []
+    for one in credits:
+        made(one, MASK, 2)
+        found.append(made.weight)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("auroc", "disagreement", "trust"),
+    [
+        (0.6, None, 0.0),
+        (0.3, 0.0, 0.0),
+        (0.75, None, 0.5),
+        (0.75, 0.2, 0.4),
+        (0.9, None, 1.0),
+        (1.0, 0.0, 1.0),
+        (1.0, 1.0, 0.0),
+        (None, 0.0, 0.0),
+    ],
+)
+def test_weight_by_hand(auroc: float | None, disagreement: float | None, trust: float) -> None:
+    told = credit(auroc, disagreement)
+    assert weights(gate(), told, told, told) == pytest.approx([0.0, 0.0, 0.5 * trust])
+
+
+def test_trust_is_of_the_window_before_and_changes_only_at_its_end() -> None:
+    """Means 0.75 and 0.9 of two windows; a batch without an AUROC is left out of the mean."""
+    made = gate(window=3)
+    told = [credit(a) for a in (0.7, 0.8, None, 0.9, 0.95, 0.85, 0.0, 0.0, 0.0, 0.9)]
+    assert weights(made, *told) == pytest.approx([0, 0, 0, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 0.0])
+
+
+def test_it_is_annealed_linearly_to_zero_in_the_last_third() -> None:
+    made = gate(window=1, total_steps=9)
+    found = weights(made, *[credit(1.0)] * 11)
+    assert found == pytest.approx([0, *[0.5] * 5, 0.5 * 2 / 3, 0.5 * 1 / 3, 0.0, 0.0, 0.0])
+
+
+def test_between_none_and_all_it_is_the_advantage_of_that_weight() -> None:
+    made, told = gate(), credit(0.75)
+    weights(made, told, told)
+    expected = Process(outcome=OUTCOME, weight=0.25, epsilon=1e-6)(told, MASK, 2)
+    torch.testing.assert_close(made(told, MASK, 2), expected)
+    assert not torch.equal(expected, OUTCOME(told, MASK, 2))
+
+
+def test_without_trust_it_is_bitwise_the_outcome() -> None:
+    made = gate()
+    for _ in range(5):
+        got = made(credit(0.6), MASK, 2)
+        assert got.numpy().tobytes() == OUTCOME(credit(), MASK, 2).numpy().tobytes(), "signs of zeros, too"
+
+
+def test_its_state_resumes_in_the_middle_of_a_window() -> None:
+    told = [
+        credit(a, d) for a, d in ((0.9, 0.1), (0.7, None), (0.8, 0.3), (None, 0.2), (0.85, 0.0), (0.6, 0.0), (0.9, 0))
+    ]
+    whole, stopped, resumed = gate(window=3), gate(window=3), gate(window=3)
+    expected = weights(whole, *told)
+    weights(stopped, *told[:4])
+    file = io.BytesIO()
+    torch.save(stopped.state_dict(), file)
+    file.seek(0)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    assert resumed.metrics == stopped.metrics
+    assert weights(resumed, *told[4:]) == expected[4:]
+    assert expected[-1] > 0
+
+
+def test_it_remembers_and_the_others_do_not() -> None:
+    assert isinstance(gate(), StatefulAdvantage)
+    assert not isinstance(PROCESS, StatefulAdvantage)
+
+
+def test_a_reward_without_steps_is_refused_and_not_taken_for_a_poor_one() -> None:
+    plain = Credit(outcome=torch.zeros(4), parts={"verifier": torch.zeros(4)})
+    with pytest.raises(ValueError, match=r"needs a reward that values steps .* this one has: verifier"):
+        gate()(plain, MASK, 2)
+
+
+OUT_OF_RANGE = [
+    ("window", 0, "at least 1"),
+    ("total_steps", 0, "at least 1"),
+    ("floor", 1.0, r"lie in \[0, 1\)"),
+    ("span", 0.0, "above 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "said"), OUT_OF_RANGE)
+def test_numbers_out_of_range_are_refused(name: str, value: float, said: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must (be )?{said}, got {value}"):
+        gate(**{name: value})

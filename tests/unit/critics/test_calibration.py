@@ -1,0 +1,176 @@
+"""Curves from logits to chances of success: against the slow obvious fits, by depth, saved as plain numbers."""
+
+from __future__ import annotations
+
+import io
+import math
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.critics import Calibration, Isotonic, Platt
+from contrastive_reasoning.critics.calibration import Curve, Examples
+from contrastive_reasoning.critics.platt import soft_targets
+from contrastive_reasoning.critics.reliability import brier_score, expected_calibration_error
+
+CURVES = [Isotonic(), Platt()]
+
+
+def examples(seed: int, count: int = 300, depths: int = 1) -> Examples:
+    """Successes drawn from a chance that rises with the logit, steeper and rarer the deeper."""
+    rng = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        depth, logit, visits = rng.randint(2, 1 + depths), rng.gauss(0, 3), rng.randint(1, 6)
+        chance = 1 / (1 + math.exp(depth - 0.5 * depth * logit))
+        rows.append((logit, depth, sum(rng.random() < chance for _ in range(visits)) / visits, visits))
+    logits, depth, share, visits = (torch.tensor(column) for column in zip(*rows, strict=True))
+    return Examples(logits=logits.double(), depth=depth, share=share.double(), visits=visits.double())
+
+
+def pooled_adjacent_violators(given: Examples) -> list[float]:
+    """The slow obvious isotonic fit: merge neighbours while the later block's mean is lower."""
+    order = given.logits.argsort().tolist()
+    blocks = [[given.share[i].item() * given.visits[i].item(), given.visits[i].item(), [i]] for i in order]
+    merged = True
+    while merged:
+        merged = False
+        for at, (left, right) in enumerate(pairwise(blocks)):
+            if left[0] / left[1] >= right[0] / right[1]:
+                blocks[at : at + 2] = [[left[0] + right[0], left[1] + right[1], left[2] + right[2]]]
+                merged = True
+                break
+    fitted = [0.0] * len(order)
+    for successes, visits, members in blocks:
+        for index in members:
+            fitted[index] = successes / visits
+    return fitted
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_isotonic_by_merging_neighbours(seed: int) -> None:
+    given = examples(seed, count=60)
+    numbers = Isotonic().fit(given.logits, given.share, given.visits)
+    assert_close(Isotonic().predict(numbers, given.logits).tolist(), pooled_adjacent_violators(given))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_platt_by_newtons_method(seed: int) -> None:
+    given = examples(seed)
+    target = soft_targets(given.share, given.visits)
+    rows = torch.stack([given.logits, torch.ones_like(given.logits)], dim=1)
+    found = torch.zeros(2, dtype=torch.float64)
+    for _ in range(50):
+        chance = (rows @ found).sigmoid()
+        gradient = rows.T @ (given.visits * (chance - target))
+        found = found - torch.linalg.solve(rows.T @ ((given.visits * chance * (1 - chance))[:, None] * rows), gradient)
+    numbers = Platt().fit(given.logits, given.share, given.visits)
+    assert_close(torch.cat([numbers["slope"], numbers["intercept"]]), found, rtol=1e-5, atol=1e-6)
+
+
+def test_platts_targets_by_hand() -> None:
+    """Three successes of four visits: 4/5 for a success, 1/3 for the failure."""
+    share, visits = torch.tensor([1.0, 0.5]).double(), torch.tensor([2.0, 2.0]).double()
+    assert_close(soft_targets(share, visits).tolist(), [4 / 5, 0.5 * 4 / 5 + 0.5 / 3])
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=lambda curve: type(curve).__name__)
+def test_what_is_fitted_is_a_probability_even_of_one_kind(curve: Curve) -> None:
+    logits, ones = torch.linspace(-30, 30, 9).double(), torch.ones(9).double()
+    separated = (logits > 0).double()
+    for share in (0 * ones, ones, separated):
+        values = curve.predict(curve.fit(logits, share, ones), torch.tensor([-1e4, -3.0, 0.0, 3.0, 1e4]).double())
+        assert values.isfinite().all()
+        assert ((values >= 0) & (values <= 1)).all()
+        assert (values.diff() > -1e-6).all()
+    one = curve.fit(logits[:1], ones[:1], ones[:1])
+    assert 0 <= curve.predict(one, logits[:1]).item() <= 1
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=lambda curve: type(curve).__name__)
+def test_it_mends_what_a_sigmoid_gets_wrong(curve: Curve) -> None:
+    """Fitted on one draw, judged on another, at each depth."""
+    calibration, fresh = Calibration(curve=curve, least_visits=100), examples(1, count=2000, depths=2)
+    raw = calibration(fresh.logits, fresh.depth)
+    assert torch.equal(raw, fresh.logits.sigmoid()), "before the first fit"
+    calibration.fit(examples(0, count=2000, depths=2))
+    learned = calibration(fresh.logits, fresh.depth)
+    for depth in (2, 3):
+        here = fresh.depth == depth
+        of = fresh.of(here)
+        before = expected_calibration_error(raw[here], of.share, of.visits, bins=15)
+        after = expected_calibration_error(learned[here], of.share, of.visits, bins=15)
+        assert before > 0.15
+        assert after < 0.05
+        assert brier_score(learned[here], of.share, of.visits) < brier_score(raw[here], of.share, of.visits)
+
+
+def test_a_depth_that_was_seldom_visited_takes_the_curve_of_all() -> None:
+    given = examples(0, count=400, depths=2)
+    rare = given.of((given.depth == 2) | (torch.arange(400) < 20))
+    calibration = Calibration(curve=Isotonic(), least_visits=200)
+    calibration.fit(rare)
+    assert set(calibration.by_depth) == {2}
+    logits, deep = torch.linspace(-5, 5, 20).double(), torch.full((20,), 3)
+    every = Isotonic().fit(rare.logits, rare.share, rare.visits)
+    assert torch.equal(calibration(logits, deep), Isotonic().predict(every, logits))
+    assert not torch.equal(calibration(logits, deep - 1), calibration(logits, deep))
+
+
+def test_no_examples_change_nothing() -> None:
+    calibration = Calibration(curve=Isotonic(), least_visits=1)
+    none = examples(0).of(torch.zeros(300, dtype=torch.bool))
+    calibration.fit(none)
+    assert not calibration.fitted
+    calibration.fit(examples(0))
+    before = calibration(torch.tensor([0.3]).double(), torch.tensor([2]))
+    calibration.fit(none)
+    assert torch.equal(calibration(torch.tensor([0.3]).double(), torch.tensor([2])), before)
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=lambda curve: type(curve).__name__)
+def test_its_state_is_numbers_that_any_loader_reads(curve: Curve) -> None:
+    saved, loaded = Calibration(curve=curve, least_visits=50), Calibration(curve=curve, least_visits=50)
+    file, given = io.BytesIO(), examples(0, depths=2)
+    torch.save(saved.state_dict(), file)
+    file.seek(0)
+    loaded.load_state_dict(torch.load(file, weights_only=True))
+    assert not loaded.fitted
+    saved.fit(given)
+    file = io.BytesIO()
+    torch.save(saved.state_dict(), file)
+    file.seek(0)
+    loaded.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(loaded(given.logits, given.depth), saved(given.logits, given.depth))
+
+
+def test_calibration_error_and_brier_score_by_loops() -> None:
+    given, bins = examples(3, count=200), 15
+    predicted = (0.7 * given.logits).sigmoid()
+    every = list(zip(predicted.tolist(), given.share.tolist(), given.visits.tolist(), strict=True))
+    total = sum(visits for *_, visits in every)
+    error = 0.0
+    for b in range(bins):
+        inside = [row for row in every if b / bins <= row[0] < (b + 1) / bins]
+        weight = sum(visits for *_, visits in inside)
+        if weight:
+            gap = sum(v * p for p, _, v in inside) / weight - sum(v * s for _, s, v in inside) / weight
+            error += weight / total * abs(gap)
+    assert expected_calibration_error(predicted, given.share, given.visits, bins=bins) == pytest.approx(error)
+    rollouts = [(p, float(k < round(s * v))) for p, s, v in every for k in range(int(v))]
+    squared = sum((p - success) ** 2 for p, success in rollouts) / len(rollouts)
+    assert brier_score(predicted, given.share, given.visits) == pytest.approx(squared)
+
+
+def test_certain_predictions_have_a_bin() -> None:
+    sure, ones = torch.tensor([0.0, 1.0]).double(), torch.ones(2).double()
+    assert expected_calibration_error(sure, sure, ones, bins=15) == 0.0
+    assert expected_calibration_error(sure, 1 - sure, ones, bins=15) == 1.0
+
+
+def test_no_visits_are_refused() -> None:
+    with pytest.raises(ValueError, match="least_visits must be at least 1, got 0"):
+        Calibration(curve=Isotonic(), least_visits=0)

@@ -1,0 +1,191 @@
+"""Several critics as one: the mean, the disagreement, the folder on disk, and that each learns by its own loss."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from statistics import pstdev
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+from torch.utils.data import DataLoader
+
+from contrastive_reasoning.critics import (
+    CriticBatch,
+    DotProductCritic,
+    EnsembleCritic,
+    NumericV2,
+    load_critic_weights,
+    save_critic,
+)
+from contrastive_reasoning.critics.base import values_states
+from contrastive_reasoning.critics.ensemble import disagreement
+from contrastive_reasoning.critics.joint import JointCritic
+from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, SymmetricInfoNCE, dot
+from contrastive_reasoning.tasks.base import Step
+from contrastive_reasoning.tasks.countdown import CountdownProblem
+from contrastive_reasoning.tasks.countdown.encoding import encode_state
+from lightning_modules.critic import CriticPretraining
+from lightning_modules.optim import AdamW
+
+MEMBER = partial(NumericV2, digit_dimension=4, hidden_dimension=16, hidden_layers=1, dimension=8, similarity=dot)
+ANCHORS, STEPS = 24, 5
+
+
+def ensemble(size: int = 3, seed: int = 0) -> EnsembleCritic:
+    return EnsembleCritic(member=MEMBER, size=size, seed=seed)
+
+
+def batch() -> CriticBatch:
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randint(1, 50, (ANCHORS, 3), generator=generator).tolist()
+    positive = torch.eye(ANCHORS, dtype=torch.bool)
+    return CriticBatch(
+        state_actions=torch.tensor([encode_state(state) for state in states]),
+        goals=torch.arange(10, 10 + ANCHORS),
+        positive=positive,
+        candidate=torch.ones_like(positive),
+    )
+
+
+def test_f_is_the_mean_of_the_members() -> None:
+    critic, given = ensemble(), batch()
+    each = torch.stack([member.pairs(given.state_actions, given.goals) for member in critic.members])
+    assert torch.equal(critic.member_pairs(given.state_actions, given.goals), each)
+    assert_close(critic.pairs(given.state_actions, given.goals), sum(each) / 3)
+    assert_close(critic(given.state_actions, given.goals).diagonal(), sum(each) / 3)
+    assert each.std(dim=0).min() > 0, "the members start from different weights"
+
+
+def test_its_embeddings_have_the_mean_as_inner_product() -> None:
+    critic, given = ensemble(), batch()
+    assert isinstance(critic, DotProductCritic)
+    inner = critic.encode_state_action(given.state_actions) @ critic.encode_goal(given.goals).T
+    assert_close(inner, critic(given.state_actions, given.goals))
+
+
+def test_the_first_member_is_the_single_critic_of_that_seed() -> None:
+    for own, single in zip(ensemble(seed=7).members[0].parameters(), MEMBER(seed=7).parameters(), strict=True):
+        assert torch.equal(own, single)
+
+
+def test_it_values_states_where_its_members_do() -> None:
+    member = partial(
+        JointCritic, value_dimension=4, width=8, blocks=1, dimension=4, join_dimension=4, pairs_per_chunk=64
+    )
+    joint = EnsembleCritic(member=member, size=2, seed=0)
+    assert values_states(joint)
+    assert values_states(joint.members[0])
+    assert values_states(ensemble()) == values_states(MEMBER(seed=0))
+    joint.members[1].values_states = False
+    assert not values_states(joint)
+
+
+def test_steps_are_encoded_as_a_member_does() -> None:
+    problem = CountdownProblem((21, 16, 17, 26), 46, style="direct")
+    steps = [Step(start=0, end=8, state=(37, 17, 26), legal=True)]
+    for own, single in zip(
+        ensemble().encode_steps(problem, "21+16=37", steps),
+        MEMBER(seed=0).encode_steps(problem, "21+16=37", steps),
+        strict=True,
+    ):
+        assert torch.equal(own, single)
+
+
+def test_saved_and_loaded_as_one(tmp_path: Path) -> None:
+    saved, loaded = ensemble(seed=0), ensemble(seed=1)
+    save_critic(saved, tmp_path, {})
+    load_critic_weights(loaded, tmp_path)
+    for name, weight in saved.state_dict().items():
+        assert torch.equal(weight, loaded.state_dict()[name])
+    with pytest.raises(ValueError, match=r"has weights that this one has not: members\.2\."):
+        load_critic_weights(ensemble(size=2), tmp_path)
+
+
+def test_one_member_is_refused() -> None:
+    with pytest.raises(ValueError, match="size must be at least 2, got 1"):
+        ensemble(size=1)
+
+
+@pytest.mark.parametrize(("members", "seed"), [(2, 0), (3, 1), (4, 2)])
+def test_disagreement_by_loops_and_in_its_range(members: int, seed: int) -> None:
+    logits = 6 * torch.randn(members, 50, generator=torch.Generator().manual_seed(seed)).double()
+    deviations = [pstdev(column.sigmoid().tolist()) for column in logits.T]
+    assert disagreement(logits) == pytest.approx(2 * sum(deviations) / 50)
+    assert 0 <= disagreement(logits) <= 1
+
+
+def test_disagreement_is_one_at_most_and_zero_at_least() -> None:
+    split = torch.tensor([[90.0, -90.0, 90.0], [-90.0, 90.0, -90.0]])
+    assert disagreement(split) == 1.0
+    assert disagreement(torch.cat([split, split])) == 1.0
+    assert disagreement(torch.ones(3, 4)) == 0.0
+    assert disagreement(torch.zeros(3, 0)) == 0.0
+
+
+def pretraining(critic: nn.Module, loss: ContrastiveLoss, negatives: int | None) -> CriticPretraining:
+    optimizer = AdamW(
+        learning_rate=3e-3,
+        betas=(0.9, 0.999),
+        epsilon=1e-8,
+        weight_decay=0.01,
+        warmup_steps=1,
+        schedule="cosine",
+        total_steps=STEPS,
+    )
+    return CriticPretraining(critic=critic, loss=loss, optimizer=optimizer, negatives_per_anchor=negatives, seed=5)
+
+
+class OnlyMember(CriticPretraining):
+    """The slow obvious version: one member, alone, on the draws that are its own in the ensemble."""
+
+    index: int
+
+    def training_step(self, batch: CriticBatch, batch_idx: int) -> Tensor:
+        own = self._bootstrapped(batch, self.index)
+        return self._loss_and_metrics(own, f"train member {self.index}", self.global_step)[0]
+
+
+def fit(module: CriticPretraining, folder: Path) -> dict[str, Any]:
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_steps=STEPS,
+        default_root_dir=folder,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    batches: Any = [batch()] * STEPS
+    trainer.fit(module, DataLoader(batches, batch_size=None))
+    return dict(trainer.callback_metrics)
+
+
+@pytest.mark.parametrize(
+    ("loss", "negatives"), [(SymmetricInfoNCE(temperature=1.0), None), (BinaryNCE(temperature=1.0), 3)]
+)
+def test_each_member_learns_as_if_it_were_alone(tmp_path: Path, loss: ContrastiveLoss, negatives: int | None) -> None:
+    together = ensemble(seed=0)
+    metrics = fit(pretraining(together, loss, negatives), tmp_path)
+    assert metrics["train/critic/loss"] > 0
+    assert 0 <= metrics["train/critic/categorical_accuracy"] <= 1
+    for index, member in enumerate(ensemble(seed=0).members):
+        alone = pretraining(member, loss, negatives)
+        alone.__class__ = OnlyMember
+        alone.index = index  # pyright: ignore
+        fit(alone, tmp_path)
+        for name, weight in member.state_dict().items():
+            assert torch.equal(weight, together.members[index].state_dict()[name]), name
+
+
+def test_members_draw_anchors_of_their_own() -> None:
+    module = pretraining(ensemble(), BinaryNCE(temperature=1.0), None)
+    module.trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+    first, second = (module._bootstrapped(batch(), member) for member in (0, 1))
+    assert not torch.equal(first.positive, second.positive)
+    rows = first.positive.long().argmax(dim=1)
+    assert torch.equal(first.state_actions, batch().state_actions[rows]), "an anchor keeps its own row of pairs"

@@ -1,0 +1,237 @@
+"""The calibrated critic: what it learns from, that it learns after it has rewarded, and that it resumes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import random
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.critics import Calibration, EnsembleCritic, Isotonic, save_critic
+from contrastive_reasoning.critics.joint import JointCritic
+from contrastive_reasoning.rewards import CalibratedCriticReward, Credit, CriticReward, VerifierReward
+from contrastive_reasoning.rewards.base import TrainedReward, refuse_learning
+from contrastive_reasoning.rewards.visited_states import visited_states
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.tasks.base import Task
+from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves
+
+PROBLEMS = [CountdownProblem(numbers, 46, style="direct") for numbers in ((21, 16, 17, 26), (20, 26, 1, 2))]
+GROUP = 12
+
+
+def joint(seed: int) -> JointCritic:
+    return JointCritic(
+        value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=64, seed=seed
+    )
+
+
+def source(task: Task, folder: Path, **changes: Any) -> CriticReward:
+    critic = changes.pop("critic", joint(0))
+    save_critic(critic, folder, {})
+    settings: dict[str, Any] = {
+        "outcome": VerifierReward(task=task),
+        "task": task,
+        "critic": critic,
+        "checkpoint": str(folder),
+        "weight": 0.0,
+        "temperature": 0.5,
+        "batch_size": 64,
+    }
+    return CriticReward(**settings | changes)
+
+
+def calibrated(source: CriticReward, **changes: Any) -> CalibratedCriticReward:
+    settings: dict[str, Any] = {
+        "calibration": Calibration(curve=Isotonic(), least_visits=10),
+        "batches": 3,
+        "refit_every": 2,
+        "warmup_steps": 1,
+    }
+    return CalibratedCriticReward(source=source, **settings | changes)
+
+
+def played(problem: CountdownProblem, rng: random.Random) -> str:
+    """Some random moves."""
+    state, lines = tuple(problem.fields["numbers"]), []
+    for _ in range(rng.randint(0, 3)):
+        move = rng.choice(legal_moves(state))
+        lines.append(f"{move.a}{move.op}{move.b}={move.result}")
+        state = move.state
+    return ";".join(lines)
+
+
+@pytest.fixture
+def batches(rollouts_of) -> list[RolloutBatch]:
+    rng = random.Random(0)
+    solved = ["21+16=37;37-17=20;26+20=46", "20+26=46;2-1=1;46*1=46"]
+    return [
+        rollouts_of([text for p, problem in enumerate(PROBLEMS) for text in _group(problem, solved[p], rng)], *PROBLEMS)
+        for _ in range(6)
+    ]
+
+
+def _group(problem: CountdownProblem, solved: str, rng: random.Random) -> list[str]:
+    return [solved if rng.random() < 0.4 else played(problem, rng) for _ in range(GROUP)]
+
+
+def flat(credit: Credit) -> list[float]:
+    assert credit.steps is not None
+    return [step.value for row in credit.steps for step in row]
+
+
+def test_states_are_counted_by_loops(task: Task, batches: list[RolloutBatch]) -> None:
+    rollouts = batches[0]
+    steps = [[s for s in task.parse_steps(rollouts.problem_of(i), t) if s.legal] for i, t in enumerate(rollouts.texts)]
+    logits = [[float(sum(step.state)) for step in row] for row in steps]
+    correct = torch.tensor([task.verify(rollouts.problem_of(i), t).correct for i, t in enumerate(rollouts.texts)])
+    got = visited_states(rollouts, steps, logits, [1000.0, 2000.0], correct)
+    expected: dict[Any, list[bool]] = defaultdict(list)
+    for row, own in enumerate(steps):
+        start = tuple(sorted(rollouts.problem_of(row).fields["numbers"]))
+        for state in {start} | {tuple(sorted(step.state)) for step in own}:
+            expected[row // GROUP, state].append(bool(correct[row]))
+    assert got.visits.sum() == sum(map(len, expected.values()))
+    assert len(got.logits) == len(expected)
+    for (group, state), ends in expected.items():
+        logit = 1000.0 * (group + 1) if len(state) == 4 else float(sum(state))
+        same = (got.logits == logit) & (got.depth == len(state)) & (got.visits == len(ends))
+        assert (same & (got.share == sum(ends) / len(ends))).any()
+
+
+def test_coming_back_to_a_state_counts_once(task: Task, rollouts_of) -> None:
+    """As a search would, which writes the first line twice."""
+    rollouts = rollouts_of(["21+16=37;37-17=20;26+20=46"] * 2)
+    (line, *_), correct = task.parse_steps(rollouts.problems[0], rollouts.texts[0]), torch.tensor([True, False])
+    got = visited_states(rollouts, [[line, line], [line]], [[1.0, 1.0], [1.0]], None, correct)
+    assert (got.visits.tolist(), got.share.tolist(), got.depth.tolist()) == ([2.0], [0.5], [3])
+
+
+def test_the_first_batch_is_valued_by_the_sigmoid_and_learned_from_at_once(
+    task: Task, batches: list[RolloutBatch], tmp_path: Path
+) -> None:
+    raw, reward = source(task, tmp_path), calibrated(source(task, tmp_path))
+    plain, first = raw(batches[0]), reward(batches[0])
+    assert_close(flat(first), flat(plain))
+    assert first.starts == pytest.approx(plain.starts)
+    assert first.metrics["critic/ece"] > 0
+    again = reward(batches[0])
+    assert again.metrics["critic/ece"] < 0.6 * first.metrics["critic/ece"]
+    assert again.metrics["critic/brier"] < first.metrics["critic/brier"]
+    assert flat(again) != flat(first)
+    assert torch.equal(again.outcome, plain.outcome), "weight 0: the verdict alone"
+
+
+def test_values_are_chances_on_every_step(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
+    reward = calibrated(source(task, tmp_path))
+    for rollouts in batches:
+        credit = reward(rollouts)
+    assert credit.starts is not None
+    assert credit.steps is not None
+    assert all(0 <= value <= 1 for value in [*flat(credit), *credit.starts])
+    finished = [
+        (step.value, credit.verdicts[row].correct)  # pyright: ignore
+        for row, steps in enumerate(credit.steps)
+        for step in steps
+        if step.depth == 1
+    ]
+    assert {right for _, right in finished} == {True, False}
+
+
+def test_metrics_are_those_of_the_curves_before_the_batch(
+    task: Task, batches: list[RolloutBatch], tmp_path: Path
+) -> None:
+    reward = calibrated(source(task, tmp_path), refit_every=1)
+    reward(batches[0])
+    before = copy.deepcopy(reward.calibration)
+    credit = reward(batches[1])
+    fresh = reward.seen[-1]
+    undecided = fresh.of(fresh.depth > 1)
+    p, share = before(undecided.logits, undecided.depth), undecided.share
+    squared = undecided.visits * (share * (1 - p) ** 2 + (1 - share) * p**2)
+    assert credit.metrics["critic/brier"] == pytest.approx((squared.sum() / undecided.visits.sum()).item())
+
+
+def test_it_refits_every_so_many_batches_to_the_last_of_them(
+    task: Task, batches: list[RolloutBatch], tmp_path: Path
+) -> None:
+    reward, fits = calibrated(source(task, tmp_path), batches=3, refit_every=2), []
+    for rollouts in batches:
+        reward(rollouts)
+        fits.append(reward.calibration.state_dict()["pooled"]["probability"])
+    changed = [not torch.equal(a, b) for a, b in pairwise(fits)]
+    assert changed == [True, False, True, False, True], "batch 1, then 2, 4, 6"
+    by_hand = Calibration(curve=Isotonic(), least_visits=10)
+    last = list(reward.seen)
+    assert len(last) == 3
+    by_hand.fit(last[0].joined(*last[1:]))
+    assert torch.equal(by_hand.state_dict()["pooled"]["probability"], fits[-1])
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_resumed_reward_is_bitwise_the_uninterrupted_one(
+    task: Task, batches: list[RolloutBatch], tmp_path: Path, stop: int
+) -> None:
+    whole, stopped, resumed = (calibrated(source(task, tmp_path)) for _ in range(3))
+    credits = [whole(rollouts) for rollouts in batches]
+    for rollouts in batches[:stop]:
+        stopped(rollouts)
+    file = io.BytesIO()
+    torch.save(stopped.state_dict(), file)
+    file.seek(0)
+    resumed.load_state_dict(torch.load(file, weights_only=True))
+    for expected, rollouts in zip(credits[stop:], batches[stop:], strict=True):
+        credit = resumed(rollouts)
+        assert flat(credit) == flat(expected)
+        assert (credit.starts, credit.metrics) == (expected.starts, expected.metrics)
+
+
+def test_an_ensembles_mean_is_calibrated_and_its_disagreement_told(
+    task: Task, batches: list[RolloutBatch], tmp_path: Path
+) -> None:
+    ensemble = EnsembleCritic(member=lambda seed: joint(seed), size=2, seed=0)
+    credit = calibrated(source(task, tmp_path, critic=ensemble))(batches[0])
+    assert 0 < credit.metrics["critic/disagreement"] < 1
+    assert credit.starts is not None
+
+
+def test_nothing_legal_nothing_learned(task: Task, rollouts_of, tmp_path: Path) -> None:
+    critic = joint(0)
+    critic.values_states = False  # pyright: ignore
+    reward = calibrated(source(task, tmp_path, critic=critic))
+    credit = reward(rollouts_of(["", "nothing"]))
+    assert flat(credit) == []
+    assert "critic/ece" not in credit.metrics
+    assert not reward.calibration.fitted
+
+
+def test_it_is_a_reward_that_learns(task: Task, tmp_path: Path) -> None:
+    reward = calibrated(source(task, tmp_path))
+    assert isinstance(reward, TrainedReward)
+    with pytest.raises(ValueError, match="CalibratedCriticReward learns, so WeightedSum cannot hold it"):
+        refuse_learning("WeightedSum", reward)
+
+
+class Unverified:
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        return Credit(outcome=torch.zeros(len(rollouts)), parts={"luck": torch.zeros(len(rollouts))})
+
+
+def test_an_outcome_that_verifies_nothing_is_refused(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"source\.outcome must verify completions; this one has luck, critic only"):
+        calibrated(source(task, tmp_path, outcome=Unverified()))(batches[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "least"), [("batches", 0, 1), ("refit_every", 0, 1), ("warmup_steps", -1, 0)]
+)
+def test_numbers_out_of_range_are_refused(task: Task, tmp_path: Path, name: str, value: int, least: int) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at least {least}, got {value}"):
+        calibrated(source(task, tmp_path), **{name: value})
