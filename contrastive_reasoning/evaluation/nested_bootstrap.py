@@ -3,10 +3,16 @@
     x̄* = 1/(S·N) Σ_s Σ_p w_s v_p x_sp        w, v: how often each seed and each problem was drawn, of S and of N
 
 All seeds were examined on the same problems, so one draw of problems serves all of them, and both sides of a
-difference; the interval is the middle 95% of what the draws give (percentiles). With S seeds the spread between seeds
-comes out too small by √((S−1)/S), and Student's wider tails are missing: of intervals from 5 seeds fewer than 95% hold
-the truth. ``tests/unit/evaluation/test_nested_bootstrap.py`` measures how many; where it matters, look at the interval
-over seeds beside it.
+difference; the interval is the middle 95% of what the draws give. How many such intervals of a difference held the
+truth, of 400 simulated studies of 1,000 problems, beside Student's over seeds (``experiments/seeds.py``):
+
+    spread between seeds       3 seeds    5 seeds    10 seeds      Student's
+    none                         99%        99%         99%          92–95%
+    3 points of success          91%        91%         93%          93–96%
+    8 points of success          79%        84%         90%          93–96%
+
+Problems' luck is counted twice where seeds hardly differ, and few seeds show too little of their spread where they do.
+With under ten seeds a claim needs both intervals.
 """
 
 from __future__ import annotations
