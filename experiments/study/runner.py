@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.carry import sync
+from experiments.compare import OUTPUT
 from experiments.lock import lock
 from experiments.stages import finished as stage_finished
 from experiments.study.finished import composed, finished_marks, stage_plans, still_to_do
 from experiments.study.jobs import Job, jobs_of, start_job
 from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
+from experiments.study.report import report
 from experiments.track import connect
 from experiments.wiring import POLICY
 
@@ -49,9 +51,17 @@ def _run(study: Study, jobs: Sequence[Job], parallel: int, outputs: Path, folder
     failed = run_jobs(left, parallel=parallel, logs=folder, tell=tell)
     if left:
         _send(runs)
+    _show(study)
     for label, log in failed.items():
         tell(f"{label}: FAILED, see {log}")
     return FAILED if failed else 0
+
+
+def _show(study: Study) -> None:
+    try:
+        print("\n".join(report(connect(), study, output=OUTPUT)))
+    except StudyError as error:  # the baseline has not finished, say
+        tell(str(error))
 
 
 def _send(runs: Path) -> None:
