@@ -40,7 +40,7 @@ class SeedResult:
 
     def scores(self, metric: str) -> Sequence[float]:
         """What decides: greedy verdicts or sampled shares."""
-        scores = dict(zip(METRICS, (self.greedy, self.sampled), strict=True))[metric]
+        scores = self.greedy if metric == METRICS[0] else self.sampled
         if scores is None:
             raise StudyError(f"run {self.run.run_id} drew no samples: budget.evaluate.samples was 0")
         return scores
@@ -92,6 +92,8 @@ def read_results(tracker: Tracker, study: Study) -> list[ArmResult]:
 
 
 def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, RunRecord]) -> SeedResult:
+    if not {"grpo", "evaluate"} <= stages.keys():
+        raise StudyError(f"run {run.run_id} of arm {run.tags['arm']} has no stages grpo and evaluate to compare")
     rows = [row for row in tracker.table(stages["evaluate"].run_id, COMPLETIONS) if row["setting"] == SETTING]
     grpo, critic = stages["grpo"].run_id, stages.get("critic")
     curve = dict(tracker.history(grpo, study.curve))
