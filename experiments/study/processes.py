@@ -1,4 +1,8 @@
-"""Jobs as processes, a few at a time, each with a log of its own; one that fails does not take the others along."""
+"""Jobs as processes, a few at a time, each with a log of its own; one that fails does not take the others along.
+
+Were we killed outright, running jobs would go on to their end; the next start then waits where they hold a stage's
+lock, and uses what they leave.
+"""
 
 from __future__ import annotations
 

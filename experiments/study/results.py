@@ -14,6 +14,7 @@ from torch import Tensor
 from experiments.study.cost_curve import CostCurve, curve_of
 from experiments.study.finished import study_runs
 from experiments.study.plan import METRICS, Study, StudyError
+from experiments.suggestions import did_you_mean
 from experiments.track import RunRecord, Tracker
 
 COMPLETIONS = "test/completions"
@@ -70,7 +71,7 @@ def read_results(tracker: Tracker, study: Study) -> list[ArmResult]:
     """The arms that have finished runs, the baseline first, then in the study's order.
 
     Raises:
-        StudyError: where MLflow has no finished run of the baseline, or runs were tested on other problems.
+        StudyError: where MLflow has no finished run of the baseline, or of the curve, or runs saw other test problems.
     """
     if study.name not in tracker.experiments():
         raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: make study name={study.name}")
@@ -97,6 +98,9 @@ def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, R
     rows = [row for row in tracker.table(stages["evaluate"].run_id, COMPLETIONS) if row["setting"] == SETTING]
     grpo, critic = stages["grpo"].run_id, stages.get("critic")
     curve = dict(tracker.history(grpo, study.curve))
+    if not curve:
+        validated = [name for name in stages["grpo"].metrics if name.startswith("val/")]
+        raise StudyError(f"{study.name}.curve: no run has {study.curve!r}; {did_you_mean(study.curve, validated)}")
     before = critic.metrics.get(SPENT_SECONDS, 0.0) if critic else 0.0
     return SeedResult(
         run=run,

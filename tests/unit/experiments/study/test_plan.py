@@ -1,4 +1,4 @@
-"""What a study's file may say, and that each study of ours can be run: its arms compose and their stages are planned."""
+"""What a study's file may say, and that each study of ours can be run: its arms compose, its stages can be planned."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_arm_that_the_command_line_would_refuse_is_named() -> None:
         check_jobs(jobs_of(study, None))
 
 
-def test_a_mark_knows_the_seed_and_what_is_trained_and_not_the_name_or_the_trainers_threads() -> None:
+def test_a_mark_knows_the_seed_and_what_is_trained_and_not_the_studys_name() -> None:
     marks = {job: mark_of(job).fingerprint for job in jobs_of(read_study("s", changed("start", None)), None)}
     assert len(set(marks.values())) == len(marks)
     again = jobs_of(read_study("other", changed("start", None)), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +107,10 @@ def test_runs_on_other_problems_are_not_compared(runs: Any) -> None:
     runs.add("better", 0, solved=[0, 1], curve=FLAT, first_problem=7)
     with pytest.raises(StudyError, match="better seed 0 was tested on other problems than plain"):
         read_results(runs.tracker, runs.study())
+
+
+def test_a_curve_that_nobody_logged_is_answered_with_the_nearest(runs: Any) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT)
+    study = replace(runs.study(), curve="val/verifier/acuracy")
+    with pytest.raises(StudyError, match="no run has 'val/verifier/acuracy'; did you mean 'val/verifier/accuracy'"):
+        read_results(runs.tracker, study)
