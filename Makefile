@@ -13,7 +13,7 @@ suite ?= countdown_laptop
 model ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test test-all lint types check list dashboard compare eval bench clean
+.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare eval bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ exp: $(STAMP)  ## run one experiment:  name=llama_critic over='seed=1'
 sweep: $(STAMP)  ## run a multirun and compare:  name=clipo_laptop sweep=tau over='seed=0,1,2'
 	@$(RUN) -m experiment=$(name) $(if $(sweep),sweep=$(sweep)) $(over)
 	@$(BIN)/python -m experiments.compare $(name)
+
+study: $(STAMP)  ## run the arms and seeds of a study that are left:  name=countdown_credit over='parallel=1'
+	@$(BIN)/python -m experiments.study $(name) $(over)
 
 test: $(STAMP)  ## run the tests
 	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadgroup tests

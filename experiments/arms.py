@@ -9,7 +9,7 @@ from itertools import groupby
 from experiments.track import RunRecord
 
 ABSENT = "—"
-FIRST_AXES = ("experiment", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
+FIRST_AXES = ("experiment", "arm", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
 NO_AXES = ("seed", "git_sha", "key", "kind", "sweep")
 """Tags that do not say what was done."""
 

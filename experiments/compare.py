@@ -3,6 +3,8 @@
     python -m experiments.compare NAME [NAME …] [metric=test/verifier/accuracy_sampled] [by=experiment,reward]
                                   [baseline=NAME] [curve=val/verifier/accuracy_sampled]
 
+    python -m experiments.compare STUDY            the report of a study of ``conf/study/``; with a flag, the above
+
 Only finished runs count, of each arm and seed the newest. Without ``by`` runs that differ in anything but the seed are
 kept apart. CSV, LaTeX and the picture go to ``outputs/compare/`` and to MLflow.
 """
@@ -22,6 +24,7 @@ from experiments.arms import Arm, arms_by, known_axes, mixed, telling_axes, valu
 from experiments.comparison_table import as_csv, as_latex, as_rich, rows_of
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
+from experiments.study.plan import study_names
 from experiments.track import RunRecord, Tracker, TrackerError, connect
 
 METRIC, CURVE = "test/verifier/accuracy_sampled", "val/verifier/accuracy_sampled"
@@ -164,6 +167,13 @@ def notes(arms: Sequence[Arm]) -> list[str]:
     return lines
 
 
+def is_study(options: argparse.Namespace) -> bool:
+    """Whether a study alone was named, and nothing else wished for."""
+    wishes = options.by, options.baseline, options.curve
+    plain = options.metric == METRIC and not any(wishes) and len(options.names) == 1
+    return plain and options.names[0] in study_names()
+
+
 def _near(wrong: str, known: Sequence[str]) -> str:
     """``; did you mean …? There are: …``"""
     if not known:
@@ -182,6 +192,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--curve", help="the metric of the picture")
     flags = [f"--{word}" if "=" in word and not word.startswith("-") else word for word in arguments]
     options = parser.parse_args(flags)
+    if is_study(options):
+        from experiments.study.report import main as report_on_study
+
+        return report_on_study(options.names[0])
     by = None if options.by is None else [axis.strip() for axis in options.by.strip("[]").split(",")]
     curve = options.curve or (options.metric if options.metric.startswith("val/") else CURVE)
     try:

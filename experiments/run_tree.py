@@ -118,7 +118,8 @@ def _tags(folder: Path, config: Mapping[str, Any], name: str) -> dict[str, str]:
     roots = {key: str(config[key]) for key in ("scale", "family", "seed", "git_sha") if key in config}
     entry = read_json(folder / "sweep.json")
     sweep = {"sweep": str(entry["sweep"])} if entry else {}
-    return {**choices, **roots, "experiment": name, **sweep}
+    study = {"study": name, "arm": str(config["arm"])} if config.get("arm") else {}
+    return {**choices, **roots, "experiment": name, **study, **sweep}
 
 
 def _sweep(folder: Path, name: str) -> TrackedRun | None:

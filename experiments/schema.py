@@ -25,6 +25,8 @@ class Root:
     """A part of ``STAGES``, in that order."""
     output_dir: str = MISSING
     """Where stage and run folders go."""
+    arm: str | None = None
+    """The arm of a study that this run is; ``name`` is then the study's."""
 
     budget: Any = MISSING
     task: Any = MISSING

@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -35,6 +36,7 @@ QUIET = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
 
@@ -193,6 +195,13 @@ class Tracker:
         """(step, value) by step; of a step logged twice, as after a resumption, the later value."""
         history = self._client.get_metric_history(run_id, tracker_name(metric))
         return sorted({m.step: m.value for m in sorted(history, key=lambda m: m.timestamp)}.items())
+
+    def table(self, run_id: str, name: str) -> list[dict[str, Any]]:
+        """The rows of a table that :meth:`log_table` sent."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = self._client.download_artifacts(run_id, f"tables/{name}.json", folder)
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
 
     def _experiment_id(self, name: str) -> str:
         if name not in self._experiments:

@@ -11,6 +11,13 @@ from contrastive_reasoning.evaluation.evaluator import (
     with_intervals,
 )
 from contrastive_reasoning.evaluation.interval import Interval, bootstrap, mean_interval, t_interval, wilson
+from contrastive_reasoning.evaluation.nested_bootstrap import (
+    Estimate,
+    interquartile_mean,
+    nested_difference,
+    nested_mean,
+    probability_of_improvement,
+)
 from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
 from contrastive_reasoning.evaluation.problem_sets import problem_sets
 from contrastive_reasoning.evaluation.published_table import PublishedTable, published_table
@@ -18,6 +25,7 @@ from contrastive_reasoning.evaluation.suite import Setting, Suite
 from contrastive_reasoning.evaluation.track import Track
 
 __all__ = [
+    "Estimate",
     "Evaluation",
     "Interval",
     "PublishedTable",
@@ -27,8 +35,12 @@ __all__ = [
     "bootstrap",
     "correct_per_problem",
     "evaluate",
+    "interquartile_mean",
     "mean_interval",
+    "nested_difference",
+    "nested_mean",
     "pass_at_k",
+    "probability_of_improvement",
     "problem_sets",
     "published_table",
     "reason_kind",

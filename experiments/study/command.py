@@ -1,0 +1,72 @@
+"""Run what is left of a study, then show what there is:  make study name=countdown_credit
+
+python -m experiments.study NAME [parallel=1] [only=arm,arm] [seeds=2]      fewer jobs at once, a part of the arms
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.schema import register
+from experiments.study.jobs import check_jobs, jobs_of, start_job
+from experiments.study.plan import Study, StudyError, find_study
+from experiments.suggestions import did_you_mean
+
+USAGE_ERROR, INTERRUPTED = 2, 130
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Flags may be written as overrides: ``parallel=1`` is ``--parallel=1``."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.study", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("name", help="a file of conf/study/, or the path of one")
+    parser.add_argument("--parallel", type=int, help="jobs at once; else as the study says")
+    parser.add_argument("--only", help="arms, with commas")
+    parser.add_argument("--seeds", type=int, help="the first so many seeds of each arm")
+    return parser.parse_args([f"--{word}" if "=" in word and not word.startswith("-") else word for word in arguments])
+
+
+def checked(study: Study, chosen: argparse.Namespace) -> dict[str, Any]:
+    only = [arm.strip() for arm in chosen.only.strip("[]").split(",")] if chosen.only else []
+    for arm in only:
+        if arm not in study.arms:
+            raise StudyError(f"only={arm}: no such arm; {did_you_mean(arm, study.arms)}")
+    parallel = study.parallel if chosen.parallel is None else chosen.parallel
+    for name, value in (("parallel", parallel), ("seeds", chosen.seeds)):
+        if value is not None and value < 1:
+            raise StudyError(f"{name} must be at least 1, got {value}")
+    return {"parallel": parallel, "only": only, "seeds": chosen.seeds}
+
+
+def main(arguments: Sequence[str]) -> int:
+    register()
+    chosen = options(arguments)
+    # Also where a shell that started us in the background had switched Ctrl-C off, for us and for our jobs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        study = find_study(chosen.name)
+        wishes = checked(study, chosen)
+        first = start_job(study)
+        check_jobs([*([first] if first else []), *jobs_of(study, None)])
+        return _run(study, wishes)
+    except StudyError as error:
+        print(error, file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(study: Study, wishes: dict[str, Any]) -> int:
+    """Everything heavy is imported here, after what can be wrong has been answered."""
+    from experiments.study.runner import run_study
+    from experiments.track import TrackerError
+
+    try:
+        return run_study(study, **wishes)
+    except TrackerError as error:
+        print(error, file=sys.stderr)
+        return USAGE_ERROR

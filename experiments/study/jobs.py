@@ -1,0 +1,67 @@
+"""The jobs of a study: an arm with a seed each, in the order in which they say most when they are stopped early."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.study.plan import START, Study, StudyError
+from experiments.typo import explain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One process: ``python -m experiments.run`` with these overrides."""
+
+    arm: str
+    seed: int
+    overrides: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        return f"{self.arm} seed {self.seed}"
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "experiments.run", *self.overrides]
+
+
+def jobs_of(study: Study, policy: str | None) -> list[Job]:
+    """Row by row of ``order``, in a row seed by seed, of a seed each arm.
+
+    Args:
+        study: which.
+        policy: the folder of the warm start that all begin from; None leaves ``policy.pretrained`` as it is.
+    """
+    begin = [] if policy is None else [f"policy.pretrained={policy}"]
+    return [
+        Job(arm=arm, seed=seed, overrides=_overrides(study, arm, seed, [*study.arms[arm].overrides, *begin]))
+        for row in study.order
+        for seed in range(max((study.arms[arm].seeds for arm in row), default=0))
+        for arm in row
+        if seed < study.arms[arm].seeds
+    ]
+
+
+def start_job(study: Study) -> Job | None:
+    """The warm start that all arms begin from; None where they begin from a policy that there is."""
+    if study.start is None:
+        return None
+    own = [*study.start.overrides, "stages=[warm_start]", "policy.pretrained=null"]
+    return Job(arm=START, seed=study.start.seed, overrides=_overrides(study, START, study.start.seed, own))
+
+
+def _overrides(study: Study, arm: str, seed: int, own: Sequence[str]) -> tuple[str, ...]:
+    return (*study.common, *own, f"seed={seed}", f"name={study.name}", f"arm={arm}")
+
+
+def check_jobs(jobs: Sequence[Job]) -> None:
+    """Try the command line of each arm once.
+
+    Raises:
+        StudyError: for the first that is refused.
+    """
+    for job in {job.arm: job for job in jobs}.values():
+        if (sentence := explain(job.overrides)) is not None:
+            raise StudyError(f"arm {job.arm}: {sentence}")

@@ -1,0 +1,129 @@
+"""What MLflow holds of a study: of each arm and seed the newest finished run, problem by problem and over its costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from experiments.study.cost_curve import CostCurve, curve_of
+from experiments.study.finished import study_runs
+from experiments.study.plan import METRICS, Study, StudyError
+from experiments.suggestions import did_you_mean
+from experiments.track import RunRecord, Tracker
+
+COMPLETIONS = "test/completions"
+SETTING = "main"
+"""Of the suite: the task as it was trained on."""
+SPENT_TOKENS, SPENT_SECONDS = "train/spent/tokens", "train/spent/seconds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedResult:
+    """One finished run."""
+
+    run: RunRecord
+    problems: Sequence[str]
+    """Ids of the test problems."""
+    greedy: Sequence[float]
+    """Of each problem 1 where the greedy completion is correct, else 0."""
+    sampled: Sequence[float] | None
+    """Of each problem the share of sampled completions that are correct; None where none were drawn."""
+    over_tokens: CostCurve | None
+    """The validation metric over generated tokens; None in runs that did not count them."""
+    over_seconds: CostCurve | None
+    """The same over seconds of training, those of the critic stage before them."""
+
+    def scores(self, metric: str) -> Sequence[float]:
+        """What decides: greedy verdicts or sampled shares."""
+        scores = self.greedy if metric == METRICS[0] else self.sampled
+        if scores is None:
+            raise StudyError(f"run {self.run.run_id} drew no samples: budget.evaluate.samples was 0")
+        return scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmResult:
+    """The finished seeds of an arm."""
+
+    name: str
+    seeds: Mapping[str, SeedResult]
+
+    @cached_property
+    def runs(self) -> list[RunRecord]:
+        return [result.run for result in self.seeds.values()]
+
+    def table(self, metric: str) -> Float[Tensor, "seed problem"]:
+        return torch.tensor([list(result.scores(metric)) for result in self.seeds.values()], dtype=torch.float64)
+
+    def curves(self, kind: str) -> list[CostCurve]:
+        """``over_tokens`` or ``over_seconds`` of each seed; the empty list unless all have it."""
+        found = [getattr(result, kind) for result in self.seeds.values()]
+        return [] if None in found else found
+
+
+def read_results(tracker: Tracker, study: Study) -> list[ArmResult]:
+    """The arms that have finished runs, the baseline first, then in the study's order.
+
+    Raises:
+        StudyError: where MLflow has no finished run of the baseline, or of the curve, or runs saw other test problems.
+    """
+    if study.name not in tracker.experiments():
+        raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: make study name={study.name}")
+    newest = {(run.tags["arm"], run.tags["seed"]): run for run in study_runs(tracker, study.name)}
+    stages: dict[str, dict[str, RunRecord]] = {}
+    for stage in tracker.runs([study.name], kind="stage"):
+        stages.setdefault(stage.tags["mlflow.parentRunId"], {})[stage.tags["stage"]] = stage
+    names = [study.primary.baseline, *(arm for row in study.order for arm in row if arm != study.primary.baseline)]
+    arms = []
+    for name in names:
+        seeds = sorted((seed for arm, seed in newest if arm == name), key=int)
+        found = {seed: _read(tracker, study, newest[name, seed], stages[newest[name, seed].run_id]) for seed in seeds}
+        if found:
+            arms.append(ArmResult(name=name, seeds=found))
+    if not arms or arms[0].name != study.primary.baseline:
+        raise StudyError(f"{study.name}: no seed of the baseline {study.primary.baseline} has finished yet")
+    _check_problems(arms)
+    return arms
+
+
+def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, RunRecord]) -> SeedResult:
+    if not {"grpo", "evaluate"} <= stages.keys():
+        raise StudyError(f"run {run.run_id} of arm {run.tags['arm']} has no stages grpo and evaluate to compare")
+    rows = [row for row in tracker.table(stages["evaluate"].run_id, COMPLETIONS) if row["setting"] == SETTING]
+    grpo, critic = stages["grpo"].run_id, stages.get("critic")
+    curve = dict(tracker.history(grpo, study.curve))
+    if not curve:
+        validated = [name for name in stages["grpo"].metrics if name.startswith("val/")]
+        raise StudyError(f"{study.name}.curve: no run has {study.curve!r}; {did_you_mean(study.curve, validated)}")
+    before = critic.metrics.get(SPENT_SECONDS, 0.0) if critic else 0.0
+    return SeedResult(
+        run=run,
+        problems=[row["problem"] for row in rows],
+        greedy=[float(row["status"] == "ok") for row in rows],
+        sampled=[_share(row["samples_correct"]) for row in rows] if "samples_correct" in rows[0] else None,
+        over_tokens=curve_of(curve, dict(tracker.history(grpo, SPENT_TOKENS)), before=0.0),
+        over_seconds=curve_of(curve, dict(tracker.history(grpo, SPENT_SECONDS)), before=before),
+    )
+
+
+def _share(written: Any) -> float:
+    """``3/8`` as 0.375."""
+    correct, _, samples = str(written).partition("/")
+    return int(correct) / int(samples)
+
+
+def _check_problems(arms: Sequence[ArmResult]) -> None:
+    first = next(iter(arms[0].seeds.values()))
+    for arm in arms:
+        for seed, result in arm.seeds.items():
+            if list(result.problems) != list(first.problems):
+                raise StudyError(
+                    f"{arm.name} seed {seed} was tested on other problems than {arms[0].name}: "
+                    "after a change of the test bed each arm has to run again"
+                )

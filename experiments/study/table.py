@@ -1,0 +1,169 @@
+"""A study's rows on the terminal, as Markdown and, with all digits, as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from contrastive_reasoning.evaluation import Estimate
+from experiments.seeds import Difference
+from experiments.study.plan import Study
+from experiments.study.rows import SHARES, AtCost, Reach, Row
+
+ABSENT = "–"
+LEFT = ("arm",)
+CSV_COLUMNS = (
+    *("arm", "about", "seeds", "success", "success_low", "success_high"),
+    *("delta", "delta_low", "delta_high", "delta_half_over_seeds", "delta_method"),
+    *("probability", "probability_low", "probability_high", "iqm", "iqm_low", "iqm_high"),
+    *(f"tokens_{share:g}" for share in SHARES),
+    *("tokens_delta", "tokens_delta_half", "tokens_mean_height", "tokens_to_baseline"),
+    *(f"seconds_{share:g}" for share in SHARES),
+    *("seconds_delta", "seconds_delta_half", "seconds_mean_height", "seconds_to_baseline"),
+    *("pass_at", "run_ids"),
+)
+
+
+def headers(study: Study) -> list[str]:
+    shares = "/".join(f"{100 * share:g}" for share in SHARES)
+    return [
+        *("arm", "seeds", "success", f"Δ to {study.primary.baseline}", "Δ over seeds", "P(improvement)", "IQM"),
+        *(f"at {shares}% tokens", "area", f"at {shares}% seconds", "tokens to baseline", "pass@k"),
+    ]
+
+
+def cells(row: Row) -> list[str]:
+    """A row as text; shares in percent."""
+    gain = row.gain
+    return [
+        row.name,
+        str(len(row.seeds)),
+        with_interval(row.success),
+        with_interval(gain.nested, signed=True) if gain else ABSENT,
+        over_seeds(gain.over_seeds) if gain else ABSENT,
+        with_interval(gain.probability, decimals=0) if gain else ABSENT,
+        with_interval(row.interquartile) if row.interquartile else ABSENT,
+        at_shares(row.tokens),
+        f"{100 * row.tokens.mean_height:.1f}" if row.tokens else ABSENT,
+        at_shares(row.seconds),
+        cost(row.tokens),
+        ", ".join(f"{100 * value:.1f} (k={k})" for k, value in row.pass_at.items()) or ABSENT,
+    ]
+
+
+def with_interval(estimate: Estimate, *, signed: bool = False, decimals: int = 1) -> str:
+    """``41.2 [38.0, 44.1]``"""
+    sign = "+" if signed else ""
+    value, low, high = (f"{100 * number:{sign}.{decimals}f}" for number in estimate)
+    return f"{value} [{low}, {high}]"
+
+
+def over_seeds(estimate: Difference) -> str:
+    half = "" if math.isnan(estimate.half) else f" ± {100 * estimate.half:.1f}"
+    return f"{100 * estimate.value:+.1f}{half}"
+
+
+def at_shares(at: AtCost | None) -> str:
+    """``30.1 / 36.0 / 41.2 (+2.0 ± 1.1)``"""
+    if at is None:
+        return ABSENT
+    gain = f" ({over_seeds(at.gain)})" if at.gain else ""
+    return " / ".join(f"{100 * value:.1f}" for value in at.values) + gain
+
+
+def cost(at: AtCost | None) -> str:
+    if at is None:
+        return ABSENT
+    return "not reached" if at.to_baseline is None else f"{at.to_baseline:,.0f}"
+
+
+def as_markdown(study: Study, rows: Sequence[Row], caption: str, notes: Sequence[str]) -> str:
+    head = headers(study)
+    rule = ["---" if name in LEFT else "---:" for name in head]
+    lines = ["| " + " | ".join(line) + " |" for line in (head, rule, *map(cells, rows))]
+    about = [f"- {row.name}: {study.arms[row.name].about}" for row in rows]
+    return "\n".join(
+        [f"# {study.question}", "", verdict(study, rows), "", *lines, "", caption, "", *about, "", *notes, ""]
+    )
+
+
+def as_rich(study: Study, rows: Sequence[Row]) -> Table:
+    """For the terminal."""
+    table = Table(title=study.question)
+    for name in headers(study):
+        table.add_column(name, justify="left" if name in LEFT else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*cells(row))
+    return table
+
+
+def as_csv(study: Study, rows: Sequence[Row]) -> str:
+    """For other programs: shares as they are, full run ids."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in rows:
+        gain = row.gain
+        writer.writerow(
+            [
+                *(row.name, study.arms[row.name].about, " ".join(row.seeds), *row.success),
+                *(gain.nested if gain else [""] * 3),
+                *((gain.over_seeds.half, gain.over_seeds.method) if gain else [""] * 2),
+                *(gain.probability if gain else [""] * 3),
+                *(row.interquartile or [""] * 3),
+                *_costs(row.tokens),
+                *_costs(row.seconds),
+                " ".join(f"{k}:{value}" for k, value in row.pass_at.items()),
+                " ".join(row.run_ids),
+            ]
+        )
+    return text.getvalue()
+
+
+def _costs(at: AtCost | None) -> list[object]:
+    if at is None:
+        return [""] * (len(SHARES) + 4)
+    gain = (at.gain.value, at.gain.half) if at.gain else ("", "")
+    return [*at.values, *gain, at.mean_height, "" if at.to_baseline is None else at.to_baseline]
+
+
+def verdict(study: Study, rows: Sequence[Row]) -> str:
+    """What the study was to tell, by what was fixed beforehand."""
+    primary = study.primary
+    what = f"Primary: {primary.metric} of {primary.arm} minus that of {primary.baseline}"
+    row = next((row for row in rows if row.name == primary.arm), None)
+    if row is None or row.gain is None:
+        return f"{what}: no seed of {primary.arm} has finished yet."
+    gain, planned = row.gain, study.arms[primary.arm].seeds
+    ends = {"over seeds and problems": (gain.nested.low, gain.nested.high)}
+    ends["over seeds"] = (gain.over_seeds.low, gain.over_seeds.high)
+    sides = "; ".join(f"95% interval {name}: {_side(*interval)}" for name, interval in ends.items())
+    early = "" if len(row.seeds) == planned else f" So far {len(row.seeds)} of {planned} seeds."
+    return f"{what}: {with_interval(gain.nested, signed=True)} points. {sides}.{early}"
+
+
+def _side(low: float, high: float) -> str:
+    if math.isnan(low):
+        return "unknown with one seed"
+    return "above zero" if low > 0 else "below zero" if high < 0 else "holds zero"
+
+
+def caption_of(study: Study, tokens: Reach | None, seconds: Reach | None) -> str:
+    """What the columns are."""
+    spent = [f"{tokens.cost:,.0f} generated tokens"] if tokens else []
+    spent += [f"{seconds.cost:,.0f} s of training with the critic's"] if seconds else []
+    equal = (
+        f"{study.curve} at equal compute (Δ over seeds), 100% being {' or '.join(spent)}"
+        if spent
+        else "compute not counted"
+    )
+    return (
+        f"In percent, {study.primary.metric}. Success and Δ with nested bootstrap intervals over seeds and problems; "
+        "Δ over seeds with Student's or Welch's; P(improvement) over pairs of runs; IQM of the sampled shares of all "
+        f"seeds and problems; {equal}; area: the curve's mean height over those tokens; tokens to baseline: until the "
+        "mean curve reaches the value at which the baseline's ends."
+    )

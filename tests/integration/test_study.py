@@ -1,0 +1,88 @@
+"""A study of two arms and two seeds through the command line: stopped, gone on with, and with an arm that fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.track import Tracker
+
+STUDY = """
+question: Does the machinery run?
+primary: {{metric: test/verifier/accuracy, arm: oracle, baseline: grpo}}
+curve: val/verifier/accuracy_sampled
+common: [debug=fast, policy.corpus.plays=50, budget.grpo.steps=20, 'output_dir={outputs}', logger.patience=60]
+start: {{overrides: [experiment=llama_baseline], seed: 0}}
+arms:
+  grpo: {{about: the verifier alone, overrides: [experiment=llama_baseline], seeds: 2}}
+  oracle: {{about: the oracle, overrides: [experiment=llama_oracle], seeds: 2}}
+  broken: {{about: refused when it is built, overrides: [experiment=llama_baseline, objective.clip_low=5.0], seeds: 1}}
+order: [[broken, grpo, oracle]]
+parallel: 2
+"""
+LONGEST = 900.0
+pytestmark = pytest.mark.slow
+
+
+def start(folder: Path, *wishes: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
+    environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
+    command = [sys.executable, "-m", "experiments.study", str(folder / "tiny.yaml"), *wishes]
+    return subprocess.Popen(
+        command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def wait_for_a_checkpoint(study: subprocess.Popen[str], outputs: Path) -> None:
+    """Until a job is within its GRPO stage."""
+    deadline = time.monotonic() + LONGEST
+    while not list(outputs.glob("stages/grpo/*/checkpoints/last.ckpt")):
+        assert study.poll() is None, study.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_stopped_study_goes_on_and_ends_with_what_it_has(tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    (tmp_path / "tiny.yaml").write_text(STUDY.format(outputs=outputs))
+    study = start(tmp_path)
+    wait_for_a_checkpoint(study, outputs)
+    study.send_signal(signal.SIGINT)
+    said, _ = study.communicate(timeout=LONGEST)
+    assert study.returncode == 130, said
+    logs = {path.stem: path.read_text() for path in (outputs / "studies" / "tiny").glob("*.log")}
+    assert any("to go on from there run the same command again" in log for log in logs.values()), logs
+
+    study = start(tmp_path)
+    said, _ = study.communicate(timeout=LONGEST)
+    assert study.returncode == 1, said
+    log = outputs / "studies" / "tiny" / "broken-0.log"
+    assert f"broken seed 0: FAILED, see {log}" in said
+    assert "clip_low" in log.read_text()
+    logs = {path.stem: path.read_text() for path in log.parent.glob("*.log")}
+    assert any("grpo: going on in" in text for text in logs.values()), logs
+
+    tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    done = [run for run in tracker.runs(["tiny"], kind="experiment") if run.status == "FINISHED"]
+    assert sorted((run.tags["arm"], run.tags["seed"]) for run in done) == [
+        *(("grpo", "0"), ("grpo", "1"), ("oracle", "0"), ("oracle", "1"), ("start", "0"))
+    ]
+    assert {run.tags["study"] for run in done} == {"tiny"}
+    policies = {run.params["policy.pretrained"] for run in done if run.tags["arm"] != "start"}
+    (policy,) = policies
+    assert Path(policy, "model.safetensors").is_file()
+
+    study = start(tmp_path, "only=grpo,oracle")
+    said, _ = study.communicate(timeout=LONGEST)
+    assert study.returncode == 0, said
+    assert "4 of 4 jobs are finished; 0 to run" in said
+    table = (tmp_path / "outputs" / "compare" / "tiny" / "study.md").read_text()
+    assert "| grpo | 2 |" in table
+    assert "| oracle | 2 |" in table
+    assert "generated tokens or" in table

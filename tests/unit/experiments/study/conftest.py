@@ -1,0 +1,94 @@
+"""Finished runs of a study's arms, as run folders carried to MLflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.carry import Carrier
+from experiments.study.plan import Study, read_study
+from experiments.track import Tracker
+
+SAMPLES, TOKENS_PER_STEP = 4, 100.0
+CURVE = "val/verifier/accuracy"
+
+
+class StudyRuns:
+    """Writes runs as ``experiments.run`` leaves them and has them carried."""
+
+    def __init__(self, name: str, outputs: Any, tracker: Tracker) -> None:
+        self.name = name
+        self.outputs = outputs
+        self.tracker = tracker
+
+    def study(self, *, seeds: int = 2) -> Study:
+        arm = {"about": "", "overrides": [], "seeds": seeds}
+        content = {
+            "question": "Is it better?",
+            "primary": {"metric": "test/verifier/accuracy", "arm": "better", "baseline": "plain"},
+            "curve": CURVE,
+            "common": [],
+            "start": None,
+            "arms": {"better": {**arm, "about": "improved"}, "plain": arm},
+            "order": [["better", "plain"]],
+            "parallel": 1,
+        }
+        return read_study(self.name, content)
+
+    def add(
+        self,
+        arm: str,
+        seed: int,
+        *,
+        solved: Sequence[int],
+        curve: Mapping[int, float],
+        step_seconds: float = 1.0,
+        critic_seconds: float | None = None,
+        time: str = "2026-01-01T00-00-00",
+        counts: Sequence[int] = (3,),
+        finished: bool = True,
+        first_problem: int = 0,
+    ) -> None:
+        """A run that solved problems as ``solved`` says, one sample of four more each time it did."""
+        mark = f"{self.name}-{arm}-{seed}-{time}"
+        steps = range(1, max(curve) + 1)
+        spent = {"train/spent/tokens": {step: step * TOKENS_PER_STEP for step in steps}}
+        spent |= {"train/spent/seconds": {step: step * step_seconds for step in steps}}
+        stages = {"grpo": self.outputs.stage("grpo", mark, {CURVE: curve, **spent})}
+        success = {"test/verifier/accuracy": {0: sum(solved) / len(solved)}, "test/verifier/pass_at_4": {0: 0.75}}
+        stages["evaluate"] = self.outputs.stage("evaluate", mark, success)
+        rows = [
+            {
+                "setting": "main",
+                "problem": str(first_problem + number),
+                "status": "ok" if correct else "wrong",
+                "samples_correct": f"{1 + correct}/{SAMPLES}",
+            }
+            for number, correct in enumerate(solved)
+        ]
+        table = stages["evaluate"] / "tables" / "test" / "completions" / "0.json"
+        table.parent.mkdir(parents=True)
+        table.write_text(json.dumps([*rows, {**rows[0], "setting": "another", "problem": "x"}]))
+        if critic_seconds is not None:
+            stages["critic"] = self.outputs.stage("critic", mark, {"train/spent/seconds": {9: critic_seconds}})
+        self._record(arm, seed, mark, stages, time=time, counts=counts, finished=finished)
+
+    def _record(self, arm: str, seed: int, mark: str, stages: Mapping[str, Path], **said: Any) -> None:
+        run = self.outputs.root / "runs" / self.name / f"{said['time']}-{arm}-{seed}"
+        run.mkdir(parents=True)
+        (run / "config.yaml").write_text(f"seed: {seed}\narm: {arm}\ntask: {{counts: {list(said['counts'])}}}\n")
+        entries = {stage: {"folder": str(f), "fingerprint": mark, "reused": False} for stage, f in stages.items()}
+        (run / "stages.json").write_text(json.dumps(entries))
+        if said["finished"]:
+            (run / "summary.json").write_text("{}\n")
+        Carrier(run, self.tracker).carry(live=False)
+
+
+@pytest.fixture
+def runs(request: pytest.FixtureRequest, outputs: Any, tracker: Tracker) -> StudyRuns:
+    """Of a study named after the test that asks."""
+    return StudyRuns(request.node.name, outputs, tracker)

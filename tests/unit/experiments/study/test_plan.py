@@ -1,0 +1,124 @@
+"""What a study's file may say, and that each study of ours can be run: its arms compose, its stages can be planned."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from experiments.schema import register
+from experiments.study.finished import composed, mark_of, stage_plans
+from experiments.study.jobs import check_jobs, jobs_of, start_job
+from experiments.study.plan import STUDIES, StudyError, find_study, read_study, study_names
+
+CONTENT = yaml.safe_load("""
+question: Is it better?
+primary: {metric: test/verifier/accuracy, arm: better, baseline: plain}
+curve: val/verifier/accuracy
+common: [debug=fast]
+start: {overrides: [experiment=llama_baseline], seed: 7}
+arms:
+  plain: {about: as it was, overrides: [experiment=llama_baseline], seeds: 3}
+  better: {about: improved, overrides: [experiment=llama_oracle], seeds: 2}
+  third: {about: another, overrides: [experiment=llama_oracle, reward.weight=0.1], seeds: 1}
+order: [[plain, better], [third]]
+parallel: 2
+""")
+register()
+
+
+def changed(path: str, value: Any) -> Any:
+    """The content with one value replaced, or taken away by ``...``."""
+    content = copy.deepcopy(CONTENT)
+    *parents, last = path.split(".")
+    node = content
+    for key in parents:
+        node = node[key]
+    if value is ...:
+        del node[last]
+    else:
+        node[last] = value
+    return content
+
+
+def test_jobs_come_row_by_row_and_seed_by_seed() -> None:
+    jobs = jobs_of(read_study("s", CONTENT), None)
+    assert [(job.arm, job.seed) for job in jobs] == [
+        ("plain", 0),
+        ("better", 0),
+        ("plain", 1),
+        ("better", 1),
+        ("plain", 2),
+        ("third", 0),
+    ]
+    assert jobs[1].overrides == ("debug=fast", "experiment=llama_oracle", "seed=0", "name=s", "arm=better")
+
+
+def test_all_arms_begin_from_the_one_warm_start() -> None:
+    study = read_study("s", CONTENT)
+    start = start_job(study)
+    assert start is not None
+    assert composed(start).stages == ["warm_start"]
+    assert (composed(start).seed, composed(start).policy.pretrained) == (7, None)
+    assert {composed(job).policy.pretrained for job in jobs_of(study, "a/policy")} == {"a/policy"}
+    assert start_job(read_study("s", changed("start", None))) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("question", ..., "s.question is missing; there must be question, primary, curve"),
+        ("quest", "x", "s.quest: no such key; did you mean 'question'?"),
+        ("parallel", True, "s.parallel must be a whole number, got True"),
+        ("parallel", 0, "s.parallel must be at least 1, got 0"),
+        ("start", [], r"s.start must be a mapping or null, got \[\]"),
+        ("arms.plain.seeds", 0, "s.arms.plain.seeds must be at least 1, got 0"),
+        ("arms.plain.about", ..., "s.arms.plain.about is missing; there must be about, overrides, seeds"),
+        ("arms.plain", 3, "s.arms.plain must be a mapping with about, overrides, seeds; got 3"),
+        ("arms.Plain", {"about": "", "overrides": [], "seeds": 1}, "s.arms.Plain: an arm is named by small letters"),
+        ("arms.start", {"about": "", "overrides": [], "seeds": 1}, "s.arms.start: .* and not 'start'"),
+        ("arms.plain.overrides", ["seed=3"], "s.arms.plain.overrides: seed=3: the study sets seed, name, arm itself"),
+        ("common", ["debug"], "s.common: 'debug' is no override: write 'key=value'"),
+        ("order", [["plain", "better"]], "s.order must hold each arm once, but 'third' 0 times"),
+        ("order", [["plain", "bettr"], ["third"]], "s.order: no arm 'bettr'; did you mean 'better'?"),
+        ("order", ["plain"], "s.order: each row must be a list of arms, got 'plain'"),
+        ("primary.arm", "plain", "s.primary: arm and baseline are both 'plain'"),
+        ("primary.arm", "fourth", "s.primary.arm: no arm 'fourth'; there are better, plain, third"),
+        ("primary.metric", "test/loss", "s.primary.metric must be test/verifier/accuracy or .*, got 'test/loss'"),
+    ],
+)
+def test_each_fault_has_its_sentence(path: str, value: Any, sentence: str) -> None:
+    with pytest.raises(StudyError, match=sentence):
+        read_study("s", changed(path, value))
+
+
+def test_an_unknown_study_is_answered_with_the_nearest() -> None:
+    with pytest.raises(StudyError, match="no study 'countdown_credt'; did you mean 'countdown_credit'"):
+        find_study("countdown_credt")
+
+
+def test_an_arm_that_the_command_line_would_refuse_is_named() -> None:
+    study = read_study("s", changed("arms.third.overrides", ["experiment=llama_oracle", "reward.wight=0.1"]))
+    with pytest.raises(StudyError, match=r"arm third: reward.wight: no such key; did you mean 'reward.weight'"):
+        check_jobs(jobs_of(study, None))
+
+
+def test_a_mark_knows_the_seed_and_what_is_trained_and_not_the_studys_name() -> None:
+    marks = {job: mark_of(job).fingerprint for job in jobs_of(read_study("s", changed("start", None)), None)}
+    assert len(set(marks.values())) == len(marks)
+    again = jobs_of(read_study("other", changed("start", None)), None)
+    assert [mark_of(job).fingerprint for job in again] == list(marks.values())
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_arm_of_every_study_can_be_run(name: str) -> None:
+    study = find_study(name)
+    start = start_job(study)
+    jobs = {job.arm: job for job in [*([start] if start else []), *jobs_of(study, None)]}
+    check_jobs(list(jobs.values()))
+    for arm, job in jobs.items():
+        stages = [plan.name for plan in stage_plans(composed(job))]
+        assert arm == "start" or {"grpo", "evaluate"} <= set(stages)
+    assert (STUDIES / f"{name}.yaml").read_text().splitlines()[0].endswith(f"make study name={name}")

@@ -1,0 +1,116 @@
+"""A study's report from a real MLflow: which runs count, what is equal compute, and what a reader is told."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.study.finished import Mark, finished_marks
+from experiments.study.plan import StudyError
+from experiments.study.report import report
+from experiments.study.results import read_results
+from experiments.study.rows import rows_of
+
+FLAT, RISING = {0: 0.2, 10: 0.2}, {0: 0.2, 5: 0.4, 10: 0.4}
+
+
+def two_arms(runs: Any) -> None:
+    """The better arm spends ten seconds on a critic first, and half as long on each step."""
+    for seed in (0, 1):
+        runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT, step_seconds=2.0)
+        runs.add("better", seed, solved=[1, 1, 0, 1], curve=RISING, critic_seconds=10.0)
+
+
+def test_the_table_is_that_of_the_runs(runs: Any) -> None:
+    two_arms(runs)
+    plain, better = rows_of(read_results(runs.tracker, runs.study()), "test/verifier/accuracy")
+    assert (plain.name, better.name) == ("plain", "better"), "the baseline first"
+    assert (plain.success.value, better.success.value) == (0.375, 0.75)
+    assert plain.gain is None
+    assert better.gain is not None
+    assert better.gain.nested.value == better.gain.over_seeds.value == 0.375
+    assert (better.gain.over_seeds.method, better.gain.probability.value) == ("paired", 1.0)
+    assert better.interquartile is not None
+    assert better.interquartile.value == 0.5, "of the shares 1/4 (twice) and 2/4 (six times) the middle four"
+    assert better.pass_at == {"4": 0.75}
+
+
+def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
+    two_arms(runs)
+    plain, better = rows_of(read_results(runs.tracker, runs.study()), "test/verifier/accuracy")
+    assert plain.tokens is not None
+    assert better.tokens is not None
+    assert (plain.tokens.values, plain.tokens.mean_height) == (pytest.approx([0.2, 0.2, 0.2]), pytest.approx(0.2))
+    assert better.tokens.values == pytest.approx([0.3, 0.4, 0.4])
+    assert better.tokens.mean_height == pytest.approx(0.35)
+    assert better.tokens.gain is not None
+    assert better.tokens.gain.value == pytest.approx(0.2)
+    assert better.tokens.to_baseline == 0.0, "the baseline ends where it began"
+
+
+def test_at_equal_seconds_the_critics_count(runs: Any) -> None:
+    """Both go to 20 s: the baseline in ten steps of 2 s, the other in 10 s and ten steps of 1 s."""
+    two_arms(runs)
+    _, better = rows_of(read_results(runs.tracker, runs.study()), "test/verifier/accuracy")
+    assert better.seconds is not None
+    assert better.seconds.values == pytest.approx([0.2, 0.2, 0.4])
+    assert better.seconds.mean_height == pytest.approx((10 * 0.2 + 5 * 0.3 + 5 * 0.4) / 20)
+
+
+def test_of_an_arm_and_seed_the_newest_finished_run_counts(runs: Any) -> None:
+    two_arms(runs)
+    runs.add("better", 1, solved=[0, 0, 0, 0], curve=RISING, time="2026-01-02T00-00-00")
+    runs.add("better", 1, solved=[1, 1, 1, 1], curve=RISING, time="2026-01-03T00-00-00", finished=False)
+    _, better = read_results(runs.tracker, runs.study())
+    assert list(better.seeds["1"].greedy) == [0, 0, 0, 0]
+    marks = finished_marks(runs.tracker, runs.study())
+    assert Mark("better", "1", f"{runs.name}-better-1-2026-01-02T00-00-00") in marks
+    assert Mark("better", "1", f"{runs.name}-better-1-2026-01-03T00-00-00") not in marks
+    assert len(marks) == 5
+
+
+def test_the_files_say_what_was_found_and_what_is_missing(runs: Any, tmp_path: Path) -> None:
+    two_arms(runs)
+    runs.add("better", 2, solved=[1, 1, 0, 1], curve=RISING, counts=[4])
+    lines = report(runs.tracker, runs.study(seeds=3), output=tmp_path)
+    text = (tmp_path / runs.name / "study.md").read_text()
+    assert "| better | 3 | 75.0 [" in text
+    assert "100% being 1,000 generated tokens or 10 s of training" in text
+    assert "Primary: test/verifier/accuracy of better minus that of plain: +37.5 [" in text
+    for line in (
+        "Seeds so far: plain 2 of 3.",
+        "not tested alike: task.counts differ",
+        "better: counts as one arm, but",
+    ):
+        assert any(line in said for said in lines), line
+        assert line in text
+    with (tmp_path / runs.name / "study.csv").open() as file:
+        plain, better = csv.DictReader(file)
+    assert (plain["arm"], plain["delta"], better["seeds"], better["delta"]) == ("plain", "", "0 1 2", "0.375")
+    assert (better["tokens_1"], better["about"]) == ("0.4", "improved")
+
+
+def test_without_the_baseline_there_is_nothing_to_compare(runs: Any) -> None:
+    with pytest.raises(StudyError, match=f"No run of {runs.name} in MLflow"):
+        read_results(runs.tracker, runs.study())
+    runs.add("better", 0, solved=[1], curve=RISING)
+    with pytest.raises(StudyError, match="no seed of the baseline plain has finished yet"):
+        read_results(runs.tracker, runs.study())
+
+
+def test_runs_on_other_problems_are_not_compared(runs: Any) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT)
+    runs.add("better", 0, solved=[0, 1], curve=FLAT, first_problem=7)
+    with pytest.raises(StudyError, match="better seed 0 was tested on other problems than plain"):
+        read_results(runs.tracker, runs.study())
+
+
+def test_a_curve_that_nobody_logged_is_answered_with_the_nearest(runs: Any) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT)
+    study = replace(runs.study(), curve="val/verifier/acuracy")
+    with pytest.raises(StudyError, match="no run has 'val/verifier/acuracy'; did you mean 'val/verifier/accuracy'"):
+        read_results(runs.tracker, study)
