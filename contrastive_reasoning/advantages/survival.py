@@ -5,8 +5,8 @@
         A_{i,t} = outcome_{i,t} + weight · δ / (σ_d + ε)   t in the step;  σ_d² = Σ δ² / Σ Φ(s)
 
 Φ is the value under perfect play, which the policy does not have: c_d · Φ(s) is what this policy keeps of it on the
-average, an estimate of its own value of s. ``Process`` compares Φ(s′) alone, and so blames every step of a lost game for
-the step that lost it; ``Potential`` compares with Φ(s), which a policy that often loses it falls short of nearly always.
+average, an estimate of its own value of s. ``Process`` compares Φ(s′) alone, and so blames each step of a lost game for
+the step that lost it; ``Potential`` compares with Φ(s), of which a policy that often loses falls short nearly always.
 
     group of three, one depth      Φ(s)  Φ(s′)      c = 1/2    δ
     keeps the target in reach       1     1                   +1/2
