@@ -84,6 +84,7 @@ class DynamicSampling(RolloutGeneration):
                 break
             seen |= {problem.id for problem in problems}
             fresh = self._fresh(pl_module, problems, seed, pooled=batch.rollouts.pooled is not None)
+            batch.generated_tokens += int(fresh.mask.sum())
             batch.rollouts, equal = self._refilled(batch.rollouts, equal, fresh, pl_module.policy.pad_token_id)
             refills += 1
         batch.problems = tuple(batch.rollouts.problems)

@@ -54,12 +54,13 @@ class RolloutGeneration(L.Callback):
         self.seed = seed
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Fill ``batch.rollouts`` and log the tokens per second of this rank."""
+        """Fill ``batch.rollouts``, count their tokens in the batch and log the tokens per second of this rank."""
         seed = (self.seed, "rollout", int(pl_module.rollout_step), trainer.global_rank)
         start = perf_counter()
         pooled = reads_states(pl_module.reward)
         batch.rollouts = self._draw(pl_module.policy, batch, self.group_size, self.sampling, seed, pooled=pooled)
-        rate = int(batch.rollouts.mask.sum()) / (perf_counter() - start)
+        batch.generated_tokens = int(batch.rollouts.mask.sum())
+        rate = batch.generated_tokens / (perf_counter() - start)
         pl_module.log("train/throughput/tokens_per_second", rate, batch_size=len(batch.problems))
 
     def on_validation_batch_start(

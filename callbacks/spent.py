@@ -9,8 +9,6 @@ import lightning as L
 from callbacks.phase_clock import finished_now
 
 ROOM = "train/spent/"
-GENERATED = "/generated_tokens"
-"""The end of the name under which whoever draws besides ``batch.rollouts`` logs the tokens of one step on one rank."""
 
 
 class Spent(L.Callback):
@@ -18,8 +16,8 @@ class Spent(L.Callback):
 
     Both only grow, and a resumed stage goes on from the values of its checkpoint: what was lost is not counted twice.
 
-    - tokens: of the completions in ``batch.rollouts``, on all ranks as on this one, and of every metric named
-      ``…/generated_tokens``.
+    - tokens: all that the policy generated to learn from, refills and continuations too, as whoever draws rollouts
+      counts them in ``batch.generated_tokens``; on all ranks as on this one.
     - seconds: from the making of this callback on, so that preparing the data counts, without validation, which only
       measures. It belongs last among a stage's callbacks: pictures drawn after a validation are then left out too.
     """
@@ -47,10 +45,8 @@ class Spent(L.Callback):
         """Add what the step that ended has cost."""
         self._count()
         pl_module.log(f"{ROOM}seconds", self.seconds, batch_size=1)
-        rollouts = getattr(batch, "rollouts", None)
-        if rollouts is not None:
-            besides = (value for name, value in trainer.callback_metrics.items() if name.endswith(GENERATED))
-            self.tokens += (int(rollouts.mask.sum()) + sum(map(int, besides))) * trainer.world_size
+        if getattr(batch, "rollouts", None) is not None:
+            self.tokens += batch.generated_tokens * trainer.world_size
             pl_module.log(f"{ROOM}tokens", float(self.tokens), batch_size=1)
 
     def state_dict(self) -> dict[str, Any]:

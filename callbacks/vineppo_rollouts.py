@@ -28,9 +28,8 @@ class VinePPORollouts(RolloutGeneration):
     """``RolloutGeneration`` that also fills ``rollouts.prefix_values``; validation is as there.
 
     A prefix that several rollouts share is asked about once. Continuations are a function of (seed, the module's
-    rollout step, rank, problem, tokens of the prefix). Logs, as totals of the step on this rank,
-    ``train/rollout/prefixes``, ``train/rollout/continuation_tokens`` and, rollouts and continuations together,
-    ``train/rollout/generated_tokens``.
+    rollout step, rank, problem, tokens of the prefix). Logs ``train/rollout/prefixes`` and
+    ``train/rollout/continuation_tokens`` of the step on this rank.
 
     Args:
         task: finds the steps and verifies.
@@ -79,7 +78,10 @@ class VinePPORollouts(RolloutGeneration):
         values = [[None if prefix is None else rates[prefix] for prefix in row] for row in prefixes]
         batch.rollouts = replace(drawn, prefix_values=values)
         tokens = 0 if continued is None else int(continued.mask.sum())
-        self._report(pl_module, len(asked), tokens, int(drawn.mask.sum()), batch_size=len(batch.problems))
+        batch.generated_tokens += tokens
+        totals = {"prefixes": len(asked), "continuation_tokens": tokens}
+        for name, total in totals.items():
+            pl_module.log(f"train/rollout/{name}", float(total), batch_size=len(batch.problems))
 
     def _continued(
         self, policy: CausalLMPolicy, asked: Sequence[Prefix], drawn: RolloutBatch, seed: Seed
@@ -92,8 +94,3 @@ class VinePPORollouts(RolloutGeneration):
             seed=seed,
             prefixes=[prefix.tokens for prefix in asked],
         )
-
-    def _report(self, pl_module: Any, prefixes: int, continued: int, drawn: int, *, batch_size: int) -> None:
-        totals = {"prefixes": prefixes, "continuation_tokens": continued, "generated_tokens": continued + drawn}
-        for name, total in totals.items():
-            pl_module.log(f"train/rollout/{name}", float(total), batch_size=batch_size)

@@ -21,6 +21,8 @@ class ProblemBatch:
         """Sampled while training, greedy while validating."""
         self.sampled: RolloutBatch | None = None
         """While validating: several sampled rollouts per problem."""
+        self.generated_tokens = 0
+        """All that were drawn for this step of training, those thrown away too."""
 
     def __len__(self) -> int:
         return len(self.problems)

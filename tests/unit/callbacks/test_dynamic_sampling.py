@@ -152,6 +152,7 @@ def test_equals_are_replaced_in_place_by_problems_not_seen_before() -> None:
     assert len(drawn) == len(set(drawn)), "no problem is drawn twice in a step"
     assert module.logged["train/rollout/refilled_groups"] == 0.5
     assert module.logged["train/rollout/refills"] == len(engine.asked) - 1
+    assert batch.generated_tokens == 2 * 4 * len(drawn), "two tokens a completion, groups of four, those dropped too"
 
 
 def test_every_part_of_the_rollouts_follows() -> None:

@@ -17,6 +17,8 @@ from callbacks.spent import Spent
 PREPARING, MEASURING, STEP, VALIDATING, DRAWING = 10.0, 1e6, 1.0, 1e4, 1e8
 LENGTHS = [[3, 1], [2, 2], [4, 0], [1, 3]]
 """Tokens of the completions of each step; four in all, as these data begin anew when a fit is resumed."""
+THROWN_AWAY = 100
+"""Tokens of each step that are in no rollout: refills, continuations."""
 
 
 class Clock:
@@ -41,20 +43,17 @@ class Data(L.LightningDataModule):
 
 def batch_of(numbers: list[int]) -> Any:
     mask = torch.arange(4) < torch.tensor(LENGTHS[numbers[0]])[:, None]
-    return SimpleNamespace(rollouts=SimpleNamespace(mask=mask))
+    return SimpleNamespace(rollouts=SimpleNamespace(mask=mask), generated_tokens=int(mask.sum()) + THROWN_AWAY)
 
 
 class Learner(L.LightningModule):
-    def __init__(self, clock: Clock, besides: float | None) -> None:
+    def __init__(self, clock: Clock) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(1))
         self.clock = clock
-        self.besides = besides
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         self.clock.now += STEP
-        if self.besides is not None:
-            self.log("train/credit/generated_tokens", self.besides, batch_size=1)
         return self.weight.sum()
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -89,9 +88,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def fitted(
-    clock: Clock, folder: Path, *, besides: float | None = None, stop_before: int | None = None, resume: Any = None
-) -> dict[str, float]:
+def fitted(clock: Clock, folder: Path, *, stop_before: int | None = None, resume: Any = None) -> dict[str, float]:
     """What had been spent after the last step; checkpoints of each step are in ``folder``."""
     keep = L.pytorch.callbacks.ModelCheckpoint(folder, "{step}", every_n_train_steps=1, save_top_k=-1)
     trainer = L.Trainer(
@@ -104,7 +101,7 @@ def fitted(
         num_sanity_val_steps=0,
         val_check_interval=1,
     )
-    learner, data = Learner(clock, besides), Data(clock)
+    learner, data = Learner(clock), Data(clock)
     if resume is None:
         trainer.validate(learner, data, verbose=False)
     try:
@@ -117,13 +114,8 @@ def fitted(
 def test_preparation_and_steps_are_spent_and_measuring_is_not(clock: Clock, tmp_path: Path) -> None:
     assert fitted(clock, tmp_path) == {
         "train/spent/seconds": PREPARING + len(LENGTHS) * STEP,
-        "train/spent/tokens": sum(map(sum, LENGTHS)),
+        "train/spent/tokens": sum(map(sum, LENGTHS)) + THROWN_AWAY * len(LENGTHS),
     }
-
-
-def test_tokens_that_are_drawn_besides_count(clock: Clock, tmp_path: Path) -> None:
-    spent = fitted(clock, tmp_path, besides=100.0)
-    assert spent["train/spent/tokens"] == sum(map(sum, LENGTHS)) + 100 * len(LENGTHS)
 
 
 def test_a_resumed_stage_has_spent_what_an_uninterrupted_one_has(clock: Clock, tmp_path: Path) -> None:
