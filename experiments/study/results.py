@@ -1,8 +1,8 @@
-"""What MLflow holds of a study: of each arm and seed the newest finished run, problem by problem and over its costs."""
+"""What MLflow holds of a study as it is today: of each arm and seed one run, problem by problem and over its costs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from experiments.study.cost_curve import CostCurve, curve_of
-from experiments.study.finished import study_runs
+from experiments.study.finished import Mark, by_configuration
 from experiments.study.plan import METRICS, Study, StudyError
 from experiments.suggestions import did_you_mean
 from experiments.track import RunRecord, Tracker
@@ -67,15 +67,26 @@ class ArmResult:
         return [] if None in found else found
 
 
-def read_results(tracker: Tracker, study: Study) -> list[ArmResult]:
+def read_results(tracker: Tracker, study: Study, marks: Collection[Mark]) -> list[ArmResult]:
     """The arms that have finished runs, the baseline first, then in the study's order.
 
+    Args:
+        tracker: where the runs are.
+        study: which.
+        marks: of the runs that count, today's; of two with the same one the newer counts.
+
     Raises:
-        StudyError: where MLflow has no finished run of the baseline, or of the curve, or runs saw other test problems.
+        StudyError: where MLflow has no such run of the baseline, or of the curve, or runs saw other test problems.
     """
     if study.name not in tracker.experiments():
         raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: make study name={study.name}")
-    newest = {(run.tags["arm"], run.tags["seed"]): run for run in study_runs(tracker, study.name)}
+    runs, others = by_configuration(tracker, study, marks)
+    if others and not runs:
+        raise StudyError(
+            f"{study.name}: {len(others)} runs have finished, none of today's configuration: since then a key, a code "
+            f"VERSION or the policy they begin from has changed; make study name={study.name} runs them anew"
+        )
+    newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
     stages: dict[str, dict[str, RunRecord]] = {}
     for stage in tracker.runs([study.name], kind="stage"):
         stages.setdefault(stage.tags["mlflow.parentRunId"], {})[stage.tags["stage"]] = stage

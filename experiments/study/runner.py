@@ -10,13 +10,19 @@ from experiments.carry import sync
 from experiments.compare import OUTPUT
 from experiments.lock import lock
 from experiments.stages import finished as stage_finished
-from experiments.study.finished import composed, finished_marks, stage_plans, still_to_do
+from experiments.study.finished import (
+    composed,
+    finished_marks,
+    stage_plans,
+    start_policy,
+    still_to_do,
+    todays_marks,
+)
 from experiments.study.jobs import Job, jobs_of, start_job
 from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
 from experiments.study.report import report
 from experiments.track import connect
-from experiments.wiring import POLICY
 
 FAILED = 1
 
@@ -38,7 +44,7 @@ def run_study(study: Study, *, parallel: int, only: Sequence[str], seeds: int | 
         tell(study.question)
         if first is not None and not _started(first, folder):
             return FAILED
-        wanted = _wanted(jobs_of(study, None if first is None else str(_policy(first))), only, seeds)
+        wanted = _wanted(jobs_of(study, None if first is None else str(start_policy(first))), only, seeds)
         return _run(study, wanted, parallel, outputs, folder)
 
 
@@ -59,7 +65,8 @@ def _run(study: Study, jobs: Sequence[Job], parallel: int, outputs: Path, folder
 
 def _show(study: Study) -> None:
     try:
-        print("\n".join(report(connect(), study, output=OUTPUT)))
+        tracker = connect()
+        print("\n".join(report(tracker, study, marks=todays_marks(tracker, study), output=OUTPUT)))
     except StudyError as error:  # the baseline has not finished, say
         tell(str(error))
 
@@ -74,11 +81,6 @@ def _started(first: Job, folder: Path) -> bool:
     """Whether the warm start that all begin from is there, after it has been run if it was not."""
     *_, plan = stage_plans(composed(first))
     return stage_finished(plan) or not run_jobs([first], parallel=1, logs=folder, tell=tell)
-
-
-def _policy(first: Job) -> Path:
-    *_, plan = stage_plans(composed(first))
-    return plan.folder / POLICY
 
 
 def _wanted(jobs: Sequence[Job], only: Sequence[str], seeds: int | None) -> list[Job]:

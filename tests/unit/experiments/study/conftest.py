@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from experiments.carry import Carrier
+from experiments.study.finished import Mark
 from experiments.study.plan import Study, read_study
 from experiments.track import Tracker
 
 SAMPLES, TOKENS_PER_STEP = 4, 100.0
 CURVE = "val/verifier/accuracy"
+TODAY = "today"
+"""A configuration's name."""
 
 
 class StudyRuns:
@@ -24,6 +27,8 @@ class StudyRuns:
         self.name = name
         self.outputs = outputs
         self.tracker = tracker
+        self.marks = set[Mark]()
+        """Of today's jobs."""
 
     def study(self, *, seeds: int = 2) -> Study:
         arm = {"about": "", "overrides": [], "seeds": seeds}
@@ -52,9 +57,13 @@ class StudyRuns:
         counts: Sequence[int] = (3,),
         finished: bool = True,
         first_problem: int = 0,
+        configuration: str = TODAY,
+        git_sha: str = "abc",
     ) -> None:
         """A run that solved problems as ``solved`` says, one sample of four more each time it did."""
-        mark = f"{self.name}-{arm}-{seed}-{time}"
+        mark = f"{self.name}-{arm}-{seed}-{configuration}"
+        if configuration == TODAY:
+            self.marks.add(Mark(arm, str(seed), mark))
         steps = range(1, max(curve) + 1)
         spent = {"train/spent/tokens": {step: step * TOKENS_PER_STEP for step in steps}}
         spent |= {"train/spent/seconds": {step: step * step_seconds for step in steps}}
@@ -75,12 +84,13 @@ class StudyRuns:
         table.write_text(json.dumps([*rows, {**rows[0], "setting": "another", "problem": "x"}]))
         if critic_seconds is not None:
             stages["critic"] = self.outputs.stage("critic", mark, {"train/spent/seconds": {9: critic_seconds}})
-        self._record(arm, seed, mark, stages, time=time, counts=counts, finished=finished)
+        self._record(arm, seed, mark, stages, time=time, counts=counts, finished=finished, git_sha=git_sha)
 
     def _record(self, arm: str, seed: int, mark: str, stages: Mapping[str, Path], **said: Any) -> None:
         run = self.outputs.root / "runs" / self.name / f"{said['time']}-{arm}-{seed}"
         run.mkdir(parents=True)
-        (run / "config.yaml").write_text(f"seed: {seed}\narm: {arm}\ntask: {{counts: {list(said['counts'])}}}\n")
+        config = f"seed: {seed}\narm: {arm}\ngit_sha: {said['git_sha']}\ntask: {{counts: {list(said['counts'])}}}\n"
+        (run / "config.yaml").write_text(config)
         entries = {stage: {"folder": str(f), "fingerprint": mark, "reused": False} for stage, f in stages.items()}
         (run / "stages.json").write_text(json.dumps(entries))
         if said["finished"]:
