@@ -32,13 +32,28 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[RunReco
     compared = [run for arm in arms for run in arm.runs]
     lines += notes_on_commits(compared)
     lines += notes_on_arms(arms_by(compared, ["arm"]))
-    uncounted = [arm.name for arm in arms if not arm.curves("over_tokens")]
-    if uncounted:
-        lines.append(f"Not at equal compute, as not all their runs counted what they spent: {', '.join(uncounted)}.")
+    lines += notes_on_costs(arms)
     differing = differing_test_beds(arms)
     if differing:
         more = f" and {len(differing) - MOST_NOTED} more" if len(differing) > MOST_NOTED else ""
         lines.append(f"The arms were not tested alike: {', '.join(differing[:MOST_NOTED])}{more} differ.")
+    return lines
+
+
+def notes_on_costs(arms: Sequence[ArmResult]) -> list[str]:
+    """Which arms are not at equal compute, and why."""
+    untold = {arm.name for arm in arms if any(result.critic_seconds is None for result in arm.seeds.values())}
+    lines = []
+    for kind in ("tokens", "seconds"):
+        uncounted = [arm.name for arm in arms if not arm.curves(f"over_{kind}")]
+        if silent := [name for name in uncounted if kind == "tokens" or name not in untold]:
+            lines.append(f"Not at equal {kind}, as not all their runs counted them: {', '.join(silent)}.")
+    if untold:
+        names = ", ".join(arm.name for arm in arms if arm.name in untold)
+        lines.append(
+            f"Not at equal seconds, as what training the critic took is not known "
+            f"(from a checkpoint, or its stage did not count): {names}."
+        )
     return lines
 
 

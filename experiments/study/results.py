@@ -37,7 +37,9 @@ class SeedResult:
     over_tokens: CostCurve | None
     """The validation metric over generated tokens; None in runs that did not count them."""
     over_seconds: CostCurve | None
-    """The same over seconds of training, those of the critic stage before them."""
+    """The same over seconds of training, those of the critic before them; None also where the critic's are unknown."""
+    critic_seconds: float | None
+    """What training its critic took, 0 without one; None where nobody counted: it came from a checkpoint, say."""
 
     def scores(self, metric: str) -> Sequence[float]:
         """What decides: greedy verdicts or sampled shares."""
@@ -107,20 +109,31 @@ def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, R
     if not {"grpo", "evaluate"} <= stages.keys():
         raise StudyError(f"run {run.run_id} of arm {run.tags['arm']} has no stages grpo and evaluate to compare")
     rows = [row for row in tracker.table(stages["evaluate"].run_id, COMPLETIONS) if row["setting"] == SETTING]
-    grpo, critic = stages["grpo"].run_id, stages.get("critic")
+    grpo, before = stages["grpo"].run_id, _critic_seconds(run, stages.get("critic"))
     curve = dict(tracker.history(grpo, study.curve))
     if not curve:
         validated = [name for name in stages["grpo"].metrics if name.startswith("val/")]
         raise StudyError(f"{study.name}.curve: no run has {study.curve!r}; {did_you_mean(study.curve, validated)}")
-    before = critic.metrics.get(SPENT_SECONDS, 0.0) if critic else 0.0
+    seconds = None
+    if before is not None:
+        seconds = curve_of(curve, dict(tracker.history(grpo, SPENT_SECONDS)), before=before)
     return SeedResult(
         run=run,
         problems=[row["problem"] for row in rows],
         greedy=[float(row["status"] == "ok") for row in rows],
         sampled=[_share(row["samples_correct"]) for row in rows] if "samples_correct" in rows[0] else None,
         over_tokens=curve_of(curve, dict(tracker.history(grpo, SPENT_TOKENS)), before=0.0),
-        over_seconds=curve_of(curve, dict(tracker.history(grpo, SPENT_SECONDS)), before=before),
+        over_seconds=seconds,
+        critic_seconds=before,
     )
+
+
+def _critic_seconds(run: RunRecord, stage: RunRecord | None) -> float | None:
+    """What training the critic took; None where it is not known, which is not the same as nothing."""
+    given = (value for name, value in run.params.items() if name.startswith("reward.") and name.endswith(".checkpoint"))
+    if any(value != "null" for value in given):
+        return None
+    return 0.0 if stage is None else stage.metrics.get(SPENT_SECONDS)
 
 
 def _share(written: Any) -> float:

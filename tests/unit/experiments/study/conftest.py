@@ -53,6 +53,8 @@ class StudyRuns:
         curve: Mapping[int, float],
         step_seconds: float = 1.0,
         critic_seconds: float | None = None,
+        counted: bool = True,
+        checkpoint: str | None = None,
         time: str = "2026-01-01T00-00-00",
         counts: Sequence[int] = (3,),
         finished: bool = True,
@@ -83,17 +85,28 @@ class StudyRuns:
         table.parent.mkdir(parents=True)
         table.write_text(json.dumps([*rows, {**rows[0], "setting": "another", "problem": "x"}]))
         if critic_seconds is not None:
-            stages["critic"] = self.outputs.stage("critic", mark, {"train/spent/seconds": {9: critic_seconds}})
-        self._record(arm, seed, mark, stages, time=time, counts=counts, finished=finished, git_sha=git_sha)
+            name = "train/spent/seconds" if counted else "val/critic/loss"
+            stages["critic"] = self.outputs.stage("critic", mark, {name: {9: critic_seconds}})
+        said = {"git_sha": git_sha, "task": {"counts": list(counts)}, "reward": {"checkpoint": checkpoint}}
+        self._record(arm, seed, mark, stages, said, time=time, finished=finished)
 
-    def _record(self, arm: str, seed: int, mark: str, stages: Mapping[str, Path], **said: Any) -> None:
-        run = self.outputs.root / "runs" / self.name / f"{said['time']}-{arm}-{seed}"
+    def _record(
+        self,
+        arm: str,
+        seed: int,
+        mark: str,
+        stages: Mapping[str, Path],
+        said: Mapping[str, Any],
+        *,
+        time: str,
+        finished: bool,
+    ) -> None:
+        run = self.outputs.root / "runs" / self.name / f"{time}-{arm}-{seed}"
         run.mkdir(parents=True)
-        config = f"seed: {seed}\narm: {arm}\ngit_sha: {said['git_sha']}\ntask: {{counts: {list(said['counts'])}}}\n"
-        (run / "config.yaml").write_text(config)
+        (run / "config.yaml").write_text(json.dumps({"seed": seed, "arm": arm, **said}))
         entries = {stage: {"folder": str(f), "fingerprint": mark, "reused": False} for stage, f in stages.items()}
         (run / "stages.json").write_text(json.dumps(entries))
-        if said["finished"]:
+        if finished:
             (run / "summary.json").write_text("{}\n")
         Carrier(run, self.tracker).carry(live=False)
 

@@ -61,6 +61,19 @@ def test_at_equal_seconds_the_critics_count(runs: Any) -> None:
     assert better.seconds.mean_height == pytest.approx((10 * 0.2 + 5 * 0.3 + 5 * 0.4) / 20)
 
 
+@pytest.mark.parametrize("unknown", [{"critic_seconds": 10.0, "counted": False}, {"checkpoint": "a/critic"}])
+def test_a_critic_whose_cost_is_unknown_is_not_free(runs: Any, tmp_path: Path, unknown: dict[str, Any]) -> None:
+    for seed in (0, 1):
+        runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT)
+    runs.add("better", 0, solved=[1, 1, 0, 1], curve=RISING, critic_seconds=10.0)
+    runs.add("better", 1, solved=[1, 1, 0, 1], curve=RISING, **unknown)
+    plain, better = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
+    assert plain.seconds is not None
+    assert (better.seconds, better.tokens is None) == (None, False)
+    lines = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    assert any("what training the critic took is not known" in line and line.endswith(": better.") for line in lines)
+
+
 def test_a_run_of_another_configuration_counts_nowhere_however_new(runs: Any, tmp_path: Path) -> None:
     two_arms(runs)
     later = {"curve": RISING, "time": "2026-01-02T00-00-00"}
