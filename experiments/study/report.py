@@ -14,6 +14,7 @@ from rich.console import Console
 from experiments.compare import OUTPUT, log_comparison
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
+from experiments.study.cost_curve import CostCurve
 from experiments.study.finished import Mark, by_configuration, todays_marks
 from experiments.study.notes import notes_on
 from experiments.study.plan import Study, StudyError, find_study
@@ -41,7 +42,7 @@ def report(tracker: Tracker, study: Study, *, marks: Collection[Mark], output: P
     """
     arms = read_results(tracker, study, marks)
     rows = rows_of(arms, study.primary.metric)
-    caption = caption_of(study, reach(arms, "over_tokens"), reach(arms, "over_seconds"))
+    caption = caption_of(study, rows)
     notes = notes_on(study, arms, by_configuration(tracker, study, marks)[1])
     stem = output / study.name / "study"
     write_text(stem.with_suffix(".md"), as_markdown(study, rows, caption, notes))
@@ -56,19 +57,18 @@ def report(tracker: Tracker, study: Study, *, marks: Collection[Mark], output: P
 
 
 def _drawn(arms: Sequence[ArmResult], study: Study, kind: str, stem: Path) -> Path | None:
-    """Success over one cost, as far as every arm goes; None where it was not counted."""
-    limit = reach(arms, kind)
-    if limit is None or limit.cost < POINTS:
+    """Success over one cost, each arm as far as all its seeds go; None where the baseline did not count it."""
+    curves = [_curve(arm.name, found) for arm in arms if (found := arm.curves(kind)) and reach(found) >= POINTS]
+    if not curves or curves[0].label != arms[0].name:
         return None
-    grid = [round(limit.cost * point / POINTS) for point in range(POINTS)]
-    curves = [
-        Curve(label=arm.name, seeds=[{cost: curve.at(cost) for cost in grid} for curve in arm.curves(kind)])
-        for arm in arms
-        if arm.curves(kind)
-    ]
     path = stem.with_name(f"{stem.name}_{kind}.png")
     draw_curves(curves, metric=study.curve, steps=COSTS[kind]).savefig(path, dpi=160)
     return path
+
+
+def _curve(label: str, seeds: Sequence[CostCurve]) -> Curve:
+    grid = [int(reach(seeds) * point / POINTS) for point in range(POINTS + 1)]
+    return Curve(label=label, seeds=[{cost: curve.at(cost) for cost in grid} for curve in seeds])
 
 
 def main(name: str) -> int:

@@ -52,6 +52,29 @@ def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
     assert better.tokens.to_baseline == 0.0, "the baseline ends where it began"
 
 
+def test_an_arm_that_stopped_early_shortens_no_other(runs: Any) -> None:
+    two_arms(runs)
+    study = runs.study()
+    before = rows_of(read_results(runs.tracker, study, runs.marks), "test/verifier/accuracy")
+    short = replace(study.arms["better"], name="short")
+    study = replace(study, arms={**study.arms, "short": short}, order=[[*study.order[0], "short"]])
+    runs.add("short", 0, solved=[0, 0, 0, 0], curve={0: 0.2, 4: 0.6})
+    *after, added = rows_of(read_results(runs.tracker, study, runs.marks), "test/verifier/accuracy")
+    assert [row.tokens for row in after] == [row.tokens for row in before]
+    assert [row.tokens.cost for row in (*after, added) if row.tokens] == [1000.0, 1000.0, 400.0]
+    assert added.tokens is not None
+    assert added.tokens.height_gain == pytest.approx(0.2), "of 0.2 to 0.6 over a baseline of 0.2, both up to 400"
+
+
+def test_the_baseline_reaches_its_own_end_where_its_seeds_go_unlike_far(runs: Any) -> None:
+    """The ends of the seeds are 0.2 and 0.6; their mean curve goes to 400 tokens, and is 0.3 there."""
+    runs.add("plain", 0, solved=[0, 1], curve={0: 0.2, 4: 0.2})
+    runs.add("plain", 1, solved=[0, 1], curve={0: 0.2, 4: 0.4, 8: 0.6})
+    (plain,) = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
+    assert plain.tokens is not None
+    assert plain.tokens.to_baseline == pytest.approx(400.0)
+
+
 def test_at_equal_seconds_the_critics_count(runs: Any) -> None:
     """Both go to 20 s: the baseline in ten steps of 2 s, the other in 10 s and ten steps of 1 s."""
     two_arms(runs)
@@ -118,7 +141,7 @@ def test_the_files_say_what_was_found_and_what_is_missing(runs: Any, tmp_path: P
     lines = report(runs.tracker, runs.study(seeds=3), marks=runs.marks, output=tmp_path)
     text = (tmp_path / runs.name / "study.md").read_text()
     assert "| better | 3 | 75.0 [" in text
-    assert "100% being 1,000 generated tokens or 10 s of training" in text
+    assert "/ 40.0 (+20.0 ± 0.0) of 1,000 |" in text
     assert "Primary: test/verifier/accuracy of better minus that of plain: +37.5 [" in text
     for line in (
         "Seeds so far: plain 2 of 3.",
