@@ -10,7 +10,7 @@ from experiments.study.plan import Study
 from experiments.study.results import ArmResult
 from experiments.track import RunRecord
 
-TEST_BED = ("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.max_completion_tokens")
+TEST_BED = ("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens")
 MOST_NOTED = 5
 
 

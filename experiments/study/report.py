@@ -20,7 +20,8 @@ from experiments.study.notes import notes_on
 from experiments.study.plan import Study, StudyError, find_study
 from experiments.study.results import ArmResult, read_results
 from experiments.study.rows import reach, rows_of
-from experiments.study.table import as_csv, as_markdown, as_rich, caption_of, verdict
+from experiments.study.table import as_csv, as_markdown, as_rich, caption_of
+from experiments.study.verdict import verdict
 from experiments.track import Tracker, TrackerError, connect
 
 POINTS = 60

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Sequence
 
 from rich.table import Table
 
-from contrastive_reasoning.evaluation import Estimate
-from experiments.seeds import Difference
 from experiments.study.plan import Study
 from experiments.study.rows import SHARES, AtCost, Row
+from experiments.study.verdict import verdict
+from experiments.study.wording import ABSENT, over_seeds, with_interval
 
-ABSENT = "–"
 LEFT = ("arm",)
 COST_COLUMNS = ("reach", "delta", "delta_half", "mean_height", "mean_height_delta", "to_baseline")
 CSV_COLUMNS = (
@@ -54,18 +52,6 @@ def cells(row: Row) -> list[str]:
         cost(row.tokens),
         ", ".join(f"{100 * value:.1f} (k={k})" for k, value in row.pass_at.items()) or ABSENT,
     ]
-
-
-def with_interval(estimate: Estimate, *, signed: bool = False, decimals: int = 1) -> str:
-    """``41.2 [38.0, 44.1]``"""
-    sign = "+" if signed else ""
-    value, low, high = (f"{100 * number:{sign}.{decimals}f}" for number in estimate)
-    return f"{value} [{low}, {high}]"
-
-
-def over_seeds(estimate: Difference) -> str:
-    half = "" if math.isnan(estimate.half) else f" ± {100 * estimate.half:.1f}"
-    return f"{100 * estimate.value:+.1f}{half}"
 
 
 def at_shares(at: AtCost | None) -> str:
@@ -138,27 +124,6 @@ def _costs(at: AtCost | None) -> list[object]:
     gain = (at.gain.value, at.gain.half) if at.gain else (None, None)
     numbers = [*at.values, at.cost, *gain, at.mean_height, at.height_gain, at.to_baseline]
     return ["" if number is None else number for number in numbers]
-
-
-def verdict(study: Study, rows: Sequence[Row]) -> str:
-    """What the study was to tell, by what was fixed beforehand."""
-    primary = study.primary
-    what = f"Primary: {primary.metric} of {primary.arm} minus that of {primary.baseline}"
-    row = next((row for row in rows if row.name == primary.arm), None)
-    if row is None or row.gain is None:
-        return f"{what}: no seed of {primary.arm} has finished yet."
-    gain, planned = row.gain, study.arms[primary.arm].seeds
-    ends = {"over seeds and problems": (gain.nested.low, gain.nested.high)}
-    ends["over seeds"] = (gain.over_seeds.low, gain.over_seeds.high)
-    sides = "; ".join(f"95% interval {name}: {_side(*interval)}" for name, interval in ends.items())
-    early = "" if len(row.seeds) == planned else f" So far {len(row.seeds)} of {planned} seeds."
-    return f"{what}: {with_interval(gain.nested, signed=True)} points. {sides}.{early}"
-
-
-def _side(low: float, high: float) -> str:
-    if math.isnan(low):
-        return "unknown with one seed"
-    return "above zero" if low > 0 else "below zero" if high < 0 else "holds zero"
 
 
 def caption_of(study: Study, rows: Sequence[Row]) -> str:

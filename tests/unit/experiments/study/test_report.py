@@ -142,7 +142,7 @@ def test_the_files_say_what_was_found_and_what_is_missing(runs: Any, tmp_path: P
     text = (tmp_path / runs.name / "study.md").read_text()
     assert "| better | 3 | 75.0 [" in text
     assert "/ 40.0 (+20.0 ± 0.0) of 1,000 |" in text
-    assert "Primary: test/verifier/accuracy of better minus that of plain: +37.5 [" in text
+    assert "Primary: test/verifier/accuracy of better minus that of plain, at equal rollout batches: +37.5 [" in text
     for line in (
         "Seeds so far: plain 2 of 3.",
         "not tested alike: task.counts differ",
