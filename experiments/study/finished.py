@@ -10,12 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 from experiments.stage_plan import StagePlan, plan_stage
 from experiments.stages import needed
-from experiments.study.jobs import Job, jobs_of, start_job
+from experiments.study.jobs import Job, composed, jobs_of, start_job
 from experiments.study.plan import START, Study
 from experiments.track import RunRecord, Tracker
 from experiments.wiring import POLICY
@@ -28,12 +27,6 @@ class Mark(NamedTuple):
     seed: str
     fingerprint: str
     """Of its last stage, which the earlier ones are part of."""
-
-
-def composed(job: Job) -> DictConfig:
-    """The configuration of a job."""
-    with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", list(job.overrides))
 
 
 def stage_plans(config: DictConfig) -> Iterator[StagePlan]:

@@ -13,13 +13,11 @@ from torch import Tensor
 
 from experiments.study.cost_curve import CostCurve, curve_of
 from experiments.study.finished import Mark, by_configuration
-from experiments.study.plan import METRICS, Study, StudyError
+from experiments.study.plan import METRICS, SETTING, Study, StudyError
 from experiments.suggestions import did_you_mean
 from experiments.track import RunRecord, Tracker
 
 COMPLETIONS = "test/completions"
-SETTING = "main"
-"""Of the suite: the task as it was trained on."""
 SPENT_TOKENS, SPENT_SECONDS = "train/spent/tokens", "train/spent/seconds"
 
 
@@ -109,6 +107,10 @@ def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, R
     if not {"grpo", "evaluate"} <= stages.keys():
         raise StudyError(f"run {run.run_id} of arm {run.tags['arm']} has no stages grpo and evaluate to compare")
     rows = [row for row in tracker.table(stages["evaluate"].run_id, COMPLETIONS) if row["setting"] == SETTING]
+    if not rows:
+        raise StudyError(
+            f"run {run.run_id} of arm {run.tags['arm']} was tested on no problem of the setting {SETTING!r}"
+        )
     grpo, before = stages["grpo"].run_id, _critic_seconds(run, stages.get("critic"))
     curve = dict(tracker.history(grpo, study.curve))
     if not curve:

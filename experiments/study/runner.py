@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.carry import sync
@@ -11,18 +11,17 @@ from experiments.compare import OUTPUT
 from experiments.lock import lock
 from experiments.stages import finished as stage_finished
 from experiments.study.finished import (
-    composed,
     finished_marks,
     stage_plans,
     start_policy,
     still_to_do,
     todays_marks,
 )
-from experiments.study.jobs import Job, jobs_of, start_job
+from experiments.study.jobs import Job, composed, jobs_of, start_job
 from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
 from experiments.study.report import report
-from experiments.track import connect
+from experiments.track import TrackerError, connect
 
 FAILED = 1
 
@@ -55,12 +54,23 @@ def _run(study: Study, jobs: Sequence[Job], parallel: int, outputs: Path, folder
     left = still_to_do(jobs, finished_marks(connect(), study))
     tell(f"{len(jobs) - len(left)} of {len(jobs)} jobs are finished; {len(left)} to run, {parallel} at a time")
     failed = run_jobs(left, parallel=parallel, logs=folder, tell=tell)
-    if left:
-        _send(runs)
-    _show(study)
-    for label, log in failed.items():
-        tell(f"{label}: FAILED, see {log}")
-    return FAILED if failed else 0
+    return close(study, failed, sent=runs if left else None)
+
+
+def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int:
+    """Send what ``sent`` holds, show the report, and last, whatever came of that, name the jobs that failed."""
+    shown = False
+    try:
+        if sent is not None:
+            _send(sent)
+        _show(study)
+        shown = True
+    except TrackerError as error:
+        tell(str(error))
+    finally:
+        for label, log in failed.items():
+            tell(f"{label}: FAILED, see {log}")
+    return FAILED if failed or not shown else 0
 
 
 def _show(study: Study) -> None:

@@ -59,6 +59,7 @@ class StudyRuns:
         counts: Sequence[int] = (3,),
         finished: bool = True,
         first_problem: int = 0,
+        setting: str = "main",
         configuration: str = TODAY,
         git_sha: str = "abc",
     ) -> None:
@@ -74,7 +75,7 @@ class StudyRuns:
         stages["evaluate"] = self.outputs.stage("evaluate", mark, success)
         rows = [
             {
-                "setting": "main",
+                "setting": setting,
                 "problem": str(first_problem + number),
                 "status": "ok" if correct else "wrong",
                 "samples_correct": f"{1 + correct}/{SAMPLES}",

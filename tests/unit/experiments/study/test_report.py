@@ -176,3 +176,9 @@ def test_a_curve_that_nobody_logged_is_answered_with_the_nearest(runs: Any) -> N
     study = replace(runs.study(), curve="val/verifier/acuracy")
     with pytest.raises(StudyError, match="no run has 'val/verifier/acuracy'; did you mean 'val/verifier/accuracy'"):
         read_results(runs.tracker, study, runs.marks)
+
+
+def test_a_run_without_test_problems_is_named(runs: Any) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT, setting="longproc")
+    with pytest.raises(StudyError, match="of arm plain was tested on no problem of the setting 'main'"):
+        read_results(runs.tracker, runs.study(), runs.marks)
