@@ -76,8 +76,14 @@ def notes_on_commits(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def differing_test_beds(arms: Sequence[ArmResult]) -> list[str]:
-    """Parameters of the test bed that are not the same in all runs; a run's own seed is no part of it."""
+    """Parameters of the test bed that are not the same in all runs; a run's own seed is no part of it.
+
+    ``threads`` among them, which change what a second holds.
+    """
     runs = [run for arm in arms for run in arm.runs]
     names = dict.fromkeys(name for run in runs for name in run.params if name.startswith(TEST_BED))
     fixed = [name for name in names if not name.endswith("seed")]
-    return [name for name in fixed if len({value_of(run, name) for run in runs}) > 1]
+    differing = [name for name in fixed if len({value_of(run, name) for run in runs}) > 1]
+    threads = {tuple(result.threads) for arm in arms for result in arm.seeds.values()}
+    alike = len(threads) <= 1 and all(len(each) <= 1 for each in threads)
+    return differing if alike else [*differing, "threads"]

@@ -18,6 +18,8 @@ from experiments.suggestions import did_you_mean
 from experiments.track import RunRecord, Tracker
 
 COMPLETIONS = "test/completions"
+TRAINED = ("critic", "grpo")
+"""The stages whose seconds count."""
 SPENT_TOKENS, SPENT_SECONDS = "train/spent/tokens", "train/spent/seconds"
 
 
@@ -26,6 +28,8 @@ class SeedResult:
     """One finished run."""
 
     run: RunRecord
+    threads: Sequence[str]
+    """Of the processes that trained it, with its critic; runs of before this was written have none."""
     problems: Sequence[str]
     """Ids of the test problems."""
     greedy: Sequence[float]
@@ -121,6 +125,7 @@ def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, R
         seconds = curve_of(curve, dict(tracker.history(grpo, SPENT_SECONDS)), before=before)
     return SeedResult(
         run=run,
+        threads=sorted({stages[name].params.get("threads", "") for name in TRAINED if name in stages} - {""}),
         problems=[row["problem"] for row in rows],
         greedy=[float(row["status"] == "ok") for row in rows],
         sampled=[_share(row["samples_correct"]) for row in rows] if "samples_correct" in rows[0] else None,

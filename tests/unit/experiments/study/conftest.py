@@ -60,6 +60,7 @@ class StudyRuns:
         finished: bool = True,
         first_problem: int = 0,
         setting: str = "main",
+        threads: int | None = None,
         configuration: str = TODAY,
         git_sha: str = "abc",
     ) -> None:
@@ -71,6 +72,8 @@ class StudyRuns:
         spent = {"train/spent/tokens": {step: step * TOKENS_PER_STEP for step in steps}}
         spent |= {"train/spent/seconds": {step: step * step_seconds for step in steps}}
         stages = {"grpo": self.outputs.stage("grpo", mark, {CURVE: curve, **spent})}
+        if threads is not None:
+            (stages["grpo"] / "config.yaml").write_text(f"threads: {threads}\n")
         success = {"test/verifier/accuracy": {0: sum(solved) / len(solved)}, "test/verifier/pass_at_4": {0: 0.75}}
         stages["evaluate"] = self.outputs.stage("evaluate", mark, success)
         rows = [

@@ -156,6 +156,14 @@ def test_the_files_say_what_was_found_and_what_is_missing(runs: Any, tmp_path: P
     assert (better["tokens_1"], better["about"]) == ("0.4", "improved")
 
 
+@pytest.mark.parametrize("threads", [1, 2, None])
+def test_other_numbers_of_threads_are_not_tested_alike(runs: Any, tmp_path: Path, threads: int | None) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT, threads=1)
+    runs.add("better", 0, solved=[0, 1], curve=FLAT, threads=threads)
+    lines = report(runs.tracker, runs.study(seeds=1), marks=runs.marks, output=tmp_path)
+    assert ("The arms were not tested alike: threads differ." in lines) == (threads != 1)
+
+
 def test_without_the_baseline_there_is_nothing_to_compare(runs: Any) -> None:
     with pytest.raises(StudyError, match=f"No run of {runs.name} in MLflow"):
         read_results(runs.tracker, runs.study(), runs.marks)
