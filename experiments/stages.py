@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from omegaconf import DictConfig
 
 from experiments import evaluation, evaluation_table, fits
@@ -98,7 +99,7 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
     """Run one stage in its folder; ``result.json`` is written last and says that it is complete."""
     going_on = (plan.folder / fits.LAST_CHECKPOINT).is_file()
     print(f"{plan.name}: {'going on' if going_on else 'running'} in {plan.folder}")
-    write_yaml(plan.folder / "config.yaml", plan.config)
+    write_yaml(plan.folder / "config.yaml", {**plan.config, "threads": torch.get_num_threads()})  # seconds depend on it
     started = time.monotonic()
     try:
         result = RUN[plan.name](with_values(config, filled(plan.name, config, folders)), plan.folder, folders)

@@ -5,7 +5,10 @@
                      + keys and values of each running row's own tokens
     roofline           bytes of all steps / bandwidth of a large copy, measured in the same process
 
-Activations and logits are left out, so the figure is a lower bound of the time, and the fraction never flatters.
+The fraction says how the rate at which decoding reads these bytes compares with the rate of a copy, no more.
+Activations and logits are left out of the bytes, which makes it smaller. Two things make it larger, beyond 1 in the
+extreme: weights that fit in a cache are not read from memory again, and reading alone may be faster than a copy, whose
+writes may fetch what they overwrite first, which nobody counts.
 """
 
 from __future__ import annotations

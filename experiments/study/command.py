@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.schema import register
+from experiments.study.comparable import check_comparable
 from experiments.study.jobs import check_jobs, jobs_of, start_job
 from experiments.study.plan import Study, StudyError, find_study
 from experiments.suggestions import did_you_mean
@@ -51,7 +52,9 @@ def main(arguments: Sequence[str]) -> int:
         study = find_study(chosen.name)
         wishes = checked(study, chosen)
         first = start_job(study)
-        check_jobs([*([first] if first else []), *jobs_of(study, None)])
+        arms = jobs_of(study, None)
+        check_jobs([*([first] if first else []), *arms])
+        check_comparable(study, arms)
         return _run(study, wishes)
     except StudyError as error:
         print(error, file=sys.stderr)

@@ -1,18 +1,23 @@
-"""Which jobs of a study are done: MLflow has their runs, finished, with the fingerprint that they would have today."""
+"""Which jobs of a study are done: MLflow has their runs, finished, with the fingerprint that they would have today.
+
+A run with another one, of an older configuration or older code, is neither reused nor compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
-from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 from experiments.stage_plan import StagePlan, plan_stage
 from experiments.stages import needed
-from experiments.study.jobs import Job
-from experiments.study.plan import Study
+from experiments.study.jobs import Job, composed, jobs_of, start_job
+from experiments.study.plan import START, Study
 from experiments.track import RunRecord, Tracker
+from experiments.wiring import POLICY
 
 
 class Mark(NamedTuple):
@@ -24,12 +29,6 @@ class Mark(NamedTuple):
     """Of its last stage, which the earlier ones are part of."""
 
 
-def composed(job: Job) -> DictConfig:
-    """The configuration of a job."""
-    with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", list(job.overrides))
-
-
 def stage_plans(config: DictConfig) -> Iterator[StagePlan]:
     """The stages that an experiment will run or reuse, in order."""
     plans: dict[str, StagePlan] = {}
@@ -39,10 +38,29 @@ def stage_plans(config: DictConfig) -> Iterator[StagePlan]:
             yield plans[stage]
 
 
+@cache  # a second or two each, and asked for twice: before the jobs run, and by the report
 def mark_of(job: Job) -> Mark:
     """The mark that a job will leave."""
     *_, last = stage_plans(composed(job))
     return Mark(job.arm, str(job.seed), last.fingerprint)
+
+
+def start_policy(first: Job) -> Path:
+    """Where the common warm start leaves its policy."""
+    *_, plan = stage_plans(composed(first))
+    return plan.folder / POLICY
+
+
+def todays_jobs(study: Study) -> list[Job]:
+    """All jobs, from the policy that they would begin from today."""
+    first = start_job(study)
+    return jobs_of(study, None if first is None else str(start_policy(first)))
+
+
+def todays_marks(tracker: Tracker, study: Study) -> set[Mark]:
+    """The marks of today's jobs, as far as their arm and seed have a finished run of any configuration."""
+    there = {(run.tags["arm"], run.tags["seed"]) for run in study_runs(tracker, study.name)}
+    return {mark_of(job) for job in todays_jobs(study) if (job.arm, str(job.seed)) in there}
 
 
 def finished_marks(tracker: Tracker, study: Study) -> set[Mark]:
@@ -56,6 +74,16 @@ def study_runs(tracker: Tracker, name: str) -> list[RunRecord]:
     """The finished runs of a study's arms, oldest first."""
     runs = tracker.runs([name], kind="experiment")
     return [run for run in runs if run.status == "FINISHED" and "arm" in run.tags]
+
+
+def by_configuration(
+    tracker: Tracker, study: Study, marks: Collection[Mark]
+) -> tuple[list[RunRecord], list[RunRecord]]:
+    """The finished runs of arms that have one of ``marks``, and all others; each oldest first."""
+    stages = tracker.runs([study.name], kind="stage")
+    of_today = {stage.tags["mlflow.parentRunId"] for stage in stages if "arm" in stage.tags and _mark(stage) in marks}
+    runs = [run for run in study_runs(tracker, study.name) if run.tags["arm"] != START]
+    return [run for run in runs if run.run_id in of_today], [run for run in runs if run.run_id not in of_today]
 
 
 def still_to_do(jobs: Sequence[Job], done: set[Mark]) -> list[Job]:

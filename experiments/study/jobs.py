@@ -6,6 +6,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig
+
 from experiments.study.plan import START, Study, StudyError
 from experiments.typo import explain
 
@@ -54,6 +57,12 @@ def start_job(study: Study) -> Job | None:
 
 def _overrides(study: Study, arm: str, seed: int, own: Sequence[str]) -> tuple[str, ...]:
     return (*study.common, *own, f"seed={seed}", f"name={study.name}", f"arm={arm}")
+
+
+def composed(job: Job) -> DictConfig:
+    """The configuration of a job."""
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", list(job.overrides))
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:

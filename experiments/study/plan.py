@@ -26,6 +26,11 @@ from experiments.suggestions import did_you_mean
 STUDIES = Path(__file__).resolve().parents[2] / "conf" / "study"
 METRICS = ("test/verifier/accuracy", "test/verifier/accuracy_sampled")
 """What can decide a study: these are known problem by problem."""
+SETTING = "main"
+"""Of the suite, what decides: the task as it was trained on."""
+CURVES = ("val/verifier/accuracy", "val/verifier/accuracy_sampled")
+PASS_AT = r"val/verifier/pass_at_[1-9]\d*"
+"""The curves that validation draws, and a third kind: pass@k of as many samples as it takes of each problem."""
 START = "start"
 SET_BY_THE_STUDY = ("seed", "name", "arm")
 KINDS: dict[Any, str] = {str: "a text", int: "a whole number", list: "a list", dict: "a mapping", type(None): "null"}
@@ -187,6 +192,11 @@ def _check(study: Study) -> None:
     if study.primary.metric not in METRICS:
         choices = " or ".join(METRICS)
         raise StudyError(f"{study.name}.primary.metric must be {choices}, got {study.primary.metric!r}")
+    if study.curve not in CURVES and not re.fullmatch(PASS_AT, study.curve):
+        raise StudyError(
+            f"{study.name}.curve: no success over training is called {study.curve!r}; "
+            f"{did_you_mean(study.curve, (*CURVES, 'val/verifier/pass_at_4'))}"
+        )
     if study.parallel < 1:
         raise StudyError(f"{study.name}.parallel must be at least 1, got {study.parallel}")
 

@@ -1,8 +1,8 @@
-"""What MLflow holds of a study: of each arm and seed the newest finished run, problem by problem and over its costs."""
+"""What MLflow holds of a study as it is today: of each arm and seed one run, problem by problem and over its costs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,14 +12,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from experiments.study.cost_curve import CostCurve, curve_of
-from experiments.study.finished import study_runs
-from experiments.study.plan import METRICS, Study, StudyError
+from experiments.study.finished import Mark, by_configuration
+from experiments.study.plan import METRICS, SETTING, Study, StudyError
 from experiments.suggestions import did_you_mean
 from experiments.track import RunRecord, Tracker
 
 COMPLETIONS = "test/completions"
-SETTING = "main"
-"""Of the suite: the task as it was trained on."""
+TRAINED = ("critic", "grpo")
+"""The stages whose seconds count."""
 SPENT_TOKENS, SPENT_SECONDS = "train/spent/tokens", "train/spent/seconds"
 
 
@@ -28,6 +28,8 @@ class SeedResult:
     """One finished run."""
 
     run: RunRecord
+    threads: Sequence[str]
+    """Of the processes that trained it, with its critic; runs of before this was written have none."""
     problems: Sequence[str]
     """Ids of the test problems."""
     greedy: Sequence[float]
@@ -37,7 +39,9 @@ class SeedResult:
     over_tokens: CostCurve | None
     """The validation metric over generated tokens; None in runs that did not count them."""
     over_seconds: CostCurve | None
-    """The same over seconds of training, those of the critic stage before them."""
+    """The same over seconds of training, those of the critic before them; None also where the critic's are unknown."""
+    critic_seconds: float | None
+    """What training its critic took, 0 without one; None where nobody counted: it came from a checkpoint, say."""
 
     def scores(self, metric: str) -> Sequence[float]:
         """What decides: greedy verdicts or sampled shares."""
@@ -67,15 +71,26 @@ class ArmResult:
         return [] if None in found else found
 
 
-def read_results(tracker: Tracker, study: Study) -> list[ArmResult]:
+def read_results(tracker: Tracker, study: Study, marks: Collection[Mark]) -> list[ArmResult]:
     """The arms that have finished runs, the baseline first, then in the study's order.
 
+    Args:
+        tracker: where the runs are.
+        study: which.
+        marks: of the runs that count, today's; of two with the same one the newer counts.
+
     Raises:
-        StudyError: where MLflow has no finished run of the baseline, or of the curve, or runs saw other test problems.
+        StudyError: where MLflow has no such run of the baseline, or of the curve, or runs saw other test problems.
     """
     if study.name not in tracker.experiments():
         raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: make study name={study.name}")
-    newest = {(run.tags["arm"], run.tags["seed"]): run for run in study_runs(tracker, study.name)}
+    runs, others = by_configuration(tracker, study, marks)
+    if others and not runs:
+        raise StudyError(
+            f"{study.name}: {len(others)} runs have finished, none of today's configuration: since then a key, a code "
+            f"VERSION or the policy they begin from has changed; make study name={study.name} runs them anew"
+        )
+    newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
     stages: dict[str, dict[str, RunRecord]] = {}
     for stage in tracker.runs([study.name], kind="stage"):
         stages.setdefault(stage.tags["mlflow.parentRunId"], {})[stage.tags["stage"]] = stage
@@ -96,20 +111,36 @@ def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, R
     if not {"grpo", "evaluate"} <= stages.keys():
         raise StudyError(f"run {run.run_id} of arm {run.tags['arm']} has no stages grpo and evaluate to compare")
     rows = [row for row in tracker.table(stages["evaluate"].run_id, COMPLETIONS) if row["setting"] == SETTING]
-    grpo, critic = stages["grpo"].run_id, stages.get("critic")
+    if not rows:
+        raise StudyError(
+            f"run {run.run_id} of arm {run.tags['arm']} was tested on no problem of the setting {SETTING!r}"
+        )
+    grpo, before = stages["grpo"].run_id, _critic_seconds(run, stages.get("critic"))
     curve = dict(tracker.history(grpo, study.curve))
     if not curve:
         validated = [name for name in stages["grpo"].metrics if name.startswith("val/")]
         raise StudyError(f"{study.name}.curve: no run has {study.curve!r}; {did_you_mean(study.curve, validated)}")
-    before = critic.metrics.get(SPENT_SECONDS, 0.0) if critic else 0.0
+    seconds = None
+    if before is not None:
+        seconds = curve_of(curve, dict(tracker.history(grpo, SPENT_SECONDS)), before=before)
     return SeedResult(
         run=run,
+        threads=sorted({stages[name].params.get("threads", "") for name in TRAINED if name in stages} - {""}),
         problems=[row["problem"] for row in rows],
         greedy=[float(row["status"] == "ok") for row in rows],
         sampled=[_share(row["samples_correct"]) for row in rows] if "samples_correct" in rows[0] else None,
         over_tokens=curve_of(curve, dict(tracker.history(grpo, SPENT_TOKENS)), before=0.0),
-        over_seconds=curve_of(curve, dict(tracker.history(grpo, SPENT_SECONDS)), before=before),
+        over_seconds=seconds,
+        critic_seconds=before,
     )
+
+
+def _critic_seconds(run: RunRecord, stage: RunRecord | None) -> float | None:
+    """What training the critic took; None where it is not known, which is not the same as nothing."""
+    given = (value for name, value in run.params.items() if name.startswith("reward.") and name.endswith(".checkpoint"))
+    if any(value != "null" for value in given):
+        return None
+    return 0.0 if stage is None else stage.metrics.get(SPENT_SECONDS)
 
 
 def _share(written: Any) -> float:

@@ -14,12 +14,12 @@ from contrastive_reasoning.evaluation import (
     probability_of_improvement,
 )
 from experiments.seeds import Difference, difference
-from experiments.study.cost_curve import mean_curve
+from experiments.study.cost_curve import CostCurve, mean_curve
 from experiments.study.results import ArmResult
 
 RESAMPLES, SEED = 2000, 0
 SHARES = (0.25, 0.5, 1.0)
-"""Of the compute that all arms had."""
+"""Of the compute that both the arm and the baseline spent."""
 SAMPLED = "test/verifier/accuracy_sampled"
 PASS_AT = "test/verifier/pass_at_"
 
@@ -40,14 +40,18 @@ class Gain:
 class AtCost:
     """The validation curve over what was spent, the mean over seeds."""
 
+    cost: float
+    """What the arm and the baseline both spent, in every seed: no other arm has a say in it."""
     values: Sequence[float]
-    """At each of ``SHARES`` of what all arms spent."""
+    """At each of ``SHARES`` of ``cost``."""
     gain: Difference | None
     """Over seeds, of the last of ``values`` over the baseline's; None on the baseline's own row."""
     mean_height: float
-    """Area under the curve, by what all arms spent."""
+    """Area under the curve up to ``cost``, by ``cost``."""
+    height_gain: float | None
+    """``mean_height`` minus the baseline's up to the same cost; None on the baseline's own row."""
     to_baseline: float | None
-    """What it cost to reach the value with which the baseline ended; None: it did not."""
+    """What it cost to reach the value with which the baseline's mean curve ends; None: it did not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,17 +72,8 @@ class Row:
     run_ids: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reach:
-    """How far the curves of all arms go, and where the baseline's ends."""
-
-    cost: float
-    baseline_end: float
-
-
 def rows_of(arms: Sequence[ArmResult], metric: str) -> list[Row]:
     """A row for each arm; the first arm is the baseline."""
-    tokens, seconds = (reach(arms, kind) for kind in ("over_tokens", "over_seconds"))
     return [
         Row(
             name=arm.name,
@@ -86,8 +81,8 @@ def rows_of(arms: Sequence[ArmResult], metric: str) -> list[Row]:
             success=nested_mean(arm.table(metric), resamples=RESAMPLES, seed=SEED),
             gain=None if arm is arms[0] else gain_of(arm, arms[0], metric),
             interquartile=_interquartile(arm),
-            tokens=at_cost(arm, arms[0], "over_tokens", tokens),
-            seconds=at_cost(arm, arms[0], "over_seconds", seconds),
+            tokens=at_cost(arm, arms[0], "over_tokens"),
+            seconds=at_cost(arm, arms[0], "over_seconds"),
             pass_at=_pass_at(arm),
             run_ids=[run.run_id for run in arm.runs],
         )
@@ -107,27 +102,26 @@ def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
     )
 
 
-def reach(arms: Sequence[ArmResult], kind: str) -> Reach | None:
-    """None where the baseline's runs did not count this cost. Arms that did not are passed over."""
-    curves = {arm.name: arm.curves(kind) for arm in arms}
-    counted = [curve for found in curves.values() for curve in found]
-    if not curves[arms[0].name]:
-        return None
-    ends = [curve.values[-1] for curve in curves[arms[0].name]]
-    return Reach(cost=min(curve.last_cost for curve in counted), baseline_end=mean(ends))
+def reach(curves: Sequence[CostCurve]) -> float:
+    """How far all of the curves go."""
+    return min(curve.last_cost for curve in curves)
 
 
-def at_cost(arm: ArmResult, baseline: ArmResult, kind: str, reach: Reach | None) -> AtCost | None:
-    """None where one of the arm's runs did not count this cost."""
-    curves = arm.curves(kind)
-    if not curves or reach is None:
+def at_cost(arm: ArmResult, baseline: ArmResult, kind: str) -> AtCost | None:
+    """None where one of the arm's runs, or of the baseline's, did not count this cost."""
+    ours, theirs = arm.curves(kind), baseline.curves(kind)
+    if not ours or not theirs:
         return None
-    ends, theirs = ([curve.at(reach.cost) for curve in side.curves(kind)] for side in (arm, baseline))
+    cost = reach([*ours, *theirs])
+    ends, their_ends = ([curve.at(cost) for curve in curves] for curves in (ours, theirs))
+    height, their_height = (mean(curve.mean_height(cost) for curve in curves) for curves in (ours, theirs))
     return AtCost(
-        values=[mean(curve.at(share * reach.cost) for curve in curves) for share in SHARES],
-        gain=None if arm is baseline else difference(_by_seed(arm, ends), _by_seed(baseline, theirs)),
-        mean_height=mean(curve.mean_height(reach.cost) for curve in curves),
-        to_baseline=mean_curve(curves).cost_of(reach.baseline_end),
+        cost=cost,
+        values=[mean(curve.at(share * cost) for curve in ours) for share in SHARES],
+        gain=None if arm is baseline else difference(_by_seed(arm, ends), _by_seed(baseline, their_ends)),
+        mean_height=height,
+        height_gain=None if arm is baseline else height - their_height,
+        to_baseline=mean_curve(ours).cost_of(mean_curve(theirs).values[-1]),
     )
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.carry import sync
 from experiments.compare import OUTPUT
 from experiments.lock import lock
 from experiments.stages import finished as stage_finished
-from experiments.study.finished import composed, finished_marks, stage_plans, still_to_do
-from experiments.study.jobs import Job, jobs_of, start_job
+from experiments.study.finished import (
+    finished_marks,
+    stage_plans,
+    start_policy,
+    still_to_do,
+    todays_marks,
+)
+from experiments.study.jobs import Job, composed, jobs_of, start_job
 from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
 from experiments.study.report import report
-from experiments.track import connect
-from experiments.wiring import POLICY
+from experiments.track import TrackerError, connect
 
 FAILED = 1
 
@@ -38,7 +43,7 @@ def run_study(study: Study, *, parallel: int, only: Sequence[str], seeds: int | 
         tell(study.question)
         if first is not None and not _started(first, folder):
             return FAILED
-        wanted = _wanted(jobs_of(study, None if first is None else str(_policy(first))), only, seeds)
+        wanted = _wanted(jobs_of(study, None if first is None else str(start_policy(first))), only, seeds)
         return _run(study, wanted, parallel, outputs, folder)
 
 
@@ -49,17 +54,29 @@ def _run(study: Study, jobs: Sequence[Job], parallel: int, outputs: Path, folder
     left = still_to_do(jobs, finished_marks(connect(), study))
     tell(f"{len(jobs) - len(left)} of {len(jobs)} jobs are finished; {len(left)} to run, {parallel} at a time")
     failed = run_jobs(left, parallel=parallel, logs=folder, tell=tell)
-    if left:
-        _send(runs)
-    _show(study)
-    for label, log in failed.items():
-        tell(f"{label}: FAILED, see {log}")
-    return FAILED if failed else 0
+    return close(study, failed, sent=runs if left else None)
+
+
+def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int:
+    """Send what ``sent`` holds, show the report, and last, whatever came of that, name the jobs that failed."""
+    shown = False
+    try:
+        if sent is not None:
+            _send(sent)
+        _show(study)
+        shown = True
+    except TrackerError as error:
+        tell(str(error))
+    finally:
+        for label, log in failed.items():
+            tell(f"{label}: FAILED, see {log}")
+    return FAILED if failed or not shown else 0
 
 
 def _show(study: Study) -> None:
     try:
-        print("\n".join(report(connect(), study, output=OUTPUT)))
+        tracker = connect()
+        print("\n".join(report(tracker, study, marks=todays_marks(tracker, study), output=OUTPUT)))
     except StudyError as error:  # the baseline has not finished, say
         tell(str(error))
 
@@ -74,11 +91,6 @@ def _started(first: Job, folder: Path) -> bool:
     """Whether the warm start that all begin from is there, after it has been run if it was not."""
     *_, plan = stage_plans(composed(first))
     return stage_finished(plan) or not run_jobs([first], parallel=1, logs=folder, tell=tell)
-
-
-def _policy(first: Job) -> Path:
-    *_, plan = stage_plans(composed(first))
-    return plan.folder / POLICY
 
 
 def _wanted(jobs: Sequence[Job], only: Sequence[str], seeds: int | None) -> list[Job]:

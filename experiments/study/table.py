@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Sequence
 
 from rich.table import Table
 
-from contrastive_reasoning.evaluation import Estimate
-from experiments.seeds import Difference
 from experiments.study.plan import Study
-from experiments.study.rows import SHARES, AtCost, Reach, Row
+from experiments.study.rows import SHARES, AtCost, Row
+from experiments.study.verdict import verdict
+from experiments.study.wording import ABSENT, over_seeds, with_interval
 
-ABSENT = "–"
 LEFT = ("arm",)
+COST_COLUMNS = ("reach", "delta", "delta_half", "mean_height", "mean_height_delta", "to_baseline")
 CSV_COLUMNS = (
     *("arm", "about", "seeds", "success", "success_low", "success_high"),
     *("delta", "delta_low", "delta_high", "delta_half_over_seeds", "delta_method"),
     *("probability", "probability_low", "probability_high", "iqm", "iqm_low", "iqm_high"),
     *(f"tokens_{share:g}" for share in SHARES),
-    *("tokens_delta", "tokens_delta_half", "tokens_mean_height", "tokens_to_baseline"),
+    *(f"tokens_{name}" for name in COST_COLUMNS),
     *(f"seconds_{share:g}" for share in SHARES),
-    *("seconds_delta", "seconds_delta_half", "seconds_mean_height", "seconds_to_baseline"),
+    *(f"seconds_{name}" for name in COST_COLUMNS),
     *("pass_at", "run_ids"),
 )
 
@@ -48,31 +47,26 @@ def cells(row: Row) -> list[str]:
         with_interval(gain.probability, decimals=0) if gain else ABSENT,
         with_interval(row.interquartile) if row.interquartile else ABSENT,
         at_shares(row.tokens),
-        f"{100 * row.tokens.mean_height:.1f}" if row.tokens else ABSENT,
+        area(row.tokens),
         at_shares(row.seconds),
         cost(row.tokens),
         ", ".join(f"{100 * value:.1f} (k={k})" for k, value in row.pass_at.items()) or ABSENT,
     ]
 
 
-def with_interval(estimate: Estimate, *, signed: bool = False, decimals: int = 1) -> str:
-    """``41.2 [38.0, 44.1]``"""
-    sign = "+" if signed else ""
-    value, low, high = (f"{100 * number:{sign}.{decimals}f}" for number in estimate)
-    return f"{value} [{low}, {high}]"
-
-
-def over_seeds(estimate: Difference) -> str:
-    half = "" if math.isnan(estimate.half) else f" ± {100 * estimate.half:.1f}"
-    return f"{100 * estimate.value:+.1f}{half}"
-
-
 def at_shares(at: AtCost | None) -> str:
-    """``30.1 / 36.0 / 41.2 (+2.0 ± 1.1)``"""
+    """``30.1 / 36.0 / 41.2 (+2.0 ± 1.1) of 1,000``"""
     if at is None:
         return ABSENT
     gain = f" ({over_seeds(at.gain)})" if at.gain else ""
-    return " / ".join(f"{100 * value:.1f}" for value in at.values) + gain
+    return " / ".join(f"{100 * value:.1f}" for value in at.values) + gain + f" of {at.cost:,.0f}"
+
+
+def area(at: AtCost | None) -> str:
+    """``36.0 (+1.2)``"""
+    if at is None:
+        return ABSENT
+    return f"{100 * at.mean_height:.1f}" + ("" if at.height_gain is None else f" ({100 * at.height_gain:+.1f})")
 
 
 def cost(at: AtCost | None) -> str:
@@ -126,44 +120,25 @@ def as_csv(study: Study, rows: Sequence[Row]) -> str:
 
 def _costs(at: AtCost | None) -> list[object]:
     if at is None:
-        return [""] * (len(SHARES) + 4)
-    gain = (at.gain.value, at.gain.half) if at.gain else ("", "")
-    return [*at.values, *gain, at.mean_height, "" if at.to_baseline is None else at.to_baseline]
+        return [""] * (len(SHARES) + len(COST_COLUMNS))
+    gain = (at.gain.value, at.gain.half) if at.gain else (None, None)
+    numbers = [*at.values, at.cost, *gain, at.mean_height, at.height_gain, at.to_baseline]
+    return ["" if number is None else number for number in numbers]
 
 
-def verdict(study: Study, rows: Sequence[Row]) -> str:
-    """What the study was to tell, by what was fixed beforehand."""
-    primary = study.primary
-    what = f"Primary: {primary.metric} of {primary.arm} minus that of {primary.baseline}"
-    row = next((row for row in rows if row.name == primary.arm), None)
-    if row is None or row.gain is None:
-        return f"{what}: no seed of {primary.arm} has finished yet."
-    gain, planned = row.gain, study.arms[primary.arm].seeds
-    ends = {"over seeds and problems": (gain.nested.low, gain.nested.high)}
-    ends["over seeds"] = (gain.over_seeds.low, gain.over_seeds.high)
-    sides = "; ".join(f"95% interval {name}: {_side(*interval)}" for name, interval in ends.items())
-    early = "" if len(row.seeds) == planned else f" So far {len(row.seeds)} of {planned} seeds."
-    return f"{what}: {with_interval(gain.nested, signed=True)} points. {sides}.{early}"
-
-
-def _side(low: float, high: float) -> str:
-    if math.isnan(low):
-        return "unknown with one seed"
-    return "above zero" if low > 0 else "below zero" if high < 0 else "holds zero"
-
-
-def caption_of(study: Study, tokens: Reach | None, seconds: Reach | None) -> str:
+def caption_of(study: Study, rows: Sequence[Row]) -> str:
     """What the columns are."""
-    spent = [f"{tokens.cost:,.0f} generated tokens"] if tokens else []
-    spent += [f"{seconds.cost:,.0f} s of training with the critic's"] if seconds else []
+    counted = [name for name in ("tokens", "seconds") if any(getattr(row, name) for row in rows)]
     equal = (
-        f"{study.curve} at equal compute (Δ over seeds), 100% being {' or '.join(spent)}"
-        if spent
+        f"{study.curve} at equal {' and '.join(counted)} (Δ over seeds), 100% being what both the arm and "
+        f"{study.primary.baseline} spent, named after 'of': tokens generated, seconds of training with the critic's"
+        if counted
         else "compute not counted"
     )
     return (
-        f"In percent, {study.primary.metric}. Success and Δ with nested bootstrap intervals over seeds and problems; "
+        f"In percent, {study.primary.metric}. Success and Δ with nested bootstrap intervals over seeds and problems, "
+        "with one seed over problems alone; "
         "Δ over seeds with Student's or Welch's; P(improvement) over pairs of runs; IQM of the sampled shares of all "
-        f"seeds and problems; {equal}; area: the curve's mean height over those tokens; tokens to baseline: until the "
-        "mean curve reaches the value at which the baseline's ends."
+        f"seeds and problems; {equal}; area: the curve's mean height over those tokens (Δ); tokens to baseline: until "
+        "the mean curve reaches the value at which the baseline's ends."
     )

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from experiments.carry import Carrier
+from experiments.study.finished import Mark
 from experiments.study.plan import Study, read_study
 from experiments.track import Tracker
 
 SAMPLES, TOKENS_PER_STEP = 4, 100.0
 CURVE = "val/verifier/accuracy"
+TODAY = "today"
+"""A configuration's name."""
 
 
 class StudyRuns:
@@ -24,6 +27,8 @@ class StudyRuns:
         self.name = name
         self.outputs = outputs
         self.tracker = tracker
+        self.marks = set[Mark]()
+        """Of today's jobs."""
 
     def study(self, *, seeds: int = 2) -> Study:
         arm = {"about": "", "overrides": [], "seeds": seeds}
@@ -48,22 +53,32 @@ class StudyRuns:
         curve: Mapping[int, float],
         step_seconds: float = 1.0,
         critic_seconds: float | None = None,
+        counted: bool = True,
+        checkpoint: str | None = None,
         time: str = "2026-01-01T00-00-00",
         counts: Sequence[int] = (3,),
         finished: bool = True,
         first_problem: int = 0,
+        setting: str = "main",
+        threads: int | None = None,
+        configuration: str = TODAY,
+        git_sha: str = "abc",
     ) -> None:
         """A run that solved problems as ``solved`` says, one sample of four more each time it did."""
-        mark = f"{self.name}-{arm}-{seed}-{time}"
+        mark = f"{self.name}-{arm}-{seed}-{configuration}"
+        if configuration == TODAY:
+            self.marks.add(Mark(arm, str(seed), mark))
         steps = range(1, max(curve) + 1)
         spent = {"train/spent/tokens": {step: step * TOKENS_PER_STEP for step in steps}}
         spent |= {"train/spent/seconds": {step: step * step_seconds for step in steps}}
         stages = {"grpo": self.outputs.stage("grpo", mark, {CURVE: curve, **spent})}
+        if threads is not None:
+            (stages["grpo"] / "config.yaml").write_text(f"threads: {threads}\n")
         success = {"test/verifier/accuracy": {0: sum(solved) / len(solved)}, "test/verifier/pass_at_4": {0: 0.75}}
         stages["evaluate"] = self.outputs.stage("evaluate", mark, success)
         rows = [
             {
-                "setting": "main",
+                "setting": setting,
                 "problem": str(first_problem + number),
                 "status": "ok" if correct else "wrong",
                 "samples_correct": f"{1 + correct}/{SAMPLES}",
@@ -74,16 +89,28 @@ class StudyRuns:
         table.parent.mkdir(parents=True)
         table.write_text(json.dumps([*rows, {**rows[0], "setting": "another", "problem": "x"}]))
         if critic_seconds is not None:
-            stages["critic"] = self.outputs.stage("critic", mark, {"train/spent/seconds": {9: critic_seconds}})
-        self._record(arm, seed, mark, stages, time=time, counts=counts, finished=finished)
+            name = "train/spent/seconds" if counted else "val/critic/loss"
+            stages["critic"] = self.outputs.stage("critic", mark, {name: {9: critic_seconds}})
+        said = {"git_sha": git_sha, "task": {"counts": list(counts)}, "reward": {"checkpoint": checkpoint}}
+        self._record(arm, seed, mark, stages, said, time=time, finished=finished)
 
-    def _record(self, arm: str, seed: int, mark: str, stages: Mapping[str, Path], **said: Any) -> None:
-        run = self.outputs.root / "runs" / self.name / f"{said['time']}-{arm}-{seed}"
+    def _record(
+        self,
+        arm: str,
+        seed: int,
+        mark: str,
+        stages: Mapping[str, Path],
+        said: Mapping[str, Any],
+        *,
+        time: str,
+        finished: bool,
+    ) -> None:
+        run = self.outputs.root / "runs" / self.name / f"{time}-{arm}-{seed}"
         run.mkdir(parents=True)
-        (run / "config.yaml").write_text(f"seed: {seed}\narm: {arm}\ntask: {{counts: {list(said['counts'])}}}\n")
+        (run / "config.yaml").write_text(json.dumps({"seed": seed, "arm": arm, **said}))
         entries = {stage: {"folder": str(f), "fingerprint": mark, "reused": False} for stage, f in stages.items()}
         (run / "stages.json").write_text(json.dumps(entries))
-        if said["finished"]:
+        if finished:
             (run / "summary.json").write_text("{}\n")
         Carrier(run, self.tracker).carry(live=False)
 

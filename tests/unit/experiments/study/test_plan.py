@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from experiments.schema import register
-from experiments.study.finished import composed, mark_of, stage_plans
-from experiments.study.jobs import check_jobs, jobs_of, start_job
+from experiments.study.comparable import check_comparable
+from experiments.study.finished import mark_of, stage_plans
+from experiments.study.jobs import check_jobs, composed, jobs_of, start_job
 from experiments.study.plan import STUDIES, StudyError, find_study, read_study, study_names
 
 CONTENT = yaml.safe_load("""
@@ -86,6 +87,7 @@ def test_all_arms_begin_from_the_one_warm_start() -> None:
         ("order", ["plain"], "s.order: each row must be a list of arms, got 'plain'"),
         ("primary.arm", "plain", "s.primary: arm and baseline are both 'plain'"),
         ("primary.arm", "fourth", "s.primary.arm: no arm 'fourth'; there are better, plain, third"),
+        ("curve", "val/verifier/acuracy", "s.curve: .* 'val/verifier/acuracy'; did you mean 'val/verifier/accuracy'"),
         ("primary.metric", "test/loss", "s.primary.metric must be test/verifier/accuracy or .*, got 'test/loss'"),
     ],
 )
@@ -118,6 +120,7 @@ def test_every_arm_of_every_study_can_be_run(name: str) -> None:
     start = start_job(study)
     jobs = {job.arm: job for job in [*([start] if start else []), *jobs_of(study, None)]}
     check_jobs(list(jobs.values()))
+    check_comparable(study, [job for arm, job in jobs.items() if arm != "start"])
     for arm, job in jobs.items():
         stages = [plan.name for plan in stage_plans(composed(job))]
         assert arm == "start" or {"grpo", "evaluate"} <= set(stages)

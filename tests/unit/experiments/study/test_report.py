@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.study.finished import Mark, finished_marks
+from experiments.study.finished import finished_marks
 from experiments.study.plan import StudyError
 from experiments.study.report import report
 from experiments.study.results import read_results
@@ -27,7 +27,7 @@ def two_arms(runs: Any) -> None:
 
 def test_the_table_is_that_of_the_runs(runs: Any) -> None:
     two_arms(runs)
-    plain, better = rows_of(read_results(runs.tracker, runs.study()), "test/verifier/accuracy")
+    plain, better = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
     assert (plain.name, better.name) == ("plain", "better"), "the baseline first"
     assert (plain.success.value, better.success.value) == (0.375, 0.75)
     assert plain.gain is None
@@ -41,7 +41,7 @@ def test_the_table_is_that_of_the_runs(runs: Any) -> None:
 
 def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
     two_arms(runs)
-    plain, better = rows_of(read_results(runs.tracker, runs.study()), "test/verifier/accuracy")
+    plain, better = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
     assert plain.tokens is not None
     assert better.tokens is not None
     assert (plain.tokens.values, plain.tokens.mean_height) == (pytest.approx([0.2, 0.2, 0.2]), pytest.approx(0.2))
@@ -52,35 +52,97 @@ def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
     assert better.tokens.to_baseline == 0.0, "the baseline ends where it began"
 
 
+def test_an_arm_that_stopped_early_shortens_no_other(runs: Any) -> None:
+    two_arms(runs)
+    study = runs.study()
+    before = rows_of(read_results(runs.tracker, study, runs.marks), "test/verifier/accuracy")
+    short = replace(study.arms["better"], name="short")
+    study = replace(study, arms={**study.arms, "short": short}, order=[[*study.order[0], "short"]])
+    runs.add("short", 0, solved=[0, 0, 0, 0], curve={0: 0.2, 4: 0.6})
+    *after, added = rows_of(read_results(runs.tracker, study, runs.marks), "test/verifier/accuracy")
+    assert [row.tokens for row in after] == [row.tokens for row in before]
+    assert [row.tokens.cost for row in (*after, added) if row.tokens] == [1000.0, 1000.0, 400.0]
+    assert added.tokens is not None
+    assert added.tokens.height_gain == pytest.approx(0.2), "of 0.2 to 0.6 over a baseline of 0.2, both up to 400"
+
+
+def test_the_baseline_reaches_its_own_end_where_its_seeds_go_unlike_far(runs: Any) -> None:
+    """The ends of the seeds are 0.2 and 0.6; their mean curve goes to 400 tokens, and is 0.3 there."""
+    runs.add("plain", 0, solved=[0, 1], curve={0: 0.2, 4: 0.2})
+    runs.add("plain", 1, solved=[0, 1], curve={0: 0.2, 4: 0.4, 8: 0.6})
+    (plain,) = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
+    assert plain.tokens is not None
+    assert plain.tokens.to_baseline == pytest.approx(400.0)
+
+
 def test_at_equal_seconds_the_critics_count(runs: Any) -> None:
     """Both go to 20 s: the baseline in ten steps of 2 s, the other in 10 s and ten steps of 1 s."""
     two_arms(runs)
-    _, better = rows_of(read_results(runs.tracker, runs.study()), "test/verifier/accuracy")
+    _, better = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
     assert better.seconds is not None
     assert better.seconds.values == pytest.approx([0.2, 0.2, 0.4])
     assert better.seconds.mean_height == pytest.approx((10 * 0.2 + 5 * 0.3 + 5 * 0.4) / 20)
 
 
-def test_of_an_arm_and_seed_the_newest_finished_run_counts(runs: Any) -> None:
+@pytest.mark.parametrize("unknown", [{"critic_seconds": 10.0, "counted": False}, {"checkpoint": "a/critic"}])
+def test_a_critic_whose_cost_is_unknown_is_not_free(runs: Any, tmp_path: Path, unknown: dict[str, Any]) -> None:
+    for seed in (0, 1):
+        runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT)
+    runs.add("better", 0, solved=[1, 1, 0, 1], curve=RISING, critic_seconds=10.0)
+    runs.add("better", 1, solved=[1, 1, 0, 1], curve=RISING, **unknown)
+    plain, better = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
+    assert plain.seconds is not None
+    assert (better.seconds, better.tokens is None) == (None, False)
+    lines = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    assert any("what training the critic took is not known" in line and line.endswith(": better.") for line in lines)
+
+
+def test_a_run_of_another_configuration_counts_nowhere_however_new(runs: Any, tmp_path: Path) -> None:
     two_arms(runs)
-    runs.add("better", 1, solved=[0, 0, 0, 0], curve=RISING, time="2026-01-02T00-00-00")
-    runs.add("better", 1, solved=[1, 1, 1, 1], curve=RISING, time="2026-01-03T00-00-00", finished=False)
-    _, better = read_results(runs.tracker, runs.study())
-    assert list(better.seeds["1"].greedy) == [0, 0, 0, 0]
-    marks = finished_marks(runs.tracker, runs.study())
-    assert Mark("better", "1", f"{runs.name}-better-1-2026-01-02T00-00-00") in marks
-    assert Mark("better", "1", f"{runs.name}-better-1-2026-01-03T00-00-00") not in marks
-    assert len(marks) == 5
+    later = {"curve": RISING, "time": "2026-01-02T00-00-00"}
+    for arm, seed in (("better", 1), ("better", 0), ("plain", 1), ("gone", 0)):
+        runs.add(arm, seed, solved=[0, 0, 0, 0], configuration="another", **later)
+    plain, better = read_results(runs.tracker, runs.study(), runs.marks)
+    assert [list(result.greedy) for result in better.seeds.values()] == [[1, 1, 0, 1]] * 2
+    assert [list(result.greedy) for result in plain.seeds.values()] == [[0, 1, 0, 0], [0, 1, 0, 1]]
+    lines = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    assert "4 runs of another configuration left out: better 0, 1; plain 1; gone 0." in lines
+
+
+def test_a_job_is_done_once_its_run_has_finished(runs: Any) -> None:
+    two_arms(runs)
+    runs.add("better", 2, solved=[1, 1, 1, 1], curve=RISING, finished=False)
+    assert finished_marks(runs.tracker, runs.study()) == {mark for mark in runs.marks if mark.seed != "2"}
+    assert len(runs.marks) == 5
+
+
+def test_where_no_run_is_of_today_a_sentence_says_so(runs: Any) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT, configuration="another")
+    runs.add("better", 0, solved=[0, 1], curve=FLAT, configuration="another")
+    with pytest.raises(
+        StudyError, match="2 runs have finished, none of today's configuration: since then a key, a code"
+    ):
+        read_results(runs.tracker, runs.study(), runs.marks)
+
+
+def test_code_that_differs_over_the_runs_is_named(runs: Any, tmp_path: Path) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT)
+    runs.add("better", 0, solved=[0, 1], curve=FLAT)
+    study = runs.study(seeds=1)
+    assert not any("Made by" in line for line in report(runs.tracker, study, marks=runs.marks, output=tmp_path))
+    runs.add("better", 1, solved=[1, 1], curve=FLAT, git_sha="def-dirty")
+    lines = report(runs.tracker, study, marks=runs.marks, output=tmp_path)
+    assert "Made by different code: [abc] plain 0; better 0; [def-dirty] better 1." in lines
 
 
 def test_the_files_say_what_was_found_and_what_is_missing(runs: Any, tmp_path: Path) -> None:
     two_arms(runs)
     runs.add("better", 2, solved=[1, 1, 0, 1], curve=RISING, counts=[4])
-    lines = report(runs.tracker, runs.study(seeds=3), output=tmp_path)
+    lines = report(runs.tracker, runs.study(seeds=3), marks=runs.marks, output=tmp_path)
     text = (tmp_path / runs.name / "study.md").read_text()
     assert "| better | 3 | 75.0 [" in text
-    assert "100% being 1,000 generated tokens or 10 s of training" in text
-    assert "Primary: test/verifier/accuracy of better minus that of plain: +37.5 [" in text
+    assert "/ 40.0 (+20.0 ± 0.0) of 1,000 |" in text
+    assert "Primary: test/verifier/accuracy of better minus that of plain, at equal rollout batches: +37.5 [" in text
     for line in (
         "Seeds so far: plain 2 of 3.",
         "not tested alike: task.counts differ",
@@ -94,23 +156,37 @@ def test_the_files_say_what_was_found_and_what_is_missing(runs: Any, tmp_path: P
     assert (better["tokens_1"], better["about"]) == ("0.4", "improved")
 
 
+@pytest.mark.parametrize("threads", [1, 2, None])
+def test_other_numbers_of_threads_are_not_tested_alike(runs: Any, tmp_path: Path, threads: int | None) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT, threads=1)
+    runs.add("better", 0, solved=[0, 1], curve=FLAT, threads=threads)
+    lines = report(runs.tracker, runs.study(seeds=1), marks=runs.marks, output=tmp_path)
+    assert ("The arms were not tested alike: threads differ." in lines) == (threads != 1)
+
+
 def test_without_the_baseline_there_is_nothing_to_compare(runs: Any) -> None:
     with pytest.raises(StudyError, match=f"No run of {runs.name} in MLflow"):
-        read_results(runs.tracker, runs.study())
+        read_results(runs.tracker, runs.study(), runs.marks)
     runs.add("better", 0, solved=[1], curve=RISING)
     with pytest.raises(StudyError, match="no seed of the baseline plain has finished yet"):
-        read_results(runs.tracker, runs.study())
+        read_results(runs.tracker, runs.study(), runs.marks)
 
 
 def test_runs_on_other_problems_are_not_compared(runs: Any) -> None:
     runs.add("plain", 0, solved=[0, 1], curve=FLAT)
     runs.add("better", 0, solved=[0, 1], curve=FLAT, first_problem=7)
     with pytest.raises(StudyError, match="better seed 0 was tested on other problems than plain"):
-        read_results(runs.tracker, runs.study())
+        read_results(runs.tracker, runs.study(), runs.marks)
 
 
 def test_a_curve_that_nobody_logged_is_answered_with_the_nearest(runs: Any) -> None:
     runs.add("plain", 0, solved=[0, 1], curve=FLAT)
     study = replace(runs.study(), curve="val/verifier/acuracy")
     with pytest.raises(StudyError, match="no run has 'val/verifier/acuracy'; did you mean 'val/verifier/accuracy'"):
-        read_results(runs.tracker, study)
+        read_results(runs.tracker, study, runs.marks)
+
+
+def test_a_run_without_test_problems_is_named(runs: Any) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT, setting="longproc")
+    with pytest.raises(StudyError, match="of arm plain was tested on no problem of the setting 'main'"):
+        read_results(runs.tracker, runs.study(), runs.marks)

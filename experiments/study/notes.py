@@ -1,0 +1,89 @@
+"""What a reader of a study's table should know beside it: what lacks, what was left out, what was not alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.arms import arms_by, value_of
+from experiments.compare import notes as notes_on_arms
+from experiments.study.plan import Study
+from experiments.study.results import ArmResult
+from experiments.track import RunRecord
+
+TEST_BED = ("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens")
+MOST_NOTED = 5
+
+
+def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[RunRecord]) -> list[str]:
+    """What the table alone would hide.
+
+    Args:
+        study: whose arms and seeds were planned.
+        arms: that are compared.
+        left_out: finished runs that are not.
+    """
+    done = {arm.name: len(arm.seeds) for arm in arms}
+    planned = {name: arm.seeds for name, arm in study.arms.items()}
+    lacking = [f"{name} {done.get(name, 0)} of {most}" for name, most in planned.items() if done.get(name, 0) < most]
+    lines = [f"Seeds so far: {', '.join(lacking)}."] if lacking else []
+    if left_out:
+        those = "1 run" if len(left_out) == 1 else f"{len(left_out)} runs"
+        lines.append(f"{those} of another configuration left out: {arms_and_seeds(left_out)}.")
+    compared = [run for arm in arms for run in arm.runs]
+    lines += notes_on_commits(compared)
+    lines += notes_on_arms(arms_by(compared, ["arm"]))
+    lines += notes_on_costs(arms)
+    differing = differing_test_beds(arms)
+    if differing:
+        more = f" and {len(differing) - MOST_NOTED} more" if len(differing) > MOST_NOTED else ""
+        lines.append(f"The arms were not tested alike: {', '.join(differing[:MOST_NOTED])}{more} differ.")
+    return lines
+
+
+def notes_on_costs(arms: Sequence[ArmResult]) -> list[str]:
+    """Which arms are not at equal compute, and why."""
+    untold = {arm.name for arm in arms if any(result.critic_seconds is None for result in arm.seeds.values())}
+    lines = []
+    for kind in ("tokens", "seconds"):
+        uncounted = [arm.name for arm in arms if not arm.curves(f"over_{kind}")]
+        if silent := [name for name in uncounted if kind == "tokens" or name not in untold]:
+            lines.append(f"Not at equal {kind}, as not all their runs counted them: {', '.join(silent)}.")
+    if untold:
+        names = ", ".join(arm.name for arm in arms if arm.name in untold)
+        lines.append(
+            f"Not at equal seconds, as what training the critic took is not known "
+            f"(from a checkpoint, or its stage did not count): {names}."
+        )
+    return lines
+
+
+def arms_and_seeds(runs: Sequence[RunRecord]) -> str:
+    """``grpo 0, 1; oracle 0``"""
+    seeds: dict[str, set[int]] = {}
+    for run in runs:
+        seeds.setdefault(run.tags["arm"], set()).add(int(run.tags["seed"]))
+    return "; ".join(f"{arm} {', '.join(map(str, sorted(found)))}" for arm, found in seeds.items())
+
+
+def notes_on_commits(runs: Sequence[RunRecord]) -> list[str]:
+    """A sentence where the code was not the same throughout. VERSIONs decide what counts; an edit may escape them."""
+    made: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        made.setdefault(value_of(run, "git_sha"), []).append(run)
+    if len(made) < 2:
+        return []
+    return [f"Made by different code: {'; '.join(f'[{sha}] {arms_and_seeds(those)}' for sha, those in made.items())}."]
+
+
+def differing_test_beds(arms: Sequence[ArmResult]) -> list[str]:
+    """Parameters of the test bed that are not the same in all runs; a run's own seed is no part of it.
+
+    ``threads`` among them, which change what a second holds.
+    """
+    runs = [run for arm in arms for run in arm.runs]
+    names = dict.fromkeys(name for run in runs for name in run.params if name.startswith(TEST_BED))
+    fixed = [name for name in names if not name.endswith("seed")]
+    differing = [name for name in fixed if len({value_of(run, name) for run in runs}) > 1]
+    threads = {tuple(result.threads) for arm in arms for result in arm.seeds.values()}
+    alike = len(threads) <= 1 and all(len(each) <= 1 for each in threads)
+    return differing if alike else [*differing, "threads"]

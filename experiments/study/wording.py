@@ -1,0 +1,22 @@
+"""Numbers of a study as text: shares in percent, with what is uncertain about them."""
+
+from __future__ import annotations
+
+import math
+
+from contrastive_reasoning.evaluation import Estimate
+from experiments.seeds import Difference
+
+ABSENT = "–"
+
+
+def with_interval(estimate: Estimate, *, signed: bool = False, decimals: int = 1) -> str:
+    """``41.2 [38.0, 44.1]``"""
+    sign = "+" if signed else ""
+    value, low, high = (f"{100 * number:{sign}.{decimals}f}" for number in estimate)
+    return f"{value} [{low}, {high}]"
+
+
+def over_seeds(estimate: Difference) -> str:
+    half = "" if math.isnan(estimate.half) else f" ± {100 * estimate.half:.1f}"
+    return f"{100 * estimate.value:+.1f}{half}"

@@ -1,0 +1,89 @@
+"""When a study counts as resolved, and what stands beside its primary metric."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from contrastive_reasoning.evaluation import Estimate
+from experiments.seeds import Difference
+from experiments.study.plan import Study, read_study
+from experiments.study.rows import AtCost, Gain, Row
+from experiments.study.verdict import verdict
+
+ARM: dict[str, Any] = {"about": "", "overrides": [], "seeds": 3}
+CONTENT = {
+    "question": "Is it better?",
+    "primary": {"metric": "test/verifier/accuracy", "arm": "better", "baseline": "plain"},
+    "curve": "val/verifier/accuracy",
+    "common": [],
+    "start": None,
+    "arms": {"better": ARM, "plain": ARM},
+    "order": [["better", "plain"]],
+    "parallel": 1,
+}
+HALF = Estimate(0.5, 0.4, 0.6)
+
+
+def study() -> Study:
+    return read_study("s", CONTENT)
+
+
+def gain(low: float, high: float, half: float) -> Gain:
+    middle = (low + high) / 2
+    seeds = Difference(value=middle, half=half, n=1 if math.isnan(half) else 3, method="paired")
+    return Gain(nested=Estimate(middle, low, high), over_seeds=seeds, probability=HALF)
+
+
+def at_cost(half: float) -> AtCost:
+    ahead = Difference(value=0.02, half=half, n=3, method="paired")
+    return AtCost(cost=1000.0, values=[0.1, 0.2, 0.3], gain=ahead, mean_height=0.2, height_gain=0.01, to_baseline=None)
+
+
+def row(name: str, seeds: int, found: Gain | None, tokens: AtCost | None = None) -> Row:
+    return Row(
+        name=name,
+        seeds=[str(seed) for seed in range(seeds)],
+        success=HALF,
+        gain=found,
+        interquartile=None,
+        tokens=tokens,
+        seconds=None,
+        pass_at={},
+        run_ids=[],
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (gain(0.01, 0.05, 0.02), "Resolved: both 95% intervals lie above zero."),
+        (gain(-0.05, -0.01, 0.02), "Resolved: both 95% intervals lie below zero."),
+        (gain(0.01, 0.05, 0.04), "Not resolved: a 95% interval holds zero."),
+        (gain(-0.01, 0.05, 0.01), "Not resolved: a 95% interval holds zero."),
+        (gain(0.01, 0.05, math.nan), "Not resolved: one seed says nothing of the spread between seeds."),
+    ],
+)
+def test_resolved_takes_both_intervals(found: Gain, sentence: str) -> None:
+    assert sentence in verdict(study(), [row("plain", 3, None), row("better", 3, found)])
+
+
+def test_equal_compute_stands_beside_the_primary_metric() -> None:
+    said = verdict(study(), [row("plain", 2, None), row("better", 3, gain(0.01, 0.05, 0.02), at_cost(0.005))])
+    assert said == (
+        "Primary: test/verifier/accuracy of better minus that of plain, at equal rollout batches: "
+        "+3.0 [+1.0, +5.0] points over seeds and problems, +3.0 ± 2.0 over seeds. "
+        "By val/verifier/accuracy: at equal tokens (1,000) +2.0 ± 0.5; "
+        "at equal seconds not known, as not all runs counted them. "
+        "Resolved: both 95% intervals lie above zero. So far 2 of 3 seeds of plain."
+    )
+
+
+def test_one_seed_is_over_problems_alone() -> None:
+    rows = [row("plain", 1, None), row("better", 1, gain(0.01, 0.05, math.nan), at_cost(math.nan))]
+    said = verdict(study(), rows)
+    assert "+3.0 [+1.0, +5.0] points over problems alone (one seed)." in said
+    assert "at equal tokens (1,000) +2.0 (one seed);" in said
+    assert "So far 1 of 3 seeds of better and 1 of 3 seeds of plain." in said
