@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ class Spoken:
         values = (rollouts.completion_ids * rollouts.mask).sum(dim=1).double().tolist()
         steps = [[StepCredit(0, half, value, depth=3)] for half, value in zip(halves, values, strict=True)]
         parts = {"digits": outcome, "critic": outcome.new_tensor(values)}
-        return Credit(outcome=outcome, parts=parts, steps=steps, metrics={"steps/auroc": self.auroc})
+        return Credit(outcome=outcome, parts=parts, steps=steps, metrics={"steps/auroc_siblings": self.auroc})
 
 
 def gated(auroc: float, **changes: Any) -> Any:
@@ -59,3 +60,26 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one_gate_and_all(tmp_path: P
     fit(resumed, 5, resume=tmp_path / "last.ckpt")
     assert torch.equal(weights(resumed), weights(whole))
     assert resumed.advantage.state_dict() == whole.advantage.state_dict()
+
+
+class WarmedUp(Spoken):
+    """Has two batches for itself before the policy learns."""
+
+    warmup_steps = 2
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+def test_after_a_warm_up_the_last_batch_that_teaches_has_weight_zero() -> None:
+    """The annealing counts the batches that teach: 2 of a warm-up, then 6 as without one."""
+    trained, seen = gated(0.9), Metrics()
+    trained.reward = WarmedUp(0.9)
+    trainer = fit(trained, 6, seen, stop_after=6)
+    assert (trained.rollout_step, trainer.global_step) == (8, 6)
+    taught = [step.get("train/gate/weight") for step in seen.steps]
+    assert taught == [None, None, 0, 0, 0.5, 0.5, 0.25, 0]
+    assert trained.advantage.calls == trained.advantage.total_steps
