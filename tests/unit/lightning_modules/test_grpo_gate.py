@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from lightning import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from contrastive_reasoning.advantages import GroupRelative, Process, TrustGate
@@ -83,3 +85,23 @@ def test_after_a_warm_up_the_last_batch_that_teaches_has_weight_zero() -> None:
     taught = [step.get("train/gate/weight") for step in seen.steps]
     assert taught == [None, None, 0, 0, 0.5, 0.5, 0.25, 0]
     assert trained.advantage.calls == trained.advantage.total_steps
+
+
+class Reported(Callback):
+    """What the module says that each step logged, as a callback finds it."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, float]] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        self.steps.append(dict(pl_module.reported))
+
+
+def test_a_module_remembers_what_its_last_step_logged_and_nothing_older() -> None:
+    trained, reported, seen = gated(0.9), Reported(), Metrics()
+    trained.reward = WarmedUp(0.9)
+    fit(trained, 2, reported, seen)
+    assert ["train/gate/weight" in step for step in reported.steps] == [False, False, True, True]
+    assert [step["train/steps/auroc_siblings"] for step in reported.steps] == [0.9] * 4
+    for said, logged in zip(reported.steps, seen.steps, strict=True):
+        assert said == pytest.approx({name: logged[name] for name in said})
