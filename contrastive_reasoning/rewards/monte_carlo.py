@@ -30,6 +30,11 @@ class MonteCarloReward:
         weight: of the mean step value in the reward of the rollout.
     """
 
+    values_steps = True
+    values_starts = True
+    reads_prefix_values = True
+    """``rollouts.prefix_values``, which most engines leave out."""
+
     def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
         refuse_learning("MonteCarloReward", outcome)
         self.outcome = outcome
