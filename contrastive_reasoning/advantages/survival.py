@@ -2,7 +2,8 @@
 
         c_d = Σ Φ(s′) / Σ Φ(s)                             over the steps s → s′ of the group at depth d
         δ   = Φ(s′) − c_d · Φ(s)                           sums to 0, and is 0 where nothing was left to lose
-        A_{i,t} = outcome_{i,t} + weight · δ / (σ_d + ε)   t in the step;  σ_d² = Σ δ² / Σ Φ(s)
+        σ_d² = max(c_d (1 − c_d), Σ δ² / Σ Φ(s))           the same where Φ is 0 or 1, as the exact oracle's is
+        A_{i,t} = outcome_{i,t} + weight · δ / (σ_d + ε)   t in the step
 
 Φ is the value under perfect play, which the policy does not have: c_d · Φ(s) is what this policy keeps of it on the
 average, an estimate of its own value of s. ``Process`` compares Φ(s′) alone, and so blames each step of a lost game for
@@ -13,8 +14,12 @@ the step that lost it; ``Potential`` compares with Φ(s), of which a policy that
     loses it                        1     0                   −1/2
     had lost it before              0     0                    0     no decision, no blame
 
-With the exact oracle these are the decisions that ``PerfectMoveReward`` judges. With a critic they are weighed by how
-much there was to lose, so where it sees a lost game its noise stays small.
+With the exact oracle these are the decisions that ``PerfectMoveReward`` judges. A critic's noise stays small where it
+sees no decision: where nothing was left, or where the steps of the group all keep it or all lose it, for σ_d is what a
+decision of such odds would spread, and ε what still counts as none where all is kept.
+
+The last move of a finished game is credited by its verdict, which takes no critic: ``ConstantValueReward`` shows what
+that alone does.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ class Survival:
     weight: float
     """0: the outcome alone, bit for bit."""
     epsilon: float
-    """Added to σ_d."""
+    """Added to σ_d: differences of values far below it are no decisions."""
 
     def __post_init__(self) -> None:
         for name in ("weight", "epsilon"):
@@ -63,7 +68,8 @@ Change = tuple[int, float, float]
 
 
 def changes_of(credit: Credit) -> list[list[Change | None]]:
-    """What the steps of every rollout did to the value; None for a step into a state that was there before.
+    """What the steps of every rollout did to the value; None for a step into a state that was there before, or from one
+    that is not among the steps.
 
     s is the state that the step was taken from: the latest written with one number more. The last finished state of a
     rollout is worth its verdict, where there is one.
@@ -77,13 +83,13 @@ def changes_of(credit: Credit) -> list[list[Change | None]]:
 
 
 def _changes(steps: Sequence[StepCredit], start: float, verdict: float | None) -> list[Change | None]:
-    latest: dict[int, float] = {}
+    latest = {step.depth + 1: start for step in steps[:1]}
     found: list[Change | None] = []
     for step in steps:
         finished = step.depth == FINISHED and step is steps[-1] and verdict is not None
         value = verdict if finished and verdict is not None else step.value
-        before = latest.get(step.depth + 1, start)
-        found.append(None if step.again else (step.depth, before, value))
+        before = latest.get(step.depth + 1)
+        found.append(None if step.again or before is None else (step.depth, before, value))
         latest[step.depth] = value
     return found
 
@@ -104,10 +110,11 @@ def survival(changes: Sequence[Sequence[Change | None]], group_size: int, *, eps
 
 
 def centred_by_survival(pairs: Sequence[tuple[float, float]], *, epsilon: float) -> list[float]:
-    """δ / (σ + ε) of (Φ(s), Φ(s′)); exactly 0 where all pairs are equal or no state had any value."""
+    """δ / (σ + ε) of (Φ(s), Φ(s′)) pairs; exactly 0 where all are equal or no state had any value."""
     before, after = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     if before <= 0 or len(set(pairs)) == 1:
         return [0.0] * len(pairs)
-    gains = [kept - after / before * had for had, kept in pairs]
-    spread = sqrt(sum(gain * gain for gain in gains) / before)
+    share = after / before
+    gains = [kept - share * had for had, kept in pairs]
+    spread = sqrt(max(share * (1 - share), sum(gain * gain for gain in gains) / before))
     return [gain / (spread + epsilon) for gain in gains]

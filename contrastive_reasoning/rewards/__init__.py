@@ -3,6 +3,7 @@
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
 from contrastive_reasoning.rewards.calibrated_critic import CalibratedCriticReward
 from contrastive_reasoning.rewards.clipo import CLIPOReward
+from contrastive_reasoning.rewards.constant_value import ConstantValueReward
 from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.format import FormatReward
 from contrastive_reasoning.rewards.head import LinearHead, MLPHead
@@ -21,6 +22,7 @@ VERSION = 3
 __all__ = [
     "CLIPOReward",
     "CalibratedCriticReward",
+    "ConstantValueReward",
     "Credit",
     "CriticReward",
     "FlippedOracleReward",

@@ -20,7 +20,7 @@ class StepCredit(NamedTuple):
     last_token: int
     value: float
     depth: int
-    """How many numbers are left after it, or its index where a task's states are no sequences; equals are compared."""
+    """How many numbers are left after it; 0, −1, −2, … where a task's states are no sequences. Equals are compared."""
     again: bool = False
     """The completion had been in this state before."""
 

@@ -109,5 +109,5 @@ def identity_of(step: Step) -> Hashable:
 
 
 def depth_of(step: Step, index: int) -> int:
-    """The length of the state after the step; ``index`` for a state that is no list or tuple."""
-    return len(step.state) if isinstance(step.state, list | tuple) else index
+    """The length of the state after the step; −``index`` for a state that is no list or tuple: 1 is a last number."""
+    return len(step.state) if isinstance(step.state, list | tuple) else -index

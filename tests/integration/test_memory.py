@@ -12,8 +12,8 @@ import pytest
 
 from experiments.metrics_file import read_metrics
 
-STEPS, WARM_UP = 200, 100
-"""Allocators and caches fill in the first steps, to several times what is in use at any moment."""
+STEPS, WARM_UP = 400, 200
+"""Allocators and caches fill in the first two hundred steps, to several times what is in use at any moment."""
 MOST = 1.0
 """Megabytes a step."""
 GRPO = ["stages=[grpo]", "logger=folder", f"budget.grpo.steps={STEPS}"]

@@ -46,9 +46,11 @@ def test_what_was_lost_before_is_nobodys_fault() -> None:
 def naive(rows: list[list[StepCredit]], starts: list[float], correct: list[bool], group: int) -> list[list[float]]:
     """In exact fractions: parents looked for backwards, sums over the group written out."""
 
-    def before(row: int, index: int) -> Fraction:
+    def before(row: int, index: int) -> Fraction | None:
         deeper = [rows[row][k] for k in range(index) if rows[row][k].depth == rows[row][index].depth + 1]
-        return after(row, rows[row].index(deeper[-1])) if deeper else Fraction(starts[row])
+        if deeper:
+            return after(row, rows[row].index(deeper[-1]))
+        return Fraction(starts[row]) if rows[row][index].depth == rows[row][0].depth else None
 
     def after(row: int, index: int) -> Fraction:
         last = index == len(rows[row]) - 1
@@ -57,21 +59,21 @@ def naive(rows: list[list[StepCredit]], starts: list[float], correct: list[bool]
     found = [[0.0] * len(row) for row in rows]
     for row, steps in enumerate(rows):
         for index, step in enumerate(steps):
-            if step.again:
+            if step.again or before(row, index) is None:
                 continue
             first = row - row % group
             peers = [
                 (before(i, k), after(i, k))
                 for i in range(first, first + group)
                 for k, other in enumerate(rows[i])
-                if other.depth == step.depth and not other.again
+                if other.depth == step.depth and not other.again and before(i, k) is not None
             ]
-            had, kept = sum(pair[0] for pair in peers), sum(pair[1] for pair in peers)
+            had, kept = sum(pair[0] or 0 for pair in peers), sum(pair[1] for pair in peers)
             if had == 0 or len(set(peers)) == 1:
                 continue
-            gains = [b - kept / had * a for a, b in peers]
-            spread = sqrt(sum(gain * gain for gain in gains) / had)
-            found[row][index] = float(after(row, index) - kept / had * before(row, index)) / (spread + 1e-6)
+            gains = [b - kept / had * (a or 0) for a, b in peers]
+            spread = sqrt(max(kept / had * (1 - kept / had), sum(gain * gain for gain in gains) / had))
+            found[row][index] = float(after(row, index) - kept / had * (before(row, index) or 0)) / (spread + 1e-6)
     return found
 
 
@@ -109,6 +111,16 @@ def test_a_weight_of_zero_is_bitwise_the_outcome() -> None:
 @pytest.mark.parametrize("pairs", [[(0.1, 0.3)] * 7, [(0.0, 0.0), (0.0, 0.0)], [(0.7, 0.2)]])
 def test_equals_get_exactly_nothing(pairs: list[tuple[float, float]]) -> None:
     assert centred_by_survival(pairs, epsilon=1e-6) == [0.0] * len(pairs)
+
+
+@pytest.mark.parametrize("kept", [0.02, 0.98])
+def test_a_critics_noise_is_no_decision(kept: float) -> None:
+    """All steps of the group lose nearly everything, or all keep it: what differs in the fourth decimal is noise."""
+    rng = random.Random(0)
+    pairs = [(0.9, kept + rng.uniform(-5e-4, 5e-4)) for _ in range(8)]
+    assert max(map(abs, centred_by_survival(pairs, epsilon=0.05))) < 0.02
+    decided = [(0.9, 0.98 if k % 2 else 0.02) for k in range(8)]
+    assert min(map(abs, centred_by_survival(decided, epsilon=0.05))) > 0.8
 
 
 def test_credit_sums_to_nothing_at_each_depth() -> None:

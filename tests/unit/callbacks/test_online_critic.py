@@ -130,6 +130,8 @@ def policy() -> CausalLMPolicy:
         chat_template=False,
         trust_remote_code=False,
         gradient_checkpointing=False,
+        compiled=False,
+        kernels="torch",
         seed=0,
     )
 

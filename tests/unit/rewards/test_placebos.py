@@ -9,7 +9,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from contrastive_reasoning.advantages import GroupRelative, Survival
 from contrastive_reasoning.rewards import (
+    ConstantValueReward,
     Credit,
     FlippedOracleReward,
     OracleReward,
@@ -54,6 +56,26 @@ def flipped(task: Task, flip: float, seed: int = 0, weight: float = 0.5) -> Flip
 def values(credit: Credit) -> list[list[float]]:
     assert credit.steps is not None
     return [[step.value for step in row] for row in credit.steps]
+
+
+def test_equal_values_leave_a_per_step_advantage_the_verdict_alone(task: Task, rollouts_of, texts: list[str]) -> None:
+    rollouts = rollouts_of(texts, *PROBLEMS)
+    constant = ConstantValueReward(outcome=VerifierReward(task=task), task=task, weight=0.0, value=0.5)
+    credit, outcome = constant(rollouts), GroupRelative(normalise_std=True, epsilon=1e-6)
+    step = Survival(outcome=outcome, weight=1.0, epsilon=0.05)(credit, rollouts.mask, rollouts.group_size)
+    step -= outcome(credit, rollouts.mask, rollouts.group_size)
+    assert credit.steps is not None
+    for row, steps in enumerate(credit.steps):
+        *first, last = steps
+        assert all(step[row, move.first_token].item() == 0.0 for move in first)
+        assert (step[row, last.first_token] > 0) == bool(credit.outcome[row])
+    assert credit.outcome.any()
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5])
+def test_a_value_that_is_no_probability_is_refused(task: Task, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"value must lie in \[0, 1\], got {value}"):
+        ConstantValueReward(outcome=VerifierReward(task=task), task=task, weight=0.0, value=value)
 
 
 def test_no_flips_are_the_oracle(task: Task, rollouts_of, oracle, texts: list[str]) -> None:

@@ -95,7 +95,7 @@ def test_steps_without_numbers_are_as_deep_as_they_are_late(state: object, rollo
     outcome = Credit(outcome=torch.zeros(1), parts={})
     credit = shaped(outcome, rollouts, [[(step, 1.0) for step in steps]], name="mine", weight=1.0)
     assert credit.steps is not None
-    assert [step.depth for step in credit.steps[0]] == [0, 1]
+    assert [step.depth for step in credit.steps[0]] == [0, -1]
 
 
 def test_perfect_moves_judge_decisions_only(task: Task, rollouts_of) -> None:
