@@ -30,6 +30,7 @@ def composed(*overrides: str) -> DictConfig:
         ("reward=oracle_steps", "advantage=process_gated"),
         ("reward=oracle_flipped", "advantage=potential"),
         ("reward=random_potential", "advantage=survival_gated"),
+        ("reward=constant_value", "advantage=survival"),
         ("reward=perfect_move", "advantage=process"),
         ("reward=oracle_shuffled", "advantage=survival"),
         ("reward=critic_calibrated", "critic=joint_ensemble", "advantage=potential_gated"),
