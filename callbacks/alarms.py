@@ -41,11 +41,14 @@ SAID = {
 class Alarms(L.Callback):
     """Logs ``train/alarm/<name>``, 1 while it is raised, else 0, once two windows of its metrics are full.
 
-    When one is raised for the first time a line says so. What a run does not log raises no alarm. Only watches; the
-    windows are in the checkpoint.
+    When one is raised for the first time a line says so, with the number of rollout batches. A step that did not log a
+    metric adds nothing to its window: W is of batches that did. What a run does not log raises no alarm. Only watches;
+    the windows are in the checkpoint.
+
+    Reads ``reported`` and ``rollout_step`` of the module; one without them reports nothing.
 
     Args:
-        window: W, rollout batches.
+        window: W, rollout batches that logged the metric.
         threshold: standard errors.
 
     Raises:
@@ -64,17 +67,16 @@ class Alarms(L.Callback):
         self.raised: set[str] = set()
         """Alarms of which the line was said."""
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Take in what the step has logged, and judge."""
-        self.take(trainer.callback_metrics)
+        # not trainer.callback_metrics: what this step did not log has its last value there, over and over
+        self.take(getattr(pl_module, "reported", {}))
         for name, raised in self.judged().items():
             pl_module.log(f"train/alarm/{name}", float(raised), batch_size=1)
             if raised and name not in self.raised:
                 self.raised.add(name)
                 rank_zero_warn(
-                    f"alarm at step {trainer.global_step}: {SAID[name]} (train/alarm/{name} counts how often)"
+                    f"alarm at step {pl_module.rollout_step}: {SAID[name]} (train/alarm/{name} is 1 while it is raised)"
                 )
 
     def take(self, metrics: Mapping[str, Any]) -> None:

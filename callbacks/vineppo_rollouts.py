@@ -41,6 +41,8 @@ class VinePPORollouts(RolloutGeneration):
         ValueError: as there, and for ``continuations`` below 1.
     """
 
+    values_prefixes = True
+
     def __init__(
         self,
         *,

@@ -1,14 +1,13 @@
-"""Whether the critic that is to learn online can: one critic in the reward, and one that reads states alone."""
+"""Whether the critic that is to learn online can: one in the reward, at hand, and one that reads states alone."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 from omegaconf import DictConfig, OmegaConf
 
-from contrastive_reasoning.critics.base import values_states
+from contrastive_reasoning.critics.ensemble import EnsembleCritic
+from contrastive_reasoning.rewards.critic_within import INNER
 from experiments.assemble import AssemblyError, build
+from experiments.credit_fit import critic_values_states, part_of
 from experiments.wiring import critic_checkpoints
 
 
@@ -21,20 +20,32 @@ def check_online(config: DictConfig) -> None:
     build(config, "online")
     if "lessons" not in config.online:
         return
-    critics = [
-        str(OmegaConf.select(config, f"{path}.critic._target_")) for path, _ in critic_checkpoints(config.reward)
-    ]
+    critics = [path for path, _ in critic_checkpoints(config.reward)]
     if len(critics) != 1:
         raise AssemblyError(f"online: trains the one critic of the reward, which has {len(critics)}: use reward=critic")
-    kind = _part(critics[0])
-    if not values_states(kind):
+    path, node = critics[0], OmegaConf.select(config, f"{critics[0]}.critic")
+    kind = part_of(node)
+    if issubclass(kind, EnsembleCritic):
+        raise AssemblyError(
+            f"online: teaches one critic, and the members of an {kind.__name__} learn each from its own draws: "
+            "use critic=joint or critic=numeric_v2, or online=none"
+        )
+    if not critic_values_states(node):
         raise AssemblyError(
             f"online: trains critics that read states, {kind.__name__} reads more: use critic=joint or "
             "critic=numeric_v2, or online=none"
         )
+    if hidden := _hidden(config, path):
+        raise AssemblyError(
+            f"online: finds no critic within {hidden.__name__}, which learns what the critic's values are worth: "
+            "use reward=critic, or online=none"
+        )
 
 
-def _part(target: str) -> Any:
-    """The class that a ``_target_`` names."""
-    module, _, name = target.rpartition(".")
-    return getattr(import_module(module), name)
+def _hidden(config: DictConfig, path: str) -> type | None:
+    """The part of the reward around its critic that keeps it from the online one, if there is one."""
+    keys = path.split(".")
+    for depth in range(1, len(keys)):
+        if keys[depth] not in (*INNER, "rewards") and keys[depth - 1] != "rewards":
+            return part_of(OmegaConf.select(config, ".".join(keys[:depth])))
+    return None

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from experiments import evaluation, evaluation_table, fits
 from experiments.assemble import build, with_values
+from experiments.credit_fit import check_credit_fits
 from experiments.files import write_json, write_yaml
 from experiments.interrupt import Interrupted
 from experiments.lock import announced_lock
@@ -76,12 +77,13 @@ def check_light_parts(config: DictConfig) -> None:
     A reward with a critic is left out: what its critic reads with may be a large model.
 
     Raises:
-        AssemblyError: naming the room whose part refuses its arguments.
+        AssemblyError: naming the room whose part refuses its arguments, or the parts that do not fit.
     """
     for room in ("objective", "correction", "advantage", "optimizer"):
         build(config, room)
     if not any(True for _ in critic_checkpoints(config.reward)):
         build(config, "reward")
+    check_credit_fits(config)
     check_online(config)
 
 

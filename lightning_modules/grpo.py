@@ -109,6 +109,8 @@ class GRPO(LightningModule):
         """Rollout batches learned from: the x-axis, the schedule's clock, and the one number that resumes a run."""
         self.work = NO_WORK
         """What passed through the policy, forward and backward, in the last step."""
+        self.reported: Mapping[str, float] = {}
+        """What the last training step logged, and nothing older, which ``trainer.callback_metrics`` holds too."""
 
     def setup(self, stage: str) -> None:
         if self.reference is not None:
@@ -148,7 +150,8 @@ class GRPO(LightningModule):
         self.work = NO_WORK
         policy = self.update(rollouts, credit) if self.rollout_step >= self.warmup_steps else {}
         self.rollout_step += 1
-        self.report({**credit_metrics(credit), **rollout_metrics(rollouts), **policy}, batch_size=len(rollouts))
+        self.reported = {**credit_metrics(credit), **rollout_metrics(rollouts), **policy}
+        self.report(self.reported, batch_size=len(rollouts))
 
     def update(self, rollouts: RolloutBatch, credit: Credit) -> dict[str, float]:
         """Learn from the rollouts; what is worth logging of it."""

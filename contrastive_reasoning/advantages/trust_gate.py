@@ -4,8 +4,12 @@
         trust    = clip((AUROC − floor) / span, 0, 1) · (1 − disagreement)     means over the last ``window`` batches
         anneal_n = clip((N − 1 − n) / (N / 3), 0, 1)                           1, then linearly to 0 in the last third
 
-n counts the rollout batches that taught, from 0 to N − 1. Trust is estimated anew after every ``window`` batches, so
-the first ``window`` batches teach by their outcome alone, and no batch is weighted by what its own verdicts say.
+The AUROC is that within problem and depth (``steps/auroc_siblings``): those steps a per-step advantage compares. Values
+that only tell easy problems from hard ones have a high one over all, and nothing to teach.
+
+n counts the rollout batches that taught, from 0 to N − 1; those of a warm-up do not. Trust is estimated anew after
+every ``window`` batches, so the first ``window`` batches teach by their outcome alone, and no batch is weighted by what
+its own verdicts say.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from torch import Tensor
 from contrastive_reasoning.advantages.base import Advantage
 from contrastive_reasoning.rewards.base import Credit
 
-AUROC, DISAGREEMENT = "steps/auroc", "critic/disagreement"
+AUROC, DISAGREEMENT = "steps/auroc_siblings", "critic/disagreement"
 """Of ``Credit.metrics``: what every reward of steps tells of its values, and what an ensemble of critics adds."""
 
 
@@ -41,17 +45,17 @@ class TrustGate:
     A plain object whose state — count, window, trust — is in the checkpoint of who calls it.
 
     Args:
-        advantage: process or potential.
+        advantage: process, potential, survival or vineppo.
         window: rollout batches that an estimate is made from, and between estimates.
-        floor: the AUROC up to which nothing is trusted.
+        floor: the AUROC among siblings up to which nothing is trusted.
         span: by how much more everything is.
         total_steps: N.
 
     Raises:
-        ValueError: for a number out of range.
+        ValueError: for a number out of range, or an advantage that mixes in no step credit.
     """
 
-    def __init__(self, *, advantage: Weighted, window: int, floor: float, span: float, total_steps: int) -> None:
+    def __init__(self, *, advantage: Advantage, window: int, floor: float, span: float, total_steps: int) -> None:
         for name, count in (("window", window), ("total_steps", total_steps)):
             if count < 1:
                 raise ValueError(f"{name} must be at least 1, got {count}")
@@ -59,6 +63,11 @@ class TrustGate:
             raise ValueError(f"floor must lie in [0, 1), got {floor}")
         if not span > 0:
             raise ValueError(f"span must be above 0, got {span}")
+        if not isinstance(advantage, Weighted):
+            raise ValueError(
+                f"a trust gate weighs step credit against an outcome, {type(advantage).__name__} has no such weight: "
+                "choose process, potential, survival or vineppo"
+            )
         self.advantage = advantage
         self.window = window
         self.floor = floor

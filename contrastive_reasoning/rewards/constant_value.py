@@ -21,6 +21,9 @@ class ConstantValueReward:
         ValueError: for a value outside [0, 1].
     """
 
+    values_steps = True
+    values_starts = True
+
     def __init__(self, *, outcome: Reward, task: Task, weight: float, value: float) -> None:
         refuse_learning("ConstantValueReward", outcome)
         if not 0 <= value <= 1:

@@ -51,6 +51,9 @@ class CriticReward:
         TypeError: the critic is no torch module.
     """
 
+    values_steps = True
+    """And starts, where its critic values states."""
+
     def __init__(
         self,
         *,

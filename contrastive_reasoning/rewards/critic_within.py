@@ -15,6 +15,9 @@ from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 
+INNER = ("outcome", "reward")
+"""Names under which a reward holds another; a sum holds several under ``rewards``."""
+
 
 def critic_within(reward: Any) -> CriticReward:
     """The part of a reward whose critic can learn from states.
@@ -51,7 +54,7 @@ def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> f
 def _parts(reward: Any) -> Iterator[Any]:
     """A reward and those it is made of."""
     yield reward
-    inner = [getattr(reward, name, None) for name in ("outcome", "reward")]
+    inner = [getattr(reward, name, None) for name in INNER]
     for part in (*inner, *getattr(reward, "rewards", {}).values()):
         if part is not None:
             yield from _parts(part)

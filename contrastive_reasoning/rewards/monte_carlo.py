@@ -3,7 +3,8 @@
     V(s₀) = share correct of the other rollouts of the group     V(s_k) = share correct of its continuations
     V(s_K) = the rollout's own verdict, where it ends there      arXiv:2410.01679, Section 4
 
-The values were drawn with the rollouts (``rollout=vineppo``); here they are only put in their places.
+The values were drawn with the rollouts (``rollout=vineppo``); here they are only put in their places. What is told of
+them (``steps/…``) leaves out the steps that were not drawn: a verdict tells itself.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import StepValue, legal_steps, shaped
+from contrastive_reasoning.rewards.shaping import StepValue, depth_of, legal_steps, shaped
+from contrastive_reasoning.rewards.step_metrics import Judged, judged_anew
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 
@@ -27,6 +29,11 @@ class MonteCarloReward:
         task: finds the steps in a completion.
         weight: of the mean step value in the reward of the rollout.
     """
+
+    values_steps = True
+    values_starts = True
+    reads_prefix_values = True
+    """``rollouts.prefix_values``, which most engines leave out."""
 
     def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
         refuse_learning("MonteCarloReward", outcome)
@@ -44,6 +51,7 @@ class MonteCarloReward:
         correct = [float(verdict.correct) for verdict in credit.verdicts]
         values = self._values(rollouts, rollouts.prefix_values, correct)
         credit = shaped(credit, rollouts, values, name="monte_carlo", weight=self.weight)
+        credit = judged_anew(credit, _judged(values, rollouts.prefix_values), rollouts.group_size)
         return replace(credit, starts=others_mean(correct, rollouts.group_size))
 
     def _values(
@@ -53,6 +61,17 @@ class MonteCarloReward:
             [(step, own if value is None else value) for step, value in zip(steps, values, strict=True)]
             for steps, values, own in zip(legal_steps(self.task, rollouts), drawn, correct, strict=True)
         ]
+
+
+def _judged(values: Sequence[Sequence[StepValue]], drawn: Sequence[Sequence[float | None]]) -> list[list[Judged]]:
+    """The steps; finished are those after which nothing was written, whatever a task calls its states."""
+    return [
+        [
+            Judged(value, depth_of(step, index), finished=known is None)
+            for index, ((step, value), known) in enumerate(zip(row, of_row, strict=True))
+        ]
+        for row, of_row in zip(values, drawn, strict=True)
+    ]
 
 
 def others_mean(values: Sequence[float], group_size: int) -> list[float]:

@@ -14,6 +14,9 @@ from contrastive_reasoning.tasks.countdown import reachable
 class OracleReward:
     """``outcome`` plus ``weight`` times the share of legal steps that keep the target in reach. Countdown only."""
 
+    values_steps = True
+    values_starts = True
+
     def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
         refuse_learning("OracleReward", outcome)
         self.outcome = outcome

@@ -20,6 +20,9 @@ from contrastive_reasoning.tasks.base import Problem, Task
 class FlippedOracleReward:
     """``OracleReward`` whose label of a state is the wrong one with probability ``flip``. Countdown only."""
 
+    values_steps = True
+    values_starts = True
+
     def __init__(self, *, outcome: Reward, task: Task, weight: float, flip: float, seed: int) -> None:
         if not 0 <= flip <= 1:
             raise ValueError(f"flip must lie in [0, 1], got {flip}")

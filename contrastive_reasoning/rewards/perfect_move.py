@@ -22,6 +22,8 @@ from contrastive_reasoning.tasks.countdown import best_moves, reachable
 class PerfectMoveReward:
     """``outcome`` plus ``weight`` times the share of perfect moves among the decisions. Countdown only."""
 
+    values_steps = True
+
     def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
         refuse_learning("PerfectMoveReward", outcome)
         self.outcome = outcome

@@ -18,6 +18,9 @@ from contrastive_reasoning.tasks.base import Problem, Task
 class RandomPotentialReward:
     """``outcome`` plus ``weight`` times the mean of what was drawn for the legal steps. Countdown only."""
 
+    values_steps = True
+    values_starts = True
+
     def __init__(self, *, outcome: Reward, task: Task, weight: float, seed: int) -> None:
         refuse_learning("RandomPotentialReward", outcome)
         self.outcome = outcome

@@ -6,16 +6,19 @@ A placebo for step credit that keeps what the true values have at each depth and
     depth 2     0.8  0.0        →    0.0  0.8
     starts      0.7  0.2             0.2  0.7           one number for each problem, moved among the problems
 
-The order is drawn from the seed and what the batch holds, so a resumed run deals the same.
+The order is drawn from the seed and what the batch holds, so a resumed run deals the same. What is told of the values
+(``steps/…``, which a trust gate reads) is told of the shuffled ones.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_learning
 from contrastive_reasoning.rewards.fixed_draw import fixed_integer
+from contrastive_reasoning.rewards.step_metrics import FINISHED, Judged, judged_anew
 from contrastive_reasoning.rollout.batch import RolloutBatch
 
 
@@ -33,9 +36,9 @@ class ShuffledReward:
 
     def __init__(self, *, reward: Reward, weight: float, seed: int) -> None:
         refuse_learning("ShuffledReward", reward)
-        if own := getattr(reward, "weight", 0.0):
+        for part, own in _weighted(reward):
             raise ValueError(
-                f"{type(reward).__name__} adds its true values to the outcome: inside ShuffledReward it needs weight 0 "
+                f"{type(part).__name__} adds its true values to the outcome: inside ShuffledReward it needs weight 0 "
                 f"(ShuffledReward takes {own} itself)"
             )
         self.reward = reward
@@ -49,7 +52,7 @@ class ShuffledReward:
         drawn = random.Random(fixed_integer("shuffled", self.seed, list(rollouts.texts)))
         steps = shuffled_within_depth(credit.steps, drawn)
         part = credit.outcome.new_tensor([_mean([step.value for step in row]) for row in steps])
-        return Credit(
+        dealt = Credit(
             outcome=credit.outcome + self.weight * part,
             parts={**credit.parts, "shuffled": part},
             steps=steps,
@@ -57,6 +60,8 @@ class ShuffledReward:
             verdicts=credit.verdicts,
             metrics=credit.metrics,
         )
+        judged = [[Judged(step.value, step.depth, step.depth == FINISHED) for step in row] for row in steps]
+        return judged_anew(dealt, judged, rollouts.group_size)
 
 
 def shuffled_within_depth(steps: Sequence[Sequence[StepCredit]], drawn: random.Random) -> list[list[StepCredit]]:
@@ -67,6 +72,15 @@ def shuffled_within_depth(steps: Sequence[Sequence[StepCredit]], drawn: random.R
     for depth in sorted(values):
         drawn.shuffle(values[depth])
     return [[step._replace(value=values[step.depth].pop()) for step in row] for row in steps]
+
+
+def _weighted(reward: Any) -> Iterator[tuple[Any, float]]:
+    """The parts of a reward that add values of steps to the outcome, and by which weight."""
+    if own := getattr(reward, "weight", 0.0):
+        yield reward, own
+    for name, part in getattr(reward, "rewards", {}).items():
+        if reward.weights[name]:
+            yield from _weighted(part)
 
 
 def _among_problems(starts: Sequence[float], group_size: int, drawn: random.Random) -> list[float]:

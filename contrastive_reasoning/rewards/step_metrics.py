@@ -4,25 +4,30 @@
                                 the former has the higher value; ties count half
     steps/auroc_siblings        the same, of steps of the same problem: what a per-step advantage compares
     steps/auroc_depth<d>        the same, of the steps at one depth
-    steps/outcome_correlation   of a rollout's mean value with its verdict, both against the group's mean
-    steps/return                the mean of a rollout's mean value, whichever reward gave it
+    steps/outcome_correlation   of a rollout's mean value with its verdict, both against the group's mean; rollouts
+                                without a value are left out
+    steps/return                the mean of a rollout's mean value (0 without any), whichever reward gave it
     steps/repeated              the share of steps into a state where the rollout had been before
 
-A finished state is left out of the AUROCs: its value is the verdict, which anyone can read off. What is not
-defined — all rollouts correct, or none — is absent.
+A finished state counts in the last alone: its value is the verdict, which anyone can read off, and would hide what
+was said while all was open. What is not defined — all rollouts correct, or none — is absent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from contrastive_reasoning.rewards.base import StepCredit
+from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.tasks.base import Verdict
+
+FINISHED = 1
+"""Depth of a state in which no move is left."""
 
 
 class Judged(NamedTuple):
@@ -46,19 +51,39 @@ def step_metrics(
     Args:
         judged: the valued steps of every rollout.
         placed: those of them that lie on tokens.
-        part: the mean value of every rollout's steps.
+        part: the mean value of every rollout's steps, finished ones included, and for that reason not read here.
         verdicts: on every rollout; without them only the last two are known.
         group_size: G.
     """
     visits = [step.again for row in placed for step in row]
-    metrics = {"steps/return": part.double().mean().item()}
+    means = [_undecided(row) for row in judged]
+    metrics = {"steps/return": sum(mean or 0.0 for mean in means) / max(len(means), 1)}
     metrics |= {"steps/repeated": sum(visits) / len(visits)} if visits else {}
     if verdicts is None:
         return metrics
-    correct = torch.tensor([verdict.correct for verdict in verdicts])
-    correlation = within_group_correlation(part.detach().double().cpu(), correct.double(), group_size)
-    found = {**_aurocs(judged, correct, group_size), "steps/outcome_correlation": correlation}
+    right = [verdict.correct for verdict in verdicts]
+    valued = [row for row, mean in enumerate(means) if mean is not None]
+    correlation = within_group_correlation(
+        torch.tensor([means[row] for row in valued], dtype=torch.float64),
+        torch.tensor([right[row] for row in valued], dtype=torch.float64),
+        torch.tensor(valued, dtype=torch.long) // group_size,
+    )
+    found = {**_aurocs(judged, torch.tensor(right), group_size), "steps/outcome_correlation": correlation}
     return metrics | {name: value for name, value in found.items() if value is not None}
+
+
+def judged_anew(credit: Credit, judged: Sequence[Sequence[Judged]], group_size: int) -> Credit:
+    """``credit`` with the metrics of these steps in place of those that it came with."""
+    kept = {name: value for name, value in credit.metrics.items() if not name.startswith("steps/")}
+    steps = credit.steps or []
+    seen = step_metrics(judged, steps, credit.outcome, credit.verdicts, group_size)
+    return replace(credit, metrics={**kept, **seen})
+
+
+def _undecided(steps: Sequence[Judged]) -> float | None:
+    """The mean value of the steps that leave a move; None without any."""
+    values = [step.value for step in steps if not step.finished]
+    return sum(values) / len(values) if values else None
 
 
 def _aurocs(
@@ -103,9 +128,19 @@ def auroc(
     return (won / pairs).item() if pairs > 0 else None
 
 
-def within_group_correlation(first: Float[Tensor, " B"], second: Float[Tensor, " B"], group_size: int) -> float | None:
+def within_group_correlation(
+    first: Float[Tensor, " N"], second: Float[Tensor, " N"], group: Int[Tensor, " N"]
+) -> float | None:
     """Pearson's correlation of what is left of both after the mean of their group; None where either is constant."""
-    groups = [values.view(-1, group_size) for values in (first, second)]
-    a, b = (values - values.mean(dim=1, keepdim=True) for values in groups)
-    varied = all(bool((values != values[:, :1]).any()) for values in groups)
+    _, of, sizes = group.unique(return_inverse=True, return_counts=True)
+    a, b = (_left_of_mean(values.double(), of, sizes) for values in (first, second))
+    varied = bool(a.any()) and bool(b.any())
     return (a * b).sum().div(a.norm() * b.norm()).clamp(-1, 1).item() if varied else None
+
+
+def _left_of_mean(values: Float[Tensor, " N"], of: Int[Tensor, " N"], sizes: Int[Tensor, " P"]) -> Float[Tensor, " N"]:
+    """Values less the mean of their group; exactly 0 where all of a group are equal, whatever the mean rounds to."""
+    empty = values.new_zeros(len(sizes))
+    low, high = (empty.scatter_reduce(0, of, values, how, include_self=False) for how in ("amin", "amax"))
+    means = empty.index_add(0, of, values) / sizes
+    return (values - means[of]) * (low != high)[of]

@@ -11,7 +11,10 @@ from contrastive_reasoning.rollout.batch import RolloutBatch
 
 
 class WeightedSum:
-    """Σ weight · outcome over ``rewards``. At most one of them may value steps; its values are weighted too.
+    """Σ weight · outcome over ``rewards``. At most one of them may value steps; its values stay as they are.
+
+    A value says something of a state, and advantages compare it with the verdict, which no weight scales either. How
+    much values count is the weight of the advantage.
 
     Raises:
         ValueError: where names of rewards and weights differ, or two rewards share the name of a part.
@@ -41,15 +44,10 @@ class WeightedSum:
         valuing = {name: credit.steps for name, credit in credits.items() if credit.steps is not None}
         if len(valuing) > 1:
             raise ValueError(f"one reward of a sum may value steps, not {' and '.join(valuing)}")
-        for name, steps in valuing.items():
-            return [[step._replace(value=self.weights[name] * step.value) for step in row] for row in steps]
-        return None
+        return next(iter(valuing.values()), None)
 
     def _starts(self, credits: Mapping[str, Credit]) -> Sequence[float] | None:
-        for name, credit in credits.items():
-            if credit.starts is not None:
-                return [self.weights[name] * start for start in credit.starts]
-        return None
+        return next((credit.starts for credit in credits.values() if credit.starts is not None), None)
 
 
 def _all_parts(credits: Mapping[str, Credit]) -> dict[str, torch.Tensor]:

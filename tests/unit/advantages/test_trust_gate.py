@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import io
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 import torch
 
-from contrastive_reasoning.advantages import GroupRelative, Process, StatefulAdvantage, TrustGate
+from contrastive_reasoning.advantages import (
+    Advantage,
+    GroupRelative,
+    GRPOLambda,
+    Potential,
+    Process,
+    StatefulAdvantage,
+    Survival,
+    TrustGate,
+    VinePPO,
+)
 from contrastive_reasoning.rewards import Credit, StepCredit
 
 OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
@@ -24,7 +35,7 @@ def gate(**changes: Any) -> TrustGate:
 
 
 def credit(auroc: float | None = None, disagreement: float | None = None) -> Credit:
-    metrics = {"steps/auroc": auroc, "critic/disagreement": disagreement}
+    metrics = {"steps/auroc_siblings": auroc, "critic/disagreement": disagreement}
     steps = [[StepCredit(0, 2, value, depth=3)] for value in (0.1, 0.7, 0.3, 0.9)]
     return Credit(
         outcome=torch.tensor([1.0, 0.0, 0.0, 1.0]),
@@ -79,6 +90,24 @@ def test_between_none_and_all_it_is_the_advantage_of_that_weight() -> None:
     expected = Process(outcome=OUTCOME, weight=0.25, epsilon=1e-6)(told, MASK, 2)
     torch.testing.assert_close(made(told, MASK, 2), expected)
     assert not torch.equal(expected, OUTCOME(told, MASK, 2))
+
+
+def test_values_that_only_tell_problems_apart_are_not_trusted() -> None:
+    told = credit(0.5)
+    told = replace(told, metrics={**told.metrics, "steps/auroc": 1.0})
+    assert weights(gate(), *[told] * 6) == [0.0] * 6
+
+
+@pytest.mark.parametrize("kind", [Process, Potential, Survival, VinePPO])
+def test_it_takes_what_has_an_outcome_and_a_weight(kind: Any) -> None:
+    settings = {"outcome": OUTCOME, "weight": 0.5, "epsilon": 1e-6, "decay": 1.0, "scale": 1.0}
+    assert gate(advantage=kind(**{field.name: settings[field.name] for field in fields(kind)})).weight == 0.0
+
+
+@pytest.mark.parametrize("other", [OUTCOME, GRPOLambda(outcome=OUTCOME, decay=0.9, floor=None)])
+def test_another_advantage_is_refused(other: Advantage) -> None:
+    with pytest.raises(ValueError, match=f"{type(other).__name__} .* process, potential, survival or vineppo"):
+        gate(advantage=other)
 
 
 def test_without_trust_it_is_bitwise_the_outcome() -> None:

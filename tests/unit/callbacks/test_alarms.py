@@ -74,19 +74,34 @@ def test_only_the_last_two_windows_count_and_nothing_is_said_before_there_are_tw
 
 
 class Gamed(L.LightningModule):
-    """Logs step values that rise and a success that does not."""
+    """Logs step values that rise and a success that does not; the correlation only in every third step."""
 
-    def __init__(self, returns: list[float], success: list[float]) -> None:
+    def __init__(self, returns: list[float], success: list[float], correlation: float | None = None) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(1))
-        self.returns, self.success = returns, success
+        self.returns, self.success, self.correlation = returns, success, correlation
+        self.rollout_step = 100
+        self.reported: dict[str, float] = {}
 
     def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
-        self.log_dict({RETURN: self.returns[batch_idx], SUCCESS: self.success[batch_idx]}, batch_size=1)
+        self.reported = {RETURN: self.returns[batch_idx], SUCCESS: self.success[batch_idx]}
+        if self.correlation is not None and batch_idx % 3 == 0:
+            self.reported[CORRELATION] = self.correlation - 0.01 * batch_idx
+        self.rollout_step += 1
+        self.log_dict(self.reported, batch_size=1)
         return (self.weight * batch).sum()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Silent(Gamed):
+    """Does not keep what it logged."""
+
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        loss = super().training_step(batch, batch_idx)
+        del self.reported
+        return loss
 
 
 def fit(module: Gamed, *alarms: Alarms) -> L.Trainer:
@@ -108,13 +123,30 @@ def test_in_a_run_it_is_logged_and_said_once_and_only_watches() -> None:
     rising = [0.3 + 0.05 * step + 0.001 * (step % 2) for step in range(4 * W)]
     flat = [0.2 + 0.01 * (step % 3) for step in range(4 * W)]
     watched, alone = Gamed(rising, flat), Gamed(rising, flat)
-    with pytest.warns(UserWarning, match=r"alarm at step 10: the values of steps rise while success does not") as said:
+    with pytest.warns(UserWarning, match=r"alarm at step 110: the values of steps rise while success does not") as said:
         trainer = fit(watched, Alarms(window=W, threshold=4.0))
     assert sum("alarm at step" in str(warning.message) for warning in said) == 1
     assert trainer.callback_metrics["train/alarm/process_return_alone"] == 1
     assert "train/alarm/kl" not in trainer.callback_metrics
     fit(alone)
     assert torch.equal(watched.weight, alone.weight)
+
+
+def test_a_metric_that_most_steps_do_not_log_enters_once_for_each_that_did() -> None:
+    """Logged in the steps 0, 3, 6 …: 9 values in 27 steps, where two windows are 10."""
+    alarms = Alarms(window=W, threshold=4.0)
+    trainer = fit(Gamed([0.3] * 27, [0.2] * 27, correlation=-0.2), alarms)
+    assert alarms.seen[CORRELATION] == pytest.approx([-0.2 - 0.01 * step for step in range(0, 27, 3)])
+    assert len(alarms.seen[RETURN]) == 2 * W
+    assert trainer.callback_metrics[CORRELATION] == pytest.approx(-0.2 - 0.24), "Lightning has the last one still"
+    assert "train/alarm/outcome_correlation" not in trainer.callback_metrics
+
+
+def test_a_module_that_reports_nothing_raises_none() -> None:
+    alarms = Alarms(window=W, threshold=4.0)
+    trainer = fit(Silent([0.3] * 27, [0.2] * 27, correlation=-0.2), alarms)
+    assert not alarms.seen
+    assert not [name for name in trainer.callback_metrics if "alarm" in name]
 
 
 def test_a_quiet_run_logs_zero() -> None:

@@ -26,6 +26,8 @@ def composed(*overrides: str) -> DictConfig:
         ("critic=numeric_v2", "datamodule=traces_v2", "loss=info_nce", "online=refresh_own_goal"),
         ("online=none", "reward=verifier"),
         ("online=none", "critic=text"),
+        ("reward=critic_shuffled",),
+        ("online=none", "critic=joint_ensemble", "reward=critic_calibrated"),
     ],
 )
 def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
@@ -38,6 +40,8 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("reward=verifier",), "online: trains the one critic of the reward, which has 0: use reward=critic"),
         (("critic=text",), "TextCritic reads more: use critic=joint or critic=numeric_v2, or online=none"),
         (("critic=text_lora",), "TextCritic reads more"),
+        (("critic=joint_ensemble",), "online: teaches one critic, .* an EnsembleCritic learn .*: use critic=joint or"),
+        (("reward=critic_calibrated",), "online: finds no critic within CalibratedCriticReward, .* use reward=critic"),
         (("critic=numeric_v1",), "NumericV1 reads more"),
         (("online.lessons.steps=0",), "online: online.lessons.steps must be at least 1, got 0"),
         (("online.refresh_every=0",), "online: online.refresh_every must be at least 1, got 0"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from lightning import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from contrastive_reasoning.advantages import GroupRelative, Process, TrustGate
@@ -29,7 +32,7 @@ class Spoken:
         values = (rollouts.completion_ids * rollouts.mask).sum(dim=1).double().tolist()
         steps = [[StepCredit(0, half, value, depth=3)] for half, value in zip(halves, values, strict=True)]
         parts = {"digits": outcome, "critic": outcome.new_tensor(values)}
-        return Credit(outcome=outcome, parts=parts, steps=steps, metrics={"steps/auroc": self.auroc})
+        return Credit(outcome=outcome, parts=parts, steps=steps, metrics={"steps/auroc_siblings": self.auroc})
 
 
 def gated(auroc: float, **changes: Any) -> Any:
@@ -59,3 +62,46 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one_gate_and_all(tmp_path: P
     fit(resumed, 5, resume=tmp_path / "last.ckpt")
     assert torch.equal(weights(resumed), weights(whole))
     assert resumed.advantage.state_dict() == whole.advantage.state_dict()
+
+
+class WarmedUp(Spoken):
+    """Has two batches for itself before the policy learns."""
+
+    warmup_steps = 2
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+def test_after_a_warm_up_the_last_batch_that_teaches_has_weight_zero() -> None:
+    """The annealing counts the batches that teach: 2 of a warm-up, then 6 as without one."""
+    trained, seen = gated(0.9), Metrics()
+    trained.reward = WarmedUp(0.9)
+    trainer = fit(trained, 6, seen, stop_after=6)
+    assert (trained.rollout_step, trainer.global_step) == (8, 6)
+    taught = [step.get("train/gate/weight") for step in seen.steps]
+    assert taught == [None, None, 0, 0, 0.5, 0.5, 0.25, 0]
+    assert trained.advantage.calls == trained.advantage.total_steps
+
+
+class Reported(Callback):
+    """What the module says that each step logged, as a callback finds it."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, float]] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        self.steps.append(dict(pl_module.reported))
+
+
+def test_a_module_remembers_what_its_last_step_logged_and_nothing_older() -> None:
+    trained, reported, seen = gated(0.9), Reported(), Metrics()
+    trained.reward = WarmedUp(0.9)
+    fit(trained, 2, reported, seen)
+    assert ["train/gate/weight" in step for step in reported.steps] == [False, False, True, True]
+    assert [step["train/steps/auroc_siblings"] for step in reported.steps] == [0.9] * 4
+    for said, logged in zip(reported.steps, seen.steps, strict=True):
+        assert said == pytest.approx({name: logged[name] for name in said})

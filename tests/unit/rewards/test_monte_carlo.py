@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from contrastive_reasoning.rewards import Credit, FormatReward, MonteCarloReward, VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.monte_carlo import others_mean
 from contrastive_reasoning.rollout import RolloutBatch
-from contrastive_reasoning.tasks.base import Task
+from contrastive_reasoning.tasks.base import Problem, Step, Task
 
 RIGHT = "21+16=37;37-17=20;26+20=46"
 TEXTS = [RIGHT, "21+16=37;37+17=54;54+26=80", "21+16=37;37-17=20;99+20=119", ""]
@@ -63,6 +64,38 @@ def test_where_a_completion_ends_the_verdict_counts_not_what_else_is_paid_for(ta
     assert credit.steps is not None
     assert [row[-1].value for row in credit.steps[:2]] == [1.0, 0.0]
     assert credit.starts == rewarded(task, rollouts).starts
+
+
+class Sentences:
+    """The task, its states being how many sentences were written: no lists of numbers."""
+
+    def __init__(self, task: Task) -> None:
+        self.inner = task
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        steps = self.inner.parse_steps(problem, completion)
+        return [replace(step, state=number) for number, step in enumerate(steps, start=1)]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_where_a_completion_ends_is_left_out_of_what_is_told_of_the_values(task: Task, rollouts_of) -> None:
+    """Drawn values that are wrong in every pair, the verdicts at the ends of 3, 3 and 2 steps right in every one."""
+    short = "21+16=37;37+17=54"
+    values = [[0.2, 0.3, None], [0.4, 0.5, None], [0.4, None]]
+    rollouts = replace(rollouts_of([RIGHT, TEXTS[1], short]), prefix_values=values)
+    kinds: list[Any] = [task, Sentences(task)]
+    for posed in kinds:
+        reward = MonteCarloReward(outcome=VerifierReward(task=task), task=posed, weight=0.0)
+        credit = reward(rollouts)
+        assert credit.steps is not None
+        assert [row[-1].value for row in credit.steps] == [1.0, 0.0, 0.0]
+        told = {name: value for name, value in credit.metrics.items() if name.startswith("steps/auroc")}
+        assert len(told) == 4, "two depths, all steps and siblings"
+        assert set(told.values()) == {0.0}
+        assert credit.metrics["steps/outcome_correlation"] < 0
+        assert credit.metrics["steps/return"] == pytest.approx((0.25 + 0.45 + 0.4) / 3)
 
 
 def test_each_start_is_the_mean_of_the_others_of_its_group() -> None:

@@ -19,8 +19,10 @@ from contrastive_reasoning.rewards import (
     RandomPotentialReward,
     ShuffledReward,
     VerifierReward,
+    WeightedSum,
 )
 from contrastive_reasoning.rewards.fixed_draw import fixed_draw
+from contrastive_reasoning.rewards.step_metrics import Judged, step_metrics
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves
 
@@ -163,6 +165,18 @@ def test_shuffled_values_keep_what_each_depth_has(task: Task, rollouts_of, texts
     assert got.verdicts == true.verdicts
 
 
+def test_what_is_told_of_shuffled_values_is_theirs(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
+    """A gate that reads it must not trust the placebo for what the true values know."""
+    won = "21+16=37;37-17=20;26+20=46"
+    rollouts = rollouts_of([won] * 10 + texts[10:], *PROBLEMS)
+    true, got = oracle(0.0)(rollouts), shuffled(oracle(0.0))(rollouts)
+    assert got.steps is not None
+    judged = [[Judged(step.value, step.depth, step.depth == 1) for step in row] for row in got.steps]
+    assert got.metrics == step_metrics(judged, got.steps, got.parts["shuffled"], got.verdicts, rollouts.group_size)
+    assert got.metrics["steps/auroc_siblings"] < true.metrics["steps/auroc_siblings"] - 0.2
+    assert got.metrics["steps/repeated"] == true.metrics["steps/repeated"]
+
+
 def test_starts_move_among_problems_and_groups_share_theirs(task: Task, rollouts_of) -> None:
     inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
     problems = [CountdownProblem((n, n + 1, 3), 10, style="direct") for n in range(4, 24)]
@@ -197,6 +211,16 @@ def test_the_mean_shuffled_value_is_weighed(task: Task, rollouts_of, oracle, tex
 def test_true_values_in_the_outcome_are_refused(oracle) -> None:
     with pytest.raises(ValueError, match=r"OracleReward adds its true values to the outcome: .* needs weight 0"):
         shuffled(oracle(0.5))
+
+
+def test_true_values_in_the_outcome_of_a_sum_are_refused(task: Task, oracle) -> None:
+    def summed(weight: float, share: float) -> WeightedSum:
+        return WeightedSum(rewards={"oracle": oracle(weight)}, weights={"oracle": share})
+
+    with pytest.raises(ValueError, match=r"OracleReward adds its true values to the outcome: .* takes 0.5 itself"):
+        ShuffledReward(reward=summed(0.5, 1.0), weight=0.0, seed=0)
+    ShuffledReward(reward=summed(0.0, 1.0), weight=0.0, seed=0)
+    ShuffledReward(reward=summed(0.5, 0.0), weight=0.0, seed=0)
 
 
 def test_a_reward_without_steps_cannot_be_shuffled(task: Task, rollouts_of) -> None:

@@ -70,11 +70,31 @@ def test_metrics_of_a_batch_by_loops(seed: int) -> None:
     assert got["steps/auroc_depth2"] == pytest.approx(by_pairs([(v, c, 0) for v, c, d, _ in flat if d == 2]))
     assert got["steps/auroc_siblings"] == pytest.approx(by_pairs([(v, c, 10 * g + d) for v, c, d, g in flat]))
     assert "steps/auroc_depth1" not in got, "a finished state tells the verdict to anyone"
+    means = {
+        row: sum(of_row) / len(of_row)
+        for row, steps in enumerate(judged)
+        if (of_row := [step.value for step in steps if not step.finished])
+    }
+    assert len(means) < len(judged), "a rollout without a value is in none of the groups"
+    groups = {row: [other for other in means if other // GROUP == row // GROUP] for row in means}
     centred = [
-        [x - sum(column[i - i % GROUP :][:GROUP]) / GROUP for i, x in enumerate(column)]
-        for column in (part, [float(right) for right in correct])
+        [column[row] - sum(column[other] for other in those) / len(those) for row, those in groups.items()]
+        for column in (means, [float(right) for right in correct])
     ]
     assert got["steps/outcome_correlation"] == pytest.approx(correlation(*centred), abs=1e-6)
+    assert got["steps/return"] == pytest.approx(sum(means.values()) / len(judged))
+    part = [float("nan")] * len(judged)
+    assert step_metrics(judged, [], torch.tensor(part), verdicts(correct), GROUP) == got, "finished steps are in part"
+
+
+def test_values_that_prefer_the_wrong_side_while_all_is_open_correlate_below_zero() -> None:
+    """With the finished steps, whose values are the verdicts, the means would be 0.55 and 0.45: above zero."""
+    right, wrong = ([Judged(low, 2, False), Judged(end, 1, True)] for low, end in ((0.1, 1.0), (0.9, 0.0)))
+    nothing: list[Judged] = []
+    part = torch.tensor([0.55, 0.45, 0.0, 0.55, 0.45, 0.0])
+    got = step_metrics([right, wrong, nothing] * 2, [], part, verdicts([True, False, False] * 2), 3)
+    assert got["steps/outcome_correlation"] == pytest.approx(-1.0)
+    assert got["steps/return"] == pytest.approx(2 * (0.1 + 0.9) / 6)
 
 
 def test_without_verdicts_only_values_and_visits_are_known() -> None:
@@ -88,9 +108,12 @@ def test_without_verdicts_only_values_and_visits_are_known() -> None:
 
 
 def test_a_correlation_with_something_constant_is_unknown() -> None:
-    varied = torch.tensor([0.0, 1.0, 1.0, 0.0]).double()
-    assert within_group_correlation(varied, torch.tensor([0.1, 0.1, 0.3, 0.3]).double(), 2) is None
-    assert within_group_correlation(varied, varied, 2) == pytest.approx(1.0)
+    varied, groups = torch.tensor([0.0, 1.0, 1.0, 0.0]).double(), torch.tensor([0, 0, 1, 1])
+    assert within_group_correlation(varied, torch.tensor([0.1, 0.1, 0.3, 0.3]).double(), groups) is None
+    assert within_group_correlation(varied, varied, groups) == pytest.approx(1.0)
+    thirds = torch.tensor([0.1, 0.1, 0.1, 0.0]).double()
+    assert within_group_correlation(thirds, thirds, torch.tensor([0, 0, 0, 1])) is None, "0.1 is not the mean of three"
+    assert within_group_correlation(varied[:0], varied[:0], groups[:0]) is None
 
 
 def test_every_reward_of_steps_tells_how_good_it_is(task, rollouts_of) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from contrastive_reasoning.advantages.potential import segments_of
 from contrastive_reasoning.rewards import Credit, OracleReward, PerfectMoveReward, VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.perfect_move import decisions, parents
 from contrastive_reasoning.rewards.shaping import shaped
@@ -150,9 +151,19 @@ def test_steps_are_valued_once(task: Task, rollouts_of) -> None:
         PerfectMoveReward(outcome=oracle, task=task, weight=0.5)(rollouts_of(TEXTS))
 
 
-def test_a_sum_weighs_step_values(task: Task, rollouts_of) -> None:
+def test_a_sum_weighs_outcomes_and_leaves_values_of_steps(task: Task, rollouts_of) -> None:
     oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)
     credit = WeightedSum(rewards={"shaped": oracle}, weights={"shaped": 2.0})(rollouts_of([KEPT, LOST]))
     assert credit.steps is not None
-    assert [[step.value for step in row] for row in credit.steps] == [[2, 2, 2], [2, 0, 0]]
+    assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0, 0]]
+    assert credit.starts == [1.0, 1.0]
     assert torch.allclose(credit.outcome, torch.tensor([3.0, 1 / 3]))
+
+
+def test_what_potential_differences_credit_in_a_sum_adds_up_to_the_verdict(task: Task, rollouts_of) -> None:
+    """Both ends, the start's value and the verdict, are of one scale: 1 − 1 for the first, 0 − 1 for the second."""
+    rollouts = rollouts_of([KEPT, LOST])
+    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
+    credit = WeightedSum(rewards={"oracle": oracle}, weights={"oracle": 0.1})(rollouts)
+    gains = [[s.gain for s in row] for row in segments_of(credit, rollouts.mask.sum(dim=1).tolist())]
+    assert gains == [[0, 0, 0], [0, -1, 0]]
