@@ -71,7 +71,7 @@ def shaped(
     part = rollouts.old_log_probs.new_tensor([_mean([value for _, value in row]) for row in values])
     steps = [_on_tokens(rollouts.token_spans[i], row, start_of(rollouts.problem_of(i))) for i, row in enumerate(values)]
     judged = [[_judged(step, value, index) for index, (step, value) in enumerate(row)] for row in values]
-    seen = step_metrics(judged, steps, part, credit.verdicts, rollouts.group_size)
+    seen = step_metrics(judged, steps, credit.verdicts, rollouts.group_size)
     return Credit(
         outcome=credit.outcome + weight * part,
         parts={**credit.parts, name: part},

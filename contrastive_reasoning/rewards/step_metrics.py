@@ -42,7 +42,6 @@ class Judged(NamedTuple):
 def step_metrics(
     judged: Sequence[Sequence[Judged]],
     placed: Sequence[Sequence[StepCredit]],
-    part: Float[Tensor, " B"],
     verdicts: Sequence[Verdict] | None,
     group_size: int,
 ) -> dict[str, float]:
@@ -51,7 +50,6 @@ def step_metrics(
     Args:
         judged: the valued steps of every rollout.
         placed: those of them that lie on tokens.
-        part: the mean value of every rollout's steps, finished ones included, and for that reason not read here.
         verdicts: on every rollout; without them only the last two are known.
         group_size: G.
     """
@@ -76,7 +74,7 @@ def judged_anew(credit: Credit, judged: Sequence[Sequence[Judged]], group_size: 
     """``credit`` with the metrics of these steps in place of those that it came with."""
     kept = {name: value for name, value in credit.metrics.items() if not name.startswith("steps/")}
     steps = credit.steps or []
-    seen = step_metrics(judged, steps, credit.outcome, credit.verdicts, group_size)
+    seen = step_metrics(judged, steps, credit.verdicts, group_size)
     return replace(credit, metrics={**kept, **seen})
 
 
@@ -95,7 +93,7 @@ def _aurocs(
     of = torch.tensor([index for index, _ in rows])
     values = torch.tensor([step.value for _, step in rows], dtype=torch.float64)
     depth, right = torch.tensor([step.depth for _, step in rows]), correct[of]
-    siblings = (of // group_size) * (int(depth.max()) + 1) + depth
+    siblings = (of // group_size) * int(depth.max() - depth.min() + 1) + depth  # one number for each pair of them
     found = {"steps/auroc": auroc(values, right, depth), "steps/auroc_siblings": auroc(values, right, siblings)}
     for at in depth.unique().tolist():
         here = depth == at

@@ -58,8 +58,7 @@ def test_metrics_of_a_batch_by_loops(seed: int) -> None:
         for _ in range(5 * GROUP)
     ]
     correct = [rng.random() < 0.4 for _ in judged]
-    part = [sum(step.value for step in row) / max(len(row), 1) for row in judged]
-    got = step_metrics(judged, [], torch.tensor(part), verdicts(correct), GROUP)
+    got = step_metrics(judged, [], verdicts(correct), GROUP)
     flat = [
         (step.value, correct[row], step.depth, row // GROUP)
         for row, steps in enumerate(judged)
@@ -83,16 +82,13 @@ def test_metrics_of_a_batch_by_loops(seed: int) -> None:
     ]
     assert got["steps/outcome_correlation"] == pytest.approx(correlation(*centred), abs=1e-6)
     assert got["steps/return"] == pytest.approx(sum(means.values()) / len(judged))
-    part = [float("nan")] * len(judged)
-    assert step_metrics(judged, [], torch.tensor(part), verdicts(correct), GROUP) == got, "finished steps are in part"
 
 
 def test_values_that_prefer_the_wrong_side_while_all_is_open_correlate_below_zero() -> None:
     """With the finished steps, whose values are the verdicts, the means would be 0.55 and 0.45: above zero."""
     right, wrong = ([Judged(low, 2, False), Judged(end, 1, True)] for low, end in ((0.1, 1.0), (0.9, 0.0)))
     nothing: list[Judged] = []
-    part = torch.tensor([0.55, 0.45, 0.0, 0.55, 0.45, 0.0])
-    got = step_metrics([right, wrong, nothing] * 2, [], part, verdicts([True, False, False] * 2), 3)
+    got = step_metrics([right, wrong, nothing] * 2, [], verdicts([True, False, False] * 2), 3)
     assert got["steps/outcome_correlation"] == pytest.approx(-1.0)
     assert got["steps/return"] == pytest.approx(2 * (0.1 + 0.9) / 6)
 
@@ -100,11 +96,27 @@ def test_values_that_prefer_the_wrong_side_while_all_is_open_correlate_below_zer
 def test_without_verdicts_only_values_and_visits_are_known() -> None:
     placed = [[StepCredit(0, 1, 0.5, depth=3), StepCredit(2, 3, 0.5, depth=3, again=True)], []]
     judged = [[Judged(0.5, 3, False)] * 2, []]
-    assert step_metrics(judged, placed, torch.tensor([0.5, 0.0]), None, 2) == {
+    assert step_metrics(judged, placed, None, 2) == {
         "steps/return": 0.25,
         "steps/repeated": 0.5,
     }
-    assert step_metrics([[], []], [[], []], torch.zeros(2), verdicts([True, False]), 2) == {"steps/return": 0.0}
+    assert step_metrics([[], []], [[], []], verdicts([True, False]), 2) == {"steps/return": 0.0}
+
+
+def test_siblings_are_told_apart_where_depths_count_downwards() -> None:
+    """Steps of states that are no sequences have depths 0, −1, …: each pair of group and depth stands by itself."""
+    judged = [[Judged(value, -index, False) for index, value in enumerate(row)] for row in VALUES]
+    correct = [True, False, False, True]
+    flat = [
+        (step.value, correct[row], 10 * (row // 2) - step.depth, row)
+        for row, steps in enumerate(judged)
+        for step in steps
+    ]
+    got = step_metrics(judged, [], verdicts(correct), 2)
+    assert got["steps/auroc_siblings"] == pytest.approx(by_pairs([(v, c, g) for v, c, g, _ in flat]))
+
+
+VALUES = [[0.9, 0.2, 0.7], [0.1, 0.6, 0.3], [0.4, 0.8, 0.5], [0.3, 0.1, 0.95]]
 
 
 def test_a_correlation_with_something_constant_is_unknown() -> None:
