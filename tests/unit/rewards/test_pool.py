@@ -119,6 +119,15 @@ def test_a_worker_that_died_between_two_calls_is_replaced(pool_of: Callable[...,
     assert pids(pool) != {pid}
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A process that a script starts in its background ignores Ctrl-C until it says otherwise."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_call_leaves_no_question_behind(pool_of: Callable[..., AnswerPool]) -> None:
     pool = pool_of(workers=1, limit_s=60.0)  # the interrupt comes first on any machine
     pool(roots(20))
