@@ -20,13 +20,13 @@ from numpy import ndarray
 from torch.utils.data import DataLoader
 
 from contrastive_reasoning.critics.base import CriticBatch, CriticOracleBatch
+from contrastive_reasoning.critics.pairing import NONE, Pairing
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.encoding import WIDTH
 from datamodules.batch_stream import training_loader
 from datamodules.encode import encode_boards
 from datamodules.hindsight_plays import HeldOut, Plays, draw_anchors, search_under
 from datamodules.oracle_states import held_out_states, oracle_batches, target_form
-from datamodules.pairing import NONE, Pairing
 from datamodules.random_play import VALUES
 
 VERSION = 2

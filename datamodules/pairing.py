@@ -6,40 +6,11 @@ reached or not: the dead ends with the problem's own target). Other trajectories
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
-
 import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-NONE = -1
-"""Stands for the hindsight goal of an anchor that reached no goal worth asking about."""
-
-
-class Pairs(NamedTuple):
-    """C goals, and what the A × C pairs are: the fields of ``CriticBatch`` as arrays."""
-
-    goals: Int[ndarray, " C"]
-    positive: Bool[ndarray, "A C"]
-    candidate: Bool[ndarray, "A C"]
-
-
-class Pairing(Protocol):
-    def __call__(
-        self,
-        hindsight: Int[ndarray, " A"],
-        targets: Int[ndarray, " A"],
-        reached: Bool[ndarray, "A V"],
-        exhausted: Bool[ndarray, " A"],
-    ) -> Pairs:
-        """
-        Args:
-            hindsight: a value reached from each anchor, or ``NONE``.
-            targets: the target of each trajectory's own problem.
-            reached: the values known to be reachable from each anchor.
-            exhausted: whether all values that it does not list are dead ends.
-        """
-        ...
+from contrastive_reasoning.critics.pairing import NONE, Pairs
 
 
 class EveryGoal:

@@ -52,15 +52,22 @@ def within_group_and_depth(
     Exactly 0 where no other step of the group is as deep, and where all are equal.
     """
     by_group(like.new_zeros(len(steps)), group_size)  # refuses what is not whole groups
-    peers: dict[tuple[int, int], list[int]] = {}
-    flat = [(row // group_size, step) for row, credits in enumerate(steps) for step in credits]
-    for index, (group, step) in enumerate(flat):
-        peers.setdefault((group, step.depth), []).append(index)
-    values = like.new_tensor([step.value for _, step in flat])
+    flat = [step for credits in steps for step in credits]
+    values = like.new_tensor([step.value for step in flat])
     relative = torch.zeros_like(values)
-    for indices in peers.values():
+    for indices in peers([[step.depth for step in credits] for credits in steps], group_size):
         relative[indices] = normalised(values[indices], epsilon=epsilon)
     return relative
+
+
+def peers(depths: Sequence[Sequence[int | None]], group_size: int) -> list[list[int]]:
+    """Steps of one group that are as deep, as indices in order of rollout and writing; those of depth None nowhere."""
+    found: dict[tuple[int, int], list[int]] = {}
+    flat = [(row // group_size, depth) for row, of_row in enumerate(depths) for depth in of_row]
+    for index, (group, depth) in enumerate(flat):
+        if depth is not None:
+            found.setdefault((group, depth), []).append(index)
+    return list(found.values())
 
 
 def normalised(values: Float[Tensor, " N"], *, epsilon: float) -> Float[Tensor, " N"]:

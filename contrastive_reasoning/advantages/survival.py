@@ -33,7 +33,7 @@ from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, by_group
 from contrastive_reasoning.advantages.potential import FINISHED
-from contrastive_reasoning.advantages.process import on_step_tokens
+from contrastive_reasoning.advantages.process import on_step_tokens, peers
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 
@@ -96,14 +96,11 @@ def _changes(steps: Sequence[StepCredit], start: float, verdict: float | None) -
 
 def survival(changes: Sequence[Sequence[Change | None]], group_size: int, *, epsilon: float) -> list[float]:
     """δ / (σ_d + ε) of all steps, in order of rollout and writing; 0 for those that are None."""
-    flat = [(row // group_size, change) for row, changed in enumerate(changes) for change in changed]
-    peers: dict[tuple[int, int], list[int]] = {}
-    for index, (group, change) in enumerate(flat):
-        if change is not None:
-            peers.setdefault((group, change[0]), []).append(index)
+    flat = [change for changed in changes for change in changed]
     relative = [0.0] * len(flat)
-    for indices in peers.values():
-        pairs = [(change[1], change[2]) for index in indices if (change := flat[index][1]) is not None]
+    depths = [[None if change is None else change[0] for change in changed] for changed in changes]
+    for indices in peers(depths, group_size):
+        pairs = [(change[1], change[2]) for index in indices if (change := flat[index]) is not None]
         for index, value in zip(indices, centred_by_survival(pairs, epsilon=epsilon), strict=True):
             relative[index] = value
     return relative

@@ -8,34 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
-from numpy import ndarray
 from torch import Tensor
 
 from contrastive_reasoning.critics.base import CriticBatch
+from contrastive_reasoning.critics.pairing import NONE, Pairing
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
 from contrastive_reasoning.tasks.countdown.tried import Known, State
-
-NONE = -1
-"""Stands for the hindsight goal of an anchor that reached no value of the goals' range."""
-
-
-@runtime_checkable
-class Pairing(Protocol):
-    """Goals and pairs of a batch; ``datamodules.pairing`` has them and says what they are."""
-
-    def __call__(
-        self,
-        hindsight: Int[ndarray, " A"],
-        targets: Int[ndarray, " A"],
-        reached: Bool[ndarray, "A V"],
-        exhausted: Bool[ndarray, " A"],
-    ) -> Any: ...
 
 
 class MetState(NamedTuple):

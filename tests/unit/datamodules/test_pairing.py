@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from datamodules.pairing import NONE, EveryGoal, OwnGoal
+from contrastive_reasoning.critics.pairing import NONE
+from datamodules.pairing import EveryGoal, OwnGoal
 
 REACHED = np.zeros((3, 20), dtype=bool)
 REACHED[0, [5, 7]] = REACHED[1, [7]] = REACHED[2, [9]] = True

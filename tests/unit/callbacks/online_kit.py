@@ -1,0 +1,206 @@
+"""What runs of the online critic are put together from: the embedded policy, real play, a small critic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import Callback, Trainer
+from torch import Tensor
+
+from callbacks.critic_lessons import CriticLessons
+from callbacks.online_critic import OnlineCritic
+from callbacks.rollout_generation import RolloutGeneration
+from contrastive_reasoning.advantages import GroupRelative
+from contrastive_reasoning.critics import JointCritic
+from contrastive_reasoning.losses import BinaryNCE
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import load_policy
+from contrastive_reasoning.rewards import CriticReward, VerifierReward
+from contrastive_reasoning.rollout import Engine, Sampling
+from contrastive_reasoning.tasks.countdown import CountdownTask
+from datamodules.hindsight_states import HindsightStates
+from datamodules.pairing import EveryGoal
+from datamodules.reasoning_prompts import ReasoningPrompts
+from experiments.rollout_checkpoint import RolloutCheckpoint
+from experiments.run_folder import read_metrics
+from lightning_modules.grpo import GRPO
+from lightning_modules.optim import AdamW
+from tests.unit.lightning_modules.grpo_kit import module
+
+TASK = CountdownTask(
+    style="direct",
+    train="generated",
+    test="generated",
+    longproc_dir=None,
+    counts=[3],
+    number_range=[1, 30],
+    target_range=[10, 50],
+    max_search_lines=None,
+    train_problems=24,
+    validation_problems=2,
+    test_problems=2,
+    seed=0,
+)
+STREAM = HindsightStates(
+    task=TASK,
+    numbers=3,
+    number_range=[1, 30],
+    target_range=[10, 50],
+    depth_shares=[0.4, 0.4, 0.2],
+    exhaust_up_to=3,
+    pairing=EveryGoal(),
+    batch_size=16,
+    validation_batches=1,
+    oracle_batch_size=64,
+    workers=0,
+    seed=0,
+)
+"""Shared: its batches are a function of their number."""
+
+
+def critic(seed: int = 0) -> JointCritic:
+    return JointCritic(
+        value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=1000, seed=seed
+    )
+
+
+def reward(checkpoint: str, weight: float = 0.5) -> CriticReward:
+    return CriticReward(
+        outcome=VerifierReward(task=TASK),
+        task=TASK,
+        critic=critic(seed=1),
+        checkpoint=checkpoint,
+        weight=weight,
+        temperature=1.0,
+        batch_size=1024,
+    )
+
+
+def adamw(learning_rate: float) -> AdamW:
+    return AdamW(
+        learning_rate=learning_rate,
+        betas=[0.9, 0.999],
+        epsilon=1e-8,
+        weight_decay=0.01,
+        warmup_steps=2,
+        schedule="constant",
+        total_steps=None,
+    )
+
+
+def online(**changes: Any) -> OnlineCritic:
+    lessons = {name: changes.pop(name) for name in ("steps", "seed") if name in changes}
+    settings: dict[str, Any] = {"learn_every": 1, "refresh_every": 2, "buffer_states": 60}
+    return OnlineCritic(task=TASK, lessons=CriticLessons(**(LESSONS | lessons)), **(settings | changes))
+
+
+LESSONS: dict[str, Any] = {
+    "stream": STREAM,
+    "first_replayed": 100,
+    "pairing": EveryGoal(),
+    "goal_range": [10, 50],
+    "loss": BinaryNCE(temperature=1.0),
+    "optimizer": adamw(1e-2),
+    "steps": 2,
+    "seed": 5,
+}
+
+
+def policy() -> CausalLMPolicy:
+    """One that writes legal plays."""
+    return load_policy(
+        pretrained="embedded:llama_countdown",
+        architecture=None,
+        weights_dtype="float32",
+        compute_dtype="float32",
+        lora=None,
+        chat_template=False,
+        trust_remote_code=False,
+        gradient_checkpointing=False,
+        compiled=False,
+        kernels="torch",
+        seed=0,
+    )
+
+
+def learner(shaped: Any, advantage: Any = None) -> GRPO:
+    return module(
+        policy=policy(),
+        task=TASK,
+        reward=shaped,
+        advantage=advantage or GroupRelative(normalise_std=True, epsilon=1e-6),
+        optimizer=adamw(1e-4),
+        microbatch_tokens=4096,
+    )
+
+
+def fit(
+    trained: GRPO,
+    steps: int,
+    *callbacks: Callback,
+    resume: Path | None = None,
+    group_size: int = 6,
+    logger: Any = False,
+) -> None:
+    sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
+    greedy = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
+    generation = RolloutGeneration(
+        engine=Engine(max_batch_tokens=100_000),
+        group_size=group_size,
+        sampling=sampling,
+        greedy=greedy,
+        validation_samples=0,
+        seed=3,
+    )
+    trainer = Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        limit_train_batches=steps,
+        limit_val_batches=0,
+        log_every_n_steps=1,
+        logger=logger,
+        callbacks=[generation, *callbacks],
+        enable_checkpointing=any(isinstance(callback, RolloutCheckpoint) for callback in callbacks),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        inference_mode=False,
+    )
+    data = ReasoningPrompts(
+        task=TASK, problems_per_step=4, validation_problems=0, steps=steps, max_prompt_tokens=None, seed=0
+    )
+    trainer.fit(trained, datamodule=data, ckpt_path=resume, weights_only=None if resume is None else True)
+
+
+def flat(part: Any) -> Tensor:
+    return torch.cat([tensor.flatten().double() for tensor in part.state_dict().values()])
+
+
+class Scoring(Callback):
+    """The weights that scored each batch."""
+
+    def __init__(self) -> None:
+        self.weights: list[Tensor] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        self.weights.append(flat(pl_module.reward.critic))
+
+
+class Stop(Callback):
+    """Ends a run as an interruption would, after a number of batches."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        trainer.should_stop = pl_module.rollout_step == self.after
+
+
+def logged(folder: Path) -> dict[str, dict[int, float]]:
+    """What was logged of the online critic, by step."""
+    values: dict[str, dict[int, float]] = {}
+    for metric in read_metrics(folder):
+        if metric.name.startswith("train/online_critic/"):
+            values.setdefault(metric.name.rpartition("/")[2], {})[metric.step] = metric.value
+    return values
