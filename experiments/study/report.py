@@ -1,4 +1,6 @@
-"""A study's results from MLflow alone: a table on the terminal, in Markdown and CSV, and success over what was spent.
+"""A study's results from MLflow alone: a table on the terminal, in Markdown and CSV, and pictures.
+
+Pictures: success over what was spent, and an arm's gain over how well its values told sibling steps apart.
 
 make compare name=countdown_credit
 """
@@ -15,11 +17,13 @@ from experiments.compare import OUTPUT, log_comparison
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
 from experiments.study.cost_curve import CostCurve
+from experiments.study.dose_picture import draw_doses
+from experiments.study.dose_response import PICTURE, as_section, dosed
 from experiments.study.finished import Mark, by_configuration, todays_marks
 from experiments.study.notes import notes_on
 from experiments.study.plan import Study, StudyError, find_study
 from experiments.study.results import ArmResult, read_results
-from experiments.study.rows import reach, rows_of
+from experiments.study.rows import Row, reach, rows_of
 from experiments.study.table import as_csv, as_markdown, as_rich, caption_of
 from experiments.study.verdict import verdict
 from experiments.track import Tracker, TrackerError, connect
@@ -46,9 +50,10 @@ def report(tracker: Tracker, study: Study, *, marks: Collection[Mark], output: P
     caption = caption_of(study, rows)
     notes = notes_on(study, arms, by_configuration(tracker, study, marks)[1])
     stem = output / study.name / "study"
-    write_text(stem.with_suffix(".md"), as_markdown(study, rows, caption, notes))
+    write_text(stem.with_suffix(".md"), as_markdown(study, rows, caption, notes) + as_section(study, dosed(rows)))
     write_text(stem.with_suffix(".csv"), as_csv(study, rows))
     pictures = [path for kind in COSTS if (path := _drawn(arms, study, kind, stem)) is not None]
+    pictures += _drawn_doses(study, rows, stem)
     log_comparison(tracker, study.name, [stem.with_suffix(".md"), stem.with_suffix(".csv"), *pictures])
     console = Console()
     if not console.is_terminal:
@@ -65,6 +70,15 @@ def _drawn(arms: Sequence[ArmResult], study: Study, kind: str, stem: Path) -> Pa
     path = stem.with_name(f"{stem.name}_{kind}.png")
     draw_curves(curves, metric=study.curve, steps=COSTS[kind]).savefig(path, dpi=160)
     return path
+
+
+def _drawn_doses(study: Study, rows: Sequence[Row], stem: Path) -> list[Path]:
+    """Gain over what the values of steps told; nothing where no arm values steps."""
+    if not (arms := dosed(rows)):
+        return []
+    path = stem.with_name(PICTURE)
+    draw_doses(study, arms).savefig(path, dpi=160)
+    return [path]
 
 
 def _curve(label: str, seeds: Sequence[CostCurve]) -> Curve:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ COMPLETIONS = "test/completions"
 TRAINED = ("critic", "grpo")
 """The stages whose seconds count."""
 SPENT_TOKENS, SPENT_SECONDS = "train/spent/tokens", "train/spent/seconds"
+AUROC_SIBLINGS = "train/steps/auroc_siblings"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,8 @@ class SeedResult:
     """The same over seconds of training, those of the critic before them; None also where the critic's are unknown."""
     critic_seconds: float | None
     """What training its critic took, 0 without one; None where nobody counted: it came from a checkpoint, say."""
+    auroc_siblings: float | None
+    """How well its steps' values told siblings apart, the mean over rollout batches; None where no batch could tell."""
 
     def scores(self, metric: str) -> Sequence[float]:
         """What decides: greedy verdicts or sampled shares."""
@@ -132,7 +137,14 @@ def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, R
         over_tokens=curve_of(curve, dict(tracker.history(grpo, SPENT_TOKENS)), before=0.0),
         over_seconds=seconds,
         critic_seconds=before,
+        auroc_siblings=mean_defined(value for _, value in tracker.history(grpo, AUROC_SIBLINGS)),
     )
+
+
+def mean_defined(values: Iterable[float]) -> float | None:
+    """The mean of what is a number; None where nothing is. A batch that could not tell is no batch that was wrong."""
+    defined = [value for value in values if math.isfinite(value)]
+    return fmean(defined) if defined else None
 
 
 def _critic_seconds(run: RunRecord, stage: RunRecord | None) -> float | None:

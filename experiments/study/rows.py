@@ -34,6 +34,8 @@ class Gain:
     """Student's or Welch's, of the success of whole runs."""
     probability: Estimate
     """That a run of the arm succeeds more often than one of the baseline."""
+    by_seed: Mapping[str, float]
+    """Of each seed that the baseline has too, the success of the one run minus that of the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,8 @@ class Row:
     seconds: AtCost | None
     pass_at: Mapping[str, float]
     """pass@k by k, the mean over seeds."""
+    auroc_siblings: Mapping[str, float]
+    """By seed, how well the values of steps told siblings apart; empty for an arm that values no steps."""
     run_ids: Sequence[str]
 
 
@@ -84,6 +88,7 @@ def rows_of(arms: Sequence[ArmResult], metric: str) -> list[Row]:
             tokens=at_cost(arm, arms[0], "over_tokens"),
             seconds=at_cost(arm, arms[0], "over_seconds"),
             pass_at=_pass_at(arm),
+            auroc_siblings=_aurocs(arm),
             run_ids=[run.run_id for run in arm.runs],
         )
         for arm in arms
@@ -95,10 +100,12 @@ def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
     ours, theirs = arm.table(metric), baseline.table(metric)
     same = list(arm.seeds) == list(baseline.seeds)
     whole, others = (table.mean(1, keepdim=True) for table in (ours, theirs))
+    success, reference = _by_seed(arm, whole[:, 0].tolist()), _by_seed(baseline, others[:, 0].tolist())
     return Gain(
         nested=nested_difference(ours, theirs, same_seeds=same, resamples=RESAMPLES, seed=SEED),
-        over_seeds=difference(_by_seed(arm, whole[:, 0].tolist()), _by_seed(baseline, others[:, 0].tolist())),
+        over_seeds=difference(success, reference),
         probability=probability_of_improvement(whole, others, resamples=RESAMPLES, seed=SEED),
+        by_seed={seed: value - reference[seed] for seed, value in success.items() if seed in reference},
     )
 
 
@@ -127,6 +134,11 @@ def at_cost(arm: ArmResult, baseline: ArmResult, kind: str) -> AtCost | None:
 
 def _by_seed(arm: ArmResult, values: Sequence[float]) -> dict[str, float]:
     return dict(zip(arm.seeds, values, strict=True))
+
+
+def _aurocs(arm: ArmResult) -> dict[str, float]:
+    found = {seed: result.auroc_siblings for seed, result in arm.seeds.items()}
+    return {seed: value for seed, value in found.items() if value is not None}
 
 
 def _interquartile(arm: ArmResult) -> Estimate | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from statistics import fmean
 
 from rich.table import Table
 
@@ -23,7 +24,7 @@ CSV_COLUMNS = (
     *(f"tokens_{name}" for name in COST_COLUMNS),
     *(f"seconds_{share:g}" for share in SHARES),
     *(f"seconds_{name}" for name in COST_COLUMNS),
-    *("pass_at", "run_ids"),
+    *("auroc_siblings", "auroc_siblings_min", "auroc_siblings_max", "pass_at", "run_ids"),
 )
 
 
@@ -111,6 +112,7 @@ def as_csv(study: Study, rows: Sequence[Row]) -> str:
                 *(row.interquartile or [""] * 3),
                 *_costs(row.tokens),
                 *_costs(row.seconds),
+                *_aurocs(row),
                 " ".join(f"{k}:{value}" for k, value in row.pass_at.items()),
                 " ".join(row.run_ids),
             ]
@@ -124,6 +126,12 @@ def _costs(at: AtCost | None) -> list[object]:
     gain = (at.gain.value, at.gain.half) if at.gain else (None, None)
     numbers = [*at.values, at.cost, *gain, at.mean_height, at.height_gain, at.to_baseline]
     return ["" if number is None else number for number in numbers]
+
+
+def _aurocs(row: Row) -> list[object]:
+    """Mean, least and most over seeds."""
+    values = row.auroc_siblings.values()
+    return [fmean(values), min(values), max(values)] if values else [""] * 3
 
 
 def caption_of(study: Study, rows: Sequence[Row]) -> str:

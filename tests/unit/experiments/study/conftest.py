@@ -63,14 +63,19 @@ class StudyRuns:
         threads: int | None = None,
         configuration: str = TODAY,
         git_sha: str = "abc",
+        siblings: Mapping[int, float] | None = None,
     ) -> None:
-        """A run that solved problems as ``solved`` says, one sample of four more each time it did."""
+        """A run that solved problems as ``solved`` says, one sample of four more each time it did.
+
+        ``siblings``: the AUROC among siblings by rollout batch; None: it values no steps.
+        """
         mark = f"{self.name}-{arm}-{seed}-{configuration}"
         if configuration == TODAY:
             self.marks.add(Mark(arm, str(seed), mark))
         steps = range(1, max(curve) + 1)
         spent = {"train/spent/tokens": {step: step * TOKENS_PER_STEP for step in steps}}
         spent |= {"train/spent/seconds": {step: step * step_seconds for step in steps}}
+        spent |= {} if siblings is None else {"train/steps/auroc_siblings": siblings}
         stages = {"grpo": self.outputs.stage("grpo", mark, {CURVE: curve, **spent})}
         if threads is not None:
             (stages["grpo"] / "config.yaml").write_text(f"threads: {threads}\n")

@@ -34,7 +34,7 @@ def study() -> Study:
 def gain(low: float, high: float, half: float) -> Gain:
     middle = (low + high) / 2
     seeds = Difference(value=middle, half=half, n=1 if math.isnan(half) else 3, method="paired")
-    return Gain(nested=Estimate(middle, low, high), over_seeds=seeds, probability=HALF)
+    return Gain(nested=Estimate(middle, low, high), over_seeds=seeds, probability=HALF, by_seed={})
 
 
 def at_cost(half: float) -> AtCost:
@@ -52,6 +52,7 @@ def row(name: str, seeds: int, found: Gain | None, tokens: AtCost | None = None)
         tokens=tokens,
         seconds=None,
         pass_at={},
+        auroc_siblings={},
         run_ids=[],
     )
 
