@@ -6,8 +6,10 @@ import math
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
@@ -49,7 +51,10 @@ def test_points_stand_at_dose_and_gain_in_points(runs: Any) -> None:
     assert list(drawn["plain (baseline)"].get_ydata()) == [0, 0]
     assert list(drawn["0.5: knows nothing"].get_xdata()) == [0.5, 0.5]
     seeds, interval = figure.axes[0].collections
-    assert seeds.get_offsets().tolist() == [pytest.approx(at) for at in ([0.595, -3.0], [0.6, -2.0], [0.605, -1.0])]
+    assert isinstance(interval, LineCollection)
+    assert np.asarray(seeds.get_offsets()).tolist() == [
+        pytest.approx(at) for at in ([0.595, -3.0], [0.6, -2.0], [0.605, -1.0])
+    ]
     assert interval.get_segments()[0].tolist() == [pytest.approx([0.6, -3.0]), pytest.approx([0.6, -1.0])]
 
 
