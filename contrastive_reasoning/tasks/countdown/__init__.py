@@ -1,5 +1,6 @@
 """Countdown: combine all numbers by + − × ÷ to reach the target."""
 
+from contrastive_reasoning.tasks.countdown.bare_task import BareCountdownTask
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, OPERATIONS, Move, apply, legal_moves
 from contrastive_reasoning.tasks.countdown.generator import (
     ProblemSpace,
@@ -14,6 +15,7 @@ from contrastive_reasoning.tasks.countdown.oracle import best_moves, reachable, 
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
 from contrastive_reasoning.tasks.countdown.search import Node, SearchTree, search
 from contrastive_reasoning.tasks.countdown.search_length import search_lines
+from contrastive_reasoning.tasks.countdown.shuffled_trace import shuffled_trace
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.stream import ProblemTrace, stream_generated, stream_traces
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
@@ -23,6 +25,7 @@ from contrastive_reasoning.tasks.countdown.verifier import verify
 __all__ = [
     "MAX_RESULT",
     "OPERATIONS",
+    "BareCountdownTask",
     "CountdownProblem",
     "CountdownTask",
     "Move",
@@ -49,6 +52,7 @@ __all__ = [
     "search",
     "search_lines",
     "search_trace",
+    "shuffled_trace",
     "split_of",
     "stream_generated",
     "stream_traces",
