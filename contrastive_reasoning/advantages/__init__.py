@@ -11,7 +11,7 @@ from contrastive_reasoning.advantages.survival import Survival
 from contrastive_reasoning.advantages.trust_gate import TrustGate
 from contrastive_reasoning.advantages.vineppo import VinePPO
 
-VERSION = 3
+VERSION = 4
 
 __all__ = [
     "Advantage",

@@ -4,8 +4,9 @@
 
 mean_d and std_d are over all steps of the group at depth d: a value that falls with depth does not make early steps
 look good. A rollout that plays moves one after another has one step at each depth; one that searches goes down and
-comes back, and each of its steps at a depth counts. A scalar per rollout could not carry this: with γ = 1 a sum of
-potential differences telescopes to the same constant for the whole group.
+comes back, and each of its steps at a depth counts. A step that the rules forbade counts as 0 at the depth it would
+have led to: were it left out, breaking a rule would be better than a legal move that is blamed. A scalar per rollout
+could not carry this: with γ = 1 a sum of potential differences telescopes to the same constant for the whole group.
 """
 
 from __future__ import annotations
@@ -40,8 +41,20 @@ class Process:
                 f"this one only has: {', '.join(credit.parts) or 'nothing'}"
             )
         outcome = self.outcome(credit, mask, group_size)
-        relative = within_group_and_depth(credit.steps, group_size, epsilon=self.epsilon, like=credit.outcome)
-        return outcome + self.weight * on_step_tokens(credit.steps, relative, mask)
+        steps = with_illegal(credit)
+        relative = within_group_and_depth(steps, group_size, epsilon=self.epsilon, like=credit.outcome)
+        return outcome + self.weight * on_step_tokens(steps, relative, mask)
+
+
+def with_illegal(credit: Credit) -> list[list[StepCredit]]:
+    """The steps of every rollout in order of writing, those that the rules forbade among them."""
+    steps = credit.steps or []
+    illegal = credit.illegal or [[]] * len(steps)
+    return [sorted([*row, *forbidden], key=_place) for row, forbidden in zip(steps, illegal, strict=True)]
+
+
+def _place(step: StepCredit) -> int:
+    return step.first_token
 
 
 def within_group_and_depth(

@@ -18,6 +18,9 @@ With the exact oracle these are the decisions that ``PerfectMoveReward`` judges.
 sees no decision: where nothing was left, or where the steps of the group all keep it or all lose it, for σ_d is what a
 decision of such odds would spread, and ε what still counts as none where all is kept.
 
+A step that the rules forbade kept nothing of what there was and leaves the state as it stood: were it not blamed,
+breaking a rule would be better than a legal move that is.
+
 The last move of a finished game is credited by its verdict, which takes no critic: ``ConstantValueReward`` shows what
 that alone does.
 """
@@ -33,7 +36,7 @@ from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, by_group
 from contrastive_reasoning.advantages.potential import FINISHED
-from contrastive_reasoning.advantages.process import on_step_tokens, peers
+from contrastive_reasoning.advantages.process import on_step_tokens, peers, with_illegal
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 
@@ -60,7 +63,7 @@ class Survival:
             )
         by_group(credit.outcome, group_size)  # refuses what is not whole groups
         relative = outcome.new_tensor(survival(changes_of(credit), group_size, epsilon=self.epsilon))
-        return outcome + self.weight * on_step_tokens(credit.steps, relative, mask)
+        return outcome + self.weight * on_step_tokens(with_illegal(credit), relative, mask)
 
 
 Change = tuple[int, float, float]
@@ -74,7 +77,7 @@ def changes_of(credit: Credit) -> list[list[Change | None]]:
     s is the state that the step was taken from: the latest written with one number more. The last finished state of a
     rollout is worth its verdict, where there is one.
     """
-    steps, starts = credit.steps or [], credit.starts or []
+    steps, starts = with_illegal(credit), credit.starts or []
     verdicts = credit.verdicts or [None] * len(steps)
     return [
         _changes(row, start, None if verdict is None else float(verdict.correct))
@@ -84,9 +87,14 @@ def changes_of(credit: Credit) -> list[list[Change | None]]:
 
 def _changes(steps: Sequence[StepCredit], start: float, verdict: float | None) -> list[Change | None]:
     latest = {step.depth + 1: start for step in steps[:1]}
+    last = next((step for step in reversed(steps) if step.legal), None)
     found: list[Change | None] = []
     for step in steps:
-        finished = step.depth == FINISHED and step is steps[-1] and verdict is not None
+        if not step.legal:
+            before = latest.get(step.depth + 1)
+            found.append(None if before is None else (step.depth, before, 0.0))
+            continue
+        finished = step.depth == FINISHED and step is last and verdict is not None
         value = verdict if finished and verdict is not None else step.value
         before = latest.get(step.depth + 1)
         found.append(None if step.again or before is None else (step.depth, before, value))

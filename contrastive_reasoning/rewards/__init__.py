@@ -17,7 +17,7 @@ from contrastive_reasoning.rewards.shuffled import ShuffledReward
 from contrastive_reasoning.rewards.verifier import VerifierReward
 from contrastive_reasoning.rewards.weighted_sum import WeightedSum
 
-VERSION = 3
+VERSION = 4
 
 __all__ = [
     "CLIPOReward",

@@ -23,6 +23,8 @@ class StepCredit(NamedTuple):
     """How many numbers are left after it; 0, −1, −2, … where a task's states are no sequences. Equals are compared."""
     again: bool = False
     """The completion had been in this state before."""
+    legal: bool = True
+    """False: the rules forbade it, it reached no state and is worth 0; ``depth`` is where it would have led."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,9 @@ class Credit:
     parts: Mapping[str, Float[Tensor, " B"]]
     """Each source's own, unweighted number per rollout; logged as ``train/reward/<part>``."""
     steps: Sequence[Sequence[StepCredit]] | None = None
-    """Per rollout its steps in order of writing; None where the reward knows no steps. Illegal steps are absent."""
+    """Per rollout its legal steps in order of writing; None where the reward knows no steps."""
+    illegal: Sequence[Sequence[StepCredit]] | None = None
+    """Per rollout the steps that the rules forbade; None where the reward knows no steps or the task no such depth."""
     starts: Sequence[float] | None = None
     """Per rollout the value of the state before its first step; None where the reward cannot tell."""
     verdicts: Sequence[Verdict] | None = None

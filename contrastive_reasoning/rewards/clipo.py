@@ -134,6 +134,7 @@ class CLIPOReward:
             outcome=credit.outcome + reward,
             parts={**credit.parts, "clipo": reward},
             steps=credit.steps,
+            illegal=credit.illegal,
             starts=credit.starts,
             verdicts=credit.verdicts,
             metrics={**credit.metrics, **metrics},

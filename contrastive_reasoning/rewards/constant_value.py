@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import shaped, state_values
+from contrastive_reasoning.rewards.shaping import illegal_steps, shaped, state_values
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 
@@ -35,7 +35,15 @@ class ConstantValueReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         values, starts = state_values(self.task, rollouts, self.constant)
-        return shaped(self.outcome(rollouts), rollouts, values, name="constant", weight=self.weight, starts=starts)
+        return shaped(
+            self.outcome(rollouts),
+            rollouts,
+            values,
+            illegal=illegal_steps(self.task, rollouts),
+            name="constant",
+            weight=self.weight,
+            starts=starts,
+        )
 
     def constant(self, problem: Problem, state: Sequence[int]) -> float:
         return self.value

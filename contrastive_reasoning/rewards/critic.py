@@ -19,7 +19,7 @@ from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.encodings import rows_of, take
 from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement, members_of
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import StepValue, legal_steps, shaped, start_of
+from contrastive_reasoning.rewards.shaping import StepValue, illegal_steps, legal_steps, shaped, start_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 
@@ -104,7 +104,15 @@ class CriticReward:
             values: of the legal steps of every rollout.
             starts: of each of the P problems.
         """
-        credit = shaped(self.outcome(rollouts), rollouts, values, name="critic", weight=self.weight, starts=starts)
+        credit = shaped(
+            self.outcome(rollouts),
+            rollouts,
+            values,
+            illegal=illegal_steps(self.task, rollouts),
+            name="critic",
+            weight=self.weight,
+            starts=starts,
+        )
         if not isinstance(self.critic, EnsembleCritic):
             return credit
         apart = disagreement(torch.cat(list(logits), dim=1))

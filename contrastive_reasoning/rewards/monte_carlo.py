@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import StepValue, depth_of, legal_steps, shaped
+from contrastive_reasoning.rewards.shaping import StepValue, depth_of, illegal_steps, legal_steps, shaped
 from contrastive_reasoning.rewards.step_metrics import Judged, judged_anew
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
@@ -50,7 +50,9 @@ class MonteCarloReward:
             raise ValueError(f"reward=monte_carlo needs an outcome that verifies, got {', '.join(credit.parts)}")
         correct = [float(verdict.correct) for verdict in credit.verdicts]
         values = self._values(rollouts, rollouts.prefix_values, correct)
-        credit = shaped(credit, rollouts, values, name="monte_carlo", weight=self.weight)
+        credit = shaped(
+            credit, rollouts, values, illegal=illegal_steps(self.task, rollouts), name="monte_carlo", weight=self.weight
+        )
         credit = judged_anew(credit, _judged(values, rollouts.prefix_values), rollouts.group_size)
         return replace(credit, starts=others_mean(correct, rollouts.group_size))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import shaped, state_values
+from contrastive_reasoning.rewards.shaping import illegal_steps, shaped, state_values
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 from contrastive_reasoning.tasks.countdown import reachable
@@ -25,7 +25,15 @@ class OracleReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         values, starts = state_values(self.task, rollouts, target_in_reach)
-        return shaped(self.outcome(rollouts), rollouts, values, name="oracle", weight=self.weight, starts=starts)
+        return shaped(
+            self.outcome(rollouts),
+            rollouts,
+            values,
+            illegal=illegal_steps(self.task, rollouts),
+            name="oracle",
+            weight=self.weight,
+            starts=starts,
+        )
 
 
 def target_in_reach(problem: Problem, state: Sequence[int]) -> float:

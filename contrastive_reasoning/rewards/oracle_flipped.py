@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.fixed_draw import fixed_draw
 from contrastive_reasoning.rewards.oracle import target_in_reach, target_of
-from contrastive_reasoning.rewards.shaping import shaped, state_values
+from contrastive_reasoning.rewards.shaping import illegal_steps, shaped, state_values
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 
@@ -36,7 +36,13 @@ class FlippedOracleReward:
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         values, starts = state_values(self.task, rollouts, self.label)
         return shaped(
-            self.outcome(rollouts), rollouts, values, name="oracle_flipped", weight=self.weight, starts=starts
+            self.outcome(rollouts),
+            rollouts,
+            values,
+            illegal=illegal_steps(self.task, rollouts),
+            name="oracle_flipped",
+            weight=self.weight,
+            starts=starts,
         )
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:

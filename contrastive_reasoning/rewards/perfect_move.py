@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.oracle import target_of
-from contrastive_reasoning.rewards.shaping import StepValue, legal_steps, shaped
+from contrastive_reasoning.rewards.shaping import StepValue, illegal_steps, legal_steps, shaped
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 from contrastive_reasoning.tasks.countdown import best_moves, reachable
@@ -34,7 +34,21 @@ class PerfectMoveReward:
         values = [
             decisions(rollouts.problem_of(row), steps) for row, steps in enumerate(legal_steps(self.task, rollouts))
         ]
-        return shaped(self.outcome(rollouts), rollouts, values, name="perfect_move", weight=self.weight)
+        return shaped(
+            self.outcome(rollouts),
+            rollouts,
+            values,
+            illegal=self._illegal(rollouts),
+            name="perfect_move",
+            weight=self.weight,
+        )
+
+    def _illegal(self, rollouts: RolloutBatch) -> list[list[Step]]:
+        """Those taken while there was something to lose."""
+        return [
+            [step for step in steps if reachable(step.state, target_of(rollouts.problem_of(row)))]
+            for row, steps in enumerate(illegal_steps(self.task, rollouts))
+        ]
 
 
 def decisions(problem: Problem, steps: Sequence[Step]) -> list[StepValue]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.fixed_draw import fixed_draw
 from contrastive_reasoning.rewards.oracle import target_of
-from contrastive_reasoning.rewards.shaping import shaped, state_values
+from contrastive_reasoning.rewards.shaping import illegal_steps, shaped, state_values
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 
@@ -31,7 +31,13 @@ class RandomPotentialReward:
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         values, starts = state_values(self.task, rollouts, self.drawn)
         return shaped(
-            self.outcome(rollouts), rollouts, values, name="random_potential", weight=self.weight, starts=starts
+            self.outcome(rollouts),
+            rollouts,
+            values,
+            illegal=illegal_steps(self.task, rollouts),
+            name="random_potential",
+            weight=self.weight,
+            starts=starts,
         )
 
     def drawn(self, problem: Problem, state: Sequence[int]) -> float:

@@ -25,6 +25,20 @@ def legal_steps(task: Task, rollouts: RolloutBatch) -> list[list[Step]]:
     ]
 
 
+def illegal_steps(task: Task, rollouts: RolloutBatch) -> list[list[Step]]:
+    """The steps of every rollout that the rules forbade, each with the state that it left as it was.
+
+    Only where states are the numbers left: elsewhere nobody knows where a step would have led. After the last number
+    there is no step to make.
+    """
+    return [
+        [step for step in task.parse_steps(problem, text) if not step.legal and len(step.state) > 1]
+        if start_of(problem := rollouts.problem_of(row)) is not None
+        else []
+        for row, text in enumerate(rollouts.texts)
+    ]
+
+
 def state_values(
     task: Task, rollouts: RolloutBatch, value: Callable[[Problem, Sequence[int]], float]
 ) -> tuple[list[list[StepValue]], list[float]]:
@@ -47,6 +61,7 @@ def shaped(
     rollouts: RolloutBatch,
     values: Sequence[Sequence[StepValue]],
     *,
+    illegal: Sequence[Sequence[Step]],
     name: str,
     weight: float,
     starts: Sequence[float] | None = None,
@@ -59,6 +74,7 @@ def shaped(
         credit: of the reward that is shaped.
         rollouts: what is rewarded.
         values: of the legal steps of every rollout.
+        illegal: the steps of every rollout that the rules forbade and that are compared with those.
         name: of the part.
         weight: of the mean value in the outcome.
         starts: the value of each problem's own state, one for each of the P problems.
@@ -76,6 +92,7 @@ def shaped(
         outcome=credit.outcome + weight * part,
         parts={**credit.parts, name: part},
         steps=steps,
+        illegal=[_forbidden(rollouts.token_spans[i], row) for i, row in enumerate(illegal)],
         starts=None if starts is None else [starts[row // rollouts.group_size] for row in range(len(rollouts))],
         verdicts=credit.verdicts,
         metrics={**credit.metrics, **seen},
@@ -96,6 +113,16 @@ def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue], st
             placed.append(StepCredit(*tokens, value, depth=depth_of(step, index), again=state in seen))
         seen.add(state)
     return placed
+
+
+def _forbidden(spans: Sequence[tuple[int, int]], steps: Sequence[Step]) -> list[StepCredit]:
+    """Worth 0, one number fewer than was left."""
+    placed = [(step, tokens_of_span(spans, step.start, step.end)) for step in steps]
+    return [
+        StepCredit(*tokens, 0.0, depth=len(step.state) - 1, legal=False)
+        for step, tokens in placed
+        if tokens is not None
+    ]
 
 
 def _judged(step: Step, value: float, index: int) -> Judged:

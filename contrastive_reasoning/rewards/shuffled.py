@@ -56,6 +56,7 @@ class ShuffledReward:
             outcome=credit.outcome + self.weight * part,
             parts={**credit.parts, "shuffled": part},
             steps=steps,
+            illegal=credit.illegal,
             starts=None if credit.starts is None else _among_problems(credit.starts, rollouts.group_size, drawn),
             verdicts=credit.verdicts,
             metrics=credit.metrics,

@@ -35,6 +35,7 @@ class WeightedSum:
             outcome=outcome,
             parts=_all_parts(credits),
             steps=self._steps(credits),
+            illegal=next((credit.illegal for credit in credits.values() if credit.illegal is not None), None),
             starts=self._starts(credits),
             verdicts=verdicts[0] if verdicts else None,
             metrics={name: value for credit in credits.values() for name, value in credit.metrics.items()},

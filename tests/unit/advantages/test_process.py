@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from contrastive_reasoning.advantages import MeanCentred, Process
+from contrastive_reasoning.advantages.process import with_illegal
 from contrastive_reasoning.rewards import Credit, StepCredit
 
 EPSILON = 1e-6
@@ -101,3 +102,21 @@ def test_a_reward_without_steps_is_named() -> None:
     credit = Credit(outcome=torch.zeros(2), parts={"verifier": torch.zeros(2)})
     with pytest.raises(ValueError, match=r"needs a reward that values steps .* only has: verifier"):
         Process(outcome=MeanCentred(), weight=1.0, epsilon=0.1)(credit, torch.ones(2, 1, dtype=torch.bool), 2)
+
+
+def test_breaking_a_rule_is_no_way_out_of_blame() -> None:
+    """Of three first moves one keeps the target, one loses it, one is forbidden: the last two are blamed alike."""
+    steps = [[StepCredit(0, 0, 1.0, depth=2)], [StepCredit(0, 0, 0.0, depth=2)], []]
+    illegal = [[], [], [StepCredit(0, 0, 0.0, depth=2, legal=False)]]
+    credit = Credit(outcome=torch.zeros(3), parts={}, steps=steps, illegal=illegal)
+    got = Process(outcome=MeanCentred(), weight=1.0, epsilon=0.0)(credit, torch.ones(3, 1, dtype=torch.bool), 3)
+    root = 3**0.5
+    assert_close(got, torch.tensor([[2 / root], [-1 / root], [-1 / root]]))
+
+
+def test_steps_keep_their_order_with_the_forbidden_among_them() -> None:
+    steps = [[StepCredit(0, 1, 0.5, depth=2), StepCredit(4, 5, 0.7, depth=1)], []]
+    illegal = [[StepCredit(2, 3, 0.0, depth=1, legal=False)], [StepCredit(0, 0, 0.0, depth=2, legal=False)]]
+    merged = with_illegal(Credit(outcome=torch.zeros(2), parts={}, steps=steps, illegal=illegal))
+    assert [[step.first_token for step in row] for row in merged] == [[0, 2, 4], [0]]
+    assert with_illegal(Credit(outcome=torch.zeros(2), parts={}, steps=steps)) == steps

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
 
@@ -139,3 +140,18 @@ def test_a_reward_that_values_no_start_is_refused() -> None:
 def test_negative_numbers_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} must not be negative, got -1"):
         Survival(**{"outcome": OUTCOME, "weight": 1.0, "epsilon": 1e-6, name: -1.0})
+
+
+def test_a_forbidden_step_kept_nothing_and_left_the_state_as_it_was() -> None:
+    """Two rollouts: one keeps the value and wins; one breaks a rule, keeps the value after all and loses at the end."""
+    rows = [
+        [StepCredit(0, 0, 1.0, depth=2), StepCredit(1, 1, 1.0, depth=1)],
+        [StepCredit(1, 1, 1.0, depth=2), StepCredit(2, 2, 0.0, depth=1)],
+    ]
+    illegal = [[], [StepCredit(0, 0, 0.0, depth=2, legal=False)]]
+    credit = replace(of(rows, [1.0, 1.0], [True, False]), illegal=illegal)
+    step = survival()(credit, torch.ones(2, 3, dtype=torch.bool), 2) - OUTCOME(credit, torch.ones(2, 3) > 0, 2)
+    # depth 2: three decisions, c = 2/3, σ² = 2/9; depth 1: from the value that the legal step kept, c = 1/2, σ² = 1/4
+    kept, lost = (1 / 3) / sqrt(2 / 9), (-2 / 3) / sqrt(2 / 9)
+    expected = torch.tensor([[kept, 1.0, 0.0], [lost, kept, -1.0]], dtype=torch.float64)
+    assert_close(step, expected, atol=1e-5, rtol=0)

@@ -10,8 +10,9 @@ from transformers import PreTrainedTokenizerFast
 from contrastive_reasoning.advantages.potential import segments_of
 from contrastive_reasoning.rewards import Credit, OracleReward, PerfectMoveReward, VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.perfect_move import decisions, parents
-from contrastive_reasoning.rewards.shaping import shaped
+from contrastive_reasoning.rewards.shaping import illegal_steps, shaped
 from contrastive_reasoning.rollout import RolloutBatch, token_bytes
+from contrastive_reasoning.tasks.arithmetic.task import ArithmeticTask
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, reachable, search_trace
 
@@ -56,6 +57,33 @@ def test_depth_is_the_count_of_numbers_left(task: Task, rollouts_of) -> None:
     assert [[step.depth for step in row] for row in credit.steps] == [[3, 2, 1], [3, 2, 1], [3, 2, 1], [3, 2], [], []]
 
 
+def test_what_the_rules_forbade_stands_apart(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
+    """A number that was not there; wrong sums, twice from one state; after the last number there is no step to make."""
+    texts = [KEPT, ILLEGAL, "21+16=38;21+16=39;21+16=37", KEPT + ";46+1=47"]
+    rollouts = rollouts_of(texts)
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts)
+    assert credit.illegal is not None
+    written = [
+        [spelled(rollouts, tokenizer, row, step.first_token, step.last_token) for step in steps]
+        for row, steps in enumerate(credit.illegal)
+    ]
+    assert written == [[], ["99+20=119"], ["21+16=38", "21+16=39"], []]
+    assert [[step.depth for step in row] for row in credit.illegal] == [[], [1], [3, 3], []]
+    assert {(step.value, step.legal) for row in credit.illegal for step in row} == {(0.0, False)}
+
+
+def test_an_illegal_step_from_a_lost_state_is_no_decision(task: Task, rollouts_of) -> None:
+    texts = ["21+16=38", "21*16=336;336+17=1"]
+    credit = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(texts))
+    assert credit.illegal is not None
+    assert [len(row) for row in credit.illegal] == [1, 0]
+
+
+def test_no_step_is_forbidden_where_states_are_no_numbers(rollouts_of) -> None:
+    task = ArithmeticTask.__new__(ArithmeticTask)
+    assert illegal_steps(task, rollouts_of(["2+2=5"], Problem(id="1", prompt="?", answer="5", fields={}))) == [[]]
+
+
 def test_a_search_that_comes_back_is_as_deep_again(task: Task, rollouts_of) -> None:
     numbers, target = (21, 16, 17, 26), 46
     problem = CountdownProblem(numbers, target, style="annotated")
@@ -93,7 +121,7 @@ def test_steps_without_numbers_are_as_deep_as_they_are_late(state: object, rollo
     rollouts = rollouts_of([KEPT])
     steps = [Step(start=start, end=start + 8, state=state, legal=True) for start in (0, 9)]
     outcome = Credit(outcome=torch.zeros(1), parts={})
-    credit = shaped(outcome, rollouts, [[(step, 1.0) for step in steps]], name="mine", weight=1.0)
+    credit = shaped(outcome, rollouts, [[(step, 1.0) for step in steps]], illegal=[[]], name="mine", weight=1.0)
     assert credit.steps is not None
     assert [step.depth for step in credit.steps[0]] == [0, -1]
 
