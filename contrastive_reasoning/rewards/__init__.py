@@ -1,7 +1,7 @@
 """Rewards: what a rollout batch is worth, every source by its own name, per rollout and per step."""
 
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
-from contrastive_reasoning.rewards.calibrated_critic import CalibratedCriticReward
+from contrastive_reasoning.rewards.calibrated import CalibratedReward
 from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rewards.constant_value import ConstantValueReward
 from contrastive_reasoning.rewards.critic import CriticReward
@@ -21,7 +21,7 @@ VERSION = 4
 
 __all__ = [
     "CLIPOReward",
-    "CalibratedCriticReward",
+    "CalibratedReward",
     "ConstantValueReward",
     "Credit",
     "CriticReward",

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import illegal_steps, shaped, state_values
+from contrastive_reasoning.rewards.shaping import StepValue, illegal_steps, shaped, state_values
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.tasks.base import Problem, Task
+from contrastive_reasoning.tasks.base import Problem, Step, Task
 from contrastive_reasoning.tasks.countdown import reachable
+
+CERTAIN = 10.0
+"""The logit of what is in reach; of what is not its negative. σ(10) = 0.99995."""
 
 
 class OracleReward:
-    """``outcome`` plus ``weight`` times the share of legal steps that keep the target in reach. Countdown only."""
+    """``outcome`` plus ``weight`` times the share of legal steps that keep the target in reach. Countdown only.
+
+    Its values are those of a perfect player; ``CalibratedReward`` makes of them the policy's own.
+    """
 
     values_steps = True
     values_starts = True
@@ -25,6 +35,16 @@ class OracleReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         values, starts = state_values(self.task, rollouts, target_in_reach)
+        return self.credit(rollouts, [], values, starts)
+
+    def credit(
+        self,
+        rollouts: RolloutBatch,
+        logits: Sequence[Float[Tensor, "1 _"]],
+        values: Sequence[Sequence[StepValue]],
+        starts: Sequence[float] | None,
+    ) -> Credit:
+        """The outcome's credit, with these values of steps and starts."""
         return shaped(
             self.outcome(rollouts),
             rollouts,
@@ -34,6 +54,21 @@ class OracleReward:
             weight=self.weight,
             starts=starts,
         )
+
+    def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "1 _"]]:
+        """±``CERTAIN`` of every step of every rollout."""
+        return [
+            torch.tensor([[_logit(rollouts.problem_of(row), step.state) for step in those]])
+            for row, those in enumerate(steps)
+        ]
+
+    def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "1 P"]:
+        """±``CERTAIN`` of each problem before any step."""
+        return torch.tensor([[_logit(problem, problem.fields["numbers"]) for problem in rollouts.problems]])
+
+
+def _logit(problem: Problem, state: Sequence[int]) -> float:
+    return CERTAIN if target_in_reach(problem, state) else -CERTAIN
 
 
 def target_in_reach(problem: Problem, state: Sequence[int]) -> float:

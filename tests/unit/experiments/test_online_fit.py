@@ -41,7 +41,7 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("critic=text",), "TextCritic reads more: use critic=joint or critic=numeric_v2, or online=none"),
         (("critic=text_lora",), "TextCritic reads more"),
         (("critic=joint_ensemble",), "online: teaches one critic, .* an EnsembleCritic learn .*: use critic=joint or"),
-        (("reward=critic_calibrated",), "online: finds no critic within CalibratedCriticReward, .* use reward=critic"),
+        (("reward=critic_calibrated",), "online: finds no critic within CalibratedReward, .* use reward=critic"),
         (("critic=numeric_v1",), "NumericV1 reads more"),
         (("online.lessons.steps=0",), "online: online.lessons.steps must be at least 1, got 0"),
         (("online.refresh_every=0",), "online: online.refresh_every must be at least 1, got 0"),

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.critics import Calibration, EnsembleCritic, Isotonic, save_critic
 from contrastive_reasoning.critics.joint import JointCritic
-from contrastive_reasoning.rewards import CalibratedCriticReward, Credit, CriticReward, VerifierReward
+from contrastive_reasoning.rewards import CalibratedReward, Credit, CriticReward, VerifierReward
 from contrastive_reasoning.rewards.base import TrainedReward, refuse_learning
 from contrastive_reasoning.rewards.visited_states import visited_states
 from contrastive_reasoning.rollout import RolloutBatch
@@ -48,14 +48,14 @@ def source(task: Task, folder: Path, **changes: Any) -> CriticReward:
     return CriticReward(**settings | changes)
 
 
-def calibrated(source: CriticReward, **changes: Any) -> CalibratedCriticReward:
+def calibrated(source: CriticReward, **changes: Any) -> CalibratedReward:
     settings: dict[str, Any] = {
         "calibration": Calibration(curve=Isotonic(), least_visits=10),
         "batches": 3,
         "refit_every": 2,
         "warmup_steps": 1,
     }
-    return CalibratedCriticReward(source=source, **settings | changes)
+    return CalibratedReward(source=source, **settings | changes)
 
 
 def played(problem: CountdownProblem, rng: random.Random) -> str:
@@ -215,7 +215,7 @@ def test_nothing_legal_nothing_learned(task: Task, rollouts_of, tmp_path: Path) 
 def test_it_is_a_reward_that_learns(task: Task, tmp_path: Path) -> None:
     reward = calibrated(source(task, tmp_path))
     assert isinstance(reward, TrainedReward)
-    with pytest.raises(ValueError, match="CalibratedCriticReward learns, so WeightedSum cannot hold it"):
+    with pytest.raises(ValueError, match="CalibratedReward learns, so WeightedSum cannot hold it"):
         refuse_learning("WeightedSum", reward)
 
 

@@ -1,8 +1,9 @@
-"""A critic's logits as P(success | state) of the current policy, learned from its own verified rollouts.
+"""A critic's or an oracle's logits as P(success | state) of the current policy, learned from its own verified rollouts.
 
     values = curve_depth(f/τ)        curve: refitted every few batches to the last few batches' (logit, depth, success)
 
-A critic knows what some player can reach; what this policy can finish is another thing, and changes while it learns.
+A critic knows what some player can reach, the oracle what a perfect one can; what this policy can finish is another
+thing, and changes while it learns.
 A batch is valued, and the curves are judged by it, before they learn from it.
 """
 
@@ -11,20 +12,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.critics.calibration import Calibration, Examples
 from contrastive_reasoning.critics.reliability import brier_score, expected_calibration_error
 from contrastive_reasoning.rewards.base import Credit
-from contrastive_reasoning.rewards.critic import CriticReward, on_steps
-from contrastive_reasoning.rewards.shaping import depth_of, legal_steps, start_of
+from contrastive_reasoning.rewards.critic import on_steps
+from contrastive_reasoning.rewards.shaping import StepValue, depth_of, legal_steps, start_of
 from contrastive_reasoning.rewards.visited_states import visited_states
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.tasks.base import Step
+from contrastive_reasoning.tasks.base import Step, Task
 
 BINS = 15
 """Of the calibration error."""
@@ -32,14 +33,39 @@ FINISHED = 1
 """Numbers left when no move is: such a state's success is known, and flatters every figure."""
 
 
-class CalibratedCriticReward:
+@runtime_checkable
+class LogitSource(Protocol):
+    """What can be calibrated: logits of states apart from the credit that is made of them."""
+
+    task: Task
+
+    def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "M _"]]:
+        """Of every step of every rollout, by each of M members."""
+        ...
+
+    def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "M P"] | None:
+        """Of each problem before any step; None where that is not known."""
+        ...
+
+    def credit(
+        self,
+        rollouts: RolloutBatch,
+        logits: Sequence[Float[Tensor, "M _"]],
+        values: Sequence[Sequence[StepValue]],
+        starts: Sequence[float] | None,
+    ) -> Credit:
+        """The outcome's credit with these values of steps and starts, for which ``logits`` were found."""
+        ...
+
+
+class CalibratedReward:
     """``source`` with calibrated probabilities for values of steps and starts; it learns with every call.
 
     Logged are ``critic/ece`` and ``critic/brier``, over the states of the batch that leave a move, each weighted by the
     rollouts through it. Of an ensemble the members' mean logit is calibrated.
 
     Args:
-        source: asks the critic; its outcome must verify.
+        source: asks the critic or the oracle; its outcome must verify.
         calibration: the curves.
         batches: the last rollout batches that the curves are fitted to.
         refit_every: rollout batches between fits; the first batch is fitted to at once.
@@ -50,7 +76,7 @@ class CalibratedCriticReward:
     """
 
     def __init__(
-        self, *, source: CriticReward, calibration: Calibration, batches: int, refit_every: int, warmup_steps: int
+        self, *, source: LogitSource, calibration: Calibration, batches: int, refit_every: int, warmup_steps: int
     ) -> None:
         for name, value, least in (
             ("batches", batches, 1),
