@@ -16,6 +16,7 @@ from rich.console import Console
 from experiments.compare import OUTPUT, log_comparison
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
+from experiments.schema import register
 from experiments.study.cost_curve import CostCurve
 from experiments.study.dose_picture import draw_doses
 from experiments.study.dose_response import PICTURE, as_section, dosed
@@ -87,6 +88,7 @@ def _curve(label: str, seeds: Sequence[CostCurve]) -> Curve:
 
 
 def main(name: str) -> int:
+    register()  # today's configurations are composed to tell which runs count
     try:
         study, tracker = find_study(name), connect()
         print("\n".join(report(tracker, study, marks=todays_marks(tracker, study), output=OUTPUT)))
