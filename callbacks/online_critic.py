@@ -14,6 +14,9 @@ search, below states of random play.
 
 In-batch negatives are many, and what the policy could have reached but did not is among them: values move from what is
 in reach to what this policy reaches, and sink. Whether that helps is what ``auroc_before`` and ``auroc_after`` show.
+
+A reward that calibrates the critic's values goes on with its curves: for as many rollout batches as they are fitted to,
+they mix what both copies said.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def check_online(config: DictConfig) -> None:
         )
     if hidden := _hidden(config, path):
         raise AssemblyError(
-            f"online: finds no critic within {hidden.__name__}, which learns what the critic's values are worth: "
-            "use reward=critic, or online=none"
+            f"online: finds no critic within {hidden.__name__}, which holds it under a name other than "
+            f"{', '.join(INNER)} or rewards: use reward=critic, or online=none"
         )
 
 

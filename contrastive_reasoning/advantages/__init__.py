@@ -7,6 +7,7 @@ from contrastive_reasoning.advantages.leave_one_out import LeaveOneOut
 from contrastive_reasoning.advantages.mean_centred import MeanCentred
 from contrastive_reasoning.advantages.potential import Potential
 from contrastive_reasoning.advantages.process import Process
+from contrastive_reasoning.advantages.subsampled import Subsampled
 from contrastive_reasoning.advantages.survival import Survival
 from contrastive_reasoning.advantages.trust_gate import TrustGate
 from contrastive_reasoning.advantages.vineppo import VinePPO
@@ -22,6 +23,7 @@ __all__ = [
     "Potential",
     "Process",
     "StatefulAdvantage",
+    "Subsampled",
     "Survival",
     "TrustGate",
     "VinePPO",

@@ -15,7 +15,7 @@ from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 
-INNER = ("outcome", "reward")
+INNER = ("outcome", "reward", "source")
 """Names under which a reward holds another; a sum holds several under ``rewards``."""
 
 

@@ -26,6 +26,8 @@ class OracleReward:
 
     values_steps = True
     values_starts = True
+    part = "oracle"
+    """The name of its part of a credit."""
 
     def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
         refuse_learning("OracleReward", outcome)
@@ -34,7 +36,7 @@ class OracleReward:
         self.weight = weight
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        values, starts = state_values(self.task, rollouts, target_in_reach)
+        values, starts = state_values(self.task, rollouts, self.label)
         return self.credit(rollouts, [], values, starts)
 
     def credit(
@@ -50,7 +52,7 @@ class OracleReward:
             rollouts,
             values,
             illegal=illegal_steps(self.task, rollouts),
-            name="oracle",
+            name=self.part,
             weight=self.weight,
             starts=starts,
         )
@@ -58,17 +60,20 @@ class OracleReward:
     def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "1 _"]]:
         """±``CERTAIN`` of every step of every rollout."""
         return [
-            torch.tensor([[_logit(rollouts.problem_of(row), step.state) for step in those]])
+            torch.tensor([[self._logit(rollouts.problem_of(row), step.state) for step in those]])
             for row, those in enumerate(steps)
         ]
 
     def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "1 P"]:
         """±``CERTAIN`` of each problem before any step."""
-        return torch.tensor([[_logit(problem, problem.fields["numbers"]) for problem in rollouts.problems]])
+        return torch.tensor([[self._logit(problem, problem.fields["numbers"]) for problem in rollouts.problems]])
 
+    def label(self, problem: Problem, state: Sequence[int]) -> float:
+        """1 if the problem's target can be reached from the numbers of the state, else 0."""
+        return target_in_reach(problem, state)
 
-def _logit(problem: Problem, state: Sequence[int]) -> float:
-    return CERTAIN if target_in_reach(problem, state) else -CERTAIN
+    def _logit(self, problem: Problem, state: Sequence[int]) -> float:
+        return CERTAIN if self.label(problem, state) else -CERTAIN
 
 
 def target_in_reach(problem: Problem, state: Sequence[int]) -> float:

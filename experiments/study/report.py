@@ -17,6 +17,7 @@ from experiments.compare import OUTPUT, log_comparison
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
 from experiments.schema import register
+from experiments.study import elsewhere
 from experiments.study.cost_curve import CostCurve
 from experiments.study.dose_picture import draw_doses
 from experiments.study.dose_response import PICTURE, as_section, dosed
@@ -25,6 +26,7 @@ from experiments.study.notes import notes_on
 from experiments.study.plan import Study, StudyError, find_study
 from experiments.study.results import ArmResult, read_results
 from experiments.study.rows import Row, reach, rows_of
+from experiments.study.runs_table import RUNS, runs_as_csv
 from experiments.study.table import as_csv, as_markdown, as_rich, caption_of
 from experiments.study.verdict import verdict
 from experiments.track import Tracker, TrackerError, connect
@@ -51,11 +53,13 @@ def report(tracker: Tracker, study: Study, *, marks: Collection[Mark], output: P
     caption = caption_of(study, rows)
     notes = notes_on(study, arms, by_configuration(tracker, study, marks)[1])
     stem = output / study.name / "study"
-    write_text(stem.with_suffix(".md"), as_markdown(study, rows, caption, notes) + as_section(study, dosed(rows)))
+    sections = [elsewhere.as_section(study, {row.name: row.elsewhere for row in rows}), as_section(study, dosed(rows))]
+    write_text(stem.with_suffix(".md"), "\n".join([as_markdown(study, rows, caption, notes), *filter(None, sections)]))
     write_text(stem.with_suffix(".csv"), as_csv(study, rows))
+    write_text(runs := stem.with_name(RUNS), runs_as_csv(arms))
     pictures = [path for kind in COSTS if (path := _drawn(arms, study, kind, stem)) is not None]
     pictures += _drawn_doses(study, rows, stem)
-    log_comparison(tracker, study.name, [stem.with_suffix(".md"), stem.with_suffix(".csv"), *pictures])
+    log_comparison(tracker, study.name, [stem.with_suffix(".md"), stem.with_suffix(".csv"), runs, *pictures])
     console = Console()
     if not console.is_terminal:
         console.width = WIDE

@@ -15,6 +15,7 @@ from contrastive_reasoning.evaluation import (
 )
 from experiments.seeds import Difference, difference
 from experiments.study.cost_curve import CostCurve, mean_curve
+from experiments.study.elsewhere import BySetting, elsewhere_of
 from experiments.study.results import ArmResult
 
 RESAMPLES, SEED = 2000, 0
@@ -73,6 +74,8 @@ class Row:
     """pass@k by k, the mean over seeds."""
     auroc_siblings: Mapping[str, float]
     """By seed, how well the values of steps told siblings apart; empty for an arm that values no steps."""
+    elsewhere: BySetting
+    """Success in the suite's other settings."""
     run_ids: Sequence[str]
 
 
@@ -89,6 +92,7 @@ def rows_of(arms: Sequence[ArmResult], metric: str) -> list[Row]:
             seconds=at_cost(arm, arms[0], "over_seconds"),
             pass_at=_pass_at(arm),
             auroc_siblings=_aurocs(arm),
+            elsewhere=elsewhere_of({seed: result.run for seed, result in arm.seeds.items()}),
             run_ids=[run.run_id for run in arm.runs],
         )
         for arm in arms

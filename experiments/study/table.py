@@ -9,6 +9,7 @@ from statistics import fmean
 
 from rich.table import Table
 
+from experiments.study.elsewhere import as_cell
 from experiments.study.plan import Study
 from experiments.study.rows import SHARES, AtCost, Row
 from experiments.study.verdict import verdict
@@ -24,7 +25,7 @@ CSV_COLUMNS = (
     *(f"tokens_{name}" for name in COST_COLUMNS),
     *(f"seconds_{share:g}" for share in SHARES),
     *(f"seconds_{name}" for name in COST_COLUMNS),
-    *("auroc_siblings", "auroc_siblings_min", "auroc_siblings_max", "pass_at", "run_ids"),
+    *("auroc_siblings", "auroc_siblings_min", "auroc_siblings_max", "pass_at", "elsewhere", "run_ids"),
 )
 
 
@@ -114,6 +115,7 @@ def as_csv(study: Study, rows: Sequence[Row]) -> str:
                 *_costs(row.seconds),
                 *_aurocs(row),
                 " ".join(f"{k}:{value}" for k, value in row.pass_at.items()),
+                as_cell(row.elsewhere),
                 " ".join(row.run_ids),
             ]
         )

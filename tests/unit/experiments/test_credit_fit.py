@@ -29,6 +29,8 @@ def composed(*overrides: str) -> DictConfig:
         ("reward=verifier", "advantage=grpo_lambda"),
         ("reward=oracle_steps", "advantage=process_gated"),
         ("reward=oracle_flipped", "advantage=potential"),
+        ("reward=oracle_flipped_calibrated", "advantage=one_step"),
+        ("reward=critic_calibrated", "advantage=one_step_gated"),
         ("reward=random_potential", "advantage=survival_gated"),
         ("reward=constant_value", "advantage=survival"),
         ("reward=perfect_move", "advantage=process"),
@@ -62,8 +64,12 @@ def test_what_does_not_fit_is_one_sentence(overrides: tuple[str, ...], sentence:
     assert "\n" not in str(refusal.value)
 
 
-STUDIES = [OmegaConf.load(path) for path in sorted((Path(conf.__file__).parent / "study").glob("*.yaml"))]
-ARMS = {name: list(arm.overrides) for study in STUDIES for name, arm in study.arms.items()}
+STUDIES = {path.stem: OmegaConf.load(path) for path in sorted((Path(conf.__file__).parent / "study").glob("*.yaml"))}
+ARMS = {
+    f"{name}/{arm}": [*study.common, *node.overrides]
+    for name, study in STUDIES.items()
+    for arm, node in study.arms.items()
+}
 
 
 @pytest.mark.parametrize("arm", ARMS)

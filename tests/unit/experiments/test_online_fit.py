@@ -27,6 +27,7 @@ def composed(*overrides: str) -> DictConfig:
         ("online=none", "reward=verifier"),
         ("online=none", "critic=text"),
         ("reward=critic_shuffled",),
+        ("reward=critic_calibrated", "advantage=one_step"),
         ("online=none", "critic=joint_ensemble", "reward=critic_calibrated"),
     ],
 )
@@ -41,7 +42,6 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("critic=text",), "TextCritic reads more: use critic=joint or critic=numeric_v2, or online=none"),
         (("critic=text_lora",), "TextCritic reads more"),
         (("critic=joint_ensemble",), "online: teaches one critic, .* an EnsembleCritic learn .*: use critic=joint or"),
-        (("reward=critic_calibrated",), "online: finds no critic within CalibratedReward, .* use reward=critic"),
         (("critic=numeric_v1",), "NumericV1 reads more"),
         (("online.lessons.steps=0",), "online: online.lessons.steps must be at least 1, got 0"),
         (("online.refresh_every=0",), "online: online.refresh_every must be at least 1, got 0"),
@@ -50,6 +50,14 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
 def test_what_does_not_fit_is_one_sentence(overrides: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(AssemblyError, match=sentence):
         check_light_parts(composed(*overrides))
+
+
+def test_a_reward_that_hides_its_critic_is_named() -> None:
+    """As one of a user's own might, under a name that nobody looks for a reward under."""
+    config = composed()
+    config.reward = {"_target_": "contrastive_reasoning.rewards.ShuffledReward", "inner": config.reward}
+    with pytest.raises(AssemblyError, match=r"online: finds no critic within ShuffledReward, .* use reward=critic"):
+        check_online(config)
 
 
 def test_a_task_without_targets_is_named() -> None:

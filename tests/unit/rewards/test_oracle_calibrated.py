@@ -10,7 +10,7 @@ import torch
 
 from contrastive_reasoning.advantages import GroupRelative, Potential
 from contrastive_reasoning.critics import Calibration, Isotonic
-from contrastive_reasoning.rewards import CalibratedReward, OracleReward, VerifierReward
+from contrastive_reasoning.rewards import CalibratedReward, FlippedOracleReward, OracleReward, VerifierReward
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, reachable
@@ -20,9 +20,9 @@ TARGETS = (20, 54)  # 37 − 17, which few plays find, and 37 + 17, which more d
 GROUP = 60
 
 
-def calibrated(task: Task) -> CalibratedReward:
+def calibrated(task: Task, source: OracleReward | None = None) -> CalibratedReward:
     return CalibratedReward(
-        source=OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0),
+        source=source or OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0),
         calibration=Calibration(curve=Isotonic(), least_visits=10),
         batches=2,
         refit_every=1,
@@ -98,3 +98,26 @@ def test_before_anything_is_learned_it_is_the_oracle(task: Task, rollouts: Rollo
     assert known is not None
     values = torch.tensor([step.value for row in steps for step in row])
     assert torch.allclose(values, torch.tensor([step.value for row in known for step in row]), atol=1e-4)
+
+
+@pytest.mark.parametrize("flip", [0.0, 0.4, 1.0])
+def test_of_flipped_answers_each_is_worth_what_followed_it(task: Task, rollouts: RolloutBatch, flip: float) -> None:
+    """What is called in reach and what is not, by the share that ended well; where the curve may not fall, by all."""
+    outcome = VerifierReward(task=task)
+    source = FlippedOracleReward(outcome=outcome, task=task, weight=0.0, flip=flip, seed=1)
+    reward = calibrated(task, source)
+    reward(rollouts)
+    credit = reward(rollouts)
+    ends = defaultdict(list)
+    called = []
+    for row, text in enumerate(rollouts.texts):
+        problem = rollouts.problem_of(row)
+        called.append(source.label(problem, task.parse_steps(problem, text)[0].state))
+        ends[called[-1]].append(task.verify(problem, text).correct)
+    share = {label: sum(right) / len(right) for label, right in ends.items()}
+    if share[0.0] > share[1.0]:
+        share = dict.fromkeys(share, sum(sum(right) for right in ends.values()) / len(rollouts))
+    assert credit.steps is not None
+    assert "oracle_flipped" in credit.parts
+    for label, steps in zip(called, credit.steps, strict=True):
+        assert steps[0].value == pytest.approx(share[label])

@@ -64,10 +64,12 @@ class StudyRuns:
         configuration: str = TODAY,
         git_sha: str = "abc",
         siblings: Mapping[int, float] | None = None,
+        elsewhere: Mapping[str, float] | None = None,
     ) -> None:
         """A run that solved problems as ``solved`` says, one sample of four more each time it did.
 
-        ``siblings``: the AUROC among siblings by rollout batch; None: it values no steps.
+        ``siblings``: the AUROC among siblings by rollout batch; None: it values no steps. ``elsewhere``: success in
+        other settings, by name.
         """
         mark = f"{self.name}-{arm}-{seed}-{configuration}"
         if configuration == TODAY:
@@ -80,6 +82,7 @@ class StudyRuns:
         if threads is not None:
             (stages["grpo"] / "config.yaml").write_text(f"threads: {threads}\n")
         success = {"test/verifier/accuracy": {0: sum(solved) / len(solved)}, "test/verifier/pass_at_4": {0: 0.75}}
+        success |= {f"test/{name}/verifier/accuracy": {0: value} for name, value in (elsewhere or {}).items()}
         stages["evaluate"] = self.outputs.stage("evaluate", mark, success)
         rows = [
             {

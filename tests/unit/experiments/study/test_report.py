@@ -39,6 +39,21 @@ def test_the_table_is_that_of_the_runs(runs: Any) -> None:
     assert better.pass_at == {"4": 0.75}
 
 
+def test_every_run_has_a_line_with_what_it_spent(runs: Any, tmp_path: Path) -> None:
+    two_arms(runs)
+    report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    with (tmp_path / runs.name / "study_runs.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [(line["arm"], line["seed"]) for line in lines] == [(a, s) for a in ("plain", "better") for s in "01"]
+    assert [line["greedy"] for line in lines] == ["0.25", "0.5", "0.75", "0.75"]
+    assert [line["sampled"] for line in lines] == ["0.3125", "0.375", "0.4375", "0.4375"], "1/4, and 2/4 where solved"
+    assert {(line["tokens"], line["seconds"], line["critic_seconds"]) for line in lines} == {
+        ("1000.0", "20.0", "0.0"),
+        ("1000.0", "20.0", "10.0"),
+    }
+    assert {(line["auroc_siblings"], line["git_sha"]) for line in lines} == {("", "abc")}
+
+
 def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
     two_arms(runs)
     plain, better = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")

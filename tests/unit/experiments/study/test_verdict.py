@@ -53,6 +53,7 @@ def row(name: str, seeds: int, found: Gain | None, tokens: AtCost | None = None)
         seconds=None,
         pass_at={},
         auroc_siblings={},
+        elsewhere={},
         run_ids=[],
     )
 

@@ -1,0 +1,126 @@
+"""Subsampling: chances found by bisection, each row drawn as often as it should be, the mean kept, and its state."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.advantages import Advantage, GroupRelative, Process, StatefulAdvantage, Subsampled, TrustGate
+from contrastive_reasoning.advantages.subsampled import inclusion, systematic
+from contrastive_reasoning.rewards import Credit, StepCredit
+
+OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
+MASK = torch.ones(8, 3, dtype=torch.bool)
+OFFSETS = 4000
+
+
+def credit() -> Credit:
+    rewards = torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+    steps = [[StepCredit(0, 1, value, depth=2)] for value in (0.1, 0.7, 0.3, 0.9, 0.2, 0.2, 0.5, 0.4)]
+    return Credit(outcome=rewards, parts={}, steps=steps, metrics={"steps/auroc_siblings": 0.9})
+
+
+def subsampled(advantage: Advantage = OUTCOME, **changes: Any) -> Subsampled:
+    return Subsampled(**{"advantage": advantage, "share": 0.5, "seed": 3} | changes)
+
+
+def weights(count: int, seed: int) -> torch.Tensor:
+    drawn = torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 4
+    drawn[::5] = 0.0
+    return drawn
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("expected", [0.8, 3.0, 7.3, 15.0])
+def test_chances_are_those_that_bisection_finds(seed: int, expected: float) -> None:
+    drawn = weights(24, seed)
+    low, high = 0.0, 1e12
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (middle * drawn).clamp(max=1).sum() < expected else (low, middle)
+    got = inclusion(drawn, expected=expected)
+    assert_close(got, (high * drawn).clamp(max=1))
+    assert got.sum().item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("expected", [19.0, 19.5, 24.0])
+def test_where_few_weigh_anything_all_of_them_stay(expected: float) -> None:
+    drawn = weights(24, 0)
+    assert torch.equal(inclusion(drawn, expected=expected), (drawn > 0).double())
+
+
+def test_equal_weights_have_equal_chances() -> None:
+    assert_close(inclusion(torch.ones(10, dtype=torch.float64), expected=4.0), torch.full((10,), 0.4).double())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_row_is_drawn_as_often_as_its_chance_says(seed: int) -> None:
+    chances = inclusion(weights(24, seed), expected=7.3)
+    draws = torch.stack([systematic(chances, offset=(k + 0.5) / OFFSETS) for k in range(OFFSETS)])
+    assert_close(draws.double().mean(dim=0), chances, atol=2 / OFFSETS, rtol=0)
+    assert set(draws.sum(dim=1).tolist()) == {7, 8}
+    assert draws[:, chances == 1].all()
+    assert not draws[:, chances == 0].any()
+
+
+def test_the_mean_over_batches_is_the_advantage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all places of the comb, which are what the draws are uniform over."""
+    advantage, given = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6), credit()
+    total = torch.zeros(8, 3, dtype=torch.float64)
+    for k in range(OFFSETS):
+        monkeypatch.setattr("contrastive_reasoning.advantages.subsampled.fixed_draw", lambda *_, k=k: k / OFFSETS)
+        found = subsampled(advantage)(given, MASK, 4)
+        assert (found != 0).any(dim=1).sum() == 4
+        total += found
+    assert_close(total / OFFSETS, advantage(given, MASK, 4), atol=5e-3, rtol=0)
+
+
+def test_draws_differ_from_batch_to_batch_and_from_seed_to_seed() -> None:
+    made, other = subsampled(), subsampled(seed=4)
+    rows = [tuple((made(credit(), MASK, 4) != 0).any(dim=1).tolist()) for _ in range(20)]
+    others = [tuple((other(credit(), MASK, 4) != 0).any(dim=1).tolist()) for _ in range(20)]
+    assert len(set(rows)) > 1
+    assert rows != others
+
+
+def test_all_rows_are_the_advantage_bit_for_bit() -> None:
+    assert torch.equal(subsampled(share=1.0)(credit(), MASK, 4), OUTCOME(credit(), MASK, 4))
+
+
+def test_a_batch_without_credit_stays_one() -> None:
+    nothing = Credit(outcome=torch.zeros(8), parts={})
+    made = subsampled()
+    assert not made(nothing, MASK, 4).any()
+    assert made.metrics == {"subsample/kept": 0.0}
+
+
+def test_it_goes_on_where_it_stopped() -> None:
+    """With the memory of the advantage within."""
+
+    def made() -> Subsampled:
+        process = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6)
+        return subsampled(TrustGate(advantage=process, window=2, floor=0.6, span=0.3, total_steps=10**6))
+
+    whole, first, second = made(), made(), made()
+    for _ in range(3):
+        whole(credit(), MASK, 4)
+        first(credit(), MASK, 4)
+    stream = io.BytesIO()
+    torch.save(first.state_dict(), stream)
+    stream.seek(0)
+    second.load_state_dict(torch.load(stream, weights_only=True))
+    assert second.metrics == whole.metrics
+    assert second.metrics.keys() == {"gate/weight", "gate/trust", "subsample/kept"}
+    for _ in range(3):
+        assert torch.equal(second(credit(), MASK, 4), whole(credit(), MASK, 4))
+    assert isinstance(second, StatefulAdvantage)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1, float("nan")])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=rf"share must lie in \(0, 1\], got {share}"):
+        subsampled(share=share)
