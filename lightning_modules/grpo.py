@@ -151,7 +151,7 @@ class GRPO(LightningModule):
         policy = self.update(rollouts, credit) if self.rollout_step >= self.warmup_steps else {}
         self.rollout_step += 1
         self.reported = {**credit_metrics(credit), **rollout_metrics(rollouts), **policy}
-        self.report(self.reported, batch_size=len(rollouts))
+        self.report_step(self.reported, batch_size=len(rollouts))
 
     def update(self, rollouts: RolloutBatch, credit: Credit) -> dict[str, float]:
         """Learn from the rollouts; what is worth logging of it."""
@@ -248,6 +248,14 @@ class GRPO(LightningModule):
             metrics["val/verifier/accuracy_sampled"] = accuracy(sampled)
             metrics[f"val/verifier/pass_at_{size}"] = success_within_group(sampled, size)
         self.report(metrics, batch_size=len(batch.problems))
+
+    def report_step(self, metrics: Mapping[str, float], *, batch_size: int) -> None:
+        """Log a training step. What it does not say is not logged: Lightning's own way repeats what was said before."""
+        self.log_dict(dict(metrics), batch_size=batch_size, logger=False)  # for callbacks, which may ask for the last
+        self.log("step", float(self.rollout_step), batch_size=batch_size)
+        if self.trainer.log_every_n_steps and self.rollout_step % self.trainer.log_every_n_steps == 0:
+            for logger in self.loggers:
+                logger.log_metrics(dict(metrics), step=self.rollout_step)
 
     def report(self, metrics: Mapping[str, float], *, batch_size: int) -> None:
         """Log at the number of rollout batches learned from; Lightning takes its x-axis from ``step``."""

@@ -13,11 +13,11 @@ from callbacks.critic_lessons import CriticLessons
 from callbacks.online_critic import OnlineCritic
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.advantages import GroupRelative
-from contrastive_reasoning.critics import JointCritic
+from contrastive_reasoning.critics import Calibration, Isotonic, JointCritic
 from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import load_policy
-from contrastive_reasoning.rewards import CriticReward, VerifierReward
+from contrastive_reasoning.rewards import CalibratedReward, CriticReward, VerifierReward
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.hindsight_states import HindsightStates
@@ -76,6 +76,13 @@ def reward(checkpoint: str, weight: float = 0.5) -> CriticReward:
         temperature=1.0,
         batch_size=1024,
     )
+
+
+def calibrated(checkpoint: str) -> CalibratedReward:
+    """The same critic, by what this policy finishes."""
+    calibration = Calibration(curve=Isotonic(), least_visits=5)
+    source = reward(checkpoint, weight=0.0)
+    return CalibratedReward(source=source, calibration=calibration, batches=2, refit_every=1, warmup_steps=1)
 
 
 def adamw(learning_rate: float) -> AdamW:

@@ -12,15 +12,28 @@ from lightning import Callback, Trainer
 from torch import Tensor
 
 from callbacks.health import Health
-from contrastive_reasoning.advantages import MeanCentred, Process
+from contrastive_reasoning.advantages import MeanCentred, Potential, Process
 from contrastive_reasoning.critics import NumericV1, save_critic
 from contrastive_reasoning.losses import dot
 from contrastive_reasoning.rewards import VerifierReward, WeightedSum
+from contrastive_reasoning.rewards.critic_within import critic_within
 from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown import reachable_targets
 from experiments.rollout_checkpoint import RolloutCheckpoint
 from experiments.run_folder import RunFolderLogger, read_metrics
-from tests.unit.callbacks.online_kit import TASK, Scoring, Stop, critic, fit, flat, learner, logged, online, reward
+from tests.unit.callbacks.online_kit import (
+    TASK,
+    Scoring,
+    Stop,
+    calibrated,
+    critic,
+    fit,
+    flat,
+    learner,
+    logged,
+    online,
+    reward,
+)
 from tests.unit.lightning_modules.grpo_kit import Metrics, weights
 
 
@@ -47,23 +60,33 @@ def test_the_copy_that_scores_changes_at_a_refresh_only(checkpoint: str, tmp_pat
     assert values["auroc_before"] != values["auroc_after"]
 
 
+PROCESS = Process(outcome=MeanCentred(), weight=1.0, epsilon=1e-6)
+ONE_STEP = Potential(outcome=MeanCentred(), weight=1.0, decay=0.0, scale=1.0)
+
+
 @pytest.mark.parametrize("stopped_after", [2, 3], ids=["a refresh is due", "between refreshes"])
-def test_a_resumed_run_is_bitwise_the_uninterrupted_one(checkpoint: str, tmp_path: Path, stopped_after: int) -> None:
+@pytest.mark.parametrize(
+    ("shaped", "advantage"), [(reward, PROCESS), (calibrated, ONE_STEP)], ids=["raw", "calibrated"]
+)
+def test_a_resumed_run_is_bitwise_the_uninterrupted_one(
+    checkpoint: str, tmp_path: Path, shaped: Any, advantage: Any, stopped_after: int
+) -> None:
     def saving(name: str) -> RolloutCheckpoint:
         return RolloutCheckpoint(path=tmp_path / name, every=1)
 
     def log(name: str) -> RunFolderLogger:
         return RunFolderLogger(folder=tmp_path / name)
 
-    process = Process(outcome=MeanCentred(), weight=1.0, epsilon=1e-6)
-    whole, whole_loop = learner(reward(checkpoint), process), online()
+    whole, whole_loop = learner(shaped(checkpoint), advantage), online()
     fit(whole, 5, whole_loop, logger=log("whole"))
-    fit(learner(reward(checkpoint), process), 5, online(), Stop(stopped_after), saving("stopped.ckpt"))
-    resumed, loop = learner(reward(checkpoint), process), online()
+    fit(learner(shaped(checkpoint), advantage), 5, online(), Stop(stopped_after), saving("stopped.ckpt"))
+    resumed, loop = learner(shaped(checkpoint), advantage), online()
     fit(resumed, 5, loop, resume=tmp_path / "stopped.ckpt", logger=log("resumed"))
     assert torch.equal(weights(resumed), weights(whole))
     assert torch.equal(flat(loop.lessons.critic), flat(whole_loop.lessons.critic))
-    assert torch.equal(flat(resumed.reward.critic), flat(whole.reward.critic))
+    scoring, whole_scoring = (critic_within(each.reward).critic for each in (resumed, whole))
+    assert torch.equal(flat(scoring), flat(whole_scoring))
+    assert not torch.equal(flat(scoring), flat(critic())), "refreshed"
     first, second = (each.lessons.state_dict()["optimizer"]["state"] for each in (loop, whole_loop))
     assert all(torch.equal(first[i][name], second[i][name]) for i in first for name in first[i])
     for name, tensor in loop.buffer.state_dict().items():

@@ -19,7 +19,7 @@ from contrastive_reasoning.objectives import FullKL, SeqMeanTokenMean, TokenMean
 from contrastive_reasoning.rewards import Credit, OracleReward, VerifierReward
 from contrastive_reasoning.rollout import RolloutBatch
 from datamodules.collate import ProblemBatch
-from experiments.run_folder import RunFolderLogger
+from experiments.run_folder import RunFolderLogger, read_metrics
 from lightning_modules.lesson import rows_that_teach
 from tests.unit.lightning_modules.grpo_kit import (
     TASK,
@@ -196,6 +196,23 @@ def test_what_is_logged_and_where(tmp_path: Path) -> None:
         assert steps[f"val/{name}"] == [2, 4]
     rates = [row["value"] for row in rows if row["name"] == "train/optimizer/learning_rate"]
     assert rates == pytest.approx([5e-4, 1e-3, 1e-3, 1e-3 * (1 - 1 / 98)])
+
+
+class SaysItNowAndThen(Digits):
+    """A metric that only every other batch has, as those that need a right and a wrong rollout."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        credit = super().__call__(rollouts)
+        self.calls = getattr(self, "calls", 0) + 1
+        return replace(credit, metrics={"digits/odd": float(self.calls)} if self.calls % 2 else {})
+
+
+def test_what_a_step_does_not_say_is_not_logged_for_it(tmp_path: Path) -> None:
+    logger = RunFolderLogger(folder=tmp_path)
+    fit(module(reward=SaysItNowAndThen()), 4, logger=logger)
+    logger.finalize("success")
+    said = {metric.step: metric.value for metric in read_metrics(tmp_path) if metric.name == "train/digits/odd"}
+    assert said == {1: 1.0, 3: 3.0}
 
 
 def test_a_batch_without_rollouts_is_named() -> None:
