@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from lightning import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback, Checkpoint, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.critics.checkpoint import save_critic
 from experiments.assemble import build
-from experiments.interrupt import Interrupted
-from experiments.rollout_checkpoint import RolloutCheckpoint
+from experiments.interrupt import Interrupted, StopRequest
+from experiments.kept_checkpoints import CheckpointError, newest_sound
 from experiments.run_folder import RunFolderLogger
+from experiments.stage_checkpoint import StageCheckpoint
 from experiments.wiring import CRITIC, POLICY
 
-LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
+CHECKPOINTS = "checkpoints"
 PARTS = {
     "warm_start": ("warm_start.module", "warm_start.datamodule"),
     "critic": ("pretraining", "datamodule"),
@@ -64,52 +65,60 @@ def fit(
     data: LightningDataModule,
     acting: list[Callback],
 ) -> None:
-    """One Lightning fit of ``budget.<stage>.steps`` batches, resumed where a checkpoint was left.
+    """One Lightning fit of ``budget.<stage>.steps`` batches, resumed from the newest checkpoint that is sound.
 
     Raises:
-        Interrupted: on Ctrl-C.
+        Interrupted: on Ctrl-C or SIGTERM.
+        CheckpointError: where a checkpoint cannot be written, or all that are left are damaged.
     """
-    trainer = build_trainer(config, stage, folder, acting)
-    last = folder / LAST_CHECKPOINT
-    resume = {"ckpt_path": str(last), "weights_only": True} if last.is_file() else {}
+    stop = StopRequest()
+    trainer = build_trainer(config, stage, folder, acting, stop)
+    resume = resumption(folder)
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         if not resume:  # curves begin before the first update
             trainer.validate(module, datamodule=data, verbose=False)
-        trainer.fit(module, datamodule=data, **resume)
-    except SystemExit as stop:  # how Lightning ends on Ctrl-C, after its callbacks and loggers closed
+        with stop.listening():
+            trainer.fit(module, datamodule=data, **resume)
+    except Interrupted as stopped:
+        raise Interrupted(f"{stage}: {stopped}") from stopped
+    except CheckpointError as error:
+        raise CheckpointError(f"{stage}: {error}") from error
+    except SystemExit as now:  # how Lightning ends on a KeyboardInterrupt, after its callbacks and loggers closed
         signal.signal(signal.SIGINT, on_interrupt)
-        left = f"checkpoint {last}" if last.is_file() else "no checkpoint yet"
-        raise Interrupted(f"{stage}: stopped at step {trainer.global_step} ({left})") from stop
+        last, _ = newest_sound(folder / CHECKPOINTS)
+        left = "no checkpoint yet" if last is None else f"checkpoint {last}"
+        raise Interrupted(f"{stage}: stopped at step {trainer.global_step} ({left})") from now
 
 
-def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Callback]) -> Trainer:
+def resumption(folder: Path) -> dict[str, Any]:
+    """How ``Trainer.fit`` is told to go on; empty where there is nothing to go on from. Names what is damaged."""
+    last, passed_over = newest_sound(folder / CHECKPOINTS)
+    for sentence in passed_over:
+        print(f"{sentence}: {'beginning anew' if last is None else f'going on from {last}'}")
+    return {} if last is None else {"ckpt_path": str(last), "weights_only": True}
+
+
+def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Callback], stop: StopRequest) -> Trainer:
     """The trainer of a stage: acting callbacks first, then those that watch, then the checkpoint."""
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
     make = build(config, "trainer")
     budget = config.budget[stage]
+    best = config.checkpoints.best[stage]
+    saving = StageCheckpoint(
+        folder=folder / CHECKPOINTS,
+        every=budget.checkpoint_every,
+        keep=config.checkpoints.keep,
+        best=None if best is None else dict(best),
+        stop=stop,
+    )
     optimizer_steps = budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1)
     return make(
         max_epochs=1,
         max_steps=optimizer_steps,  # what Lightning counts
         val_check_interval=budget.evaluate_every,
         check_val_every_n_epoch=None,
-        callbacks=[*acting, *watching, checkpoint(stage, folder, budget.checkpoint_every)],
+        callbacks=[*acting, *watching, saving],
         logger=RunFolderLogger(folder=folder),
         default_root_dir=str(folder),
-    )
-
-
-def checkpoint(stage: str, folder: Path, every: int) -> Checkpoint:
-    """``checkpoints/last.ckpt``, replaced every ``every`` steps: what a stopped stage goes on from."""
-    last = folder / LAST_CHECKPOINT
-    if stage == "grpo":
-        return RolloutCheckpoint(path=last, every=every)
-    return ModelCheckpoint(
-        dirpath=str(last.parent),
-        filename=last.stem,
-        save_top_k=1,
-        every_n_train_steps=every,
-        save_on_train_epoch_end=False,
-        enable_version_counter=False,
     )

@@ -16,7 +16,7 @@ from experiments.quiet import be_quiet
 from experiments.schema import register
 from experiments.typo import explain
 
-USAGE_ERROR = 2
+FAILED, USAGE_ERROR = 1, 2
 register()
 
 
@@ -25,12 +25,16 @@ def run(config: DictConfig) -> None:
     """Run the stages of one experiment; a part that refuses its arguments ends the process with one sentence."""
     be_quiet()
     from experiments.assemble import AssemblyError
+    from experiments.kept_checkpoints import CheckpointError
     from experiments.stages import Interrupted, run_experiment
 
     try:
         run_experiment(config)
     except AssemblyError as error:
         sys.exit(_refuse(str(error)))
+    except CheckpointError as error:
+        print(error, file=sys.stderr)
+        sys.exit(FAILED)
     except Interrupted as stop:
         print(f"{stop}; to go on from there run the same command again", file=sys.stderr)
         sys.exit(130)

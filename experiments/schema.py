@@ -49,6 +49,7 @@ class Root:
     suite: Any = MISSING
     trainer: Any = MISSING
     callbacks: Any = MISSING
+    checkpoints: Any = MISSING
     logger: Any = MISSING
 
 

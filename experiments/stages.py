@@ -15,6 +15,7 @@ from experiments.assemble import build, with_values
 from experiments.credit_fit import check_credit_fits
 from experiments.files import write_json, write_yaml
 from experiments.interrupt import Interrupted
+from experiments.kept_checkpoints import kept
 from experiments.lock import announced_lock
 from experiments.mirror import start_mirror, stop_mirror
 from experiments.online_fit import check_online
@@ -99,7 +100,7 @@ def finished(plan: StagePlan) -> bool:
 
 def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) -> None:
     """Run one stage in its folder; ``result.json`` is written last and says that it is complete."""
-    going_on = (plan.folder / fits.LAST_CHECKPOINT).is_file()
+    going_on = bool(kept(plan.folder / fits.CHECKPOINTS))
     print(f"{plan.name}: {'going on' if going_on else 'running'} in {plan.folder}")
     write_yaml(plan.folder / "config.yaml", {**plan.config, "threads": torch.get_num_threads()})  # seconds depend on it
     started = time.monotonic()

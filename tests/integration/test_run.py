@@ -97,7 +97,7 @@ def test_a_stopped_stage_goes_on_to_the_same_weights(
         training_step(module, batch, batch_idx)
 
     monkeypatch.setattr(GRPO, "training_step", stop_in_the_second)
-    with pytest.raises(Interrupted, match=r"grpo: stopped at step 1 \(checkpoint .*last\.ckpt\)"):
+    with pytest.raises(Interrupted, match=r"grpo: stopped at step 1 \(checkpoint .*step=000001\.ckpt\)"):
         run(outputs)
     monkeypatch.undo()
     stages = entries(run(outputs))

@@ -42,7 +42,7 @@ def start(folder: Path, *wishes: str) -> subprocess.Popen[str]:
 def wait_for_a_checkpoint(study: subprocess.Popen[str], outputs: Path) -> None:
     """Until a job is within its GRPO stage."""
     deadline = time.monotonic() + LONGEST
-    while not list(outputs.glob("stages/grpo/*/checkpoints/last.ckpt")):
+    while not list(outputs.glob("stages/grpo/*/checkpoints/*.ckpt.seal")):
         assert study.poll() is None, study.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -23,8 +23,8 @@ from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.hindsight_states import HindsightStates
 from datamodules.pairing import EveryGoal
 from datamodules.reasoning_prompts import ReasoningPrompts
-from experiments.rollout_checkpoint import RolloutCheckpoint
 from experiments.run_folder import read_metrics
+from experiments.stage_checkpoint import StageCheckpoint
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.unit.lightning_modules.grpo_kit import module
@@ -169,7 +169,7 @@ def fit(
         log_every_n_steps=1,
         logger=logger,
         callbacks=[generation, *callbacks],
-        enable_checkpointing=any(isinstance(callback, RolloutCheckpoint) for callback in callbacks),
+        enable_checkpointing=any(isinstance(callback, StageCheckpoint) for callback in callbacks),
         enable_progress_bar=False,
         enable_model_summary=False,
         inference_mode=False,

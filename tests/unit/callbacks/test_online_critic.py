@@ -19,7 +19,7 @@ from contrastive_reasoning.rewards import VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.critic_within import critic_within
 from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown import reachable_targets
-from experiments.rollout_checkpoint import RolloutCheckpoint
+from experiments.kept_checkpoints import path_of
 from experiments.run_folder import RunFolderLogger, read_metrics
 from tests.unit.callbacks.online_kit import (
     TASK,
@@ -34,7 +34,7 @@ from tests.unit.callbacks.online_kit import (
     online,
     reward,
 )
-from tests.unit.lightning_modules.grpo_kit import Metrics, weights
+from tests.unit.lightning_modules.grpo_kit import Metrics, saving, weights
 
 
 @pytest.fixture(scope="module")
@@ -71,17 +71,14 @@ ONE_STEP = Potential(outcome=MeanCentred(), weight=1.0, decay=0.0, scale=1.0)
 def test_a_resumed_run_is_bitwise_the_uninterrupted_one(
     checkpoint: str, tmp_path: Path, shaped: Any, advantage: Any, stopped_after: int
 ) -> None:
-    def saving(name: str) -> RolloutCheckpoint:
-        return RolloutCheckpoint(path=tmp_path / name, every=1)
-
     def log(name: str) -> RunFolderLogger:
         return RunFolderLogger(folder=tmp_path / name)
 
     whole, whole_loop = learner(shaped(checkpoint), advantage), online()
     fit(whole, 5, whole_loop, logger=log("whole"))
-    fit(learner(shaped(checkpoint), advantage), 5, online(), Stop(stopped_after), saving("stopped.ckpt"))
+    fit(learner(shaped(checkpoint), advantage), 5, online(), Stop(stopped_after), saving(tmp_path / "stopped"))
     resumed, loop = learner(shaped(checkpoint), advantage), online()
-    fit(resumed, 5, loop, resume=tmp_path / "stopped.ckpt", logger=log("resumed"))
+    fit(resumed, 5, loop, resume=path_of(tmp_path / "stopped", stopped_after), logger=log("resumed"))
     assert torch.equal(weights(resumed), weights(whole))
     assert torch.equal(flat(loop.lessons.critic), flat(whole_loop.lessons.critic))
     scoring, whole_scoring = (critic_within(each.reward).critic for each in (resumed, whole))

@@ -23,6 +23,8 @@ from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.reasoning_prompts import ReasoningPrompts
+from experiments.interrupt import StopRequest
+from experiments.stage_checkpoint import StageCheckpoint
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 
@@ -189,6 +191,11 @@ class Metrics(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         self.steps.append({name: value.item() for name, value in trainer.callback_metrics.items()})
+
+
+def saving(folder: Path) -> StageCheckpoint:
+    """After every step."""
+    return StageCheckpoint(folder=folder, every=1, keep=1, best=None, stop=StopRequest())
 
 
 def weights(trained: GRPO) -> Tensor:

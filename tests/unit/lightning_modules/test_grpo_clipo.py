@@ -19,8 +19,8 @@ from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rewards.head import LinearHead
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Verdict
-from experiments.rollout_checkpoint import RolloutCheckpoint
-from tests.unit.lightning_modules.grpo_kit import Metrics, fit, module, objective, policy, weights
+from experiments.kept_checkpoints import path_of
+from tests.unit.lightning_modules.grpo_kit import Metrics, fit, module, objective, policy, saving, weights
 
 
 class Even:
@@ -87,8 +87,8 @@ def test_the_policy_is_bitwise_untouched_at_the_end_of_the_warm_up() -> None:
 def test_a_resumed_run_is_bitwise_the_uninterrupted_one_head_and_all(tmp_path: Path) -> None:
     whole = module(reward=clipo(warmup_steps=1))
     fit(whole, 4)
-    saving = ModelCheckpoint(dirpath=tmp_path, filename="last", every_n_train_steps=2)
-    fit(module(reward=clipo(warmup_steps=1)), 4, saving, stop_after=2)
+    lightnings = ModelCheckpoint(dirpath=tmp_path, filename="last", every_n_train_steps=2)
+    fit(module(reward=clipo(warmup_steps=1)), 4, lightnings, stop_after=2)
     saved = torch.load(tmp_path / "last.ckpt", weights_only=True)
     assert saved["reward"]["calls"] == 3
     assert saved["reward"]["optimizer"]["state"]
@@ -100,11 +100,8 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one_head_and_all(tmp_path: P
 
 
 def test_a_run_stopped_in_the_warm_up_goes_on_from_there(tmp_path: Path) -> None:
-    def saving(name: str) -> RolloutCheckpoint:
-        return RolloutCheckpoint(path=tmp_path / name, every=1)
-
     whole = module(reward=clipo(warmup_steps=3))
-    fit(whole, 2, saving("whole.ckpt"))
+    fit(whole, 2, saving(tmp_path / "whole"))
 
     class Stop(Callback):
         def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
@@ -112,10 +109,10 @@ def test_a_run_stopped_in_the_warm_up_goes_on_from_there(tmp_path: Path) -> None
                 trainer.should_stop = True
 
     stopped = module(reward=clipo(warmup_steps=3))
-    fit(stopped, 2, saving("stopped.ckpt"), Stop())
+    fit(stopped, 2, saving(tmp_path / "stopped"), Stop())
     assert stopped.rollout_step == 2
     resumed = module(reward=clipo(warmup_steps=3))
-    fit(resumed, 2, saving("resumed.ckpt"), resume=tmp_path / "stopped.ckpt")
+    fit(resumed, 2, saving(tmp_path / "resumed"), resume=path_of(tmp_path / "stopped", 2))
     assert resumed.rollout_step == whole.rollout_step == 5
     assert resumed.reward.calls == whole.reward.calls == 5
     assert torch.equal(weights(resumed), weights(whole))
