@@ -253,7 +253,8 @@ class GRPO(LightningModule):
         """Log a training step. What it does not say is not logged: Lightning's own way repeats what was said before."""
         self.log_dict(dict(metrics), batch_size=batch_size, logger=False)  # for callbacks, which may ask for the last
         self.log("step", float(self.rollout_step), batch_size=batch_size)
-        if self.trainer.log_every_n_steps and self.rollout_step % self.trainer.log_every_n_steps == 0:
+        trainer: Any = self.trainer
+        if trainer.log_every_n_steps and self.rollout_step % trainer.log_every_n_steps == 0:
             for logger in self.loggers:
                 logger.log_metrics(dict(metrics), step=self.rollout_step)
 

@@ -35,4 +35,4 @@ def _cells(result: SeedResult) -> list[object]:
         result.auroc_siblings,
     )
     texts = (" ".join(result.threads), value_of(result.run, "git_sha"), result.run.run_id)
-    return ["" if number is None else number for number in numbers] + list(texts)
+    return [*("" if number is None else number for number in numbers), *texts]
