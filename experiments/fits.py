@@ -100,7 +100,7 @@ def resumption(folder: Path) -> dict[str, Any]:
 
 
 def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Callback], stop: StopRequest) -> Trainer:
-    """The trainer of a stage: acting callbacks first, then those that watch, then the checkpoint."""
+    """The trainer of a stage: first what saves between the steps, then callbacks that act, then those that watch."""
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
     make = build(config, "trainer")
     budget = config.budget[stage]
@@ -118,7 +118,8 @@ def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Cal
         max_steps=optimizer_steps,  # what Lightning counts
         val_check_interval=budget.evaluate_every,
         check_val_every_n_epoch=None,
-        callbacks=[*acting, *watching, saving],
+        callbacks=[saving, *acting, *watching],
+        enable_checkpointing=False,  # Lightning's own
         logger=RunFolderLogger(folder=folder),
         default_root_dir=str(folder),
     )

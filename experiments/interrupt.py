@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
@@ -16,7 +17,7 @@ class Interrupted(Exception):
 
 
 class StopRequest:
-    """Whether somebody has asked the run to stop; while listened for, the first signal only asks.
+    """Whether somebody has asked the run to stop; where it listens, the first signal only asks.
 
     first signal     the step ends, a checkpoint is written, the run stops
     second signal    as if nobody listened: it stops now
@@ -25,23 +26,29 @@ class StopRequest:
     def __init__(self) -> None:
         self.asked: str | None = None
         """By what: ``Ctrl-C`` or ``SIGTERM``."""
+        self._before: dict[signal.Signals, Any] = {}
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signals; afterwards they are whose they were. Outside the main thread, nothing."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self._ask) for number in SIGNALS}
-        self._before = before
+        """Within it ``listen`` may take the signals; afterwards they are whose they were."""
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            self._give_back()
+
+    def listen(self) -> None:
+        """Take the signals, from whoever has them now. Outside the main thread, where nobody can, nothing."""
+        if self._before and threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                signal.signal(number, self._ask)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = SIGNALS[signal.Signals(number)]
-        for each, handler in self._before.items():
-            signal.signal(each, handler)
+        self._give_back()
         print(f"\n{self.asked}: stopping after this step; once more to stop now", flush=True)
+
+    def _give_back(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in self._before.items():
+                signal.signal(number, handler)

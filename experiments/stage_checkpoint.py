@@ -1,5 +1,10 @@
 """The checkpoints of a stage: every so many steps, the last few and the best, each written whole or not at all.
 
+A step is saved when the next one begins, before anything is drawn for it: by then all of it is on the disk, what was
+logged and validated after it, too. So a run that is killed lacks nothing of the steps that its checkpoint holds.
+
+    step k ──► callbacks ──► logged ──► validated ──► saved as k, stopped if asked ──► step k + 1
+
 Lightning's own callback counts optimizer steps, of which there are none while a reward is warmed up alone.
 """
 
@@ -13,16 +18,25 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Checkpoint
 
 from experiments.interrupt import Interrupted, StopRequest
-from experiments.kept_checkpoints import PARTIAL, CheckpointError, Kept, Metric, clear, kept, path_of, seal
+from experiments.kept_checkpoints import (
+    PARTIAL,
+    CheckpointError,
+    Kept,
+    Metric,
+    clear,
+    kept,
+    newest_sound,
+    path_of,
+    seal,
+)
 
 MODES = ("max", "min")
 
 
-class StageCheckpoint(Checkpoint):
-    """Saves what resumes a run. Only watches, but for stopping where a person asked for it.
+class StageCheckpoint(L.Callback):
+    """Saves what resumes a run; stands before the callbacks that act. Only watches, but for a stop that was asked for.
 
     Args:
         folder: where checkpoints are kept.
@@ -34,7 +48,8 @@ class StageCheckpoint(Checkpoint):
     Raises:
         ValueError: for numbers below 1 or another mode.
         CheckpointError: while training, where a checkpoint cannot be written; the one before is intact.
-        Interrupted: while training, after the step in which the stop was asked for has ended and been saved.
+        Interrupted: while training, when the step in which the stop was asked for has ended and is saved.
+        RuntimeError: at the start, where another callback stands before it.
     """
 
     def __init__(
@@ -50,33 +65,57 @@ class StageCheckpoint(Checkpoint):
         self.keep = keep
         self.best = best
         self.stop = stop
+        self._saved = 0
+        """The last step that is saved, or that this fit began from."""
+        self._measured: Metric | None = None
+        self._validated = False
+        """Whether the last step was validated."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        first: Any = trainer
+        if first.callbacks[0] is not self:
+            raise RuntimeError(f"StageCheckpoint must stand before {type(first.callbacks[0]).__name__}, which may act")
+        self._saved = steps_of(trainer, pl_module)
+        self.stop.listen()  # only now: Lightning has just taken the signals for itself
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self._between_steps(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        step = steps_of(trainer, pl_module)
-        if self.stop.asked:
-            self.save(trainer, step, None)
-            raise Interrupted(f"stopped by {self.stop.asked} at step {step} (checkpoint {path_of(self.folder, step)})")
-        if step % self.every == 0:
-            self.save(trainer, step, None)
+        self._validated = False
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._between_steps(trainer, pl_module)
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Take back what Lightning has counted of the next step: its batch, fetched already.
+
+        Else a resumed run would validate a batch too early from then on. And where this step was validated, going on
+        counts it once more, which would shift the steps that Lightning logs at.
+        """
+        loop = checkpoint["loops"]["fit_loop"]
+        for count in (loop["epoch_loop.batch_progress"][name] for name in ("total", "current")):
+            count["ready"] = count["completed"]
+        loop["epoch_loop.state_dict"]["_batches_that_stepped"] -= self._validated
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        """Save a policy that is better than those before it."""
-        if self.best is None or trainer.sanity_checking or trainer.state.fn != "fit":
-            return
-        (name,) = self.best
-        if name not in trainer.callback_metrics:
-            return
-        metric = Metric(name=name, value=float(trainer.callback_metrics[name]))
-        found, step = kept(self.folder), steps_of(trainer, pl_module)
-        leader = self._leader(found)
-        ahead = leader is None or leader.metric is None or self._better(metric, leader.metric)
-        if not isfinite(metric.value) or not ahead:
-            return
-        if step not in [one.step for one in found]:
-            self.save(trainer, step, metric)
-        elif trainer.is_global_zero:  # saved at the end of this very step
-            seal(path_of(self.folder, step), step=step, metric=metric)
-            self._let_go()
+        """Remember what the policy that may be saved next is worth."""
+        self._validated = trainer.state.fn == "fit"
+        for name in self.best or ():
+            if name in trainer.callback_metrics:
+                self._measured = Metric(name=name, value=float(trainer.callback_metrics[name]))
+
+    def _between_steps(self, trainer: L.Trainer, pl_module: Any) -> None:
+        step, metric, self._measured = steps_of(trainer, pl_module), self._measured, None
+        if step > self._saved:
+            leads = metric is not None and self._leads(metric)
+            if leads or self.stop.asked or step % self.every == 0:
+                self.save(trainer, step, metric)
+                self._saved = step
+        if self.stop.asked:
+            last, _ = newest_sound(self.folder)
+            left = "no checkpoint yet" if last is None else f"checkpoint {last}"
+            raise Interrupted(f"stopped by {self.stop.asked} at step {step} ({left})")
 
     def save(self, trainer: L.Trainer, step: int, metric: Metric | None) -> None:
         """Write a checkpoint, and let older ones go."""
@@ -104,19 +143,30 @@ class StageCheckpoint(Checkpoint):
         stay = [one.path for one in found[-self.keep :]] + ([] if leader is None else [leader.path])
         clear(self.folder, keep=stay)
 
+    def _leads(self, metric: Metric) -> bool:
+        """Whether it is a number, and better than all that are kept."""
+        leader = self._leader(kept(self.folder))
+        return isfinite(metric.value) and (leader is None or self._better(metric, _metric_of(leader)))
+
     def _leader(self, found: list[Kept]) -> Kept | None:
         """The best so far; of equals the first."""
+        measured = [one for one in found if one.metric is not None and one.metric.name in (self.best or ())]
         leader: Kept | None = None
-        for one in found:
-            if one.metric is None or self.best is None or one.metric.name not in self.best:
-                continue
-            if leader is None or leader.metric is None or self._better(one.metric, leader.metric):
+        for one in measured:
+            if isfinite(_metric_of(one).value) and (
+                leader is None or self._better(_metric_of(one), _metric_of(leader))
+            ):
                 leader = one
         return leader
 
     def _better(self, metric: Metric, than: Metric) -> bool:
         assert self.best is not None
         return metric.value > than.value if self.best[metric.name] == "max" else metric.value < than.value
+
+
+def _metric_of(one: Kept) -> Metric:
+    assert one.metric is not None
+    return one.metric
 
 
 def steps_of(trainer: L.Trainer, pl_module: Any) -> int:

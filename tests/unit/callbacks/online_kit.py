@@ -27,7 +27,7 @@ from experiments.run_folder import read_metrics
 from experiments.stage_checkpoint import StageCheckpoint
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
-from tests.unit.lightning_modules.grpo_kit import module
+from tests.unit.lightning_modules.grpo_kit import module, saving_first
 
 TASK = CountdownTask(
     style="direct",
@@ -168,8 +168,8 @@ def fit(
         limit_val_batches=0,
         log_every_n_steps=1,
         logger=logger,
-        callbacks=[generation, *callbacks],
-        enable_checkpointing=any(isinstance(callback, StageCheckpoint) for callback in callbacks),
+        callbacks=saving_first([generation, *callbacks]),
+        enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         inference_mode=False,
@@ -195,13 +195,15 @@ class Scoring(Callback):
 
 
 class Stop(Callback):
-    """Ends a run as an interruption would, after a number of batches."""
+    """Ends a run as a signal would, after a number of batches."""
 
-    def __init__(self, after: int) -> None:
+    def __init__(self, after: int, saving: StageCheckpoint) -> None:
         self.after = after
+        self.saving = saving
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        trainer.should_stop = pl_module.rollout_step == self.after
+        if pl_module.rollout_step == self.after:
+            self.saving.stop.asked = "a test"
 
 
 def logged(folder: Path) -> dict[str, dict[int, float]]:

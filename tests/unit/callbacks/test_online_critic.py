@@ -19,6 +19,7 @@ from contrastive_reasoning.rewards import VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.critic_within import critic_within
 from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown import reachable_targets
+from experiments.interrupt import Interrupted
 from experiments.kept_checkpoints import path_of
 from experiments.run_folder import RunFolderLogger, read_metrics
 from tests.unit.callbacks.online_kit import (
@@ -76,7 +77,9 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one(
 
     whole, whole_loop = learner(shaped(checkpoint), advantage), online()
     fit(whole, 5, whole_loop, logger=log("whole"))
-    fit(learner(shaped(checkpoint), advantage), 5, online(), Stop(stopped_after), saving(tmp_path / "stopped"))
+    stopping = saving(tmp_path / "stopped")
+    with pytest.raises(Interrupted, match=f"stopped by a test at step {stopped_after}"):
+        fit(learner(shaped(checkpoint), advantage), 5, online(), Stop(stopped_after, stopping), stopping)
     resumed, loop = learner(shaped(checkpoint), advantage), online()
     fit(resumed, 5, loop, resume=path_of(tmp_path / "stopped", stopped_after), logger=log("resumed"))
     assert torch.equal(weights(resumed), weights(whole))

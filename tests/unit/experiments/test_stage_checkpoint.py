@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 
 from experiments.interrupt import Interrupted, StopRequest
 from experiments.kept_checkpoints import CheckpointError, Metric, kept, newest_sound, path_of, seal
+from experiments.run_folder import RunFolderLogger, read_metrics
 from experiments.stage_checkpoint import StageCheckpoint
 
 
@@ -31,6 +32,8 @@ class Line(L.LightningModule):
         self.scores = scores or {}
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        self.log("step", float(self.global_step + 1))
+        self.log("train/number", batch.mean())
         return (self.weight * batch.mean()).sum()
 
     def validation_step(self, batch: Tensor, batch_idx: int) -> None:
@@ -77,15 +80,19 @@ def saving(folder: Path, stop: StopRequest | None = None, **changes: Any) -> Sta
     return StageCheckpoint(folder=folder, stop=stop or StopRequest(), **settings | changes)
 
 
-def fit(module: Line, checkpoint: StageCheckpoint, *callbacks: L.Callback, resume: Path | None = None) -> L.Trainer:
+def fit(
+    module: Line, checkpoint: StageCheckpoint, *callbacks: L.Callback, resume: Path | None = None, logger: Any = False
+) -> L.Trainer:
     trainer = L.Trainer(
         accelerator="cpu",
         max_epochs=1,
         val_check_interval=2,
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
-        callbacks=[*callbacks, checkpoint],
-        logger=False,
+        callbacks=[checkpoint, *callbacks],
+        logger=logger,
+        log_every_n_steps=1,
+        enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
@@ -167,6 +174,35 @@ def test_on_a_full_disk_the_one_before_is_intact_and_named(tmp_path: Path, file_
     assert not list(tmp_path.glob("*.new"))
 
 
+class Killed(BaseException):
+    """As by SIGKILL: nothing is tidied up."""
+
+
+class Kill(L.Callback):
+    """When the step after ``at`` begins, behind the checkpoint."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step == self.at:
+            raise Killed
+
+
+@pytest.mark.parametrize("at", [3, 4], ids=["between validations", "after one"])
+def test_all_that_was_said_of_a_step_is_on_the_disk_before_its_checkpoint(tmp_path: Path, at: int) -> None:
+    scores = {step: step / 10 for step in range(0, 9, 2)}
+    fit(Line(scores), saving(tmp_path / "kept whole"), logger=RunFolderLogger(folder=tmp_path / "whole"))
+    with pytest.raises(Killed):
+        fit(Line(scores), saving(tmp_path / "kept"), Kill(at), logger=RunFolderLogger(folder=tmp_path / "killed"))
+    last, _ = newest_sound(tmp_path / "kept")
+    assert last == path_of(tmp_path / "kept", at)
+    fit(Line(scores), saving(tmp_path / "kept"), resume=last, logger=RunFolderLogger(folder=tmp_path / "killed"))
+    whole, killed = ([tuple(m)[:3] for m in read_metrics(tmp_path / name)] for name in ("whole", "killed"))
+    assert killed == whole
+    assert {name for _, name, _ in whole} == {"train/number", "val/score"}
+
+
 class Trap:
     """Writes a file where somebody unpickles it."""
 
@@ -216,11 +252,19 @@ def test_the_second_signal_is_nobodys_wish_to_wait(tmp_path: Path) -> None:
     assert steps(tmp_path) == []
 
 
+def test_nothing_may_act_before_it(tmp_path: Path) -> None:
+    trainer = L.Trainer(accelerator="cpu", callbacks=[Ask(9), saving(tmp_path)], logger=False, max_epochs=1)
+    with pytest.raises(RuntimeError, match="StageCheckpoint must stand before Ask, which may act"):
+        trainer.fit(module := Line(), Numbers(module))  # pyright: ignore
+
+
 def test_in_another_thread_nothing_is_listened_for() -> None:
     heard: list[Any] = []
 
     def listen() -> None:
-        with StopRequest().listening():
+        stop = StopRequest()
+        with stop.listening():
+            stop.listen()
             heard.append(signal.getsignal(signal.SIGTERM))
 
     before = signal.getsignal(signal.SIGTERM)

@@ -154,7 +154,7 @@ def fit(
         num_sanity_val_steps=0,
         log_every_n_steps=1,
         logger=logger,
-        callbacks=[generation(2 if validate_every else 0, engine), *callbacks],
+        callbacks=saving_first([generation(2 if validate_every else 0, engine), *callbacks]),
         enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -191,6 +191,11 @@ class Metrics(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         self.steps.append({name: value.item() for name, value in trainer.callback_metrics.items()})
+
+
+def saving_first(callbacks: list[Callback]) -> list[Callback]:
+    """As a stage orders them."""
+    return sorted(callbacks, key=lambda callback: not isinstance(callback, StageCheckpoint))
 
 
 def saving(folder: Path) -> StageCheckpoint:

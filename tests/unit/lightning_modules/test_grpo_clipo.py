@@ -19,6 +19,7 @@ from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rewards.head import LinearHead
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Verdict
+from experiments.interrupt import Interrupted
 from experiments.kept_checkpoints import path_of
 from tests.unit.lightning_modules.grpo_kit import Metrics, fit, module, objective, policy, saving, weights
 
@@ -106,10 +107,11 @@ def test_a_run_stopped_in_the_warm_up_goes_on_from_there(tmp_path: Path) -> None
     class Stop(Callback):
         def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
             if pl_module.rollout_step == 2:
-                trainer.should_stop = True
+                stopping.stop.asked = "a test"
 
-    stopped = module(reward=clipo(warmup_steps=3))
-    fit(stopped, 2, saving(tmp_path / "stopped"), Stop())
+    stopped, stopping = module(reward=clipo(warmup_steps=3)), saving(tmp_path / "stopped")
+    with pytest.raises(Interrupted):
+        fit(stopped, 2, stopping, Stop())
     assert stopped.rollout_step == 2
     resumed = module(reward=clipo(warmup_steps=3))
     fit(resumed, 2, saving(tmp_path / "resumed"), resume=path_of(tmp_path / "stopped", 2))
