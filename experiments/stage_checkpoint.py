@@ -13,24 +13,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 
 from experiments.interrupt import Interrupted, StopRequest
-from experiments.kept_checkpoints import (
-    PARTIAL,
-    CheckpointError,
-    Kept,
-    Metric,
-    clear,
-    kept,
-    newest_sound,
-    path_of,
-    seal,
-)
+from experiments.kept_checkpoints import PARTIAL, CheckpointError, Metric, clear, kept, newest_sound, path_of, seal
 
 MODES = ("max", "min")
 
@@ -108,8 +98,8 @@ class StageCheckpoint(L.Callback):
     def _between_steps(self, trainer: L.Trainer, pl_module: Any) -> None:
         step, metric, self._measured = steps_of(trainer, pl_module), self._measured, None
         if step > self._saved:
-            leads = metric is not None and self._leads(metric)
-            if leads or self.stop.asked or step % self.every == 0:
+            ahead = self._goodness(metric) > max([-inf, *(self._goodness(one.metric) for one in kept(self.folder))])
+            if ahead or self.stop.asked or step % self.every == 0:
                 self.save(trainer, step, metric)
                 self._saved = step
         if self.stop.asked:
@@ -138,35 +128,18 @@ class StageCheckpoint(L.Callback):
         trainer.strategy.barrier()
 
     def _let_go(self) -> None:
+        """Of the best ones the first stays."""
         found = kept(self.folder)
-        leader = self._leader(found)
-        stay = [one.path for one in found[-self.keep :]] + ([] if leader is None else [leader.path])
-        clear(self.folder, keep=stay)
+        best = max(found, key=lambda one: self._goodness(one.metric))
+        leader = [best.path] if self._goodness(best.metric) > -inf else []
+        clear(self.folder, keep=[*leader, *(one.path for one in found[-self.keep :])])
 
-    def _leads(self, metric: Metric) -> bool:
-        """Whether it is a number, and better than all that are kept."""
-        leader = self._leader(kept(self.folder))
-        return isfinite(metric.value) and (leader is None or self._better(metric, _metric_of(leader)))
-
-    def _leader(self, found: list[Kept]) -> Kept | None:
-        """The best so far; of equals the first."""
-        measured = [one for one in found if one.metric is not None and one.metric.name in (self.best or ())]
-        leader: Kept | None = None
-        for one in measured:
-            if isfinite(_metric_of(one).value) and (
-                leader is None or self._better(_metric_of(one), _metric_of(leader))
-            ):
-                leader = one
-        return leader
-
-    def _better(self, metric: Metric, than: Metric) -> bool:
-        assert self.best is not None
-        return metric.value > than.value if self.best[metric.name] == "max" else metric.value < than.value
-
-
-def _metric_of(one: Kept) -> Metric:
-    assert one.metric is not None
-    return one.metric
+    def _goodness(self, metric: Metric | None) -> float:
+        """More is better; −∞ where nothing was measured, or no number."""
+        mode = (self.best or {}).get(metric.name) if metric is not None else None
+        if metric is None or mode is None or not isfinite(metric.value):
+            return -inf
+        return metric.value if mode == "max" else -metric.value
 
 
 def steps_of(trainer: L.Trainer, pl_module: Any) -> int:
