@@ -30,7 +30,7 @@ class OracleReward:
     """The name of its part of a credit."""
 
     def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
-        refuse_learning("OracleReward", outcome)
+        refuse_learning(type(self).__name__, outcome)
         self.outcome = outcome
         self.task = task
         self.weight = weight
