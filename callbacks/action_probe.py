@@ -14,6 +14,7 @@ from torch import Tensor
 
 from contrastive_reasoning.critics import CriticBatch, rows_of, take
 from contrastive_reasoning.losses import categorical_accuracy, mean_over
+from contrastive_reasoning.policies.sharding import gathered
 
 
 class ActionProbe(L.Callback):
@@ -32,7 +33,8 @@ class ActionProbe(L.Callback):
         if not isinstance(batch, CriticBatch):
             return
         critic: Any = pl_module.critic
-        logits = critic(with_shuffled_actions(batch.state_actions), batch.goals).float()
+        with gathered(critic):
+            logits = critic(with_shuffled_actions(batch.state_actions), batch.goals).float()
         right = categorical_accuracy(logits, batch.positive, batch.candidate).float()
         accuracy = mean_over(right, batch.positive.any(dim=1))
         pl_module.log(
@@ -40,7 +42,6 @@ class ActionProbe(L.Callback):
             accuracy,
             batch_size=rows_of(batch.state_actions),
             add_dataloader_idx=False,
-            sync_dist=True,
         )
 
 

@@ -17,6 +17,7 @@ from contrastive_reasoning.critics.met_states import MetStates, met_batch
 from contrastive_reasoning.critics.pairing import Pairing
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.ranks import average_gradients
 from contrastive_reasoning.rollout.sampling import derived_seed
 
 
@@ -109,6 +110,7 @@ class CriticLessons:
             loss = (self._loss(replayed, device) + self._loss(fresh, device)) / 2
             self._stepper.zero_grad()
             loss.backward()
+        average_gradients(self.critic.parameters())
         self.optimizer.set_learning_rate(self._stepper, self.taken)
         self._stepper.step()
         self.taken += 1

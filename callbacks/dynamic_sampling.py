@@ -19,6 +19,7 @@ import torch
 
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -98,9 +99,10 @@ class DynamicSampling(RolloutGeneration):
         return drawn_problems(self.task.problems("train"), may_come, count=count, seed=seed)
 
     def _fresh(self, pl_module: Any, problems: Sequence[Problem], seed: Seed, *, pooled: bool) -> RolloutBatch:
-        return self.engine.generate(
-            pl_module.policy, problems, group_size=self.group_size, sampling=self.sampling, seed=seed, pooled=pooled
-        )
+        with gathered(pl_module.policy):
+            return self.engine.generate(
+                pl_module.policy, problems, group_size=self.group_size, sampling=self.sampling, seed=seed, pooled=pooled
+            )
 
     def _refilled(
         self, rollouts: RolloutBatch, equal: Sequence[int], fresh: RolloutBatch, pad_token_id: int

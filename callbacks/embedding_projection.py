@@ -14,6 +14,7 @@ from torch import Tensor
 from callbacks.figures import LABEL_COLOURS, PARITY_COLOURS, log_figure, watching
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch
 from contrastive_reasoning.geometry import parity_of, pca, tsne
+from contrastive_reasoning.policies.sharding import gathered
 
 
 class EmbeddingProjection(L.Callback):
@@ -49,9 +50,11 @@ class EmbeddingProjection(L.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        critic: Any = pl_module.critic
-        if not watching(trainer) or not hasattr(critic, "encode_goal"):
-            return
+        with gathered(pl_module.critic):
+            if watching(trainer) and hasattr(pl_module.critic, "encode_goal"):
+                self._embed(pl_module.critic, batch)
+
+    def _embed(self, critic: Any, batch: Any) -> None:
         if isinstance(batch, CriticBatch) and _gathered(self._goals) < self.points:
             values = batch.goals.cpu() if isinstance(batch.goals, Tensor) else None
             self._goals.append((critic.encode_goal(batch.goals).float().cpu(), values))

@@ -11,6 +11,7 @@ from torch import Tensor
 from callbacks.similarity_heatmap import positive_diagonal
 from contrastive_reasoning.critics import CriticBatch, take
 from contrastive_reasoning.geometry import alignment, effective_rank, parity_accuracy, parity_of, uniformity
+from contrastive_reasoning.policies.sharding import gathered
 
 
 class GeometryProbe(L.Callback):
@@ -37,8 +38,10 @@ class GeometryProbe(L.Callback):
     ) -> None:
         if batch_idx or not isinstance(batch, CriticBatch) or not hasattr(pl_module.critic, "encode_goal"):
             return
-        for name, value in self.measure(pl_module.critic, batch).items():
-            pl_module.log(f"val/probe/{name}", value, batch_size=1, add_dataloader_idx=False, sync_dist=True)
+        with gathered(pl_module.critic):
+            measured = self.measure(pl_module.critic, batch)
+        for name, value in measured.items():
+            pl_module.log(f"val/probe/{name}", value, batch_size=1, add_dataloader_idx=False)
 
     @torch.no_grad()
     def measure(self, critic: Any, batch: CriticBatch) -> dict[str, Tensor | float]:

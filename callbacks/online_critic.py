@@ -30,6 +30,7 @@ import lightning as L
 
 from callbacks.critic_lessons import CriticLessons
 from contrastive_reasoning.critics.met_states import MetStates
+from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.rewards.critic_within import critic_within, verdict_auroc
 from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -127,12 +128,16 @@ class OnlineCritic(L.Callback):
         return {"auroc_before": before, "auroc_after": verdict_auroc(self.reward, self.task, rollouts)}
 
     def _remember(self, rollouts: RolloutBatch) -> None:
-        """The states under which a value was reached; the end itself is no such state."""
-        targets, moves = {}, []
+        """The states under which a value was reached, on any rank; the end itself is no such state."""
+        own, made_here = {}, []
         for row, steps in enumerate(legal_steps(self.task, rollouts)):
             fields = rollouts.problem_of(row).fields
             made = list(moves_of(fields["numbers"], steps))
-            targets.update({before: fields["target"] for before, _ in made})
+            own.update({before: fields["target"] for before, _ in made})
+            made_here += made
+        targets, moves = {}, []
+        for theirs, made in gather((own, made_here)):  # every rank remembers the same
+            targets.update(theirs)
             moves += made
         for state, known in known_states(moves).items():
             if known.reached:

@@ -12,6 +12,7 @@ from typing import Any
 import lightning as L
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rewards.base import reads_states
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -22,7 +23,9 @@ class RolloutGeneration(L.Callback):
     """Fills ``batch.rollouts`` with a group per problem while training, one greedy rollout while validating.
 
     While validating ``batch.sampled`` gets ``validation_samples`` sampled rollouts per problem (0: none), the same
-    random numbers each time. Training draws are a function of (seed, the module's rollout step, rank, problem).
+    random numbers each time. Training draws are a function of (seed, the module's rollout step, problem): ranks have
+    other problems, and together draw what one process would. (A problem that stands twice in a step, at the edge of an
+    epoch, is drawn alike where its two places are on two ranks.) Parameters in shards are gathered once for each draw.
 
     Raises:
         ValueError: for a group size below 2, a negative ``validation_samples``, or a ``greedy`` that samples.
@@ -55,7 +58,7 @@ class RolloutGeneration(L.Callback):
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Fill ``batch.rollouts``, count their tokens in the batch and log the tokens per second of this rank."""
-        seed = (self.seed, "rollout", int(pl_module.rollout_step), trainer.global_rank)
+        seed = (self.seed, "rollout", int(pl_module.rollout_step))
         start = perf_counter()
         pooled = reads_states(pl_module.reward)
         batch.rollouts = self._draw(pl_module.policy, batch, self.group_size, self.sampling, seed, pooled=pooled)
@@ -82,6 +85,7 @@ class RolloutGeneration(L.Callback):
         *,
         pooled: bool = False,
     ) -> RolloutBatch:
-        return self.engine.generate(
-            policy, batch.problems, group_size=group_size, sampling=sampling, seed=seed, pooled=pooled
-        )
+        with gathered(policy):
+            return self.engine.generate(
+                policy, batch.problems, group_size=group_size, sampling=sampling, seed=seed, pooled=pooled
+            )

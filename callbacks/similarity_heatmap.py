@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 
 from callbacks.figures import log_figure, watching
 from contrastive_reasoning.critics import CriticBatch, take
+from contrastive_reasoning.policies.sharding import gathered
 
 
 class SimilarityHeatmap(L.Callback):
@@ -47,8 +48,12 @@ class SimilarityHeatmap(L.Callback):
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         batch, self._batch = self._batch, None
-        if batch is None or not watching(trainer):
-            return
+        if batch is not None:
+            with gathered(pl_module.critic):
+                if watching(trainer):
+                    self._draw(trainer, pl_module, batch)
+
+    def _draw(self, trainer: L.Trainer, pl_module: L.LightningModule, batch: CriticBatch) -> None:
         rows, columns = positive_diagonal(batch.positive, self.size)
         if len(rows) > 1:
             state_actions, goals = take(batch.state_actions, rows), take(batch.goals, columns)

@@ -7,6 +7,7 @@ from typing import Any
 import lightning as L
 
 from callbacks.phase_clock import finished_now
+from contrastive_reasoning.ranks import total
 
 ROOM = "train/spent/"
 
@@ -46,7 +47,7 @@ class Spent(L.Callback):
         self._count()
         pl_module.log(f"{ROOM}seconds", self.seconds, batch_size=1)
         if getattr(batch, "rollouts", None) is not None:
-            self.tokens += batch.generated_tokens * trainer.world_size
+            self.tokens += int(total(float(batch.generated_tokens)))
             pl_module.log(f"{ROOM}tokens", float(self.tokens), batch_size=1)
 
     def state_dict(self) -> dict[str, Any]:

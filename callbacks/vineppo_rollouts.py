@@ -17,6 +17,7 @@ import lightning as L
 
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.continuations import Prefix, distinct, problems_of, step_prefixes, success_rates
@@ -74,7 +75,7 @@ class VinePPORollouts(RolloutGeneration):
         drawn = batch.rollouts
         prefixes = step_prefixes(self.task, drawn)
         asked = distinct(prefixes)
-        seed = (self.seed, "continuation", int(pl_module.rollout_step), trainer.global_rank)
+        seed = (self.seed, "continuation", int(pl_module.rollout_step))
         continued = self._continued(pl_module.policy, asked, drawn, seed) if asked else None
         rates = {} if continued is None else success_rates(self.task, pl_module.policy, asked, continued)
         values = [[None if prefix is None else rates[prefix] for prefix in row] for row in prefixes]
@@ -88,11 +89,12 @@ class VinePPORollouts(RolloutGeneration):
     def _continued(
         self, policy: CausalLMPolicy, asked: Sequence[Prefix], drawn: RolloutBatch, seed: Seed
     ) -> RolloutBatch:
-        return self.engine.generate(
-            policy,
-            problems_of(asked, drawn),
-            group_size=self.continuations,
-            sampling=self.sampling,
-            seed=seed,
-            prefixes=[prefix.tokens for prefix in asked],
-        )
+        with gathered(policy):
+            return self.engine.generate(
+                policy,
+                problems_of(asked, drawn),
+                group_size=self.continuations,
+                sampling=self.sampling,
+                seed=seed,
+                prefixes=[prefix.tokens for prefix in asked],
+            )

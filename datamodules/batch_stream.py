@@ -12,27 +12,26 @@ BatchT = TypeVar("BatchT", covariant=True)
 
 
 class BatchStream(IterableDataset[BatchT], Generic[BatchT]):
-    """Batches number first, first + stride, … without end; loader workers take turns and keep that order.
+    """Batches number first, first + 1, … without end; loader workers take turns and keep that order."""
 
-    With R ranks, rank r of step k sees batch k·R + r.
-    """
-
-    def __init__(self, draw: Callable[[int], BatchT], *, first: int, stride: int) -> None:
+    def __init__(self, draw: Callable[[int], BatchT], *, first: int) -> None:
         self.draw = draw
         self.first = first
-        self.stride = stride
 
     def __iter__(self) -> Iterator[BatchT]:
         worker = get_worker_info()
         place, turns = (worker.id, worker.num_workers) if worker else (0, 1)
-        number = self.first + place * self.stride
+        number = self.first + place
         while True:
             yield self.draw(number)
-            number += turns * self.stride
+            number += turns
 
 
 def training_loader(draw: Callable[[int], BatchT], *, trainer: L.Trainer | None, workers: int) -> DataLoader[BatchT]:
-    """The stream from where the trainer stands (one optimizer step a batch), for this rank."""
-    step, rank, ranks = (trainer.global_step, trainer.global_rank, trainer.world_size) if trainer else (0, 0, 1)
-    stream = BatchStream(draw, first=step * ranks + rank, stride=ranks)
+    """The stream from where the trainer stands, one optimizer step a batch.
+
+    Every rank draws the whole batch, which costs little beside a pass, and reads its own rows of it: what can be told
+    of a pair, whether its goal was reached from there, is known of the pairs across ranks too.
+    """
+    stream = BatchStream(draw, first=trainer.global_step if trainer else 0)
     return DataLoader(stream, batch_size=None, num_workers=workers)

@@ -15,8 +15,10 @@ class ProblemBatch:
     raises on frozen ones, but leaves a plain object alone; what the callback puts in is what ``training_step`` sees.
     """
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], *, counted: int | None = None) -> None:
         self.problems = tuple(problems)
+        self.counted = len(self.problems) if counted is None else counted
+        """How many of them, from the first on, are this rank's own; those after only fill it up and are not scored."""
         self.rollouts: RolloutBatch | None = None
         """Sampled while training, greedy while validating."""
         self.sampled: RolloutBatch | None = None

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from lightning import LightningDataModule
+from lightning import LightningDataModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch.utils.data import DataLoader
 
 from contrastive_reasoning.tasks.base import Problem, Task
-from datamodules.collate import ProblemBatch, collate_problems
+from datamodules.collate import ProblemBatch
 
 VERSION = 1
 
@@ -22,6 +22,9 @@ class ReasoningPrompts(LightningDataModule):
     Training walks through the training problems in an order that is a permutation of (seed, epoch); a batch may end one
     epoch and begin the next. A resumed run continues at the module's ``rollout_step``. Validation is a fixed set.
 
+    Of R ranks, rank r has every R-th problem of a batch, from its r-th on: all ranks together have what one process
+    would, and as many problems each. Where a validation batch does not come out even a problem fills it up, unscored.
+
     Args:
         task: where the problems come from.
         problems_per_step: P, the problems of one rollout batch.
@@ -30,6 +33,10 @@ class ReasoningPrompts(LightningDataModule):
             (the module's ``warmup_steps``) gets its own before them.
         max_prompt_tokens: training problems with longer prompts are left out; None: none is.
         seed: of the order.
+
+    Raises:
+        ValueError: for a number below 1 (``validation_problems``: below 0), or, when training begins, problems of a
+            step, or of one of the module's mini-batches, that the ranks cannot share out evenly.
     """
 
     def __init__(
@@ -59,12 +66,21 @@ class ReasoningPrompts(LightningDataModule):
     def train_dataloader(self) -> ProblemSteps:
         module = self.trainer.lightning_module if self.trainer is not None else None
         first = getattr(module, "rollout_step", 0)
+        rank, ranks = place_of(self.trainer)
+        parts = ranks * getattr(module, "minibatches_per_rollout", 1)
+        if self.problems_per_step % parts:
+            raise ValueError(
+                f"{self.problems_per_step} problems cannot be shared out evenly over ranks ({ranks}) × mini-batches "
+                f"({parts // ranks}): take a multiple of {parts}"
+            )
         return ProblemSteps(
             self._short_enough(self.task.problems("train")),
             problems_per_step=self.problems_per_step,
             steps=self.steps + getattr(module, "warmup_steps", 0),
             first_step=first,
             seed=self.seed,
+            rank=rank,
+            ranks=ranks,
         )
 
     def _short_enough(self, problems: Sequence[Problem]) -> Sequence[Problem]:
@@ -80,21 +96,45 @@ class ReasoningPrompts(LightningDataModule):
             )
         return kept
 
-    def val_dataloader(self) -> DataLoader[Problem]:
+    def val_dataloader(self) -> DataLoader[Any]:
         problems = self.task.problems("validation")
         if len(problems) < self.validation_problems:
             raise ValueError(
                 f"validation_problems is {self.validation_problems}, but the split has only {len(problems)} problems"
             )
         kept = list(problems[: self.validation_problems])
-        return DataLoader(kept, batch_size=self.problems_per_step, collate_fn=collate_problems)  # pyright: ignore
+        rank, ranks = place_of(self.trainer)
+        starts = range(0, len(kept), self.problems_per_step)
+        whole = [kept[start : start + self.problems_per_step] for start in starts]
+        batches: Any = [own_batch(problems, rank=rank, ranks=ranks) for problems in whole]
+        return DataLoader(batches, batch_size=None)
+
+
+def place_of(trainer: Trainer | None) -> tuple[int, int]:
+    """The number of this rank, and how many there are."""
+    return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+
+
+def own_batch(problems: Sequence[Problem], *, rank: int, ranks: int) -> ProblemBatch:
+    """A rank's problems of a batch, with the first one of the batch to fill it up where others have one more."""
+    own = list(problems[rank::ranks])
+    longest = -(-len(problems) // ranks)
+    return ProblemBatch([*own, *[problems[0]] * (longest - len(own))], counted=len(own))
 
 
 class ProblemSteps:
-    """The batches of a run from ``first_step`` on. Resumable without a state: the step says it all."""
+    """A rank's batches of a run from ``first_step`` on. Resumable without a state: the step says it all."""
 
     def __init__(
-        self, problems: Sequence[Problem], *, problems_per_step: int, steps: int, first_step: int, seed: int
+        self,
+        problems: Sequence[Problem],
+        *,
+        problems_per_step: int,
+        steps: int,
+        first_step: int,
+        seed: int,
+        rank: int,
+        ranks: int,
     ) -> None:
         if not problems:
             raise ValueError("the training split has no problems")
@@ -103,6 +143,8 @@ class ProblemSteps:
         self.steps = steps
         self.first_step = first_step
         self.seed = seed
+        self.rank = rank
+        self.ranks = ranks
 
     def __len__(self) -> int:
         """Steps of the whole run, those before ``first_step`` included: Lightning counts on from a checkpoint's."""
@@ -111,7 +153,7 @@ class ProblemSteps:
     def __iter__(self) -> Iterator[ProblemBatch]:
         for step in range(self.first_step, self.steps):
             rows = rows_of_step(step, self.problems_per_step, len(self.problems), seed=self.seed)
-            yield ProblemBatch([self.problems[row] for row in rows])
+            yield ProblemBatch([self.problems[row] for row in rows[self.rank :: self.ranks]])
 
     def state_dict(self) -> dict[str, int]:
         """Nothing; it tells Lightning that this loader resumes in the middle of an epoch."""

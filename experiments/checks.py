@@ -8,6 +8,7 @@ from pathlib import Path
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from experiments.catalogue import FOLDER, catalogue
+from experiments.launch import launched, world_size
 from experiments.schema import STAGES
 from experiments.suggestions import did_you_mean
 from experiments.wiring import critic_checkpoints
@@ -86,19 +87,38 @@ def no_reference(config: DictConfig) -> str | None:
 
 
 def several_devices(config: DictConfig) -> str | None:
-    """Batches and micro-batches are cut for one process: more of them would all see the same data."""
+    """Counts of devices must be numbers, those of the ranks that were started, and share a rollout batch out evenly."""
     devices, nodes = config.trainer.get("devices", 1), config.trainer.get("num_nodes", 1)
-    if isinstance(nodes, int) and nodes > 1:
-        return f"trainer.num_nodes={nodes}: several devices are not supported yet; use 1"
-    if not _is_one(devices, config.trainer.get("accelerator")):
-        return f"trainer.devices={devices}: several devices are not supported yet; use 1"
-    return None
+    count = device_count(config.trainer)
+    if count is None:
+        return f"trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got {devices}"
+    if not isinstance(nodes, int) or nodes < 1:
+        return f"trainer.num_nodes must be a whole number of at least 1, got {nodes}"
+    ranks = count * nodes
+    if launched() and world_size() != ranks:
+        asked = f"trainer.devices={devices} and trainer.num_nodes={nodes} are {ranks}"
+        return f"{world_size()} ranks were started, but {asked}"
+    if nodes > 1 and not launched():
+        return f"trainer.num_nodes={nodes}: start the run by torchrun on every node, see docs/scaling.md"
+    return uneven_ranks(config, ranks) if "grpo" in config.stages else None
 
 
-def _is_one(devices: object, accelerator: object) -> bool:
-    """Whether Lightning would use one device: a count, indices, or auto, which is one process on a CPU."""
-    if isinstance(devices, ListConfig):
-        return len(devices) == 1
-    if isinstance(devices, str) and "," in devices:
-        return len([index for index in devices.split(",") if index.strip()]) == 1
-    return str(devices) == "1" or (devices == "auto" and accelerator == "cpu")
+def uneven_ranks(config: DictConfig, ranks: int) -> str | None:
+    problems, minibatches = config.budget.grpo.problems, config.budget.grpo.minibatches
+    if problems % (ranks * minibatches) == 0:
+        return None
+    return (
+        f"budget.grpo.problems={problems} cannot be shared out evenly over ranks ({ranks}) × mini-batches "
+        f"({minibatches}): take a multiple of {ranks * minibatches}"
+    )
+
+
+def device_count(trainer: DictConfig) -> int | None:
+    """Of each node: a count, one index, or auto, which is one process on a CPU; None for what is none of these."""
+    devices = trainer.get("devices", 1)
+    if isinstance(devices, int) and devices >= 1:
+        return devices
+    if isinstance(devices, str) and devices.isdecimal() and int(devices) >= 1:
+        return int(devices)
+    single = isinstance(devices, ListConfig) and len(devices) == 1
+    return 1 if single or (devices == "auto" and trainer.get("accelerator") == "cpu") else None

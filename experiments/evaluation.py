@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from contrastive_reasoning.ranks import this_rank
 from experiments import evaluation_table
 from experiments.assemble import build, with_values
 from experiments.run_folder import RunFolderLogger
@@ -31,8 +32,9 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
     rows, caption = evaluation_table.summary_rows(suite, results), evaluation_table.caption(suite)
     logger.log_table(evaluation_table.NAME, rows, step=0)
     logger.finalize("success")
-    evaluation_table.write(folder, rows, caption)
-    evaluation_table.show(folder)
+    if this_rank() == 0:
+        evaluation_table.write(folder, rows, caption)
+        evaluation_table.show(folder)
     return {"metrics": {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}}
 
 

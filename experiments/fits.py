@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from lightning import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import DeepSpeedStrategy
 from omegaconf import DictConfig, OmegaConf
+from torch import nn
 
 from contrastive_reasoning.critics.checkpoint import save_critic
+from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.ranks import barrier, from_first, this_rank
 from experiments.assemble import build
 from experiments.interrupt import Interrupted, StopRequest
 from experiments.kept_checkpoints import CheckpointError, newest_sound
@@ -36,7 +40,7 @@ def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) ->
         return {"policy": config.policy.pretrained}
     module, data = (build(config, key) for key in PARTS["warm_start"])
     fit(config, "warm_start", folder, module, data, acting=[])
-    module.policy.save(folder / POLICY)
+    save_whole(module.policy, lambda: module.policy.save(folder / POLICY))
     return {"policy": POLICY}
 
 
@@ -45,7 +49,7 @@ def critic(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Map
     module, data = (build(config, key) for key in PARTS["critic"])
     fit(config, "critic", folder, module, data, acting=[])
     description: Any = OmegaConf.to_container(config.critic, resolve=True)
-    save_critic(module.critic, folder / CRITIC, description)
+    save_whole(module.critic, lambda: save_critic(module.critic, folder / CRITIC, description))
     return {"critic": CRITIC}
 
 
@@ -53,8 +57,16 @@ def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mappi
     """Train the policy by rollouts, rewards and the objective."""
     module, data, *acting = (build(config, key) for key in PARTS["grpo"])
     fit(config, "grpo", folder, module, data, acting=acting)
-    module.policy.save(folder / POLICY)
+    save_whole(module.policy, lambda: module.policy.save(folder / POLICY))
     return {"policy": POLICY}
+
+
+def save_whole(model: nn.Module, save: Callable[[], None]) -> None:
+    """Have rank 0 save a model, its parameters put together before where they lie in shards."""
+    with gathered(model):
+        if this_rank() == 0:
+            save()
+    barrier()
 
 
 def fit(
@@ -77,7 +89,10 @@ def fit(
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         if not resume:  # curves begin before the first update
-            trainer.validate(module, datamodule=data, verbose=False)
+            before = trainer
+            if isinstance(trainer.strategy, DeepSpeedStrategy):  # what it hangs on a module for this would stay there
+                before = build_trainer(config, stage, folder, acting, stop, strategy="ddp")
+            before.validate(module, datamodule=data, verbose=False)
         with stop.listening():
             trainer.fit(module, datamodule=data, **resume)
     except Interrupted as stopped:
@@ -93,14 +108,19 @@ def fit(
 
 def resumption(folder: Path) -> dict[str, Any]:
     """How ``Trainer.fit`` is told to go on; empty where there is nothing to go on from. Names what is damaged."""
-    last, passed_over = newest_sound(folder / CHECKPOINTS)
+    last, passed_over = from_first(newest_sound(folder / CHECKPOINTS))
     for sentence in passed_over:
         print(f"{sentence}: {'beginning anew' if last is None else f'going on from {last}'}")
     return {} if last is None else {"ckpt_path": str(last), "weights_only": True}
 
 
-def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Callback], stop: StopRequest) -> Trainer:
-    """The trainer of a stage: first what saves between the steps, then callbacks that act, then those that watch."""
+def build_trainer(
+    config: DictConfig, stage: str, folder: Path, acting: list[Callback], stop: StopRequest, **instead: Any
+) -> Trainer:
+    """The trainer of a stage: first what saves between the steps, then callbacks that act, then those that watch.
+
+    ``instead`` of the configuration's are arguments of Lightning's trainer.
+    """
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
     make = build(config, "trainer")
     budget = config.budget[stage]
@@ -122,4 +142,5 @@ def build_trainer(config: DictConfig, stage: str, folder: Path, acting: list[Cal
         enable_checkpointing=False,  # Lightning's own
         logger=RunFolderLogger(folder=folder),
         default_root_dir=str(folder),
+        **instead,
     )

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from contrastive_reasoning.ranks import gather
+
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
@@ -42,6 +44,10 @@ class StopRequest:
         if self._before and threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 signal.signal(number, self._ask)
+
+    def agree(self) -> None:
+        """Ask on every rank if it was asked on one: signals do not reach all in the same step."""
+        self.asked = next((asked for asked in gather(self.asked) if asked), None)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = SIGNALS[signal.Signals(number)]

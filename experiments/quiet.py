@@ -13,6 +13,8 @@ NOISE = (
     r".*does not have many workers.*",
     r".*You have overridden `\w+` in `LightningModule`.*",
     r".*Checkpoint directory .* exists and is not empty.*",
+    r".*to use `self.log\(.*, sync_dist=True\)`.*",  # ranks agree on a number before they log it
+    r".*`torch.distributed.\w+` is deprecated.*",  # deepspeed calls it
     r".*checkpoint that ended before the epoch ended.*",  # our loaders start where the step says
 )
 

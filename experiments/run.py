@@ -6,12 +6,16 @@ everything else is imported when there is something to run.
 
 from __future__ import annotations
 
+import json
 import sys
 
 import hydra
 from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from experiments.checks import device_count
+from experiments.launch import joined, launch, launched, leads
 from experiments.quiet import be_quiet
 from experiments.schema import register
 from experiments.typo import explain
@@ -23,21 +27,38 @@ register()
 @hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
 def run(config: DictConfig) -> None:
     """Run the stages of one experiment; a part that refuses its arguments ends the process with one sentence."""
+    ranks = (device_count(config.trainer) or 1) * config.trainer.num_nodes
+    if ranks > 1 and not launched():
+        run_on_ranks(ranks)
+        return
     be_quiet()
     from experiments.assemble import AssemblyError
     from experiments.kept_checkpoints import CheckpointError
     from experiments.stages import Interrupted, run_experiment
 
     try:
-        run_experiment(config)
+        with joined():
+            run_experiment(config)
     except AssemblyError as error:
         sys.exit(_refuse(str(error)))
     except CheckpointError as error:
-        print(error, file=sys.stderr)
+        _say(str(error))
         sys.exit(FAILED)
     except Interrupted as stop:
-        print(f"{stop}; to go on from there run the same command again", file=sys.stderr)
+        _say(f"{stop}; to go on from there run the same command again")
         sys.exit(130)
+
+
+def run_on_ranks(ranks: int) -> None:
+    """This run again, as so many processes; returns when all have ended well."""
+    from experiments.run_record import SWEEP, sweep_of
+
+    hydra = HydraConfig.get()
+    command = [sys.executable, "-m", "experiments.run", *hydra.overrides.task]
+    sweep = sweep_of(hydra)
+    code = launch(command, ranks, variables={} if sweep is None else {SWEEP: json.dumps(sweep)})
+    if code:
+        sys.exit(code)
 
 
 def main() -> None:
@@ -50,8 +71,14 @@ def main() -> None:
 
 
 def _refuse(sentence: str) -> int:
-    print(sentence, file=sys.stderr)
+    _say(sentence)
     return USAGE_ERROR
+
+
+def _say(sentence: str) -> None:
+    """Once: ranks other than 0 stop for the same reason, or who started them says why."""
+    if leads():
+        print(sentence, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +17,36 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from contrastive_reasoning.ranks import from_first, this_rank
 from experiments.files import write_json, write_yaml
 from experiments.metrics_file import last_values
 from experiments.stage_plan import StagePlan
 
+SWEEP = "CONTRASTIVE_REASONING_SWEEP"
+"""The variable by which a job that starts ranks tells them the sweep it belongs to."""
+
+
+def only_first(write: Callable[..., None]) -> Callable[..., None]:
+    """Have a method do nothing on ranks other than 0."""
+
+    @wraps(write)
+    def on_first(*args: Any, **kwargs: Any) -> None:
+        if this_rank() == 0:
+            write(*args, **kwargs)
+
+    return on_first
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """``outputs/runs/<experiment>/<time>-<seed>/``; ``experiments/run_tree.py`` reads what is written here."""
+    """``outputs/runs/<experiment>/<time>-<seed>/``; ``experiments/run_tree.py`` reads what is written here.
+
+    Of several ranks the first one writes.
+    """
 
     folder: Path
 
+    @only_first
     def add_stage(self, stages: Mapping[str, tuple[StagePlan, bool]]) -> None:
         """Write which folders the stages so far are in, and which of them were reused."""
         entries = {
@@ -33,6 +55,7 @@ class RunRecord:
         }
         write_json(self.folder / "stages.json", entries)
 
+    @only_first
     def close(self, stages: Mapping[str, tuple[StagePlan, bool]], seconds: float) -> None:
         """Write the summary: the last value of every metric by stage."""
         metrics = {name: last_values(plan.folder) for name, (plan, _) in stages.items()}
@@ -41,6 +64,12 @@ class RunRecord:
 
 def open_record(config: DictConfig) -> RunRecord:
     """A new folder for this run, with its resolved configuration, the options chosen and the sweep it belongs to."""
+    folder = from_first(_described_folder(config) if this_rank() == 0 else None)
+    assert folder is not None
+    return RunRecord(folder=folder)
+
+
+def _described_folder(config: DictConfig) -> Path:
     folder = _new_folder(Path(config.output_dir) / "runs" / config.name, config.seed)
     resolved: Any = OmegaConf.to_container(config, resolve=True)
     write_yaml(folder / "config.yaml", {**resolved, "git_sha": git_sha()})
@@ -49,9 +78,16 @@ def open_record(config: DictConfig) -> RunRecord:
         chosen = {group: option for group, option in hydra.runtime.choices.items() if option}
         ours = {group: option for group, option in chosen.items() if not group.startswith("hydra/")}
         write_json(folder / "choices.json", ours)
-        if hydra.mode == RunMode.MULTIRUN:
-            write_json(folder / "sweep.json", {"sweep": Path(hydra.sweep.dir).name, "overrides": _swept(hydra)})
-    return RunRecord(folder=folder)
+        if sweep := sweep_of(hydra):
+            write_json(folder / "sweep.json", sweep)
+    return folder
+
+
+def sweep_of(hydra: Any) -> dict[str, str] | None:
+    """The sweep that this run is a job of, though it may run as a process of its own; None where it is none."""
+    if hydra.mode == RunMode.MULTIRUN:
+        return {"sweep": Path(hydra.sweep.dir).name, "overrides": _swept(hydra)}
+    return json.loads(os.environ[SWEEP]) if SWEEP in os.environ else None
 
 
 def _swept(hydra: Any) -> str:

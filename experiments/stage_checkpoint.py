@@ -97,6 +97,7 @@ class StageCheckpoint(L.Callback):
 
     def _between_steps(self, trainer: L.Trainer, pl_module: Any) -> None:
         step, metric, self._measured = steps_of(trainer, pl_module), self._measured, None
+        self.stop.agree()
         if step > self._saved:
             ahead = self._goodness(metric) > max([-inf, *(self._goodness(one.metric) for one in kept(self.folder))])
             if ahead or self.stop.asked or step % self.every == 0:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
 
+from contrastive_reasoning.ranks import barrier, from_first, this_rank
 from experiments import evaluation, evaluation_table, fits
 from experiments.assemble import build, with_values
 from experiments.credit_fit import check_credit_fits
@@ -58,8 +59,8 @@ def run_experiment(config: DictConfig) -> Path:
                 print(f"{stage}: not needed, the reward's critic comes from a checkpoint")
                 continue
             plan = plan_stage(stage, config, {name: plan for name, (plan, _) in stages.items()})
-            with announced_lock(plan.folder / LOCK, waiting=f"{stage}: waiting for another run of {plan.folder}"):
-                reused = finished(plan)
+            with alone(plan):
+                reused = from_first(finished(plan))
                 stages[stage] = (plan, reused)
                 record.add_stage(stages)
                 if reused:
@@ -70,6 +71,12 @@ def run_experiment(config: DictConfig) -> Path:
         record.close(stages, time.monotonic() - started)
     print(f"{config.name}: done, results in {record.folder}")
     return record.folder
+
+
+def alone(plan: StagePlan) -> AbstractContextManager[None]:
+    """Within it no other run works in the stage's folder: rank 0 holds the lock for all of this one."""
+    waiting = f"{plan.name}: waiting for another run of {plan.folder}"
+    return announced_lock(plan.folder / LOCK, waiting=waiting) if this_rank() == 0 else nullcontext()
 
 
 def check_light_parts(config: DictConfig) -> None:
@@ -99,10 +106,11 @@ def finished(plan: StagePlan) -> bool:
 
 
 def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) -> None:
-    """Run one stage in its folder; ``result.json`` is written last and says that it is complete."""
+    """Run one stage in its folder; ``result.json`` is written last and says that it is complete. Rank 0 writes."""
     going_on = bool(kept(plan.folder / fits.CHECKPOINTS))
     print(f"{plan.name}: {'going on' if going_on else 'running'} in {plan.folder}")
-    write_yaml(plan.folder / "config.yaml", {**plan.config, "threads": torch.get_num_threads()})  # seconds depend on it
+    if this_rank() == 0:  # seconds depend on the threads
+        write_yaml(plan.folder / "config.yaml", {**plan.config, "threads": torch.get_num_threads()})
     started = time.monotonic()
     try:
         result = RUN[plan.name](with_values(config, filled(plan.name, config, folders)), plan.folder, folders)
@@ -116,7 +124,9 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
         "code": code_hashes(plan.config),
         "seconds": round(time.monotonic() - started, 1),
     }
-    write_json(plan.folder / RESULT, described | dict(result))
+    if this_rank() == 0:
+        write_json(plan.folder / RESULT, described | dict(result))
+    barrier()
 
 
 def _reuse_line(plan: StagePlan) -> str:
@@ -130,7 +140,7 @@ def _reuse_line(plan: StagePlan) -> str:
 @contextmanager
 def mirrored(config: DictConfig, folder: Path) -> Iterator[None]:
     """Have the run folder carried to MLflow meanwhile, by a process of its own."""
-    process = start_mirror(folder) if config.logger.mirror else None
+    process = start_mirror(folder) if config.logger.mirror and this_rank() == 0 else None
     try:
         yield
     finally:

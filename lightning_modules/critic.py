@@ -5,6 +5,12 @@
 
 Of an ensemble every member learns by its own loss, on its own bootstrap of the anchors and its own negatives.
 Held-out states with the exact oracle's answer come in a second validation loader.
+
+Every rank has the whole batch, scores its own anchors against all goals, and takes the loss of all ranks' scores:
+
+            goals of the batch
+    rank 0  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ ─┐
+    rank 1  ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒ ─┴─ gathered ──► one loss of A × C scores, symmetric ones too
 """
 
 from __future__ import annotations
@@ -19,6 +25,8 @@ from torch import Tensor, nn
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, members_of, rows_of, take
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.losses.pairs import draw_negatives
+from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.ranks import all_rows, own_rows
 from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.critic_metrics import OracleMetrics, batch_metrics
 from lightning_modules.optim import AdamW
@@ -34,7 +42,7 @@ class CriticPretraining(L.LightningModule):
         loss: scores, positive, candidate → scalar.
         optimizer: of the critic's weights, with its schedule.
         negatives_per_anchor: negatives drawn per anchor and step where all pairs are too dear; None scores all pairs.
-        seed: of those draws, which are a function of (seed, step, rank).
+        seed: of those draws, which are a function of (seed, step).
 
     Raises:
         ValueError: ``negatives_per_anchor`` is below 1.
@@ -69,14 +77,20 @@ class CriticPretraining(L.LightningModule):
         return loss
 
     def validation_step(self, batch: CriticBatch | CriticOracleBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        with gathered(self.critic):
+            self._validate(batch, batch_idx)
+
+    def _validate(self, batch: CriticBatch | CriticOracleBatch, batch_idx: int) -> None:
         if isinstance(batch, CriticOracleBatch):
-            scores = self.critic.pairs(batch.state_actions, batch.goals)  # pyright: ignore[reportCallIssue]
+            pairs: Any = self.critic.pairs
+            own = own_rows(len(batch.label)).to(batch.label.device)
+            scores = all_rows(pairs(take(batch.state_actions, own), take(batch.goals, own)), len(batch.label))
             self.oracle_metrics.update(scores / self.loss.temperature, batch)
             return
         loss, metrics = self._loss_and_metrics(batch, "validation", batch_idx)
         metrics = {"loss": loss, "categorical_accuracy": metrics["categorical_accuracy"]}
         named = {f"val/critic/{name}": value for name, value in metrics.items()}
-        self.log_dict(named, batch_size=rows_of(batch.state_actions), add_dataloader_idx=False, sync_dist=True)
+        self.log_dict(named, batch_size=rows_of(batch.state_actions), add_dataloader_idx=False)
 
     def on_validation_epoch_end(self) -> None:
         self.log_dict({f"val/oracle/{name}": value.float() for name, value in self.oracle_metrics.compute().items()})
@@ -89,7 +103,7 @@ class CriticPretraining(L.LightningModule):
         now, before = perf_counter(), self._last_batch_end
         self._last_batch_end = now
         if before is not None:
-            rate = rows_of(batch.state_actions) * self.trainer.world_size / max(now - before, 1e-9)
+            rate = rows_of(batch.state_actions) / max(now - before, 1e-9)
             self.log("train/throughput/pairs_per_second", rate, batch_size=1)
 
     def on_validation_end(self) -> None:
@@ -117,7 +131,7 @@ class CriticPretraining(L.LightningModule):
 
     def _bootstrapped(self, batch: CriticBatch, member: int) -> CriticBatch:
         """As many anchors, drawn with replacement, each with its own row of pairs."""
-        seed = derived_seed((self.seed, "critic bootstrap", self.global_step, self.global_rank, member))
+        seed = derived_seed((self.seed, "critic bootstrap", self.global_step, member))
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randint(len(batch.positive), (len(batch.positive),), generator=generator).to(batch.positive.device)
         return CriticBatch(
@@ -139,17 +153,22 @@ class CriticPretraining(L.LightningModule):
         """The pairs that are scored: (A, C) bool."""
         if self.negatives_per_anchor is None:
             return batch.candidate
-        seed = derived_seed((self.seed, "critic negatives", purpose, step, self.global_rank))
+        seed = derived_seed((self.seed, "critic negatives", purpose, step))
         generator = torch.Generator().manual_seed(seed)
         return draw_negatives(batch.positive, batch.candidate, count=self.negatives_per_anchor, generator=generator)
 
     def _scores(self, batch: CriticBatch, counts: Tensor, critic: nn.Module | None = None) -> Tensor:
         """f, of a member or of the whole critic, for all pairs, or for the counted ones with 0 elsewhere: (A, C)."""
-        critic = self.critic if critic is None else critic
-        if self.negatives_per_anchor is None:
-            return critic(batch.state_actions, batch.goals)
-        anchors, goals = counts.nonzero(as_tuple=True)
-        values = critic.pairs(  # pyright: ignore[reportCallIssue]
-            take(batch.state_actions, anchors), take(batch.goals, goals)
+        own = own_rows(len(counts)).to(counts.device)
+        block = self._block(
+            take(batch.state_actions, own), batch.goals, counts[own], self.critic if critic is None else critic
         )
-        return values.new_zeros(counts.shape).index_put((anchors, goals), values)
+        return all_rows(block, len(counts))
+
+    def _block(self, state_actions: Any, goals: Any, counts: Tensor, critic: Any) -> Tensor:
+        """The rows of this rank."""
+        if self.negatives_per_anchor is None:
+            return critic(state_actions, goals)
+        anchors, chosen = counts.nonzero(as_tuple=True)
+        values = critic.pairs(take(state_actions, anchors), take(goals, chosen))
+        return values.new_zeros(counts.shape).index_put((anchors, chosen), values)

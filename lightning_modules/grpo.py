@@ -17,14 +17,16 @@ from contrastive_reasoning.objectives import Correction, Objective, needs_full_k
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.policies.full_kl import log_probs_and_full_kl
+from contrastive_reasoning.ranks import mean_over_ranks, over_ranks
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
-from lightning_modules.lesson import Lesson, lesson_metrics, minibatch_rows, rows_that_teach
+from lightning_modules.lesson import OBJECTIVE, SURPRISAL, Lesson, lesson_metrics, minibatch_rows, rows_that_teach
 from lightning_modules.microbatches import Microbatch, microbatches, work_of_split
-from lightning_modules.optim import AdamW, backward_all, clip_by_norm
+from lightning_modules.optim import AdamW, backward_all, clipped_step
+from lightning_modules.passes import log_probs, scores
 from lightning_modules.reference import wanted_reference
 from lightning_modules.rollout_metrics import (
     accuracy,
@@ -150,7 +152,8 @@ class GRPO(LightningModule):
         self.work = NO_WORK
         policy = self.update(rollouts, credit) if self.rollout_step >= self.warmup_steps else {}
         self.rollout_step += 1
-        self.reported = {**credit_metrics(credit), **rollout_metrics(rollouts), **policy}
+        known = {**credit_metrics(credit), **rollout_metrics(rollouts), **policy}
+        self.reported = over_ranks(known, summed=(OBJECTIVE, SURPRISAL))
         self.report_step(self.reported, batch_size=len(rollouts))
 
     def update(self, rollouts: RolloutBatch, credit: Credit) -> dict[str, float]:
@@ -231,23 +234,22 @@ class GRPO(LightningModule):
     def optimizer_step_of_update(self) -> dict[str, float]:
         """Clip, set the learning rate of this rollout batch, step."""
         optimizer = cast(LightningOptimizer, self.optimizers())
-        norm = clip_by_norm(self.policy.parameters(), self.gradient_clip)
         rate = self.optimizer.set_learning_rate(optimizer.optimizer, self.rollout_step - self.warmup_steps)
-        optimizer.step()
-        optimizer.zero_grad()
+        norm = clipped_step(self, optimizer, self.policy.parameters(), self.gradient_clip)
         return {"train/optimizer/gradient_norm": norm.item(), "train/optimizer/learning_rate": rate}
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Greedy completions in ``batch.rollouts``; several sampled ones per problem in ``batch.sampled``, if drawn."""
-        rollouts = drawn(batch.rollouts)
-        verdicts = verdicts_of(self.task, rollouts)
+        rollouts, own = drawn(batch.rollouts), max(batch.counted, 1)
+        verdicts = verdicts_of(self.task, rollouts)[:own]
         metrics = {"val/verifier/accuracy": accuracy(verdicts), **verdict_shares(verdicts, prefix="val/verdict/")}
-        metrics.update({f"val/{name}": value for name, value in score_means(self.task, rollouts).items()})
+        metrics.update({f"val/{name}": value for name, value in score_means(self.task, rollouts, own).items()})
         if batch.sampled is not None:
-            sampled, size = verdicts_of(self.task, batch.sampled), batch.sampled.group_size
+            size = batch.sampled.group_size
+            sampled = verdicts_of(self.task, batch.sampled)[: own * size]
             metrics["val/verifier/accuracy_sampled"] = accuracy(sampled)
             metrics[f"val/verifier/pass_at_{size}"] = success_within_group(sampled, size)
-        self.report(metrics, batch_size=len(batch.problems))
+        self.report(*mean_over_ranks(metrics, batch.counted))
 
     def report_step(self, metrics: Mapping[str, float], *, batch_size: int) -> None:
         """Log a training step. What it does not say is not logged: Lightning's own way repeats what was said before."""
@@ -258,8 +260,11 @@ class GRPO(LightningModule):
             for logger in self.loggers:
                 logger.log_metrics(dict(metrics), step=self.rollout_step)
 
-    def report(self, metrics: Mapping[str, float], *, batch_size: int) -> None:
-        """Log at the number of rollout batches learned from; Lightning takes its x-axis from ``step``."""
+    def report(self, metrics: Mapping[str, float], batch_size: int) -> None:
+        """Log at the number of rollout batches learned from; Lightning takes its x-axis from ``step``.
+
+        All ranks say the same: Lightning's own way to sum up means over ranks forgets how many each was over.
+        """
         self.log_dict(dict(metrics), batch_size=batch_size)
         self.log("step", float(self.rollout_step), batch_size=batch_size, reduce_fx="max")
 
@@ -273,25 +278,3 @@ def drawn(rollouts: RolloutBatch | None) -> RolloutBatch:
     if rollouts is None:
         raise RuntimeError("the batch holds no rollouts: add the RolloutGeneration callback, which draws them")
     return rollouts
-
-
-def log_probs(policy: CausalLMPolicy, microbatch: Microbatch, temperature: float) -> Tensor:
-    """log π of the micro-batch's completions, (b,t)."""
-    return policy.log_probs(
-        microbatch.prompt_ids,
-        microbatch.prompt_mask,
-        microbatch.completion_ids,
-        microbatch.mask,
-        owner=microbatch.owner,
-        temperature=temperature,
-    )
-
-
-@torch.no_grad()
-def scores(policy: CausalLMPolicy, rollouts: RolloutBatch, split: Sequence[Microbatch]) -> Tensor:
-    """log π of the rollouts in these micro-batches, (B,T); 0 elsewhere."""
-    found = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
-    for microbatch in split:
-        part = log_probs(policy, microbatch, rollouts.temperature)
-        found[microbatch.rows, : part.shape[1]] = part.double()
-    return found

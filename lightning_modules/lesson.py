@@ -11,6 +11,7 @@ from torch import Tensor
 from contrastive_reasoning.objectives import Correction, Objective, ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.objectives.metrics import joined, token_max, token_mean
 from contrastive_reasoning.objectives.ratio import token_ratio
+from contrastive_reasoning.ranks import this_rank, total
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from lightning_modules.microbatches import Microbatch
 
@@ -18,10 +19,10 @@ from lightning_modules.microbatches import Microbatch
 def rows_that_teach(
     advantages: Float[Tensor, "B T"], *, reference: bool, among: Bool[Tensor, " B"] | None = None
 ) -> Bool[Tensor, " B"]:
-    """Rows with a gradient: some advantage is not zero, or a KL term pulls on every row; at least the first of them.
+    """Rows with a gradient: some advantage is not zero, or a KL term pulls on every row; at least one of all ranks'.
 
-    A row of zeros adds exactly nothing to the gradient, so a group of equals need not pass through the policy. One row
-    always does: an optimizer with momentum steps in every update, whatever its gradient.
+    A row of zeros adds exactly nothing to the gradient, so a group of equals need not pass through the policy. Where no
+    rank has another, the first of rank 0 does: an optimizer with momentum steps in every update, whatever its gradient.
 
     Args:
         advantages: of every token.
@@ -30,7 +31,8 @@ def rows_that_teach(
     """
     asked = torch.ones(len(advantages), dtype=torch.bool, device=advantages.device) if among is None else among
     taught = asked & ((advantages != 0).any(dim=1) | reference)
-    taught[int(asked.long().argmax())] |= not bool(taught.any())
+    if not total(float(taught.any())) and this_rank() == 0:
+        taught[int(asked.long().argmax())] = True
     return taught
 
 
@@ -45,6 +47,10 @@ def minibatch_rows(rollouts: RolloutBatch, count: int) -> list[Bool[Tensor, " B"
         raise ValueError(f"{problems} problems cannot be shared out evenly over {count} mini-batches")
     place = torch.arange(len(rollouts), device=rollouts.mask.device) // (len(rollouts) // count)
     return [place == k for k in range(count)]
+
+
+OBJECTIVE, SURPRISAL = "train/objective/", "train/rollout/surprisal"
+"""Metrics that begin so are the rank's part of a sum over ranks."""
 
 
 class Lesson:
@@ -89,11 +95,12 @@ class Lesson:
         self.split = split
         self.ref_log_probs = ref_log_probs
         self.seen = rollouts.mask & taught[:, None]
-        self.tokens = float(self.seen.sum())
-        # what the loss is a mean over: all rollouts of the mini-batch, taught or not
+        self.tokens = total(float(self.seen.sum()))
+        # what the loss is a mean over: all rollouts of the mini-batch, taught or not, on all ranks
         own = rollouts.mask & among[:, None]
-        rows, tokens = float(own.any(dim=1).sum()), float(own.sum())
+        rows, tokens = total(float(own.any(dim=1).sum())), total(float(own.sum()))
         self.weights = objective.weights(own, rows=max(rows, 1.0), tokens=max(tokens, 1.0))
+        self.sampled = total(float(rollouts.mask.sum()))
         self.given = old_log_probs is not None
         # float64 holds the log-probs of every dtype exactly
         self.scored = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
@@ -106,6 +113,8 @@ class Lesson:
         self, microbatch: Microbatch, log_probs: Float[Tensor, "b t"], full_kl: Float[Tensor, "b t"] | None = None
     ) -> Tensor:
         """The micro-batch's share in the loss of the update; ``full_kl`` where the objective has that term."""
+        if microbatch.idle:
+            return log_probs.sum() * 0.0
         if not self.updates and not self.given:
             self.scored[microbatch.rows, : log_probs.shape[1]] = log_probs.detach().double()
         inputs = self.inputs(microbatch, log_probs, full_kl)
@@ -140,16 +149,16 @@ class Lesson:
 
     def end_update(self) -> None:
         """All micro-batches were seen and the policy has changed."""
-        self.updates.append(joined(self._parts))
+        self.updates.append(joined(self._parts) if self._parts else {})
         self._parts = []
 
     def metrics(self) -> dict[str, float]:
         """Means over the updates (of maxima the largest), and how far the sampler's log-probs lay from the policy's."""
         gap = (self.rollouts.old_log_probs - self.scored).abs() * self.seen
         return {
-            **{f"train/objective/{name}": value for name, value in over_updates(self.updates).items()},
+            **{f"{OBJECTIVE}{name}": value for name, value in over_updates(self.updates).items()},
             "train/rollout/log_prob_gap": gap.max().item(),
-            "train/rollout/surprisal": -self.rollouts.old_log_probs[self.rollouts.mask].mean().item(),
+            SURPRISAL: -self.rollouts.old_log_probs[self.rollouts.mask].double().sum().item() / self.sampled,
         }
 
 
@@ -159,12 +168,12 @@ def over_updates(updates: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
 
 
 def lesson_metrics(lessons: Sequence[Lesson]) -> dict[str, float]:
-    """The metrics of all mini-batches: of maxima the largest, else the mean."""
+    """The metrics of all mini-batches: of maxima the largest, else the mean; a rank's idle ones add nothing to it."""
     columns = [lesson.metrics() for lesson in lessons]
+    known = {name: [column[name] for column in columns if name in column] for column in columns for name in column}
     return {
-        name: max(values) if name.endswith(("_max", "_gap")) else sum(values) / len(values)
-        for name in columns[0]
-        for values in [[column[name] for column in columns]]
+        name: max(values) if name.endswith(("_max", "_gap")) else sum(values) / len(lessons)
+        for name, values in known.items()
     }
 
 

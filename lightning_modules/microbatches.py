@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int
@@ -12,6 +12,7 @@ from torch import Tensor
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK, Work, work_of
 from contrastive_reasoning.policies.pass_cost import Lengths
+from contrastive_reasoning.ranks import most
 from contrastive_reasoning.rollout.batch import RolloutBatch
 
 
@@ -41,6 +42,19 @@ def rows_by_budget(
     return batches
 
 
+def in_parts(batches: Sequence[list[int]], count: int, *, tokens: Callable[[list[int]], int]) -> list[list[int]]:
+    """The same rows in at least ``count`` micro-batches where they can be cut so far, the largest cut first.
+
+    Where ranks exchange something in every micro-batch all need as many, and the one with fewer has smaller ones then.
+    """
+    parts = [list(batch) for batch in batches]
+    while len(parts) < count and any(len(part) > 1 for part in parts):
+        place = max((i for i, part in enumerate(parts) if len(part) > 1), key=lambda i: tokens(parts[i]))
+        half = (len(parts[place]) + 1) // 2
+        parts[place : place + 1] = [parts[place][:half], parts[place][half:]]
+    return parts
+
+
 @dataclass(frozen=True, kw_only=True)
 class Microbatch:
     """Some rows of a rollout batch, each of their prompts once, without the padding that only other rows need."""
@@ -53,6 +67,8 @@ class Microbatch:
     """Which of the prompts each row continues."""
     completion_ids: Int[Tensor, "b t"]
     mask: Bool[Tensor, "b t"]
+    idle: bool = False
+    """It is passed through the policy only because other ranks have more micro-batches, and teaches nothing."""
 
     def of(self, values: Tensor) -> Tensor:
         """The part of a (B,T) tensor that belongs to these rows: (b,t)."""
@@ -74,7 +90,8 @@ def microbatches(
     """The chosen rows of ``rollouts`` (None: all), each in one micro-batch.
 
     Of at most ``max_tokens`` tokens that go through ``policy``: packed ones where it packs, padded ones where it pads.
-    A policy that always pads has nothing to gain from groups, and rows of like length go together instead.
+    A policy that always pads has nothing to gain from groups, and rows of like length go together instead. Every rank
+    gets as many: see ``in_parts``; where a rank has too few rows for that, some are idle.
     """
     chosen = range(len(rollouts)) if rows is None else rows.nonzero()[:, 0].tolist()
     prompts, completions = rollouts.prompt_mask.sum(dim=1).tolist(), rollouts.mask.sum(dim=1).tolist()
@@ -96,8 +113,13 @@ def microbatches(
             )
         )
 
-    for batch in rows_by_budget(list(groups.values()), tokens=tokens, budget=max_tokens):
+    batches = rows_by_budget(list(groups.values()), tokens=tokens, budget=max_tokens)
+    count = most(len(batches))
+    parts = in_parts(batches, count, tokens=tokens)
+    for batch in parts:
         yield select(rollouts, torch.tensor(batch, device=rollouts.mask.device))
+    for _ in range(count - len(parts)):
+        yield replace(select(rollouts, torch.tensor([0], device=rollouts.mask.device)), idle=True)
 
 
 def select(rollouts: RolloutBatch, rows: Int[Tensor, " b"]) -> Microbatch:
@@ -119,7 +141,7 @@ def select(rollouts: RolloutBatch, rows: Int[Tensor, " b"]) -> Microbatch:
 def work_of_split(policy: CausalLMPolicy, split: Sequence[Microbatch]) -> Work:
     """What one pass of ``policy`` over all of these asks for, and how much of it is padding."""
     work = NO_WORK
-    for lengths in (microbatch.lengths for microbatch in split):
+    for lengths in (microbatch.lengths for microbatch in split if not microbatch.idle):
         positions = policy.pass_tokens(lengths)
         work += work_of(lengths.prompts, lengths.completions, lengths.owner, positions=positions)
     return work

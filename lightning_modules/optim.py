@@ -10,9 +10,13 @@ from typing import Literal, get_args
 
 import torch
 from lightning import LightningModule
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
+
+from contrastive_reasoning.ranks import ranks
+from lightning_modules.zero import zero_of
 
 VERSION = 2
 
@@ -88,18 +92,40 @@ def can_fuse(parameters: Iterable[nn.Parameter]) -> bool:
 def backward_all(module: LightningModule, losses: Sequence[Callable[[], Tensor]]) -> None:
     """Backward of each micro-batch's loss in turn; afterwards the gradients are those of the sum of all losses.
 
-    The losses are functions, so that only one micro-batch's graph lives at a time. Gradients are exchanged between
-    processes once, in the backward of the last.
+    The losses are functions, so that only one micro-batch's graph lives at a time. They are parts of a sum over ranks
+    too, of whose gradients strategies take the mean. Where each rank keeps whole gradients they are exchanged once, in
+    the backward of the last.
     """
+    zero = zero_of(module)
     for index, loss in enumerate(losses):
         with nullcontext() if index == len(losses) - 1 else _without_exchange(module):
-            module.manual_backward(loss())
+            if zero is not None and index:
+                zero.begin_microbatch()
+            module.manual_backward(loss() * ranks())
 
 
 def _without_exchange(module: LightningModule) -> AbstractContextManager[None]:
     """Within it a backward leaves gradients in their own process."""
     strategy = module.trainer.strategy
-    return strategy.block_backward_sync() if isinstance(strategy, DDPStrategy) else nullcontext()
+    whole = isinstance(strategy, DDPStrategy) and zero_of(module) is None
+    return strategy.block_backward_sync() if whole else nullcontext()
+
+
+def clipped_step(
+    module: LightningModule, optimizer: LightningOptimizer, parameters: Iterable[nn.Parameter], max_norm: float | None
+) -> Tensor:
+    """Clip, step, forget the gradients; the norm before clipping.
+
+    Raises:
+        FloatingPointError: where the norm is not finite; the parameters are as they were.
+    """
+    zero = zero_of(module)
+    if zero is not None:
+        return finite(zero.clipped_step(optimizer))
+    norm = clip_by_norm(parameters, max_norm)
+    optimizer.step()
+    optimizer.zero_grad()
+    return norm
 
 
 def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> Tensor:
@@ -109,9 +135,18 @@ def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> 
         FloatingPointError: where the norm is not finite: a step would destroy the policy.
     """
     trained = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None])
-    if not norm.isfinite():
-        raise FloatingPointError(f"the gradient norm is {norm.item()}: the policy is left as it was before this update")
+    norm = finite(nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None]))
     if max_norm is not None:
         nn.utils.clip_grads_with_norm_(trained, max_norm, norm)
+    return norm
+
+
+def finite(norm: Tensor) -> Tensor:
+    """The norm, if it is a number.
+
+    Raises:
+        FloatingPointError: else.
+    """
+    if not norm.isfinite():
+        raise FloatingPointError(f"the gradient norm is {norm.item()}: the policy is left as it was before this update")
     return norm

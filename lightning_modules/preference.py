@@ -7,8 +7,10 @@ from typing import Any
 import lightning as L
 from torch import Tensor
 
-from contrastive_reasoning.critics import PreferenceBatch, PreferenceCritic, rows_of
+from contrastive_reasoning.critics import PreferenceBatch, PreferenceCritic, rows_of, take
 from contrastive_reasoning.losses import cosine, goal_contrast, of_pairs, preference_loss
+from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.ranks import all_rows, own_rows
 from lightning_modules.optim import AdamW
 
 VERSION = 1
@@ -46,14 +48,16 @@ class PreferencePretraining(L.LightningModule):
         return loss
 
     def validation_step(self, batch: PreferenceBatch, batch_idx: int) -> None:
-        self._log("val", self._loss_and_metrics(batch)[1], batch)
+        with gathered(self.critic):
+            self._log("val", self._loss_and_metrics(batch)[1], batch)
 
     def on_train_end(self) -> None:
         """The goal: the mean embedding of successful trajectories under the trained weights."""
         self.critic.eval()
         successes = self.trainer.datamodule.successes(self.goal_batches)  # pyright: ignore[reportAttributeAccessIssue]
         on_device = ({name: part.to(self.device) for name, part in tokens.items()} for tokens in successes)
-        self.critic.set_goal(on_device)
+        with gathered(self.critic):
+            self.critic.set_goal(on_device)
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.critic.parameters())
@@ -63,7 +67,9 @@ class PreferencePretraining(L.LightningModule):
         }
 
     def _loss_and_metrics(self, batch: PreferenceBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        chosen, rejected, prefix = (self.critic.embed(part) for part in (batch.chosen, batch.rejected, batch.prefix))
+        parts, pairs = (batch.chosen, batch.rejected, batch.prefix), rows_of(batch.chosen)
+        own = own_rows(pairs).to(self.device)
+        chosen, rejected, prefix = (all_rows(self.critic.embed(take(part, own)), pairs) for part in parts)
         good, bad = self.critic.reward(chosen), self.critic.reward(rejected)
         reached, missed = of_pairs(cosine, prefix, chosen), of_pairs(cosine, prefix, rejected)
         preference, contrast = preference_loss(good, bad).mean(), goal_contrast(reached, missed).mean()
@@ -78,4 +84,4 @@ class PreferencePretraining(L.LightningModule):
 
     def _log(self, split: str, metrics: dict[str, Tensor], batch: PreferenceBatch) -> None:
         named = {f"{split}/critic/{name}": value for name, value in metrics.items()}
-        self.log_dict(named, batch_size=rows_of(batch.chosen), sync_dist=split == "val")
+        self.log_dict(named, batch_size=rows_of(batch.chosen))

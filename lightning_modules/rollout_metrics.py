@@ -60,10 +60,10 @@ def success_within_group(verdicts: Sequence[Verdict], group_size: int) -> float:
     return sum(any(verdict.correct for verdict in group) for group in groups) / len(groups)
 
 
-def score_means(task: Task, rollouts: RolloutBatch) -> Mapping[str, float]:
-    """The means of the benchmark's own scores over all rollouts."""
+def score_means(task: Task, rollouts: RolloutBatch, count: int) -> Mapping[str, float]:
+    """The means of the benchmark's own scores over the first ``count`` rollouts."""
     columns: dict[str, list[float]] = defaultdict(list)
-    for row, text in enumerate(rollouts.texts):
+    for row, text in enumerate(rollouts.texts[:count]):
         for name, value in task.scores(rollouts.problem_of(row), text).items():
             columns[name].append(value)
-    return {name: sum(values) / len(rollouts) for name, values in columns.items()}
+    return {name: sum(values) / count for name, values in columns.items()}

@@ -15,13 +15,19 @@ import torch
 from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.ranks import ranks, share, total
 from lightning_modules.optim import AdamW, clip_by_norm
+from lightning_modules.zero import zero_of
 
 VERSION = 1
 
 
 class WarmStart(L.LightningModule):
-    """Next-token training of ``policy`` on batches of (prompt, completion) pairs; logs by step."""
+    """Next-token training of ``policy`` on batches of (prompt, completion) pairs; logs by step.
+
+    Every rank has the whole batch and reads its share.
+    """
 
     def __init__(self, *, policy: CausalLMPolicy, optimizer: AdamW, gradient_clip: float | None) -> None:
         super().__init__()
@@ -31,21 +37,29 @@ class WarmStart(L.LightningModule):
 
     def training_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> Tensor:
         loss, tokens = self.loss(batch)
-        self.log("train/warm_start/loss", loss.detach(), prog_bar=True, batch_size=len(batch))
+        self.log("train/warm_start/loss", total(loss.item()), prog_bar=True, batch_size=len(batch))
         self.log("train/warm_start/tokens", float(tokens), batch_size=len(batch))
-        return loss
+        return loss * ranks()  # of whose gradients strategies take the mean
 
     def validation_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> None:
-        loss, _ = self.loss(batch)
-        self.log("val/warm_start/loss", loss, prog_bar=True, batch_size=len(batch))
+        with gathered(self.policy):
+            loss, _ = self.loss(batch)
+        self.log("val/warm_start/loss", total(loss.item()), prog_bar=True, batch_size=len(batch))
 
     def loss(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, int]:
-        """Mean negative log-likelihood per completion token in nats, and the number of those tokens."""
-        prompt_ids, prompt_mask = self.policy.encode_prompts([prompt for prompt, _ in pairs])
-        completion_ids, mask = self.policy.encode_completions([completion for _, completion in pairs])
+        """This rank's part of the mean negative log-likelihood per completion token in nats, and all those tokens.
+
+        Raises:
+            ValueError: for fewer pairs than ranks.
+        """
+        own = share(pairs)
+        if not own:
+            raise ValueError(f"a batch of {len(pairs)} examples cannot be shared out over {ranks()} ranks")
+        prompt_ids, prompt_mask = self.policy.encode_prompts([prompt for prompt, _ in own])
+        completion_ids, mask = self.policy.encode_completions([completion for _, completion in own])
         log_probs = self.policy.log_probs(prompt_ids, prompt_mask, completion_ids, mask)
-        tokens = int(mask.sum())
-        return -log_probs.sum() / tokens, tokens
+        tokens = total(float(mask.sum()))
+        return -log_probs.sum() / tokens, int(tokens)
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer_factory(self.policy.parameters())
@@ -53,7 +67,8 @@ class WarmStart(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
-        self.log("train/warm_start/gradient_norm", clip_by_norm(self.policy.parameters(), self.gradient_clip))
+        if zero_of(self) is None:  # ZeRO clips in its step
+            self.log("train/warm_start/gradient_norm", clip_by_norm(self.policy.parameters(), self.gradient_clip))
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         return batch  # text: the policy tokenises it on its own device

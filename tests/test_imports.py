@@ -23,15 +23,16 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
         )
         for room in MATHEMATICS
     },
+    f"{PURE}.ranks": (set(), {"transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.policies": ({f"{PURE}.losses"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.critics": ({f"{PURE}.losses", f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.rollout": ({f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.rewards": (
-        {f"{PURE}.{room}" for room in ("rollout", "tasks", "critics", "losses", "policies", "geometry")},
+        {f"{PURE}.{room}" for room in ("rollout", "tasks", "critics", "losses", "policies", "geometry", "ranks")},
         {"lightning", "hydra", "mlflow"},
     ),
     f"{PURE}.evaluation": (
-        {f"{PURE}.rollout", f"{PURE}.tasks", f"{PURE}.policies"},
+        {f"{PURE}.rollout", f"{PURE}.tasks", f"{PURE}.policies", f"{PURE}.ranks"},
         {"lightning", "hydra", "mlflow"},
     ),
     "lightning_modules": ({PURE}, {"hydra", "mlflow"}),
@@ -40,7 +41,7 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
     "experiments": ({PURE}, {"transformers", "peft"}),
     "conf": (set(), {"torch", "lightning", "hydra", "mlflow"}),
 }
-ADVANTAGES_TAKE = {f"{PURE}.advantages": {f"{PURE}.rewards"}}
+ADVANTAGES_TAKE = {f"{PURE}.advantages": {f"{PURE}.rewards", f"{PURE}.ranks"}}
 """Nouns that cross the table of rooms: an advantage is called with a Credit."""
 ONLY_IN = {
     "mlflow": {"experiments/track.py"},

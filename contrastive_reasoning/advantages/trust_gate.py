@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage
+from contrastive_reasoning.ranks import over_ranks
 from contrastive_reasoning.rewards.base import Credit
 
 AUROC, DISAGREEMENT = "steps/auroc_siblings", "critic/disagreement"
@@ -109,7 +110,8 @@ class TrustGate:
         return min(max((self.total_steps - 1 - self.calls) / (self.total_steps / 3), 0.0), 1.0)
 
     def _observe(self, metrics: Mapping[str, float]) -> None:
-        """Count this batch; at the end of a window estimate the trust and begin another."""
+        """Count this batch; at the end of a window estimate the trust and begin another. All ranks see the mean."""
+        metrics = over_ranks({name: metrics[name] for name in (AUROC, DISAGREEMENT) if name in metrics})
         self.calls += 1
         self.aurocs += [metrics[AUROC]] if AUROC in metrics else []  # absent where all succeed, or none
         self.disagreements += [metrics.get(DISAGREEMENT, 0.0)]

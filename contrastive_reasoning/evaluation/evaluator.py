@@ -12,6 +12,7 @@ from typing import Any, get_args
 from contrastive_reasoning.evaluation.interval import mean_interval
 from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.ranks import gather, share, unshare
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Sampling
@@ -46,6 +47,8 @@ def evaluate(
 ) -> Evaluation:
     """Write one greedy and ``samples`` sampled completions of each problem and judge them.
 
+    Of several ranks each writes its share; all know the whole afterwards, as one process would find it.
+
     Args:
         policy: what is evaluated.
         task: judges completions.
@@ -61,6 +64,39 @@ def evaluate(
         ValueError: for no problems, a ``greedy`` that samples, or a k above ``samples``.
     """
     _check(problems, samples, greedy, k_values)
+    own = share(problems)
+    written = _written(policy, task, own, engine, samples, sampling, greedy, k_values, seed) if own else []
+    found = unshare(gather(written))
+    verdicts = [one.verdict for one in found]
+    values = {name: [one.values[name] for one in found] for name in found[0].values}
+    return Evaluation(
+        metrics=with_intervals(values, seed=seed) | _shares(verdicts) | _about_problems(task, problems),
+        reasons=Counter(reason_kind(verdict) for verdict in verdicts),
+        rows=[one.row for one in found],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answered:
+    """One problem, its greedy completion judged, and what is averaged over problems."""
+
+    verdict: Verdict
+    values: Mapping[str, float]
+    row: Mapping[str, Any]
+
+
+def _written(
+    policy: CausalLMPolicy,
+    task: Task,
+    problems: Sequence[Problem],
+    engine: RolloutEngine,
+    samples: int,
+    sampling: Sampling,
+    greedy: Sampling,
+    k_values: Sequence[int],
+    seed: int,
+) -> list[_Answered]:
+    """The problems of this rank; what is drawn for one does not depend on the others."""
     best = engine.generate(policy, problems, group_size=1, sampling=greedy, seed=(seed, "evaluate", "greedy"))
     verdicts = verdicts_of(task, best)
     per_problem = _greedy_values(best, task, verdicts)
@@ -69,11 +105,14 @@ def evaluate(
         drawn = engine.generate(policy, problems, group_size=samples, sampling=sampling, seed=(seed, "evaluate"))
         correct = correct_per_problem(verdicts_of(task, drawn), samples)
         per_problem |= sampled_values(correct, samples, k_values)
-    return Evaluation(
-        metrics=with_intervals(per_problem, seed=seed) | _shares(verdicts) | _about_problems(task, problems),
-        reasons=Counter(reason_kind(verdict) for verdict in verdicts),
-        rows=[_row(best, verdicts, row, correct, samples) for row in range(len(best))],
-    )
+    return [
+        _Answered(
+            verdict=verdicts[place],
+            values={name: column[place] for name, column in per_problem.items()},
+            row=_row(best, verdicts, place, correct, samples),
+        )
+        for place in range(len(problems))
+    ]
 
 
 def correct_per_problem(verdicts: Sequence[Verdict], group_size: int) -> list[int]:

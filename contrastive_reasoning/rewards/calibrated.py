@@ -20,6 +20,7 @@ from torch import Tensor
 
 from contrastive_reasoning.critics.calibration import Calibration, Examples
 from contrastive_reasoning.critics.reliability import brier_score, expected_calibration_error
+from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.critic import on_steps
 from contrastive_reasoning.rewards.shaping import StepValue, depth_of, legal_steps, start_of
@@ -101,7 +102,8 @@ class CalibratedReward:
         starts = None if start_members is None else start_members.mean(dim=0).tolist()
         values = on_steps(steps, self._calibrated(steps, logits))
         credit = self.source.credit(rollouts, members, values, self._of_starts(rollouts, starts))
-        fresh = visited_states(rollouts, steps, logits, starts, correct_of(credit))
+        first, *others = gather(visited_states(rollouts, steps, logits, starts, correct_of(credit)))
+        fresh = first.joined(*others)  # of all ranks, whose curves stay equal
         credit = replace(credit, metrics={**credit.metrics, **self._reliability(fresh)})
         self._learn(fresh)
         return credit

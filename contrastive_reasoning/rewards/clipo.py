@@ -20,6 +20,7 @@ from torch.nn.functional import normalize
 
 from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
 from contrastive_reasoning.losses.similarity import Similarity
+from contrastive_reasoning.ranks import gather_groups, own_groups
 from contrastive_reasoning.rewards.base import Credit, Reward
 from contrastive_reasoning.rewards.contrast_metrics import contrast_metrics
 from contrastive_reasoning.rewards.head import HeadBuilder
@@ -35,6 +36,8 @@ class CLIPOReward:
 
     A plain object that owns its head and the head's AdamW: nothing registers them. A call reads the loss as reward
     first and then takes one step on its mean over all valid anchors of the batch; without any, the head stays as it is.
+    Of several ranks each sees the states of all, for they are small, and takes the step that one process would take:
+    heads stay equal, comparisons are those of the whole batch, and no gradient travels.
 
     Args:
         outcome: the reward that is shaped; it must verify.
@@ -115,11 +118,11 @@ class CLIPOReward:
         """Rollout batches rewarded; the drawn positives are a function of (seed, calls)."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        credit = self.outcome(rollouts)
-        correct = self._correct(credit, rollouts)
+        credit, size = self.outcome(rollouts), rollouts.group_size
+        correct = gather_groups(self._correct(credit, rollouts), size)
         with torch.enable_grad():
-            embeddings = self.embed(rollouts)
-            compared = LEVELS[self.level](embeddings, correct, rollouts.group_size, self.similarity)
+            embeddings = self.project(gather_groups(states_of(rollouts), size))
+            compared = LEVELS[self.level](embeddings, correct, size, self.similarity)
             anchors = correct & compared.contrasted
             losses = self.losses(compared).where(anchors, 0.0)
         reward = contrastive_reward(losses.detach(), weight=self.weight, floor=self.floor).where(anchors, 0.0)
@@ -127,12 +130,13 @@ class CLIPOReward:
         if self.trainable and bool(anchors.any()):
             self._learn(losses[anchors].mean())
         self.calls += 1
-        metrics = contrast_metrics(embeddings.detach(), compared, anchors, losses.detach(), rollouts.group_size)
+        metrics = contrast_metrics(embeddings.detach(), compared, anchors, losses.detach(), size)
         if bool(correct.any()):
             metrics["clipo/reward_of_correct"] = reward[correct].mean().item()
+        own = own_groups(reward, size)
         return Credit(
-            outcome=credit.outcome + reward,
-            parts={**credit.parts, "clipo": reward},
+            outcome=credit.outcome + own,
+            parts={**credit.parts, "clipo": own},
             steps=credit.steps,
             illegal=credit.illegal,
             starts=credit.starts,
@@ -141,14 +145,15 @@ class CLIPOReward:
         )
 
     def embed(self, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
-        """z of every completion, unit vectors.
+        """z of every completion of this rank, unit vectors.
 
         Raises:
             RuntimeError: where the engine pooled no states.
         """
-        if rollouts.pooled is None:
-            raise RuntimeError("the rollouts hold no pooled hidden states, which reward=clipo reads: ask the engine")
-        states = rollouts.pooled.detach().float()
+        return self.project(states_of(rollouts))
+
+    def project(self, states: Float[Tensor, "N H"]) -> Float[Tensor, "N D"]:
+        """normalize(g(h)) of pooled states."""
         if self.head is None:
             self._build(states.shape[1])
         assert self.head is not None
@@ -208,6 +213,17 @@ class CLIPOReward:
         if credit.verdicts is None:
             raise ValueError(f"reward.outcome must verify completions; this one has {', '.join(credit.parts)} only")
         return torch.tensor([verdict.correct for verdict in credit.verdicts], device=rollouts.mask.device)
+
+
+def states_of(rollouts: RolloutBatch) -> Float[Tensor, "B H"]:
+    """The mean last hidden state of every completion, in fp32.
+
+    Raises:
+        RuntimeError: where the engine pooled none.
+    """
+    if rollouts.pooled is None:
+        raise RuntimeError("the rollouts hold no pooled hidden states, which reward=clipo reads: ask the engine")
+    return rollouts.pooled.detach().float()
 
 
 def contrastive_reward(losses: Float[Tensor, " B"], *, weight: float, floor: float) -> Float[Tensor, " B"]:

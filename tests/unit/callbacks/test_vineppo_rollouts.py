@@ -104,10 +104,10 @@ def callback(**changes: Any) -> VinePPORollouts:
 
 
 def valued(
-    problems: Sequence[Problem] = PROBLEMS, *, step: int = 0, rank: int = 0, **changes: Any
+    problems: Sequence[Problem] = PROBLEMS, *, step: int = 0, **changes: Any
 ) -> tuple[RolloutBatch, Module, VinePPORollouts]:
     made, module, batch = callback(**changes), Module(step), ProblemBatch(problems)
-    trainer: Any = SimpleNamespace(global_rank=rank)
+    trainer: Any = SimpleNamespace()
     made.on_train_batch_start(trainer, module, batch, 0)
     assert batch.rollouts is not None
     module.generated_tokens = batch.generated_tokens
@@ -139,7 +139,7 @@ def test_every_legal_step_has_the_share_of_its_own_continuations_that_is_right()
                 [problem],
                 group_size=CONTINUATIONS,
                 sampling=SAMPLED,
-                seed=(0, "continuation", 0, 0),
+                seed=(0, "continuation", 0),
                 prefixes=[ids[:length]],
             )
             texts = [
@@ -184,7 +184,7 @@ def test_values_do_not_depend_on_the_order_of_the_batch_or_the_budget() -> None:
     assert values_of(valued(PROBLEMS[2:3])[0]) == groups[2]
 
 
-def test_draws_are_a_function_of_seed_step_and_rank() -> None:
+def test_draws_are_a_function_of_seed_and_step() -> None:
     def draws(**changes: Any) -> list[list[int]]:
         torch.rand(3)  # the global generator has no say
         _, _, made = valued(PROBLEMS[:1], **changes)
@@ -194,9 +194,9 @@ def test_draws_are_a_function_of_seed_step_and_rank() -> None:
         return again.completion_ids.tolist()
 
     assert draws() == draws()
-    others = [draws(seed=1), draws(step=1), draws(rank=1)]
+    others = [draws(seed=1), draws(step=1)]
     assert all(draws() != other for other in others)
-    assert others[0] != others[1] != others[2]
+    assert others[0] != others[1]
 
 
 def test_where_no_completion_has_a_step_nothing_is_drawn() -> None:

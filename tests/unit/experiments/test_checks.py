@@ -35,12 +35,16 @@ def test_nothing_is_wrong_with_what_we_ship(scale: str) -> None:
             "objective=grpo_full_kl",
             "the objective compares with a reference over the whole vocabulary: choose module=grpo",
         ),
-        ("trainer.devices=2", "trainer.devices=2: several devices are not supported yet; use 1"),
-        ("trainer.devices=[0,1]", "trainer.devices=[0, 1]: several devices are not supported yet; use 1"),
-        ("trainer.devices=-1", "trainer.devices=-1: several devices are not supported yet; use 1"),
-        ("trainer.devices='2'", "trainer.devices=2: several devices are not supported yet; use 1"),
-        ("trainer.devices='0,1'", "trainer.devices=0,1: several devices are not supported yet; use 1"),
-        ("trainer.num_nodes=2", "trainer.num_nodes=2: several devices are not supported yet; use 1"),
+        ("trainer.devices=0", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got 0"),
+        ("trainer.devices=[0,1]", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got [0, 1]"),
+        ("trainer.devices=-1", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got -1"),
+        ("trainer.devices='0,1'", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got 0,1"),
+        ("trainer.num_nodes=0", "trainer.num_nodes must be a whole number of at least 1, got 0"),
+        ("trainer.num_nodes=2", "trainer.num_nodes=2: start the run by torchrun on every node, see docs/scaling.md"),
+        (
+            "trainer.devices=3",
+            "budget.grpo.problems=128 cannot be shared out evenly over ranks (3) × mini-batches (1): take a",
+        ),
     ],
 )
 def test_a_contradiction_is_one_sentence(override: str, sentence: str) -> None:
@@ -54,11 +58,19 @@ def test_sizes_of_stages_that_do_not_run_are_not_looked_at() -> None:
     assert objection("budget.critic.steps=-1") is None
 
 
-@pytest.mark.parametrize("devices", ["1", "[1]", "auto"])
-def test_one_device_is_chosen_in_any_form(devices: str) -> None:
+@pytest.mark.parametrize("devices", ["1", "[1]", "auto", "2", "'2'"])
+def test_devices_are_counted(devices: str) -> None:
     assert objection(f"trainer.devices={devices}") is None
 
 
-def test_auto_may_be_several_on_an_accelerator() -> None:
+def test_auto_may_be_any_number_on_an_accelerator() -> None:
     said = objection("trainer.devices=auto", "trainer.accelerator=gpu")
-    assert said == "trainer.devices=auto: several devices are not supported yet; use 1"
+    assert said == "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got auto"
+
+
+def test_ranks_are_as_many_as_the_configuration_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert objection("trainer.devices=2", "trainer.num_nodes=2") is None
+    said = objection("trainer.devices=2")
+    assert said == "4 ranks were started, but trainer.devices=2 and trainer.num_nodes=1 are 2"

@@ -50,12 +50,16 @@ def loader(batch: Any, times: int) -> DataLoader[Any]:
 
 
 def module(
-    *, loss: ContrastiveLoss | None = None, negatives_per_anchor: int | None = None, total_steps: int = 60
+    *,
+    loss: ContrastiveLoss | None = None,
+    negatives_per_anchor: int | None = None,
+    total_steps: int = 60,
+    epsilon: float = 1e-8,
 ) -> CriticPretraining:
     optimizer = AdamW(
         learning_rate=3e-3,
         betas=(0.9, 0.999),
-        epsilon=1e-8,
+        epsilon=epsilon,
         weight_decay=0.01,
         warmup_steps=5,
         schedule="cosine",

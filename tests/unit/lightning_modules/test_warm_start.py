@@ -105,6 +105,7 @@ def test_resumed_equals_uninterrupted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("clip", [1e-3, None])
 def test_gradients_are_clipped_by_their_norm(tmp_path: Path, clip: float | None) -> None:
     trained = module()
+    trained.trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
     trained.gradient_clip = clip
     trained.loss([("9 3 2 = 10\n", "9+3=12;12-2=10")])[0].backward()
     before = torch.nn.utils.get_total_norm([p.grad for p in trained.policy.parameters() if p.grad is not None])

@@ -1,0 +1,86 @@
+"""Parameters that lie in shards on several ranks (ZeRO-3), put together for as long as they are read as they are."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""Where torch keeps what ZeRO has hung on a module: it fetches shards before a pass and lets them go after it."""
+
+
+def is_sharded(module: object) -> bool:
+    return isinstance(module, nn.Module) and any(hasattr(parameter, "ds_id") for parameter in module.parameters())
+
+
+@contextmanager
+def gathered(module: Any) -> Iterator[None]:
+    """Within it every parameter is whole, on every rank, and passes fetch nothing. Every rank must enter it.
+
+    Weights must not be changed within: they are thrown away.
+    """
+    if not is_sharded(module):
+        yield
+        return
+    from deepspeed import zero  # heavy, and only where something is sharded
+
+    with zero.GatheredParameters(list(module.parameters())), _without_hooks(module):
+        yield
+
+
+@contextmanager
+def _without_hooks(module: nn.Module) -> Iterator[None]:
+    """Without ZeRO's: a pass would let go of what was gathered."""
+    kept: list[tuple[nn.Module, str, Any]] = []
+    for part in module.modules():
+        for name in HOOKS:
+            hooks = getattr(part, name)
+            kept.append((part, name, hooks))
+            others = OrderedDict((key, hook) for key, hook in hooks.items() if not _of_zero(hook))
+            setattr(part, name, others)
+    try:
+        yield
+    finally:
+        for part, name, hooks in kept:
+            setattr(part, name, hooks)
+
+
+def _of_zero(hook: Any) -> bool:
+    function = getattr(hook, "func", hook)  # a partial's own
+    return str(getattr(function, "__module__", "")).startswith("deepspeed")
+
+
+def expected_bytes(module: nn.Module, *, stage: int, ranks: int) -> dict[str, int]:
+    """What ZeRO, arXiv:1910.02054, should leave on each rank, for AdamW with fp32 master weights.
+
+    Parameters whole below stage 3, gradients below stage 2; the optimizer's state, two moments and the master weights,
+    in shards from stage 1 on. Frozen parameters have neither gradients nor state.
+
+    Args:
+        module: its parameters, whole or in shards.
+        stage: 1, 2 or 3.
+        ranks: how many share.
+    """
+    sizes = [
+        (_numel(parameter), parameter.element_size(), parameter.requires_grad) for parameter in module.parameters()
+    ]
+    weights = sum(count * size for count, size, _ in sizes)
+    gradients = sum(count * size for count, size, trained in sizes if trained)
+    trained = sum(count for count, _, trained in sizes if trained)
+    return {
+        "parameters": _share(weights, ranks) if stage >= 3 else weights,
+        "gradients": _share(gradients, ranks) if stage >= 2 else gradients,
+        "optimizer": _share(trained * 3 * 4, ranks),
+    }
+
+
+def _numel(parameter: nn.Parameter) -> int:
+    return int(getattr(parameter, "ds_numel", parameter.numel()))
+
+
+def _share(count: int, ranks: int) -> int:
+    return -(-count // ranks)

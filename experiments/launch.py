@@ -1,0 +1,172 @@
+"""The processes of a run on several devices: started together, stopped together, and what each of them must know.
+
+    make exp … trainer=ddp ──► this process ──► rank 0, rank 1, …      the same command again, with RANK and WORLD_SIZE
+                                  └─ passes signals on; the first rank that fails ends the others
+
+Ranks may as well be started by torchrun, or by srun with torchrun on every node: they find the same variables. Each job
+of a sweep starts its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+
+FAILED, INTERRUPTED = 1, 128 + signal.SIGINT
+GRACE_SECONDS = 10
+"""Between the first rank that fails and the end of those that wait for it."""
+WAIT = timedelta(minutes=30)
+"""The longest that a rank waits for another one."""
+CAUSES, HELD = "CONTRASTIVE_REASONING_CAUSES", "CONTRASTIVE_REASONING_HELD"
+"""Variables of a rank that was started here: where to say why it failed, and that its input ends when we do."""
+
+
+def launched() -> bool:
+    """Whether this process is a rank of several."""
+    return world_size() > 1 and "RANK" in os.environ
+
+
+def world_size() -> int:
+    """How many ranks were started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def leads() -> bool:
+    """Whether this process is rank 0, or the only one."""
+    return not launched() or os.environ["RANK"] == "0"
+
+
+def launch(command: Sequence[str], processes: int, *, variables: Mapping[str, str]) -> int:
+    """Run the command as so many ranks of this machine; the exit code, that of the first which failed.
+
+    Each SIGINT or SIGTERM is passed on; how long a rank takes to stop is its own matter.
+    """
+    with tempfile.TemporaryDirectory() as causes:
+        port = _free_port()
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), CAUSES: causes, HELD: "1", **variables}
+        started = [_start(command, rank, processes, shared) for rank in range(processes)]
+        with _passing_on_signals(started):
+            code, rank = _first_end(started)
+        if code not in (0, INTERRUPTED):
+            print(f"rank {rank} failed first{_cause(Path(causes), rank)}; the others were stopped", file=sys.stderr)
+        return code
+
+
+def _start(command: Sequence[str], rank: int, processes: int, shared: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
+    variables = {**os.environ, **shared, **{name: str(value) for name, value in own.items()}}
+    # a session of its own: Ctrl-C reaches this process alone, which passes it on once
+    return subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, start_new_session=True)
+
+
+def _first_end(ranks: Sequence[subprocess.Popen[bytes]]) -> tuple[int, int]:
+    """Wait for all; after the first failure only for so long. The code that counts, and whose it is."""
+    failed: tuple[int, int] | None = None
+    deadline = float("inf")
+    while any(rank.poll() is None for rank in ranks):
+        if failed is None:
+            failed = _failure(ranks)
+            deadline = float("inf") if failed is None else time.monotonic() + GRACE_SECONDS
+        if time.monotonic() > deadline:
+            for rank in ranks:
+                rank.kill()
+        time.sleep(0.05)
+    codes = [_code(rank) for rank in ranks]
+    return failed or _failure(ranks) or (max(map(int, filter(None, codes)), default=0), 0)
+
+
+def _failure(ranks: Sequence[subprocess.Popen[bytes]]) -> tuple[int, int] | None:
+    """Code and number of the first rank that has failed; to stop because that was asked for is no failure."""
+    return next(
+        ((code, i) for i, rank in enumerate(ranks) if (code := _code(rank)) not in (None, 0, INTERRUPTED)), None
+    )
+
+
+def _code(rank: subprocess.Popen[bytes]) -> int | None:
+    """As a shell tells it: 128 + the signal's number where a signal ended it; None while it runs."""
+    code = rank.poll()
+    return 128 - code if code is not None and code < 0 else code
+
+
+@contextmanager
+def _passing_on_signals(ranks: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        for rank in ranks:
+            if rank.poll() is None:
+                rank.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _cause(folder: Path, rank: int) -> str:
+    said = folder / str(rank)
+    return f" ({said.read_text(encoding='utf-8')})" if said.exists() else ""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Within it the ranks can speak to each other, if this process is one of several.
+
+    Only rank 0 prints. A rank that fails says why, and leaves without waiting for the others.
+    """
+    if not launched():
+        yield
+        return
+    import torch
+    from torch import distributed
+
+    _end_with_launcher(os.environ)
+    if not leads():
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    distributed.init_process_group(backend, timeout=WAIT)
+    try:
+        yield
+    except BaseException as error:
+        say_cause(error)
+        raise
+    distributed.destroy_process_group()
+
+
+def say_cause(error: BaseException) -> None:
+    """Leave a line for who started this rank."""
+    folder = os.environ.get(CAUSES)
+    if folder is not None:
+        first = next((line for line in str(error).splitlines() if line.strip()), "")
+        (Path(folder) / os.environ["RANK"]).write_text(f"{type(error).__name__}: {first}", encoding="utf-8")
+
+
+def _end_with_launcher(variables: Mapping[str, str]) -> None:
+    """Leave when the launcher is gone, however it went: a rank alone would wait for ever, and keep its locks."""
+    if HELD in variables:
+        threading.Thread(target=_wait_for_end, daemon=True).start()
+
+
+def _wait_for_end() -> None:
+    while os.read(0, 4096):  # not sys.stdin, whose lock a thread must not hold when Python ends
+        pass
+    os._exit(FAILED)

@@ -1,0 +1,177 @@
+"""DeepSpeed's ZeRO as a strategy of Lightning, on GPUs and, so that it can be tested anywhere, on CPU processes.
+
+stage 1    each rank keeps the optimizer's state of its share of the parameters
+stage 2    and their gradients
+stage 3    and the parameters themselves
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from lightning import LightningModule
+from lightning.fabric.utilities.seed import reset_seed
+from lightning.pytorch.accelerators import CUDAAccelerator
+from lightning.pytorch.core.optimizer import LightningOptimizer
+from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy
+from torch import Tensor
+
+STAGES = (1, 2, 3)
+
+
+class ZeroStrategy(DeepSpeedStrategy):
+    """ZeRO for modules that go through several micro-batches and call backward themselves, or leave it to Lightning.
+
+    The gradient is clipped to the module's ``gradient_clip``. On the CPU nothing is offloaded, ranks speak over gloo.
+
+    Args:
+        stage: 1, 2 or 3.
+        offload_optimizer: keep the optimizer's state in the host's memory, and step there.
+        offload_parameters: keep the parameters there too; stage 3 only.
+        bucket_elements: numbers exchanged at once; fewer take less memory.
+        whole_elements: parameters of fewer numbers than this stay whole at stage 3, for to fetch them costs more.
+
+    Raises:
+        ValueError: for another stage, offloaded parameters below stage 3, or a number of elements that is too small.
+    """
+
+    def __init__(
+        self,
+        *,
+        stage: int,
+        offload_optimizer: bool,
+        offload_parameters: bool,
+        bucket_elements: int,
+        whole_elements: int,
+        **by_trainer: Any,
+    ) -> None:
+        if stage not in STAGES:
+            raise ValueError(f"trainer.strategy.stage must be 1, 2 or 3, got {stage}")
+        if offload_parameters and stage < 3:
+            raise ValueError(f"trainer.strategy.offload_parameters needs stage 3, got stage {stage}")
+        for name, value, least in (("bucket_elements", bucket_elements, 1), ("whole_elements", whole_elements, 0)):
+            if value < least:
+                raise ValueError(f"trainer.strategy.{name} must be at least {least}, got {value}")
+        if not torch.cuda.is_available():
+            os.environ.setdefault("DS_ACCELERATOR", "cpu")  # read when deepspeed is imported, which is later
+        super().__init__(
+            stage=stage,
+            offload_optimizer=offload_optimizer,
+            offload_parameters=offload_parameters,
+            allgather_bucket_size=bucket_elements,
+            reduce_bucket_size=bucket_elements,
+            overlap_comm=False,  # it is not compatible with micro-batches of our own making
+            zero_allow_untested_optimizer=True,
+            logging_batch_size_per_gpu=1,
+            **by_trainer,
+        )
+        self.stage = stage
+        assert isinstance(self.config, dict)
+        # backward only adds up, the optimizer's step is the boundary: we know how many micro-batches there are
+        self.config["managed_gradient_accumulation"] = False
+        self.config["zero_force_ds_cpu_optimizer"] = False  # torch's AdamW is ours wherever the state is
+        self.config["zero_optimization"]["stage3_param_persistence_threshold"] = whole_elements
+
+    @property
+    def root_device(self) -> torch.device:
+        return super().root_device if self._on_gpu else torch.device("cpu", 0)  # deepspeed asks for an index
+
+    @property
+    def _on_gpu(self) -> bool:
+        return isinstance(self.accelerator, CUDAAccelerator)
+
+    def setup_environment(self) -> None:
+        if self._on_gpu:
+            super().setup_environment()
+        else:
+            DDPStrategy.setup_environment(self)  # the parent takes GPUs only
+
+    def setup_distributed(self) -> None:
+        if self._on_gpu:
+            super().setup_distributed()
+            return
+        reset_seed()
+        self.set_world_ranks()
+        without_compiled_exchange()
+        self._init_deepspeed_distributed()
+
+    def _get_process_group_backend(self) -> str:
+        return super()._get_process_group_backend() if self._on_gpu else "gloo"
+
+    def init_deepspeed(self) -> None:
+        assert isinstance(self.config, dict)
+        clip = getattr(self.lightning_module, "gradient_clip", None)
+        self.config["gradient_clipping"] = clip or 0.0  # 0: not at all
+        super().init_deepspeed()
+        from lightning_modules.zero_checkpoint import WeightsOnlyEngine  # deepspeed, which takes seconds to import
+
+        self.deepspeed_engine.checkpoint_engine = WeightsOnlyEngine()
+
+    def validation_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Not through the engine, which would fetch what a training step reads: modules gather what they need."""
+        assert self.lightning_module is not None
+        return self.lightning_module.validation_step(*args, **kwargs)
+
+    def begin_microbatch(self) -> None:
+        """Say that a backward has ended and another one follows; without it ZeRO loses gradients, and no error tells.
+
+        The engine's own forward does it, but runs once around a whole training step.
+        """
+        self.deepspeed_engine.optimizer.clear_backward_seen_flag()
+
+    def bytes_held(self) -> dict[str, int]:
+        """Bytes of parameters, gradients and the optimizer's state that this rank keeps between two fetches.
+
+        To be asked after a backward and before the optimizer's step; the state is there from the second step on. Master
+        weights, which ZeRO keeps in fp32 whatever the parameters are, count as the optimizer's.
+        """
+        inner: Any = self.deepspeed_engine.optimizer
+        parameters: list[Any] = list(self.deepspeed_engine.module.parameters())
+        if self.stage == 3:
+            gradients, masters = inner.grad_partitions_flat_buffer, inner.fp32_partitioned_groups_flat
+        else:
+            whole = [parameter.grad for parameter in parameters]
+            gradients = whole if self.stage == 1 else inner.all_grad_tensors
+            masters = inner.single_partition_of_fp32_groups
+        return {
+            "parameters": storage_bytes([getattr(parameter, "ds_tensor", parameter.data) for parameter in parameters]),
+            "gradients": storage_bytes(gradients),
+            "optimizer": storage_bytes([masters, [list(state.values()) for state in inner.optimizer.state.values()]]),
+        }
+
+    def clipped_step(self, optimizer: LightningOptimizer) -> Tensor:
+        """Clip, step, forget the gradients; the norm before clipping. Where it is not finite no step was taken."""
+        optimizer.step()
+        norm = self.deepspeed_engine.get_global_grad_norm()
+        return torch.as_tensor(float("nan") if norm is None else norm)
+
+
+def storage_bytes(tensors: Any) -> int:
+    """Of all tensors in nested containers, those that share their memory once."""
+    found: dict[int, int] = {}
+    waiting = [tensors]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Tensor):
+            found[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list | tuple):
+            waiting += one
+    return sum(found.values())
+
+
+def without_compiled_exchange() -> None:
+    """Have ranks on the CPU speak over gloo alone: the exchange that deepspeed would compile first needs a compiler."""
+    from deepspeed import ops  # heavy, and only where something is sharded
+
+    compatible: dict[str, bool] = ops.__compatible_ops__
+    compatible["deepspeed_shm_comm"] = False
+
+
+def zero_of(module: LightningModule) -> ZeroStrategy | None:
+    """The module's strategy, if it shards."""
+    strategy = module.trainer.strategy
+    return strategy if isinstance(strategy, ZeroStrategy) else None

@@ -1,0 +1,33 @@
+"""Real processes that train together over gloo, for tests of what they must agree on."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import multiprocessing
+
+
+def on_ranks(function: Callable[..., Any], folder: Path, *args: Any, count: int = 2) -> list[Any]:
+    """What ``function(*args)`` returns on each rank: tensors, numbers and containers of them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    multiprocessing.start_processes(
+        _rank, args=(function, folder, args, count, port), nprocs=count, start_method="spawn"
+    )
+    return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(count)]
+
+
+def _rank(rank: int, function: Callable[..., Any], folder: Path, args: Any, count: int, port: int) -> None:
+    named = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in named.items()})
+    torch.set_num_threads(1)
+    from experiments.launch import joined
+
+    with joined():
+        torch.save(function(*args), folder / f"rank{rank}.pt")

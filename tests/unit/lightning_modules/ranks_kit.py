@@ -1,0 +1,240 @@
+"""The same short training by one process and by two, under every strategy, and what came of it as plain tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.strategies import DDPStrategy
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from callbacks.zero_sharding import ZeroSharding
+from contrastive_reasoning.losses import BinaryNCE, InfoNCE, SymmetricInfoNCE
+from contrastive_reasoning.policies.adapters import LoRA
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.sharding import gathered
+from datamodules.reasoning_prompts import ReasoningPrompts
+from experiments.interrupt import StopRequest
+from experiments.stage_checkpoint import StageCheckpoint
+from lightning_modules.zero import ZeroStrategy
+from tests.unit.lightning_modules import grpo_kit, test_critic, test_grpo_clipo, test_warm_start
+
+Result = dict[str, Any]
+STEPS = 3
+
+
+def strategy(name: str) -> Any:
+    """``one``: a single process. At stage 3 nothing stays whole, however small."""
+    if name == "one":
+        return "auto"
+    if name == "ddp":
+        return DDPStrategy()
+    return ZeroStrategy(
+        stage=int(name[-1]),
+        offload_optimizer=False,
+        offload_parameters=False,
+        bucket_elements=1_000_000,
+        whole_elements=0,
+    )
+
+
+def trainer(name: str, steps: int, callbacks: Sequence[Callback], **changes: Any) -> Trainer:
+    settings: dict[str, Any] = {
+        "accelerator": "cpu",
+        "devices": 1 if name == "one" else 2,
+        "strategy": strategy(name),
+        "max_epochs": 1,
+        "limit_train_batches": steps,
+        "val_check_interval": steps,
+        "num_sanity_val_steps": 0,
+        "log_every_n_steps": 1,
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "inference_mode": False,
+        "use_distributed_sampler": False,
+        "callbacks": list(callbacks),
+    }
+    return Trainer(**settings | changes)
+
+
+def whole_weights(module: LightningModule) -> Tensor:
+    with gathered(module):
+        return torch.cat([parameter.detach().flatten().clone() for parameter in module.parameters()])
+
+
+class Known(grpo_kit.Metrics):
+    """The weights at first, what was logged in the steps, and by the validation after the last one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.validated: dict[str, float] = {}
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self.start = whole_weights(pl_module)
+
+    def on_validation_end(self, trainer: Trainer, *_: Any) -> None:
+        self.validated = {
+            name: value.item() for name, value in trainer.callback_metrics.items() if name.startswith("val/")
+        }
+
+
+def result(module: LightningModule, known: Known) -> Result:
+    without_clock = [{k: v for k, v in step.items() if "throughput" not in k} for step in known.steps]
+    moved = whole_weights(module) - known.start
+    return {"weights": whole_weights(module), "moved": moved, "steps": without_clock, "validated": known.validated}
+
+
+def lora_policy() -> CausalLMPolicy:
+    lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
+    model: Any = grpo_kit.policy().model
+    return CausalLMPolicy(
+        model=lora.attach(model, seed=0), tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.float32, chat_template=False
+    )
+
+
+def grpo(
+    name: str,
+    *callbacks: Callback,
+    steps: int = STEPS,
+    resume: Path | None = None,
+    limit: int | None = None,
+    **changes: Any,
+) -> Result:
+    """Two updates on each of two mini-batches, of several micro-batches each; CLIPO's head learns beside."""
+    reward, known = test_grpo_clipo.clipo(outcome=test_grpo_clipo.Even(), positives="one"), Known()
+    module = grpo_kit.module(
+        reward=reward, microbatch_tokens=120, updates_per_rollout=2, minibatches_per_rollout=2, **changes
+    )
+    data = ReasoningPrompts(
+        task=grpo_kit.TASK, problems_per_step=4, validation_problems=5, steps=steps, max_prompt_tokens=None, seed=0
+    )
+    parts = grpo_kit.saving_first([*callbacks, grpo_kit.generation(validation_samples=2), known])
+    made = trainer(name, steps, parts, **({} if limit is None else {"max_steps": 4 * limit, "limit_val_batches": 0}))
+    made.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
+    return {**result(module, known), "head": test_grpo_clipo.head_of(reward)}
+
+
+def saving(folder: Path) -> StageCheckpoint:
+    """After every step."""
+    return StageCheckpoint(folder=folder, every=1, keep=9, best=None, stop=StopRequest())
+
+
+def grpo_resumed(name: str, folder: Path) -> Result:
+    """Stopped after one step, and gone on from its checkpoint by a module with other weights."""
+    grpo(name, saving(folder / name), limit=1)
+    return grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt", policy=grpo_kit.policy(seed=9))
+
+
+def gathers(name: str) -> Result:
+    """How often parameters are put together in a fit of two steps without validation."""
+    from deepspeed import zero
+
+    counted: list[int] = []
+    before = zero.GatheredParameters
+
+    class Counted(before):  # pyright: ignore[reportGeneralTypeIssues]
+        def __enter__(self) -> Any:
+            counted.append(1)
+            return super().__enter__()
+
+    zero.GatheredParameters = Counted
+    module = grpo_kit.module()
+    data = ReasoningPrompts(
+        task=grpo_kit.TASK, problems_per_step=4, validation_problems=5, steps=2, max_prompt_tokens=None, seed=0
+    )
+    try:
+        trainer(name, 2, [grpo_kit.generation()], limit_val_batches=0).fit(module, datamodule=data)
+    finally:
+        zero.GatheredParameters = before
+    return {"gathers": len(counted)}
+
+
+class Bytes(Callback):
+    """What the strategy holds before the second step."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, int] = {}
+        self.steps = 0
+
+    def on_before_optimizer_step(self, trainer: Trainer, *_: Any) -> None:
+        self.steps += 1
+        held: Any = trainer.strategy
+        if self.steps == 2:
+            self.held = held.bytes_held()
+
+
+def sharding(name: str) -> Result:
+    """Bytes on this rank; the callback that compares them finds nothing wrong."""
+    held = Bytes()
+    grpo(name, held, ZeroSharding(tolerance=0.05), steps=1)
+    return {"held": held.held}
+
+
+LOSSES: dict[str, Any] = {
+    "forward": InfoNCE(temperature=1.0),
+    "symmetric": SymmetricInfoNCE(temperature=1.0),
+    "binary": BinaryNCE(temperature=1.0),
+}
+
+
+class Numbers(LightningDataModule):
+    """The pairs of the critic's tests; 63 of them, which two ranks cannot share evenly."""
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        return test_critic.loader(odd_pairs(), STEPS)
+
+    def val_dataloader(self) -> list[DataLoader[Any]]:
+        return [test_critic.loader(odd_pairs(), 1), test_critic.loader(test_critic.oracle_states(), 1)]
+
+
+def odd_pairs() -> Any:
+    batch = test_critic.pairs()
+    parts = (batch.state_actions, batch.positive, batch.candidate)
+    batch.state_actions, batch.positive, batch.candidate = (part[1:] for part in parts)
+    return batch
+
+
+def critic(name: str, loss: str, negatives: int | None = None) -> Result:
+    # forward InfoNCE leaves a constant per state free: its gradient is rounding, which Adam's epsilon must outweigh
+    module, known = test_critic.module(loss=LOSSES[loss], negatives_per_anchor=negatives, epsilon=1e-4), Known()
+    trainer(name, STEPS, [known]).fit(module, datamodule=Numbers())
+    return result(module, known)
+
+
+def warm_start(name: str) -> Result:
+    module, known = test_warm_start.module(), Known()
+    trainer(name, STEPS, [known]).fit(module, datamodule=test_warm_start.data())
+    return result(module, known)
+
+
+RUNS: dict[str, Callable[[str], Result]] = {
+    "grpo": grpo,
+    "lora": lambda name: grpo(name, policy=lora_policy()),
+    "warm_start": warm_start,
+    "critic forward": partial(critic, loss="forward"),
+    "critic symmetric": partial(critic, loss="symmetric"),
+    "critic binary, drawn negatives": partial(critic, loss="binary", negatives=5),
+}
+STRATEGIES: dict[str, Sequence[str]] = {
+    "ddp": tuple(RUNS),
+    "zero1": ("grpo",),
+    "zero2": ("grpo", "lora", "critic symmetric"),
+    "zero3": ("grpo", "lora", "warm_start", "critic symmetric"),
+}
+
+
+def everything(folder: Path) -> Result:
+    """Every run of every strategy on this rank, by ``strategy/run``."""
+    found = {f"{name}/{run}": RUNS[run](name) for name, runs in STRATEGIES.items() for run in runs}
+    for name in ("ddp", "zero2", "zero3"):
+        found[f"{name}/resumed"] = grpo_resumed(name, folder)
+    for name in ("zero1", "zero2", "zero3"):
+        found[f"{name}/sharding"] = sharding(name)
+    return found | {"zero3/gathers": gathers("zero3")}

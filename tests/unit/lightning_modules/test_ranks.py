@@ -1,0 +1,90 @@
+"""Two real processes learn what one does: DDP and ZeRO, several micro-batches, mini-batches and updates, other data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.policies.sharding import expected_bytes
+from lightning_modules.microbatches import in_parts
+from tests.two_ranks import on_ranks
+from tests.unit.lightning_modules import grpo_kit
+from tests.unit.lightning_modules.ranks_kit import RUNS, STRATEGIES, everything
+
+pytestmark = pytest.mark.xdist_group("ranks")
+CASES = [(name, run) for name, runs in STRATEGIES.items() for run in runs]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of two ranks found; their processes are started once."""
+    folder = tmp_path_factory.mktemp("ranks")
+    return on_ranks(everything, folder, folder)
+
+
+@pytest.fixture(scope="module")
+def one() -> dict[str, Any]:
+    return {run: made("one") for run, made in RUNS.items()}
+
+
+@pytest.mark.parametrize(("name", "run"), CASES)
+def test_two_ranks_learn_what_one_process_does(name: str, run: str, two: Any, one: Any) -> None:
+    expected, (first, second) = one[run], (rank[f"{name}/{run}"] for rank in two)
+    assert torch.equal(first["weights"], second["weights"])
+    assert expected["moved"].abs().max() > 1e-3
+    assert_close(first["weights"], expected["weights"], rtol=0, atol=1e-5)
+    if "head" in expected:
+        assert torch.equal(first["head"], second["head"])
+        assert_close(first["head"], expected["head"], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "run"), CASES)
+def test_what_is_logged_is_of_the_whole_batch(name: str, run: str, two: Any, one: Any) -> None:
+    """Not what the rank keeps to itself: the norm of a gradient in shards is ZeRO's, warm start does not log it."""
+    expected, found = one[run], two[0][f"{name}/{run}"]
+    assert len(found["steps"]) == len(expected["steps"])
+    for ours, theirs in zip(found["steps"], expected["steps"], strict=True):
+        known = {key for key in theirs if not (name.startswith("zero") and key == "train/warm_start/gradient_norm")}
+        assert known <= set(ours)
+        assert_close({key: ours[key] for key in known}, {key: theirs[key] for key in known}, rtol=1e-4, atol=1e-5)
+    assert expected["validated"]
+    assert_close(found["validated"], expected["validated"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
+def test_a_resumed_run_is_the_uninterrupted_one(name: str, two: Any) -> None:
+    for rank in two:
+        whole, resumed = rank[f"{name}/grpo"], rank[f"{name}/resumed"]
+        assert torch.equal(resumed["weights"], whole["weights"])
+        assert torch.equal(resumed["head"], whole["head"])
+        assert resumed["steps"] == whole["steps"][1:]
+
+
+@pytest.mark.parametrize("name", ["zero1", "zero2", "zero3"])
+def test_each_rank_holds_its_share(name: str, two: Any) -> None:
+    expected = expected_bytes(grpo_kit.module(), stage=int(name[-1]), ranks=2)
+    whole = expected_bytes(grpo_kit.module(), stage=1, ranks=1)
+    for rank in two:
+        held = rank[f"{name}/sharding"]["held"]
+        assert held == pytest.approx(expected, rel=0.02)
+    assert expected["optimizer"] < 0.51 * whole["optimizer"]
+    assert (expected["gradients"] < 0.51 * whole["gradients"]) == (name != "zero1")
+    assert (expected["parameters"] < 0.51 * whole["parameters"]) == (name == "zero3")
+
+
+def test_parameters_are_put_together_once_for_each_rollout_batch(two: Any) -> None:
+    assert [rank["zero3/gathers"]["gathers"] for rank in two] == [2, 2]
+
+
+def test_micro_batches_are_cut_where_others_have_more() -> None:
+    def tokens(rows: list[int]) -> int:
+        return sum(row + 1 for row in rows)
+
+    batches = [[6, 5, 4], [3, 2, 1, 0]]
+    assert in_parts(batches, 1, tokens=tokens) == batches
+    assert in_parts(batches, 3, tokens=tokens) == [[6, 5], [4], [3, 2, 1, 0]], "the largest first"
+    assert in_parts(batches, 4, tokens=tokens) == [[6], [5], [4], [3, 2, 1, 0]]
+    assert in_parts(batches, 9, tokens=tokens) == [[6], [5], [4], [3], [2], [1], [0]], "a row is not cut"
