@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contrastive_reasoning.critics.preference import PreferenceBatch, PreferenceCritic
     from contrastive_reasoning.critics.text import TextCritic
 
-VERSION = 1
+VERSION = 2
 """Raised when results of this room would change; part of a stage's fingerprint."""
 
 _LAZY = {

@@ -85,7 +85,7 @@ class JointCritic(nn.Module):
                 nn.Linear(join_dimension, join_dimension), nn.GELU(), nn.Linear(join_dimension, 1)
             )
         # b starts where most goals are out of reach, as they are
-        self.bias = nn.Parameter(torch.tensor(-2.0))
+        self.bias = nn.Parameter(torch.tensor([-2.0]))  # of one dimension, for ZeRO cannot share a scalar out
 
     def forward(self, state_actions: Int[Tensor, "A 6"], goals: Int[Tensor, " C"]) -> Float[Tensor, "A C"]:
         """f for every state with every target."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
@@ -18,8 +21,9 @@ from contrastive_reasoning.losses import BinaryNCE, InfoNCE, SymmetricInfoNCE
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.ranks import barrier, this_rank
 from datamodules.reasoning_prompts import ReasoningPrompts
-from experiments.interrupt import StopRequest
+from experiments.interrupt import Interrupted, StopRequest
 from experiments.stage_checkpoint import StageCheckpoint
 from lightning_modules.zero import ZeroStrategy
 from tests.unit.lightning_modules import grpo_kit, test_critic, test_grpo_clipo, test_warm_start
@@ -104,7 +108,6 @@ def grpo(
     *callbacks: Callback,
     steps: int = STEPS,
     resume: Path | None = None,
-    limit: int | None = None,
     **changes: Any,
 ) -> Result:
     """Two updates on each of two mini-batches, of several micro-batches each; CLIPO's head learns beside."""
@@ -116,19 +119,31 @@ def grpo(
         task=grpo_kit.TASK, problems_per_step=4, validation_problems=5, steps=steps, max_prompt_tokens=None, seed=0
     )
     parts = grpo_kit.saving_first([*callbacks, grpo_kit.generation(validation_samples=2), known])
-    made = trainer(name, steps, parts, **({} if limit is None else {"max_steps": 4 * limit, "limit_val_batches": 0}))
-    made.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
+    trainer(name, steps, parts).fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
     return {**result(module, known), "head": test_grpo_clipo.head_of(reward)}
 
 
-def saving(folder: Path) -> StageCheckpoint:
+class AskedOnLastRank(Callback):
+    """A signal that reaches the last rank alone, while the first step runs."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self.stop = stop
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_rank == trainer.world_size - 1:
+            self.stop.asked = "SIGTERM"
+
+
+def saving(folder: Path, stop: StopRequest | None = None) -> StageCheckpoint:
     """After every step."""
-    return StageCheckpoint(folder=folder, every=1, keep=9, best=None, stop=StopRequest())
+    return StageCheckpoint(folder=folder, every=1, keep=9, best=None, stop=stop or StopRequest())
 
 
 def grpo_resumed(name: str, folder: Path) -> Result:
     """Stopped after one step, and gone on from its checkpoint by a module with other weights."""
-    grpo(name, saving(folder / name), limit=1)
+    stop = StopRequest()
+    with pytest.raises(Interrupted, match="step 1"):
+        grpo(name, saving(folder / name, stop), AskedOnLastRank(stop))
     return grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt", policy=grpo_kit.policy(seed=9))
 
 
@@ -230,6 +245,32 @@ STRATEGIES: dict[str, Sequence[str]] = {
 }
 
 
+class Canary:
+    """Code in a checkpoint: whoever unpickles it makes a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.folder),)
+
+
+def code_in_a_shard(name: str, folder: Path) -> Result:
+    """What is said of a checkpoint one of whose shards, this rank's own, holds code; whether the code was run."""
+    grpo(name, saving(folder / name), steps=1)
+    found = next((folder / name / "step=000001.ckpt").rglob(f"*rank_{this_rank()}_*optim_states.pt"))
+    state = torch.load(found, weights_only=False)
+    torch.save({**state, "more": Canary(folder / f"canary{this_rank()}")}, found)
+    barrier()
+    try:
+        grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt")
+    except pickle.UnpicklingError as error:
+        said = str(error)
+    else:
+        said = "nothing"
+    return {"said": said, "run": int(any(folder.glob("canary*")))}
+
+
 def everything(folder: Path) -> Result:
     """Every run of every strategy on this rank, by ``strategy/run``."""
     found = {f"{name}/{run}": RUNS[run](name) for name, runs in STRATEGIES.items() for run in runs}
@@ -237,4 +278,5 @@ def everything(folder: Path) -> Result:
         found[f"{name}/resumed"] = grpo_resumed(name, folder)
     for name in ("zero1", "zero2", "zero3"):
         found[f"{name}/sharding"] = sharding(name)
+    found["zero2/code"] = code_in_a_shard("zero2", folder / "code")
     return found | {"zero3/gathers": gathers("zero3")}

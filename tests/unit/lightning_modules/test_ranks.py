@@ -79,6 +79,12 @@ def test_parameters_are_put_together_once_for_each_rollout_batch(two: Any) -> No
     assert [rank["zero3/gathers"]["gathers"] for rank in two] == [2, 2]
 
 
+def test_code_in_a_shard_is_refused_and_not_run(two: Any) -> None:
+    for rank in two:
+        assert "mkdir" in rank["zero2/code"]["said"]
+        assert not rank["zero2/code"]["run"]
+
+
 def test_micro_batches_are_cut_where_others_have_more() -> None:
     def tokens(rows: list[int]) -> int:
         return sum(row + 1 for row in rows)

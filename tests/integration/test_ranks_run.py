@@ -1,0 +1,80 @@
+"""The command line on several ranks: every stage, a policy that anybody can load, sweeps, and torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.testing import assert_close
+from transformers import AutoModelForCausalLM
+
+SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50", "logger=folder"]
+EXACT = ["policy.compute_dtype=float32"]
+ONLY_EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger=folder"]
+pytestmark = pytest.mark.xdist_group("ranks")
+
+
+def run(*overrides: str, before: tuple[str, ...] = ("-m", "experiments.run")) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *before, *overrides], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def stages(output: Path) -> dict[str, Path]:
+    (record,) = output.glob("runs/*/*/stages.json")
+    return {name: Path(entry["folder"]) for name, entry in json.loads(record.read_text()).items()}
+
+
+def numbers(folder: Path) -> dict[tuple[str, int], float]:
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    clock = ("throughput", "spent/seconds", "sharding", "gradient_norm")
+    return {(m["name"], m["step"]): m["value"] for m in lines if not any(word in m["name"] for word in clock)}
+
+
+def test_every_stage_in_shards_is_what_one_process_makes(tmp_path: Path) -> None:
+    run(*SMALL, *EXACT, f"output_dir={tmp_path / 'one'}")
+    done = run(*SMALL, *EXACT, f"output_dir={tmp_path / 'two'}", "trainer=zero3", "trainer.strategy.whole_elements=0")
+    assert done.stdout.count("grpo: running in") == 1, "rank 0 alone speaks"
+    one, two = stages(tmp_path / "one"), stages(tmp_path / "two")
+    assert list(one) == list(two) == ["warm_start", "critic", "grpo", "evaluate"]
+    for stage in one:
+        expected, found = numbers(one[stage]), numbers(two[stage])
+        assert expected.keys() <= found.keys()
+        assert_close({key: found[key] for key in expected}, expected, rtol=1e-3, atol=1e-4)
+    policies = [load_file(folder["grpo"] / "policy" / "model.safetensors") for folder in (one, two)]
+    assert_close(policies[1], policies[0], rtol=0, atol=1e-5)
+    loaded = AutoModelForCausalLM.from_pretrained(two["grpo"] / "policy")
+    assert torch.equal(loaded.model.norm.weight, policies[1]["model.norm.weight"])
+
+
+@pytest.mark.slow
+def test_each_job_of_a_sweep_starts_its_own_ranks(tmp_path: Path) -> None:
+    run("-m", *ONLY_EVALUATED, "seed=0,1", "trainer=ddp", f"output_dir={tmp_path}")
+    records = sorted(tmp_path.glob("runs/*/*/summary.json"))
+    assert len(records) == 2, "no job started the sweep again"
+    swept = [json.loads((record.parent / "sweep.json").read_text()) for record in records]
+    assert swept[0] == swept[1]
+    assert "seed=0,1" in swept[0]["overrides"]
+
+
+@pytest.mark.slow
+def test_torchrun_on_two_nodes(tmp_path: Path) -> None:
+    """Two agents on this machine, as a cluster starts one on each node."""
+    port = 29517
+    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    meeting = [f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-backend=c10d", "--rdzv-id=test"]
+    ours = [*ONLY_EVALUATED, "trainer=ddp", "trainer.devices=1", "trainer.num_nodes=2", f"output_dir={tmp_path}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    nodes = [subprocess.Popen([*command, *meeting, "-m", "experiments.run", *ours], env=environment) for _ in range(2)]
+    assert [node.wait(timeout=300) for node in nodes] == [0, 0]
+    (record,) = tmp_path.glob("runs/*/*/summary.json")
+    assert "test/verifier/accuracy" in json.loads(record.read_text())["metrics"]["evaluate"]

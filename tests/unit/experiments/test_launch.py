@@ -1,0 +1,120 @@
+"""Ranks as real processes: they end well together, the first failure ends them all, signals reach each of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.launch import launch
+
+PREAMBLE = """
+import os, signal, sys, time
+from experiments.launch import joined
+from contrastive_reasoning.ranks import barrier, gather, ranks, this_rank
+"""
+LIMIT = 30
+"""Seconds within which all must have ended after the first failure."""
+
+
+def command(body: str) -> list[str]:
+    return [sys.executable, "-c", PREAMBLE + textwrap.dedent(body)]
+
+
+def started(body: str) -> subprocess.Popen[str]:
+    """The launcher as a process of its own, as a user has it."""
+    script = f"from experiments.launch import launch; raise SystemExit(launch({command(body)!r}, 2, variables={{}}))"
+    own = [sys.executable, "-c", script]
+    return subprocess.Popen(own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def test_ranks_know_each_other_and_only_the_first_prints(capfd: pytest.CaptureFixture[str]) -> None:
+    body = """
+    with joined():
+        print(ranks(), gather(this_rank()), os.environ["SAID"])
+    """
+    assert launch(command(body), 2, variables={"SAID": "yes"}) == 0
+    assert capfd.readouterr().out.splitlines() == ["2 [0, 1] yes"]
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        ("raise ValueError('the first cause\\nand more')", 1, "rank 1 failed first (ValueError: the first cause)"),
+        ("os._exit(3)", 3, "rank 1 failed first; the others were stopped"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "rank 1 failed first; the others were stopped"),
+    ],
+    ids=["raises", "exits", "is killed"],
+)
+def test_a_rank_that_fails_ends_all_with_its_cause(
+    end: str, code: int, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    body = f"""
+    with joined():
+        barrier()
+        if this_rank() == 1:
+            {end}
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        time.sleep(600)  # in a kernel that waits for the other
+    """
+    start = time.monotonic()
+    assert launch(command(body), 2, variables={}) == code
+    assert time.monotonic() - start < LIMIT
+    assert said in capfd.readouterr().err
+
+
+def test_each_rank_gets_the_signal_and_may_take_its_time() -> None:
+    body = """
+    def end(number, frame):
+        time.sleep(0.5 + this_rank())
+        print("ended well", file=sys.stderr, flush=True)
+        os._exit(130)
+    with joined():
+        signal.signal(signal.SIGTERM, end)
+        barrier()
+        print("ready", file=sys.stderr, flush=True)
+        time.sleep(600)
+    """
+    launcher = started(body)
+    assert launcher.stderr is not None
+    assert [launcher.stderr.readline(), launcher.stderr.readline()] == ["ready\n", "ready\n"]
+    launcher.send_signal(signal.SIGTERM)
+    _, said = launcher.communicate(timeout=LIMIT)
+    assert said == "ended well\nended well\n"
+    assert launcher.returncode == 130
+
+
+def test_ranks_do_not_outlive_their_launcher(tmp_path: Path) -> None:
+    body = f"""
+    with joined():
+        with open({str(tmp_path)!r} + "/" + str(this_rank()), "w") as file:
+            file.write(str(os.getpid()))
+        barrier()
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    launcher = started(body)
+    assert launcher.stdout is not None
+    assert launcher.stdout.readline() == "ready\n"
+    launcher.kill()
+    launcher.wait()
+    ranks = [int((tmp_path / str(rank)).read_text()) for rank in range(2)]
+    deadline = time.monotonic() + LIMIT
+    while any(map(alive, ranks)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(alive, ranks))
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{process}/stat")
+    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
