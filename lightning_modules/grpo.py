@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import torch
-from lightning import LightningModule
-from lightning.pytorch.core.optimizer import LightningOptimizer
-from torch import Tensor, nn
+from torch import nn
 
 from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
-from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
+from contrastive_reasoning.objectives import Correction, Objective
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK
-from contrastive_reasoning.policies.full_kl import log_probs_and_full_kl
 from contrastive_reasoning.ranks import mean_over_ranks, over_ranks
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
-from lightning_modules.lesson import OBJECTIVE, SURPRISAL, Lesson, lesson_metrics, minibatch_rows, rows_that_teach
-from lightning_modules.microbatches import Microbatch, microbatches, work_of_split
-from lightning_modules.optim import AdamW, backward_all, clipped_step
-from lightning_modules.passes import log_probs, scores
+from lightning_modules.lesson import OBJECTIVE, SURPRISAL, lesson_metrics
+from lightning_modules.not_finite import NotFinite, SkippedSteps, require_finite
+from lightning_modules.optim import AdamW
+from lightning_modules.policy_updates import PolicyUpdates
 from lightning_modules.reference import wanted_reference
 from lightning_modules.rollout_metrics import (
     accuracy,
@@ -41,7 +38,7 @@ from lightning_modules.rollout_metrics import (
 VERSION = 2
 
 
-class GRPO(LightningModule):
+class GRPO(PolicyUpdates):
     """Learns from the rollouts that it finds in a batch; an update is one pass over all that teach, one optimizer step.
 
     Only the policy is a registered module. The reference and whatever the reward owns are plain attributes: no
@@ -62,6 +59,7 @@ class GRPO(LightningModule):
         microbatch_tokens: tokens that go through the policy at once, padding included where rows are padded. Packed, a
             prompt counts once, though attention keeps its keys and values for each of its completions.
         gradient_clip: the largest norm of the gradient; None: any.
+        max_skipped_steps: rollout batches that may be left out because a number of theirs is not finite.
     """
 
     def __init__(
@@ -80,6 +78,7 @@ class GRPO(LightningModule):
         minibatches_per_rollout: int,
         microbatch_tokens: int,
         gradient_clip: float | None,
+        max_skipped_steps: int,
     ) -> None:
         super().__init__()
         sizes = {
@@ -107,6 +106,7 @@ class GRPO(LightningModule):
         self.minibatches_per_rollout = minibatches_per_rollout
         self.microbatch_tokens = microbatch_tokens
         self.gradient_clip = gradient_clip
+        self.skipped = SkippedSteps(max_skipped_steps)
         self.rollout_step = 0
         """Rollout batches learned from: the x-axis, the schedule's clock, and the one number that resumes a run."""
         self.work = NO_WORK
@@ -123,6 +123,8 @@ class GRPO(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["rollout_step"] = self.rollout_step
+        checkpoint["skipped_steps"] = self.skipped.count
+        checkpoint["microbatch_tokens"] = self.microbatch_tokens  # halved, perhaps: another split rounds otherwise
         if isinstance(self.reward, TrainedReward):
             checkpoint["reward"] = self.reward.state_dict()
         if isinstance(self.advantage, StatefulAdvantage):
@@ -130,15 +132,12 @@ class GRPO(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.rollout_step = checkpoint["rollout_step"]
+        self.skipped.count = checkpoint["skipped_steps"]
+        self.microbatch_tokens = min(self.microbatch_tokens, checkpoint["microbatch_tokens"])
         if isinstance(self.reward, TrainedReward):
             self.reward.load_state_dict(checkpoint["reward"])
         if isinstance(self.advantage, StatefulAdvantage):
             self.advantage.load_state_dict(checkpoint["advantage"])
-
-    @property
-    def full_kl(self) -> bool:
-        """Whether the KL to the reference is over the whole vocabulary, not estimated from the sampled tokens."""
-        return self.reference is not None and needs_full_kl(self.objective)
 
     @property
     def warmup_steps(self) -> int:
@@ -147,19 +146,35 @@ class GRPO(LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
         rollouts = drawn(batch.rollouts)
+        self.work = NO_WORK
+        known = rollout_metrics(rollouts)
+        try:
+            known |= self.learned(rollouts)
+        except NotFinite as reason:
+            folder = Path(self.trainer.default_root_dir) / "skipped"
+            self.skipped.add(reason, rollouts, folder=folder, step=self.rollout_step)
+        self.rollout_step += 1
+        self.reported = over_ranks({**known, **self.skipped.metrics}, summed=(OBJECTIVE, SURPRISAL))
+        self.report_step(self.reported, batch_size=len(rollouts))
+
+    def learned(self, rollouts: RolloutBatch) -> dict[str, float]:
+        """Reward the rollouts and, once the reward is warmed up, learn from them; what is worth logging of it.
+
+        Raises:
+            NotFinite: on every rank, where a number is not finite; the optimizer has not stepped on it.
+        """
+        require_finite(log_probs=rollouts.old_log_probs, pooled=rollouts.pooled)
         with self.phase("reward"):
             credit = self.reward(rollouts)
-        self.work = NO_WORK
+        require_finite(reward=credit.outcome)
         policy = self.update(rollouts, credit) if self.rollout_step >= self.warmup_steps else {}
-        self.rollout_step += 1
-        known = {**credit_metrics(credit), **rollout_metrics(rollouts), **policy}
-        self.reported = over_ranks(known, summed=(OBJECTIVE, SURPRISAL))
-        self.report_step(self.reported, batch_size=len(rollouts))
+        return {**credit_metrics(credit), **policy}
 
     def update(self, rollouts: RolloutBatch, credit: Credit) -> dict[str, float]:
         """Learn from the rollouts; what is worth logging of it."""
         with self.phase("reward"):
             advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
+        require_finite(advantage=advantages)
         with self.phase("update"):
             with self.reference_at_hand():
                 lessons = self.lessons(rollouts, advantages)
@@ -169,74 +184,10 @@ class GRPO(LightningModule):
         seen = advantage_metrics(self.advantage, advantages, rollouts.group_size)
         return {**seen, **lesson_metrics(lessons), **steps, **policy_step}
 
-    def learn(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """Every update of a rollout batch; what is worth logging of the last optimizer step."""
-        steps: dict[str, float] = {}
-        works = [work_of_split(self.policy, lesson.split) for lesson in lessons]
-        for _ in range(self.updates_per_rollout):
-            self.work += sum(works, NO_WORK)
-            for lesson in lessons:
-                backward_all(self, [partial(self.loss, lesson, microbatch) for microbatch in lesson.split])
-                steps = self.optimizer_step_of_update()
-                lesson.end_update()
-        return steps
-
-    def lessons(self, rollouts: RolloutBatch, advantages: Tensor) -> list[Lesson]:
-        """One for each mini-batch. Those after the first are scored now, while the policy is the one that sampled."""
-        made: list[Lesson] = []
-        for among in minibatch_rows(rollouts, self.minibatches_per_rollout):
-            taught = rows_that_teach(advantages, reference=self.reference is not None, among=among)
-            split = list(microbatches(rollouts, self.policy, rows=taught, max_tokens=self.microbatch_tokens))
-            lesson = Lesson(
-                objective=self.objective,
-                correction=self.correction,
-                rollouts=rollouts,
-                advantages=advantages,
-                among=among,
-                taught=taught,
-                split=split,
-                ref_log_probs=self.ref_log_probs(rollouts, split),
-                old_log_probs=scores(self.policy, rollouts, split) if made else None,
-            )
-            made.append(lesson)
-        return made
-
-    def ref_log_probs(self, rollouts: RolloutBatch, split: Sequence[Microbatch]) -> Tensor | None:
-        """The reference's, where the KL term is estimated from them."""
-        if self.reference is None or self.full_kl:
-            return None
-        return scores(self.reference.policy, rollouts, split)
-
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Tell the profiler, if there is one, what the seconds within go to."""
         trainer: Any = self.trainer
         return trainer.profiler.profile(name)
-
-    def reference_at_hand(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.reference is None else self.reference.at_hand()
-
-    def loss(self, lesson: Lesson, microbatch: Microbatch) -> Tensor:
-        temperature = lesson.rollouts.temperature
-        if self.reference is None or not self.full_kl:
-            return lesson.loss(microbatch, log_probs(self.policy, microbatch, temperature))
-        found, kl = log_probs_and_full_kl(
-            self.policy,
-            self.reference.policy,
-            microbatch.prompt_ids,
-            microbatch.prompt_mask,
-            microbatch.completion_ids,
-            microbatch.mask,
-            owner=microbatch.owner,
-            temperature=temperature,
-        )
-        return lesson.loss(microbatch, found, kl)
-
-    def optimizer_step_of_update(self) -> dict[str, float]:
-        """Clip, set the learning rate of this rollout batch, step."""
-        optimizer = cast(LightningOptimizer, self.optimizers())
-        rate = self.optimizer.set_learning_rate(optimizer.optimizer, self.rollout_step - self.warmup_steps)
-        norm = clipped_step(self, optimizer, self.policy.parameters(), self.gradient_clip)
-        return {"train/optimizer/gradient_norm": norm.item(), "train/optimizer/learning_rate": rate}
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Greedy completions in ``batch.rollouts``; several sampled ones per problem in ``batch.sampled``, if drawn."""

@@ -92,6 +92,7 @@ class Lesson:
         self.correction = correction
         self.rollouts = rollouts
         self.advantages = advantages
+        self.taught = taught
         self.split = split
         self.ref_log_probs = ref_log_probs
         self.seen = rollouts.mask & taught[:, None]
@@ -146,6 +147,11 @@ class Lesson:
 
     def _ref_of(self, microbatch: Microbatch, like: Tensor) -> Float[Tensor, "b t"] | None:
         return None if self.ref_log_probs is None else microbatch.of(self.ref_log_probs).to(like.dtype)
+
+    def begin_again(self, split: Sequence[Microbatch]) -> None:
+        """Forget what was seen of this update, and go through these micro-batches instead."""
+        self.split = split
+        self._parts = []
 
     def end_update(self) -> None:
         """All micro-batches were seen and the policy has changed."""

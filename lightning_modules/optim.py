@@ -114,16 +114,16 @@ def _without_exchange(module: LightningModule) -> AbstractContextManager[None]:
 def clipped_step(
     module: LightningModule, optimizer: LightningOptimizer, parameters: Iterable[nn.Parameter], max_norm: float | None
 ) -> Tensor:
-    """Clip, step, forget the gradients; the norm before clipping.
-
-    Raises:
-        FloatingPointError: where the norm is not finite; the parameters are as they were.
-    """
+    """Clip, step, forget the gradients; the norm before clipping. Where that is not finite no step is taken."""
     zero = zero_of(module)
     if zero is not None:
-        return finite(zero.clipped_step(optimizer))
-    norm = clip_by_norm(parameters, max_norm)
-    optimizer.step()
+        return zero.clipped_step(optimizer)
+    trained = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = _norm(trained)
+    if norm.isfinite():
+        if max_norm is not None:
+            nn.utils.clip_grads_with_norm_(trained, max_norm, norm)
+        optimizer.step()
     optimizer.zero_grad()
     return norm
 
@@ -135,18 +135,13 @@ def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> 
         FloatingPointError: where the norm is not finite: a step would destroy the policy.
     """
     trained = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = finite(nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None]))
+    norm = _norm(trained)
+    if not norm.isfinite():
+        raise FloatingPointError(f"the gradient norm is {norm.item()}: the policy is left as it was before this update")
     if max_norm is not None:
         nn.utils.clip_grads_with_norm_(trained, max_norm, norm)
     return norm
 
 
-def finite(norm: Tensor) -> Tensor:
-    """The norm, if it is a number.
-
-    Raises:
-        FloatingPointError: else.
-    """
-    if not norm.isfinite():
-        raise FloatingPointError(f"the gradient norm is {norm.item()}: the policy is left as it was before this update")
-    return norm
+def _norm(parameters: Sequence[nn.Parameter]) -> Tensor:
+    return nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])

@@ -119,7 +119,8 @@ class ZeroStrategy(DeepSpeedStrategy):
 
         The engine's own forward does it, but runs once around a whole training step.
         """
-        self.deepspeed_engine.optimizer.clear_backward_seen_flag()
+        sharding: Any = self.deepspeed_engine.optimizer
+        sharding.clear_backward_seen_flag()
 
     def bytes_held(self) -> dict[str, int]:
         """Bytes of parameters, gradients and the optimizer's state that this rank keeps between two fetches.
@@ -127,8 +128,8 @@ class ZeroStrategy(DeepSpeedStrategy):
         To be asked after a backward and before the optimizer's step; the state is there from the second step on. Master
         weights, which ZeRO keeps in fp32 whatever the parameters are, count as the optimizer's.
         """
-        inner: Any = self.deepspeed_engine.optimizer
-        parameters: list[Any] = list(self.deepspeed_engine.module.parameters())
+        engine: Any = self.deepspeed_engine
+        inner, parameters = engine.optimizer, list(engine.module.parameters())
         if self.stage == 3:
             gradients, masters = inner.grad_partitions_flat_buffer, inner.fp32_partitioned_groups_flat
         else:

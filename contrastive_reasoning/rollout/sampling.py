@@ -94,10 +94,12 @@ def nucleus(probabilities: Float[Tensor, "B K"], top_p: float) -> Float[Tensor, 
 def invert_cdf(weights: Float[Tensor, "B K"], uniforms: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
     """Per row the index i with F(i−1) ≤ u·F(K−1) < F(i), F the running sum of ``weights``: never one of weight 0.
 
-    F is summed in fp64, where u·F stays below F: the largest fp32 number below 1 is 1 − 2⁻²⁴.
+    F is summed in fp64, where u·F stays below F: the largest fp32 number below 1 is 1 − 2⁻²⁴. Of weights that are no
+    numbers it is the last index; the log-prob of what is drawn then is none either, by which it is seen.
     """
     cumulative = weights.cumsum(-1, dtype=torch.float64)
-    return torch.searchsorted(cumulative, uniforms[:, None].double() * cumulative[:, -1:], right=True)[:, 0]
+    found = torch.searchsorted(cumulative, uniforms[:, None].double() * cumulative[:, -1:], right=True)[:, 0]
+    return found.clamp(max=weights.shape[-1] - 1)
 
 
 def row_uniforms(

@@ -89,6 +89,7 @@ def module(**changes: Any) -> GRPO:
         "minibatches_per_rollout": 1,
         "microbatch_tokens": 300,
         "gradient_clip": 1.0,
+        "max_skipped_steps": 2,
     }
     return GRPO(**parts | changes)
 
@@ -142,6 +143,7 @@ def fit(
     validate_every: int | None = None,
     max_prompt_tokens: int | None = None,
     engine: Engine | None = None,
+    root: Path | None = None,
 ) -> Trainer:
     """``stop_after`` steps of a run of ``steps``."""
     trainer = Trainer(
@@ -159,6 +161,7 @@ def fit(
         enable_progress_bar=False,
         enable_model_summary=False,
         inference_mode=False,
+        default_root_dir=root,
     )
     data = ReasoningPrompts(
         task=TASK,
@@ -198,9 +201,9 @@ def saving_first(callbacks: list[Callback]) -> list[Callback]:
     return sorted(callbacks, key=lambda callback: not isinstance(callback, StageCheckpoint))
 
 
-def saving(folder: Path) -> StageCheckpoint:
+def saving(folder: Path, keep: int = 1) -> StageCheckpoint:
     """After every step."""
-    return StageCheckpoint(folder=folder, every=1, keep=1, best=None, stop=StopRequest())
+    return StageCheckpoint(folder=folder, every=1, keep=keep, best=None, stop=StopRequest())
 
 
 def weights(trained: GRPO) -> Tensor:

@@ -259,7 +259,7 @@ def test_groups_of_equals_are_left_out_and_change_no_gradient(
         return captured.updates[0]
 
     some = gradient()
-    monkeypatch.setattr("lightning_modules.grpo.rows_that_teach", lambda a, reference, among: among)
+    monkeypatch.setattr("lightning_modules.policy_updates.rows_that_teach", lambda a, reference, among: among)
     assert_close(some, gradient(), rtol=1e-9, atol=1e-15)
 
 

@@ -1,0 +1,135 @@
+"""Numbers that are not finite: the step is left out and counted, weights stay finite, too many of them end the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning import Callback
+from torch import Tensor
+
+from contrastive_reasoning.advantages import GroupRelative
+from contrastive_reasoning.objectives import GRPO as Objective
+from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
+from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.rollout.sampling import invert_cdf
+from lightning_modules.grpo import GRPO
+from lightning_modules.not_finite import SKIPPED, SkippedSteps
+from tests.unit.lightning_modules.grpo_kit import Digits, Metrics, fit, module, objective, policy, saving, weights
+
+BAD = 2
+"""The step whose number is not finite."""
+
+
+class Counting:
+    """Counts its calls; the second one is the bad one."""
+
+    def __init__(self, bad: float) -> None:
+        self.bad = bad
+        self.calls = 0
+
+    def worse(self, values: Tensor) -> Tensor:
+        self.calls += 1
+        spoiled = values.clone()
+        if self.calls == BAD:
+            spoiled.flatten()[0] = self.bad
+        return spoiled
+
+
+class BadReward(Counting):
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        credit = Digits()(rollouts)
+        return replace(credit, outcome=self.worse(credit.outcome))
+
+
+class BadAdvantage(Counting):
+    def __call__(self, credit: Credit, mask: Tensor, group_size: int) -> Tensor:
+        return self.worse(GroupRelative(normalise_std=True, epsilon=1e-6)(credit, mask, group_size))
+
+
+class BadLoss:
+    """In every micro-batch of the second step."""
+
+    def __init__(self, bad: float) -> None:
+        self.bad = bad
+        self.sound: Objective = objective()
+        self.lessons = 0
+
+    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+        outputs = self.sound(inputs)
+        return replace(outputs, loss=outputs.loss * self.bad) if self.lessons == BAD else outputs
+
+    def weights(self, mask: Tensor, *, rows: float, tokens: float) -> Tensor:
+        """Asked once for each step."""
+        self.lessons += 1
+        return self.sound.weights(mask, rows=rows, tokens=tokens)
+
+
+class Weights(Callback):
+    """The policy after every step."""
+
+    def __init__(self) -> None:
+        self.after: list[Tensor] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: GRPO, *_: Any) -> None:
+        self.after.append(weights(pl_module))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize(("part", "made"), [("reward", BadReward), ("advantage", BadAdvantage), ("objective", BadLoss)])
+def test_the_step_is_left_out_and_counted(part: str, made: Any, bad: float) -> None:
+    seen, metrics = Weights(), Metrics()
+    fit(module(**{part: made(bad)}), 3, seen, metrics)
+    assert torch.equal(seen.after[BAD - 1], seen.after[BAD - 2]), "bit for bit as before"
+    assert not torch.equal(seen.after[BAD], seen.after[BAD - 1]), "and then it goes on"
+    assert seen.after[-1].isfinite().all()
+    assert [step[SKIPPED] for step in metrics.steps] == [0, 1, 1]
+
+
+def test_logits_that_are_no_numbers_are_seen_by_their_log_probs() -> None:
+    broken = policy()
+    with torch.no_grad():
+        broken.model.model.norm.weight.fill_(3e38)  # pyright: ignore
+    trained, metrics = module(policy=broken), Metrics()
+    before = weights(trained)
+    fit(trained, 2, metrics)
+    assert [step[SKIPPED] for step in metrics.steps] == [1, 2]
+    assert torch.equal(weights(trained), before)
+
+
+def test_of_weights_that_are_no_numbers_some_index_is_drawn() -> None:
+    drawn = invert_cdf(torch.tensor([[float("nan")] * 3, [0.0, 1.0, 0.0]]), torch.tensor([0.5, 0.5]))
+    assert 0 <= int(drawn[0]) < 3
+    assert int(drawn[1]) == 1
+
+
+def test_one_too_many_ends_the_run_and_leaves_the_rollouts(tmp_path: Path) -> None:
+    class Always(Digits):
+        def __call__(self, rollouts: RolloutBatch) -> Credit:
+            credit = super().__call__(rollouts)
+            return replace(credit, outcome=credit.outcome * float("nan"))
+
+    trained = module(reward=Always(), max_skipped_steps=1)
+    before = weights(trained)
+    with pytest.raises(FloatingPointError, match="reward is not finite in step 2, and 1 steps were left out") as error:
+        fit(trained, 3, root=tmp_path)
+    assert torch.equal(weights(trained), before)
+    left = torch.load(tmp_path / "skipped" / "step=000002.rank0.pt", weights_only=True)
+    assert str(tmp_path / "skipped" / "step=000002.rank0.pt") in str(error.value)
+    assert len(left["texts"]) == len(left["completion_ids"]) == 12
+
+
+def test_what_was_left_out_is_still_counted_after_a_resume(tmp_path: Path) -> None:
+    fit(module(reward=BadReward(float("nan"))), 3, saving(tmp_path, keep=3))
+    metrics = Metrics()
+    fit(module(), 3, saving(tmp_path / "more"), metrics, resume=tmp_path / "step=000002.ckpt")
+    assert [step[SKIPPED] for step in metrics.steps] == [1]
+
+
+def test_a_negative_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_skipped_steps must not be negative, got -1"):
+        SkippedSteps(-1)
