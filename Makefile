@@ -55,8 +55,8 @@ check: lint types test  ## lint, types and tests
 list:  ## every experiment with its first line
 	@$(PYTHON) -m experiments.catalogue
 
-dashboard: $(STAMP)  ## open MLflow on the local results
-	@$(BIN)/mlflow ui --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlruns/mlflow.db}
+dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone
+	@$(BIN)/mlflow ui --host 127.0.0.1 --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlruns/mlflow.db}
 
 compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over='…'
 	@$(BIN)/python -m experiments.compare $(name) $(over)

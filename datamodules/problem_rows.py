@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from yaml import YAMLError
+
+from contrastive_reasoning.tasks.read_set import PlacedRow
+from datamodules.json_rows import ENDINGS, json_rows
 
 BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv"}
 REMOTE = ("https://", "hf://")
@@ -34,24 +40,25 @@ class ProblemRows:
         """The same split of the same set, read from ``path``; a ``*`` in a file's name stands for anything."""
         return replace(self, path=path)
 
-    def __call__(self) -> Iterator[Mapping[str, Any]]:
-        """Every row, in the order of the file.
+    def __call__(self) -> Iterator[PlacedRow]:
+        """Every row, in the order of the file. A line of a local JSON file that is no row has its flaw instead.
 
         Raises:
             FileNotFoundError: where a named file is missing, or what is not here cannot be downloaded.
-            ValueError: where there is no such split, or a file cannot be read as what its name says.
+            ValueError: where there is no such split, a file cannot be read as what its name says, or a folder's own
+                description names files outside of it.
         """
         if self.path is None:
             raise FileNotFoundError(f"no path was named to read problems from: {INSTEAD}")
         here = self._found(Path(self.path).expanduser())
         if here is None:
-            yield from self._downloaded(self.path)
+            yield from _numbered(self._downloaded(self.path))
             return
         try:
             yield from self._from_disk(here)
         except OSError as error:
             raise FileNotFoundError(f"{self.path}: {said(error)}") from error
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:  # RuntimeError: a loading script, which is not run
             raise ValueError(f"{self.path}: {said(error)}") from error
 
     def _found(self, here: Path) -> Path | None:
@@ -78,18 +85,42 @@ class ProblemRows:
             return folder
         raise FileNotFoundError(f"the folder {self.path!r} holds neither {self.file} nor files named {self.split}")
 
-    def _from_disk(self, here: Path) -> Iterator[Mapping[str, Any]]:
+    def _from_disk(self, here: Path) -> Iterator[PlacedRow]:
         """Streamed, so that nothing is copied into a cache."""
         from datasets import load_dataset
 
         rows: Any
         if here.is_dir():
-            rows = load_dataset(str(here), split=self.split, streaming=True)
+            yield from self._from_folder(here)
+        elif here.suffix in ENDINGS:
+            yield from json_rows(here)
         elif here.suffix in BUILDERS:
             rows = load_dataset(BUILDERS[here.suffix], data_files=str(here), split="train", streaming=True)
+            yield from _numbered(rows)
         else:
             raise ValueError(f"a file of problems ends in {', '.join(BUILDERS)}")
-        return iter(rows)
+
+    def _from_folder(self, folder: Path) -> Iterator[PlacedRow]:
+        """The files that the folder's own description or their names give to this split."""
+        from datasets import load_dataset_builder
+
+        try:
+            builder: Any = load_dataset_builder(str(folder))
+        except YAMLError as error:
+            raise ValueError(f"the header of README.md is no plain YAML ({said(error)})") from error
+        splits: Mapping[str, Sequence[str]] = builder.config.data_files
+        if self.split not in splits:
+            raise ValueError(f"Bad split: {self.split}. Available splits: {list(splits)}")
+        files = [Path(os.path.normpath(file)) for file in splits[self.split]]
+        outside = [file for file in files if not file.is_relative_to(os.path.abspath(folder))]
+        if outside:
+            raise ValueError(f"its README.md names a file outside of the folder: {outside[0]}")
+        if any(file.suffix not in ENDINGS for file in files):
+            yield from _numbered(builder.as_streaming_dataset(split=self.split))
+            return
+        for file in files:
+            for place, row, flaw in json_rows(file):
+                yield PlacedRow(place if len(files) == 1 else f"{file.name}, {place}", row, flaw)
 
     def _downloaded(self, name: str) -> Iterator[Mapping[str, Any]]:
         """Kept in the cache of ``datasets``, and read from there without a network."""
@@ -108,6 +139,10 @@ class ProblemRows:
         except Exception as error:  # every library below has its own for "no network"
             offline = f"cannot be reached and was not downloaded before ({said(error)}); {INSTEAD}"
             raise FileNotFoundError(f"{name}: {offline}") from error
+
+
+def _numbered(rows: Iterable[Mapping[str, Any]]) -> Iterator[PlacedRow]:
+    return (PlacedRow(f"row {index}", row) for index, row in enumerate(rows))
 
 
 def said(error: BaseException) -> str:

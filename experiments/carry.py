@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 from experiments.lock import lock
 from experiments.metrics_file import complete_lines
 from experiments.run_tree import Kind, TrackedRun, find_run_folders, headline_metrics, runs_of
+from experiments.secret_values import concealed
 from experiments.sent import Memory, Sent
 
 if TYPE_CHECKING:
@@ -168,7 +169,8 @@ def attempt(carrier: Carrier, *, live: bool) -> bool:
     try:
         carrier.carry(live=live)
     except Exception as error:  # any of the database's, the network's and MLflow's own
-        print(f"{carrier.folder}: not all was sent ({type(error).__name__}: {_first_line(error)})", flush=True)
+        said = concealed(_first_line(error))
+        print(f"{carrier.folder}: not all was sent ({type(error).__name__}: {said})", flush=True)
         carrier.forget()
         return False
     return True

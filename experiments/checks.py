@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, Node, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from experiments.catalogue import FOLDER, catalogue
+from experiments.folder_names import flaw, shown
 from experiments.launch import launched, world_size
 from experiments.schema import STAGES
+from experiments.secret_values import secret_in
 from experiments.suggestions import did_you_mean
 from experiments.wiring import critic_checkpoints
 
+SECRET = "holds the environment's"
+READ_THERE = "a configuration is written into every run folder; what needs it reads it from the environment itself"
 RATES = ("learning_rate",)
 MAY_BE_NULL = ("max_prompt_tokens",)
 MAY_BE_NOTHING = ("warmup_steps", "unaimed_steps", "samples", "validation_problems")
@@ -20,8 +27,17 @@ MAY_BE_NOTHING = ("warmup_steps", "unaimed_steps", "samples", "validation_proble
 
 def contradiction(config: DictConfig) -> str | None:
     """The first thing that cannot work, in one sentence; None where nothing is known to be wrong."""
-    checks: tuple[Callable[[DictConfig], str | None], ...]
-    checks = (no_experiment, unknown_stage, small_size, small_group, no_critic, no_reference, several_devices)
+    checks: tuple[Callable[[DictConfig], str | None], ...] = (
+        no_experiment,
+        no_folder_name,
+        a_secret,
+        unknown_stage,
+        small_size,
+        small_group,
+        no_critic,
+        no_reference,
+        several_devices,
+    )
     return next((sentence for check in checks if (sentence := check(config)) is not None), None)
 
 
@@ -29,6 +45,36 @@ def no_experiment(config: DictConfig) -> str | None:
     if not OmegaConf.is_missing(config, "name"):
         return None
     return f"choose an experiment: experiment=NAME; there are {', '.join(catalogue(FOLDER))}"
+
+
+def no_folder_name(config: DictConfig) -> str | None:
+    """A name becomes a folder of the outputs and of the tracker, an arm the name of a log."""
+    for key in ("name", "arm"):
+        if config[key] is not None and (wrong := flaw(config[key])):
+            return f"{key}={shown(config[key])} {wrong}"
+    return "output_dir holds a NUL, which no path may" if "\x00" in config.output_dir else None
+
+
+def a_secret(config: DictConfig) -> str | None:
+    """What stands in the configuration is written into every run folder and sent to the tracker."""
+    for key, value in leaves(config):
+        if isinstance(value, str) and (name := secret_in(value)) is not None:
+            return f"{key} {SECRET} {name}: {READ_THERE}"
+    return None
+
+
+def leaves(config: DictConfig | ListConfig, above: str = "") -> Iterator[tuple[str, object]]:
+    """Every value by its dotted path: as it is written, and as it is resolved where that can be done."""
+    keys: Any = range(len(config)) if isinstance(config, ListConfig) else config.keys()
+    for key in keys:
+        path, node = f"{above}{key}", config._get_node(key)
+        if isinstance(node, DictConfig | ListConfig) and not node._is_none() and not node._is_interpolation():
+            yield from leaves(node, f"{path}.")
+        elif isinstance(node, Node):
+            yield path, node._value()
+            if node._is_interpolation():
+                with suppress(OmegaConfBaseException):
+                    yield path, config[key]
 
 
 def unknown_stage(config: DictConfig) -> str | None:

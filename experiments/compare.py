@@ -24,6 +24,7 @@ from experiments.arms import Arm, arms_by, known_axes, mixed, telling_axes, valu
 from experiments.comparison_table import as_csv, as_latex, as_rich, rows_of
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
+from experiments.folder_names import flaw, shown
 from experiments.study.plan import study_names
 from experiments.track import RunRecord, Tracker, TrackerError, connect
 
@@ -52,6 +53,9 @@ def compare(
     Raises:
         Refused: for names, metrics, axes or a baseline that do not exist.
     """
+    for name in (*names, metric.replace("/", "-")):
+        if wrong := flaw(name):
+            raise Refused(f"{shown(name)} {wrong}: a comparison is written under its names")
     runs = having(finished_runs(tracker, names), metric)
     axes = telling_axes(runs) if by is None else checked_axes(by, runs)
     arms = arms_by(runs, axes)

@@ -15,6 +15,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from experiments.files import write_json
+from experiments.folder_names import plain
 from experiments.run_tree import read_json
 
 ROOM = Path(__file__).resolve().parents[1] / "contrastive_reasoning" / "policies" / "embedded"
@@ -29,15 +30,16 @@ def embed(stage: Path, name: str, *, room: Path = ROOM) -> Path:
     A name is the family's and the task's: ``llama_countdown``.
 
     Raises:
-        ValueError: for a folder that is no finished warm start, or a policy of more than five million bytes.
+        ValueError: for a folder that is no finished warm start, a policy of more than five million bytes, or a name
+            that is no plain one.
     """
+    target = room / plain(name, what="NAME")
     result = read_json(stage / "result.json") if (stage / "result.json").is_file() else {}
     if result.get("stage") != "warm_start" or not (stage / "policy" / "config.json").is_file():
         raise ValueError(f"{stage} holds no policy of a finished warm start")
     size = sum(file.stat().st_size for file in (stage / "policy").iterdir())
     if size > LARGEST:
         raise ValueError(f"the policy in {stage} has {size} bytes; an embedded one may have {LARGEST}")
-    target = room / name
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(stage / "policy", target)
     shutil.copy(stage / "config.yaml", target / "warm_start.yaml")

@@ -10,11 +10,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from experiments.secret_values import concealed
+
 
 def write_text(path: Path, text: str) -> None:
+    """Write a text in which no secret of the environment stands: such files are shared."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_text(concealed(text), encoding="utf-8")
     os.replace(partial, path)
 
 

@@ -30,7 +30,10 @@ def check_prompts_fit(config: DictConfig) -> None:
         said, named = str(error).splitlines()[0], f"policy.pretrained={policy.pretrained}"
         raise AssemblyError(said if said.startswith("policy.") else f"{named}: {said}") from error
     for problem in problems:
-        length = len(prompt_ids(tokenizer, problem.prompt, chat_template=policy.chat_template))
+        try:
+            length = len(prompt_ids(tokenizer, problem.prompt, chat_template=policy.chat_template))
+        except ValueError as error:
+            raise AssemblyError(str(error)) from error
         if length >= context:
             raise AssemblyError(
                 f"policy.pretrained={policy.pretrained}: the prompt of problem {problem.id} has {length} tokens "

@@ -17,6 +17,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from experiments.files import write_text
+from experiments.folder_names import plain_parts
 from experiments.metrics_file import METRICS_FILE, Metric, format_line, last_values, read_metrics, remove_torn_line
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class RunFolderLogger(Logger):
     """Appends metrics to ``folder/metrics.jsonl`` and keeps figures and tables by name and step.
 
     Hyperparameters are not its matter: the stage writes its resolved ``config.yaml`` itself. Only rank zero writes.
+    A name whose parts are no plain names is refused: nothing is written outside of the folder.
     """
 
     def __init__(self, *, folder: str | Path) -> None:
@@ -64,7 +66,7 @@ class RunFolderLogger(Logger):
     @rank_zero_only
     def log_figure(self, name: str, figure: Figure, step: int) -> None:
         """Save a picture as ``figures/<name>/<step>.png``; the caller closes it."""
-        path = self._path("figures", name, f"{step}.png")
+        path = self._path("figures", plain_parts(name, what="figure"), f"{step}.png")
         partial = path.with_suffix(".partial")
         figure.savefig(partial, format="png", bbox_inches="tight", dpi=150)
         os.replace(partial, path)
@@ -72,7 +74,7 @@ class RunFolderLogger(Logger):
     @rank_zero_only
     def log_table(self, name: str, rows: Sequence[Mapping[str, Any]], step: int) -> None:
         """Save rows as ``tables/<name>/<step>.json``, a list of objects; what JSON does not know is written as text."""
-        path = self._path("tables", name, f"{step}.json")
+        path = self._path("tables", plain_parts(name, what="table"), f"{step}.json")
         write_text(path, json.dumps([dict(row) for row in rows], default=str, ensure_ascii=False, indent=1) + "\n")
 
     @rank_zero_only

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.lock import lock
 from experiments.metrics_file import Metric
 from experiments.parameters import tracker_name
+from experiments.secret_values import without_login
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -91,7 +92,8 @@ class Tracker:
     """
 
     def __init__(self, address: str) -> None:
-        self.address = address
+        self.address = without_login(address)
+        """As it may be shown and written down."""
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
         # Imported late: it takes seconds, and a mirror that is asked to stop at once must already be listening.
@@ -101,7 +103,7 @@ class Tracker:
             with _alone_at(address):
                 self._client = mlflow.MlflowClient(tracking_uri=address)
         except mlflow.MlflowException as error:
-            raise TrackerError(f"MLFLOW_TRACKING_URI={address} is no address that MLflow knows") from error
+            raise TrackerError(f"MLFLOW_TRACKING_URI={self.address} is no address that MLflow knows") from error
         self._experiments: dict[str, str] = {}
 
     # Writing

@@ -14,7 +14,8 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.checks import contradiction
+from experiments.checks import READ_THERE, SECRET, contradiction
+from experiments.secret_values import secret_in
 from experiments.suggestions import did_you_mean
 from experiments.sweep_variants import variants
 
@@ -25,6 +26,8 @@ def explain(overrides: Sequence[str]) -> str | None:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except OverrideParseException as error:
         return f"{error.override!r} is no override: write key=value"
+    if (sentence := _first(_secret(override) for override in parsed)) is not None:
+        return sentence
     with initialize_config_module("conf", version_base="1.3"):
         for variant in variants(parsed):
             if (sentence := _explain_run(OverridesParser.create().parse_overrides(variant))) is not None:
@@ -48,6 +51,12 @@ def _explain_run(overrides: Sequence[Override]) -> str | None:
         return _missing(error.missing_cfg_file or "")
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         return _one_line(error.__cause__ or error)
+
+
+def _secret(override: Override) -> str | None:
+    """A secret of the environment among the overrides, Hydra's own included: its value is not said."""
+    name = secret_in(_line(override))
+    return None if name is None else f"{override.key_or_group} {SECRET} {name}: {READ_THERE}"
 
 
 def _first(sentences: Any) -> str | None:

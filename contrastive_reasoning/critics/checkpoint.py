@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -38,19 +39,36 @@ def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
     """Put the weights of a saved critic into a critic that was built from the same configuration.
 
     Raises:
-        ValueError: no critic in the folder, a critic of another class, or weights that are missing, left over or
-            of another shape; one sentence that names the first of them.
+        ValueError: no critic in the folder, files that are damaged or of another kind, a critic of another class, or
+            weights that are missing, left over or of another shape; one sentence that names the first of them.
     """
     folder = Path(folder)
     for name in (WEIGHTS, DESCRIPTION):
         if not (folder / name).is_file():
             raise ValueError(f"no critic in {folder}: {name} is missing")
-    description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    description = _description(folder)
     if description["class"] != _class_name(critic):
         raise ValueError(f"the critic in {folder} is a {description['class']}, expected a {_class_name(critic)}")
-    weights = load_file(folder / WEIGHTS)
+    try:
+        weights = load_file(folder / WEIGHTS)
+    except SafetensorError as error:
+        raise ValueError(f"the critic in {folder} cannot be read: {WEIGHTS} holds no weights ({error})") from error
     _require_match(critic.state_dict(), weights, set(description["frozen"]), folder)
     critic.load_state_dict(weights, strict=False)
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    try:
+        said = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the critic in {folder} cannot be read: {DESCRIPTION} is no JSON ({error})") from error
+    if not isinstance(said, dict) or not isinstance(said.get("class"), str) or not _is_names(said.get("frozen")):
+        raise ValueError(f"the critic in {folder} cannot be read: {DESCRIPTION} must say its class and what is frozen")
+    return said
+
+
+def _is_names(node: Any) -> bool:
+    return isinstance(node, list) and all(isinstance(name, str) for name in node)
 
 
 def _require_match(own: Mapping[str, Tensor], saved: Mapping[str, Tensor], frozen: set[str], folder: Path) -> None:

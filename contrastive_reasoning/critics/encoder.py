@@ -10,7 +10,7 @@ import torch
 from peft import LoraConfig, inject_adapter_in_model
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerBase
 
-from contrastive_reasoning.policies.load import resolve
+from contrastive_reasoning.policies.load import only_weights, resolve
 from contrastive_reasoning.policies.seeded import seeded
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -85,7 +85,8 @@ def load_encoder(*, pretrained: str, dtype: str, training: Training, trust_remot
         trust_remote_code: run code that comes with the checkpoint; leave it off.
 
     Raises:
-        ValueError: unknown dtype or embedded name, or a tokenizer with neither a padding nor an end token.
+        ValueError: unknown dtype or embedded name, a tokenizer with neither a padding nor an end token, or files that
+            hold anything but weights.
         OSError: no checkpoint there.
     """
     if dtype not in DTYPES:
@@ -99,6 +100,7 @@ def load_encoder(*, pretrained: str, dtype: str, training: Training, trust_remot
         if tokenizer.eos_token is None:
             raise ValueError(f"load_encoder: the tokenizer of {pretrained} has neither a padding nor an end token")
         tokenizer.pad_token = tokenizer.eos_token
-    backbone = AutoModel.from_pretrained(dtype=DTYPES[dtype], **source)
+    with only_weights(f"load_encoder: {pretrained}"):
+        backbone = AutoModel.from_pretrained(dtype=DTYPES[dtype], **source)
     training(backbone)
     return TextEncoder(backbone=backbone, tokenizer=tokenizer, width=backbone.config.hidden_size)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -57,8 +60,8 @@ def load_policy(
         corpus: texts for a fresh tokenizer; needed only where a fresh model is built.
 
     Raises:
-        ValueError: for an unknown dtype, kernel or embedded name, where neither source is given, or where this machine
-            cannot compile or has not what the kernels need.
+        ValueError: for an unknown dtype, kernel or embedded name, where neither source is given, where this machine
+            cannot compile or has not what the kernels need, and for files that hold anything but weights.
         FileNotFoundError: for a path that holds no model.
     """
     model: Any
@@ -66,9 +69,10 @@ def load_policy(
     if pretrained is not None:
         path = resolve(pretrained)
         tokenizer = _tokenizer(path, trust_remote_code=trust_remote_code)
-        model = AutoModelForCausalLM.from_pretrained(
-            path, dtype=_dtype("weights_dtype", weights_dtype), trust_remote_code=trust_remote_code
-        )
+        with only_weights(f"policy.pretrained={path}"):
+            model = AutoModelForCausalLM.from_pretrained(
+                path, dtype=_dtype("weights_dtype", weights_dtype), trust_remote_code=trust_remote_code
+            )
     elif architecture is not None and corpus is not None:
         tokenizer = train_tokenizer(corpus(), vocab_size=architecture.vocab_size, kind=architecture.kind)
         model = tiny_model(architecture, tokenizer, seed=seed)
@@ -106,9 +110,28 @@ def tokenizer_and_context(pretrained: str, *, trust_remote_code: bool) -> tuple[
     return _tokenizer(path, trust_remote_code=trust_remote_code), int(config.max_position_embeddings)
 
 
+@contextmanager
+def only_weights(named: str) -> Iterator[None]:
+    """Loading within it, where a file that is not weights alone is refused in one sentence.
+
+    Nothing in such a file is run: pickles are read with ``weights_only``, the default of ``transformers``.
+
+    Raises:
+        ValueError: beginning with ``named``, where the file is a pickle of more than tensors, or is damaged.
+    """
+    try:
+        yield
+    except (UnpicklingError, SafetensorError) as error:
+        said = str(error).splitlines()[0]
+        raise ValueError(f"{named}: the file of weights is damaged or holds more than weights ({said})") from error
+
+
 def _tokenizer(path: str, *, trust_remote_code: bool) -> PreTrainedTokenizerBase:
     """The tokenizer of a model. Where its files are missing transformers may give one that knows no word."""
-    tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"policy.pretrained={path}: a file of the tokenizer is no JSON ({error})") from error
     if not tokenizer("1+1=2", add_special_tokens=False)["input_ids"]:
         raise ValueError(f"policy.pretrained={path}: the model has no tokenizer (tokenizer.json is missing)")
     return tokenizer

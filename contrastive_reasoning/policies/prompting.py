@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 
@@ -16,7 +17,8 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bo
         chat_template: whether to use it; None: where the tokenizer has one.
 
     Raises:
-        ValueError: where ``chat_template`` is asked of a tokenizer that has none.
+        ValueError: where ``chat_template`` is asked of a tokenizer that has none, or the template cannot be rendered
+            (``transformers`` renders it in a sandbox: one that reaches for Python is refused).
     """
     template = tokenizer.chat_template
     if chat_template is False or (chat_template is None and not template):
@@ -27,7 +29,10 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bo
     if "You are" in str(template):
         # Such a template (Qwen's) writes a system message of its own where none is given; an empty one replaces it.
         messages.insert(0, {"role": "system", "content": ""})
-    return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    except (TemplateError, OverflowError) as error:
+        raise ValueError(f"policy.chat_template: the tokenizer's own template cannot be rendered ({error})") from error
 
 
 def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> list[int]:

@@ -27,7 +27,17 @@ class Rows(Protocol):
         """The same set, read from a local file or folder."""
         ...
 
-    def __call__(self) -> Iterable[Row]: ...
+    def __call__(self) -> Iterable[PlacedRow]: ...
+
+
+class PlacedRow(NamedTuple):
+    """A row, and where somebody who opens the file finds it."""
+
+    place: str
+    """``line 18`` of a file of lines, counted from 1; ``row 17`` of a table, counted from 0."""
+    row: Row
+    flaw: str = ""
+    """Why nothing can be read there, one clause; empty for a row."""
 
 
 class ReadSet(NamedTuple):
@@ -35,40 +45,47 @@ class ReadSet(NamedTuple):
 
     problems: tuple[Problem, ...]
     left_out: tuple[str, ...]
-    """``row 17: answer is empty``, one per row that is no problem; rows count from 0."""
+    """``line 18: answer is empty``, one per row that is no problem."""
 
 
 def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds, on_bad: str) -> ReadSet:
     """Read every row. A problem's id is ``prefix/row``, so that rows which say the same are problems of their own.
 
     Raises:
-        ValueError: for rows without a column that the format reads, a set without problems, or, with
-            ``on_bad="refuse"``, rows without a question or an answer and golds that do not verify themselves.
+        ValueError: where no row has the columns that the format reads, for a set without problems, or, with
+            ``on_bad="refuse"``, for rows that cannot be read, lack a question or an answer, or hold something else
+            there, and for golds that do not verify themselves.
     """
     if on_bad not in get_args(OnBad):
         raise ValueError(f"on_bad must be one of {', '.join(get_args(OnBad))}, got {on_bad!r}")
     posed: dict[int, Problem] = {}
     bad: dict[int, str] = {}
-    for index, row in enumerate(rows()):
+    places: list[str] = []
+    lacking: MissingColumn | None = None
+    for index, (place, row, flaw) in enumerate(rows()):
+        places.append(place)
         try:
+            if flaw:
+                raise BadRow(flaw)
             posed[index] = format(row, id=f"{prefix}/{index}")
         except MissingColumn as error:
-            raise ValueError(f"{rows.source}: {error}") from error
+            lacking, bad[index] = lacking or error, str(error)
         except BadRow as error:
             bad[index] = str(error)
-    places = list(posed)
+    if lacking and not posed:  # it is not the rows that are wrong
+        raise ValueError(f"{rows.source}: {lacking}") from lacking
+    kept = list(posed)
     for place, reason in check_golds([problem.answer for problem in posed.values()]):
-        bad[places[place]] = reason
-    _refuse(rows.source, bad, total=len(posed.keys() | bad.keys()), on_bad=on_bad)
-    problems = tuple([problem for index, problem in posed.items() if index not in bad])
-    return ReadSet(problems, tuple([f"row {index}: {bad[index]}" for index in sorted(bad)]))
+        bad[kept[place]] = reason
+    listed = [f"{places[index]}: {bad[index]}" for index in sorted(bad)]
+    _refuse(rows.source, listed, total=len(places), on_bad=on_bad)
+    return ReadSet(tuple([problem for index, problem in posed.items() if index not in bad]), tuple(listed))
 
 
-def _refuse(source: str, bad: dict[int, str], *, total: int, on_bad: str) -> None:
-    listed = "; ".join(f"row {index}: {bad[index]}" for index in sorted(bad)[:LISTED])
+def _refuse(source: str, bad: Sequence[str], *, total: int, on_bad: str) -> None:
     more = f"; and {len(bad) - LISTED} more" if len(bad) > LISTED else ""
+    listed = "; ".join(bad[:LISTED]) + more
     if total == len(bad):
-        raise ValueError(f"{source}: no problem in its {total} rows" + (f" ({listed}{more})" if bad else ""))
+        raise ValueError(f"{source}: no problem in its {total} rows" + (f" ({listed})" if bad else ""))
     if bad and on_bad == "refuse":
-        skip = "rows count from 0, on_bad=leave_out skips them"
-        raise ValueError(f"{source}: {len(bad)} of {total} rows cannot be used ({skip}): {listed}{more}")
+        raise ValueError(f"{source}: {len(bad)} of {total} rows cannot be used (on_bad=leave_out skips them): {listed}")

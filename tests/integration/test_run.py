@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hydra import compose, initialize_config_module
@@ -109,16 +109,36 @@ def weights(folder: str) -> bytes:
     return (Path(folder) / "policy" / "model.safetensors").read_bytes()
 
 
-def test_a_sweep_is_one_parent_with_four_children(first: Path, tmp_path: Path) -> None:
+SECRET = "sentinel-0123456789"
+SECRETS = dict.fromkeys(
+    ("HF_TOKEN", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY"), SECRET
+)
+
+
+class Sweep(NamedTuple):
+    """What a sweep left, and what it said."""
+
+    database: str
+    folders: list[Path]
+    said: str
+
+
+@pytest.fixture(scope="module")
+def sweep(first: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """2 × 2 through the command line; the warm start and the critic come from the finished experiment."""
-    database = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    tracked = tmp_path_factory.mktemp("mlruns")
+    database = f"sqlite:///{tracked / 'mlflow.db'}"
     command = [sys.executable, "-m", "experiments.run", "-m", *SMALL, f"output_dir={first.parents[2]}"]
-    sweep = ["reward.weight=0.1,0.2", "rollout.group_size=2,4", "stages=[warm_start,critic,grpo]"]
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": database, "OMP_NUM_THREADS": "1"}
-    command = [*command, *sweep, "logger.patience=60"]
+    swept = ["reward.weight=0.1,0.2", "rollout.group_size=2,4", "stages=[warm_start,critic,grpo]"]
+    environment = {**os.environ, **SECRETS, "MLFLOW_TRACKING_URI": database, "OMP_NUM_THREADS": "1"}
+    command = [*command, *swept, "logger.patience=60"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    client = MlflowClient(tracking_uri=database)
+    return Sweep(database, [first.parents[2], tracked], done.stdout + done.stderr)
+
+
+def test_a_sweep_is_one_parent_with_four_children(sweep: Sweep) -> None:
+    client = MlflowClient(tracking_uri=sweep.database)
     experiment = client.get_experiment_by_name("llama_critic")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
@@ -128,3 +148,26 @@ def test_a_sweep_is_one_parent_with_four_children(first: Path, tmp_path: Path) -
     arms = {(run.data.params["reward.weight"], run.data.params["rollout.group_size"]) for run in children}
     assert arms == {("0.1", "2"), ("0.1", "4"), ("0.2", "2"), ("0.2", "4")}
     assert all("val/verifier/accuracy" in run.data.metrics for run in children)
+
+
+def test_a_run_leaves_no_secret_of_its_environment_anywhere(sweep: Sweep) -> None:
+    """Not in its folders, in MLflow's database and artifacts, or on the terminal."""
+    files = [path for folder in sweep.folders for path in folder.rglob("*") if path.is_file()]
+    assert {"config.yaml", "mirror.json", "mirror.log", "mlflow.db", "multirun.yaml"} <= {path.name for path in files}
+    assert holding("llama_critic", files), "what is there is found"
+    assert not holding(SECRET, files)
+    assert SECRET not in sweep.said
+
+
+def holding(text: str, files: list[Path]) -> list[Path]:
+    return [path for path in files if text.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("key", ["policy.pretrained", "hydra.sweep.dir"])
+def test_a_secret_among_the_overrides_is_refused_before_anything_is_written(tmp_path: Path, key: str) -> None:
+    command = [sys.executable, "-m", "experiments.run", *SMALL, f"output_dir={tmp_path}", f"{key}=${{oc.env:HF_TOKEN}}"]
+    done = subprocess.run(command, env=os.environ | SECRETS, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{key} holds the environment's HF_TOKEN: ")
+    assert SECRET not in done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())

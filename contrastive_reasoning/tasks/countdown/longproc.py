@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from contrastive_reasoning.tasks.countdown.encoding import LARGEST, WIDTH
 from contrastive_reasoning.tasks.countdown.oracle import reachable
+from contrastive_reasoning.tasks.countdown.problem import problem_key
 
 OnBad = Literal["refuse", "leave_out"]
 _LISTED = 20
@@ -48,6 +49,8 @@ def read_longproc(folder: str | Path, *, on_bad: str) -> ReadProblems:
 def read_problem_lines(path: str | Path, *, on_bad: str) -> ReadProblems:
     """The problems of a JSON-lines file, ``{"nums": [21, 16, 17, 26], "target": 46}`` a line; empty lines are skipped.
 
+    A problem that stands there twice is bad where it stands again: the second would have the id of the first.
+
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: with ``on_bad="refuse"`` if a line is bad: all are listed by line number.
@@ -55,9 +58,9 @@ def read_problem_lines(path: str | Path, *, on_bad: str) -> ReadProblems:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file of problems at {str(path)!r}")
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
     rows = [(path.stem, f"{path.name}, line {i}", _decoded(line)) for i, line in enumerate(lines, 1) if line.strip()]
-    return _checked(rows, on_bad=on_bad)
+    return _checked(rows, on_bad=on_bad, distinct=True)
 
 
 def read_template(folder: str | Path) -> str:
@@ -94,8 +97,8 @@ def _literal_block(text: str, *, key: str) -> str:
 
 def _rows_of_json(file: Path) -> list[tuple[str, str, Any]]:
     try:
-        items = json.loads(file.read_text(encoding="utf-8", errors="replace"))
-    except ValueError as error:
+        items = json.loads(file.read_text(encoding="utf-8-sig", errors="replace"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{file.name} is not valid JSON: {error}") from error
     if not isinstance(items, list):
         raise ValueError(f"{file.name} must hold a list of problems, got {type(items).__name__}")
@@ -109,15 +112,18 @@ def _decoded(line: str) -> Any:
         return error
 
 
-def _checked(rows: Iterable[tuple[str, str, Any]], *, on_bad: str) -> ReadProblems:
+def _checked(rows: Iterable[tuple[str, str, Any]], *, on_bad: str, distinct: bool = False) -> ReadProblems:
     if on_bad not in get_args(OnBad):
         raise ValueError(f"on_bad must be one of {', '.join(get_args(OnBad))}, got {on_bad!r}")
     problems, bad = [], []
+    first: dict[str, str] = {}
     for source, place, item in rows:
         reason = _objection(item)
-        if reason:
-            bad.append(f"{place}: {reason}")
+        key = "" if reason else problem_key(item["nums"], item["target"])
+        if reason or (distinct and key in first):
+            bad.append(f"{place}: {reason or f'the problem of {first[key]} again'}")
         else:
+            first[key] = place
             problems.append(ReadProblem(tuple(item["nums"]), item["target"], source))
     if bad and on_bad == "refuse":
         more = f"\n… and {len(bad) - _LISTED} more" if len(bad) > _LISTED else ""

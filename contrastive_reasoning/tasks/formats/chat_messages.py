@@ -8,7 +8,7 @@ from typing import Any
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.formats.base import BadRow, Row
 from contrastive_reasoning.tasks.formats.boxed_solution import answer_in
-from contrastive_reasoning.tasks.formats.columns import text_at, value_at
+from contrastive_reasoning.tasks.formats.columns import as_text, text_at, value_at
 from contrastive_reasoning.tasks.formats.instruction import with_instruction
 
 
@@ -36,14 +36,11 @@ def user_text(messages: Any) -> str:
     """The content of the only message.
 
     Raises:
-        BadRow: where there is another message: a system's or an earlier turn's would be lost.
+        BadRow: where there is another message (a system's or an earlier turn's would be lost), or it is no text.
     """
     if not isinstance(messages, list | tuple) or not all(isinstance(message, dict) for message in messages):
         raise BadRow("the messages are no list of {role, content}")
     roles = [message.get("role") for message in messages]
     if roles != ["user"]:
         raise BadRow(f"the messages must be one user's, got {', '.join(map(str, roles)) or 'none'}")
-    text = str(messages[0].get("content") or "")
-    if not text.strip():
-        raise BadRow("the message is empty")
-    return text
+    return as_text(messages[0].get("content"), "the message")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from contrastive_reasoning.tasks.formats.base import BadRow, MissingColumn, Row
+
+LONGEST = 100_000
+"""Characters of a question, an answer or a solution: ten times what the longest of the sets in use has."""
 
 
 def value_at(row: Row, column: str) -> Any:
@@ -25,15 +30,33 @@ def value_at(row: Row, column: str) -> Any:
 
 
 def text_at(row: Row, column: str) -> str:
-    """The column's value as text, without space around it: whole numbers without a decimal point.
+    """The column's value as text, without space around it: whole numbers without a decimal point, lists as they are.
 
     Raises:
         MissingColumn: where the row has no such column.
-        BadRow: where nothing stands there.
+        BadRow: where nothing stands there, or what is neither a text nor a number nor a list of numbers.
     """
-    value = value_at(row, column)
+    return as_text(value_at(row, column), column)
+
+
+def as_text(value: Any, column: str) -> str:
+    """A value of a column as text: see :func:`text_at`."""
+    if any(isinstance(number, float) and not math.isfinite(number) for number in _numbers(value)):
+        raise BadRow(f"{column} is {value}")
+    if not (_numbers(value) or isinstance(value, str | None)):
+        raise BadRow(f"{column} is neither text nor a number but {type(value).__name__}")
     whole = isinstance(value, float) and value.is_integer()
     text = "" if value is None else str(int(value) if whole else value).strip()
     if not text:
         raise BadRow(f"{column} is empty")
+    if len(text) > LONGEST:
+        raise BadRow(f"{column} has {len(text)} characters, and at most {LONGEST} are read")
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise BadRow(f"{column} holds half a character")
     return text
+
+
+def _numbers(value: Any) -> list[Any]:
+    """The numbers that a value is or lists; none where it is or holds anything else."""
+    found = value if isinstance(value, list) else [value]
+    return found if all(isinstance(number, int | float | Decimal) for number in found) else []

@@ -10,7 +10,7 @@ from typing import Any
 
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.formats.base import BadRow, Row
-from contrastive_reasoning.tasks.formats.columns import text_at, value_at
+from contrastive_reasoning.tasks.formats.columns import as_text, text_at, value_at
 from contrastive_reasoning.tasks.formats.instruction import with_instruction
 
 
@@ -34,7 +34,8 @@ class MultipleChoice:
             raise BadRow(f"{self.options} must be a list of 2 to {len(ascii_uppercase)} options")
         gold = index_of(value_at(row, self.answer), options)
         order = shuffled(len(options), question) if self.shuffle else range(len(options))
-        lines = [f"{letter}. {options[index]}" for letter, index in zip(ascii_uppercase, order, strict=False)]
+        said = [as_text(option, f"an option of {self.options}") for option in options]
+        lines = [f"{letter}. {said[index]}" for letter, index in zip(ascii_uppercase, order, strict=False)]
         prompt = with_instruction("\n".join([f"{question}\n\nOptions:", *lines]), self.instruction)
         return Problem(id=id, prompt=prompt, answer=ascii_uppercase[list(order).index(gold)])
 
@@ -48,7 +49,7 @@ def index_of(answer: Any, options: Sequence[Any]) -> int:
     found: list[int] = []
     if isinstance(answer, list | tuple):
         found = [index for index, mark in enumerate(answer) if mark]
-    elif isinstance(answer, int):
+    elif isinstance(answer, int) and not isinstance(answer, bool):
         found = [answer]
     elif isinstance(answer, str):
         letter = ascii_uppercase.find(answer.strip()) if len(answer.strip()) == 1 else -1

@@ -11,6 +11,7 @@ from torch import nn
 
 from contrastive_reasoning.critics import NumericV1, NumericV2, load_critic_weights, save_critic
 from contrastive_reasoning.losses import dot
+from tests.hostile.trap import pickled
 
 
 def numeric(kind: type, *, seed: int = 0, hidden_layers: int = 1, dimension: int = 8) -> nn.Module:
@@ -73,3 +74,21 @@ def test_nothing_is_changed_by_a_refused_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="of shape"):
         load_critic_weights(critic, tmp_path)
     assert all(torch.equal(weight, before[name]) for name, weight in critic.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["critic.safetensors", "critic.json"])
+def test_a_pickle_in_place_of_a_critic_is_refused_and_not_run(tmp_path: Path, name: str) -> None:
+    folder, canary = tmp_path / "critic", tmp_path / "canary"
+    save_critic(numeric(NumericV2), folder, {})
+    (folder / name).write_bytes(pickled(canary))
+    with pytest.raises(ValueError, match=rf"^the critic in \S+ cannot be read: {name} "):
+        load_critic_weights(numeric(NumericV2), folder)
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "null", '{"class": 1, "frozen": []}', '{"class": "a", "frozen": [1]}'])
+def test_a_description_that_describes_nothing(tmp_path: Path, text: str) -> None:
+    save_critic(numeric(NumericV2), tmp_path, {})
+    (tmp_path / "critic.json").write_text(text)
+    with pytest.raises(ValueError, match=r"cannot be read: critic\.json must say its class and what is frozen$"):
+        load_critic_weights(numeric(NumericV2), tmp_path)

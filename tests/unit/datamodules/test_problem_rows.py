@@ -14,6 +14,7 @@ import pytest
 
 from contrastive_reasoning.tasks.read_set import Rows
 from datamodules.problem_rows import ProblemRows
+from tests.hostile.trap import module, pickled
 
 CHAT = [
     {"prompt": [{"role": "user", "content": f"What is {n}+1?"}], "reward_model": {"ground_truth": str(n + 1)}}
@@ -30,7 +31,8 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(path: Path | str, *, split: str = "train", file: str | None = None) -> list[Mapping[str, Any]]:
-    return list(ProblemRows(path=str(path), subset=None, split=split, file=file)())
+    """The rows, without their places."""
+    return [found.row for found in ProblemRows(path=str(path), subset=None, split=split, file=file)()]
 
 
 def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -107,8 +109,71 @@ def test_what_is_no_file_of_problems(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"set.txt: a file of problems ends in .parquet, .jsonl, .json, .csv"):
         read(tmp_path / "set.txt")
     (tmp_path / "torn.jsonl").write_text('{"question": "How many?"}\n{"quest\n')
-    with pytest.raises(ValueError, match=r"torn.jsonl: JSON parse error"):
-        read(tmp_path / "torn.jsonl")
+    first, torn = ProblemRows(path=str(tmp_path / "torn.jsonl"), subset=None, split="train", file=None)()
+    assert (first.flaw, torn.place, torn.row) == ("", "line 2", {})
+    assert torn.flaw.startswith("not valid JSON (")
+    (tmp_path / "torn.json").write_text('[{"question": "How many?"}, {"quest')
+    with pytest.raises(ValueError, match=r"torn.json: not valid JSON"):
+        read(tmp_path / "torn.json")
+
+
+@pytest.mark.parametrize("name", ["set.pkl", "set.parquet", "set.csv"])
+def test_a_pickle_is_no_file_of_problems_whatever_it_is_called(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(pickled(tmp_path / "canary"))
+    with pytest.raises(ValueError, match=name):
+        read(tmp_path / name)
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("name", ["set.json", "set.jsonl"])
+def test_a_pickle_of_lines_has_no_row(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(pickled(tmp_path / "canary"))
+    rows = list(ProblemRows(path=str(tmp_path / name), subset=None, split="train", file=None)())
+    assert {row.flaw for row in rows} == {"not UTF-8"}
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("with_data", [False, True])
+def test_a_loading_script_is_not_run(tmp_path: Path, with_data: bool) -> None:
+    folder = tmp_path / "some_set"
+    folder.mkdir()
+    (folder / "some_set.py").write_text(module(tmp_path / "canary", "Builder"))
+    if with_data:
+        lines(folder / "train.jsonl", CHAT)
+    with pytest.raises(ValueError, match=r"Dataset scripts are no longer supported, but found some_set\.py"):
+        read(folder)
+    assert not (tmp_path / "canary").exists()
+
+
+def described(folder: Path, header: str) -> Path:
+    """A folder whose description says of its files what ``header`` says."""
+    lines(folder / "train.jsonl", CHAT)
+    (folder / "README.md").write_text(f"---\n{header}\n---\n")
+    return folder
+
+
+@pytest.mark.parametrize("outside", ["../private.jsonl", "{root}/private.jsonl"])
+def test_a_description_names_no_file_outside_of_its_folder(tmp_path: Path, outside: str) -> None:
+    lines(tmp_path / "private.jsonl", CHAT)
+    path = outside.format(root=tmp_path)
+    header = f"configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: '{path}'"
+    with pytest.raises(ValueError, match=rf"README\.md names a file outside of the folder: {tmp_path}/private\.jsonl$"):
+        read(described(tmp_path / "set", header))
+
+
+def test_a_description_is_plain_yaml(tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    folder = described(tmp_path / "set", f"x: !!python/object/apply:os.system ['touch {canary}']")
+    with pytest.raises(ValueError, match=r"set: the header of README\.md is no plain YAML"):
+        read(folder)
+    assert not canary.exists()
+
+
+def test_files_of_one_split_are_read_one_after_another_and_say_which_they_are(tmp_path: Path) -> None:
+    for name in ("train-0.jsonl", "train-1.jsonl"):
+        lines(tmp_path / name, CHAT[:1])
+    rows = list(ProblemRows(path=str(tmp_path), subset=None, split="train", file=None)())
+    assert [row.place for row in rows] == ["train-0.jsonl, line 1", "train-1.jsonl, line 1"]
 
 
 def test_no_path_at_all() -> None:
@@ -131,7 +196,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 def test_the_hub_is_asked_by_name_subset_and_split(asked: list[object]) -> None:
     rows = ProblemRows(path="someone/some-set", subset="main", split="test", file="train/two.jsonl")
-    assert list(rows()) == CHAT
+    assert [found.row for found in rows()] == CHAT
     assert asked == [(("someone/some-set", "main"), {"split": "test"})]
 
 

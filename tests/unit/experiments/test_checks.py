@@ -54,6 +54,33 @@ def test_a_contradiction_is_one_sentence(override: str, sentence: str) -> None:
     assert "\n" not in said
 
 
+@pytest.mark.parametrize("key", ["name", "arm"])
+@pytest.mark.parametrize("name", ["'../x'", "/tmp/x", "a/b", "..", '"a\\tb"'])
+def test_a_name_that_would_leave_its_folder_is_one_sentence(key: str, name: str) -> None:
+    said = objection(f"{key}={name}")
+    assert said is not None
+    assert said.startswith(f"{key}='")
+    assert "\n" not in said
+
+
+def test_a_secret_of_the_environment_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "sentinel-0123456789")
+    monkeypatch.setenv("SCRATCH", "/scratch/of/sentinel-0123456789")
+    wanted = "holds the environment's HF_TOKEN: a configuration is written into every run folder; what needs it reads"
+    for key, value in {
+        "output_dir": "${oc.env:HF_TOKEN}",
+        "policy.pretrained": "'${oc.env:HF_TOKEN,none}'",
+        "task.train_file": "/data/sentinel-0123456789/a.jsonl",
+        "task.longproc_dir": "'${oc.env:SCRATCH}/x'",
+    }.items():
+        said = objection(f"{key}={value}")
+        assert said is not None
+        assert wanted in said
+        assert "sentinel" not in said
+    monkeypatch.setenv("SCRATCH", "/scratch/of/mine")
+    assert objection("output_dir=${oc.env:SCRATCH}/x") is None
+
+
 def test_sizes_of_stages_that_do_not_run_are_not_looked_at() -> None:
     assert objection("budget.critic.steps=-1") is None
 

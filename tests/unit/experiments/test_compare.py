@@ -45,6 +45,14 @@ def test_a_mean_over_seeds() -> None:
     assert math.isnan(over_seeds([0.3]).half)
 
 
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/b"])
+def test_a_name_that_leaves_the_folder_is_refused(tracker: Tracker, tmp_path: Path, name: str) -> None:
+    """Whoever shares the tracker may have named an experiment so."""
+    with pytest.raises(Refused, match=f"^'{name}' .*: a comparison is written under its names$"):
+        compare(tracker, [name], metric=METRIC, by=None, baseline=None, curve=CURVE, output=tmp_path / "compare")
+    assert not (tmp_path / "compare").exists()
+
+
 def test_a_difference_is_paired_where_the_seeds_are_the_same() -> None:
     ours, theirs = {"0": 0.5, "1": 0.6}, {"1": 0.4, "0": 0.2}
     delta = difference(ours, theirs)

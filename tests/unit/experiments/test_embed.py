@@ -29,6 +29,17 @@ def test_a_policy_is_embedded_with_what_made_it(tmp_path: Path) -> None:
     assert origin["command"] == wanted
 
 
+@pytest.mark.parametrize("name", ["../precious", "/tmp/precious", "..", ".", ""])
+def test_a_name_that_leaves_the_room_is_refused_and_nothing_there_is_removed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "room").mkdir()
+    stage = finished(tmp_path / "stage")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=r"^NAME='"):
+        embed(stage, name, room=tmp_path / "room")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_new_one_replaces_the_old_one(tmp_path: Path) -> None:
     embed(finished(tmp_path / "first"), "llama_countdown", room=tmp_path / "room")
     (tmp_path / "room" / "llama_countdown" / "left_over").write_text("old")

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import lightning as L
+import pytest
 import torch
 from matplotlib.figure import Figure
 from torch.utils.data import DataLoader
@@ -87,6 +88,16 @@ def test_pictures_and_tables_by_name_and_step(tmp_path: Path) -> None:
     assert json.loads(table) == [{"text": "7·6=42 ✓", "ok": True, "steps": [1, 2]}]
     assert "✓" in table
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".") or path.suffix == ".partial"]
+
+
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "val/../../x", "val//x", "a\\x", "a\x00"])
+def test_nothing_is_written_outside_of_the_folder(tmp_path: Path, name: str) -> None:
+    logger = RunFolderLogger(folder=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"^table='"):
+        logger.log_table(name, [{"a": 1}], step=0)
+    with pytest.raises(ValueError, match=r"^figure='"):
+        logger.log_figure(name, Figure(), step=0)
+    assert not list(tmp_path.rglob("*.*"))
 
 
 class Counting(L.LightningModule):

@@ -228,13 +228,16 @@ def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.
     """The mirror starts at once, fails in seconds, says so in its log, and ends with its parent's wish."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free.getsockname()[1]}")
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:opensesame@{address}")
     folder = outputs.run("nobody_home", seed=0, final=0.4)
     process = start_mirror(folder)
     assert process.poll() is None, "it was waited for"
     assert not stop_mirror(process, timeout=120)
     assert process.returncode == 1
-    assert "not all was sent" in (folder / LOG_FILE).read_text()
+    log = (folder / LOG_FILE).read_text()
+    assert "not all was sent" in log
+    assert "opensesame" not in log, "what is tried is said without its login"
 
 
 def test_a_mirror_ends_with_the_process_that_started_it(tracker: Tracker, outputs: Any) -> None:
@@ -251,6 +254,8 @@ def test_a_mirror_ends_with_the_process_that_started_it(tracker: Tracker, output
 def test_an_address_of_no_kind_and_a_server_that_is_not_there_are_said() -> None:
     with pytest.raises(TrackerError, match="MLFLOW_TRACKING_URI=nonsense:/x is no address that MLflow knows"):
         Tracker("nonsense:/x")
+    with pytest.raises(TrackerError, match=r"MLFLOW_TRACKING_URI=nonsense://x is no address"):
+        Tracker("nonsense://me:opensesame@x")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"

@@ -50,6 +50,13 @@ CRITIC = "experiment=llama_critic"
             [CRITIC, "reward.checkpoint=nowhere"],
             "reward.checkpoint=nowhere: no critic there (critic.json is missing)",
         ),
+        ([CRITIC, "name='../x'"], "name='../x' begins with a dot"),
+        ([CRITIC, "arm=a/b"], "arm='a/b' holds /, and must be one plain name"),
+        (
+            [CRITIC, "hydra.run.dir=${oc.env:MY_TOKEN}"],
+            "hydra.run.dir holds the environment's MY_TOKEN: a configuration is written into every run folder; "
+            "what needs it reads it from the environment itself",
+        ),
         ([CRITIC, "seed=0,1", "reward.weight=0.1,much"], "reward.weight=much: it takes a number, got a word"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",

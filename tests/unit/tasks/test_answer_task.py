@@ -147,14 +147,14 @@ def test_bad_rows_are_refused_by_number_or_left_out_and_listed(
     rows = sums(range(20))
     rows[3]["answer"], rows[7]["question"] = None, " "
     bad = write(tmp_path / "bad.jsonl", rows)
-    listed = "row 3: answer is empty; row 7: question is empty"
+    listed = "line 4: answer is empty; line 8: question is empty"
     with pytest.raises(ValueError, match=rf"bad.jsonl: 2 of 20 rows .* {listed}$"):
         replace(task, train=bad).problems("train")
     lenient = replace(task, train=bad, on_bad="leave_out")
     with caplog.at_level(logging.WARNING):
         assert len(lenient.problems("train")) + len(lenient.problems("validation")) == 18
-    assert "2 rows left out, the first row 3" in caplog.text
-    assert lenient.left_out("train") == ("row 3: answer is empty", "row 7: question is empty")
+    assert "2 rows left out, the first line 4" in caplog.text
+    assert lenient.left_out("train") == ("line 4: answer is empty", "line 8: question is empty")
     assert lenient.left_out("validation") == lenient.left_out("train")
     assert lenient.left_out("test") == ()
 
@@ -162,10 +162,10 @@ def test_bad_rows_are_refused_by_number_or_left_out_and_listed(
 def test_a_gold_that_does_not_verify_itself_is_a_bad_row(task: AnswerTask, tmp_path: Path) -> None:
     rows = [*sums(range(20)), {"question": "What is the answer?", "answer": "very long " * 99}]
     bad = write(tmp_path / "gold.jsonl", rows)
-    with pytest.raises(ValueError, match=r"1 of 21 rows cannot be used .* row 20: no gold answer"):
+    with pytest.raises(ValueError, match=r"1 of 21 rows cannot be used .* line 21: no gold answer"):
         replace(task, train=bad).problems("train")
     choice = replace(task, train=None, test=write(tmp_path / "letters.jsonl", rows[:1]), judge="choice")
-    with pytest.raises(ValueError, match=r"no problem in its 1 rows \(row 0: no gold letter\)"):
+    with pytest.raises(ValueError, match=r"no problem in its 1 rows \(line 1: no gold letter\)"):
         choice.problems("test")
 
 

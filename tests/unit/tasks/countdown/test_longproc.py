@@ -15,6 +15,7 @@ FOLDER = Path(__file__).resolve().parents[5] / "shared" / "data" / "longproc"
 here = pytest.mark.skipif(not FOLDER.is_dir(), reason="LongProc's files are not at hand")
 
 GOOD = {"nums": [21, 16, 17, 26], "target": 46}
+OTHER = {"nums": [3, 4], "target": 12}
 BAD = {
     '{"nums": [1, 1], "target": 5}': "do not reach the target 5",
     '{"nums": [1, 1.0], "target": 2}': "integers from 0 to",
@@ -30,6 +31,11 @@ BAD = {
     "[1, 2]": "needs the keys nums and target",
     '{"nums": [1': "not valid JSON",
     "[" * 100_000: "not valid JSON",
+    '{"nums": [21, 16, 17, 26], "target": NaN}': "target must be an integer, got nan",
+    '{"nums": [21, 16, 17, Infinity], "target": 46}': "nums must be integers from 0 to",
+    '{"nums": [21, 16, 17, 26], "target": ' + "9" * 5_000 + "}": "not valid JSON",
+    '{"nums": [21, 16, 17, 26], "target": ' + "9" * 4_000 + "}": "do not reach the target",
+    "\x80\x04\x95": "not valid JSON",
 }
 
 
@@ -40,10 +46,26 @@ def problem_file(folder: Path, lines: list[str]) -> Path:
 
 
 def test_lines_are_read_in_order(tmp_path: Path) -> None:
-    read = read_problem_lines(problem_file(tmp_path, [json.dumps(GOOD), "", json.dumps(GOOD)]), on_bad="refuse")
-    assert [row.numbers for row in read.problems] == [(21, 16, 17, 26)] * 2
+    read = read_problem_lines(problem_file(tmp_path, [json.dumps(GOOD), "", json.dumps(OTHER)]), on_bad="refuse")
+    assert [row.numbers for row in read.problems] == [(21, 16, 17, 26), (3, 4)]
     assert read.problems[0].source == "mine"
     assert read.left_out == ()
+
+
+def test_marks_and_line_ends_are_no_part_of_a_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_bytes(f"\ufeff{json.dumps(GOOD)}\r\n\r\n{json.dumps(OTHER)}\r\n".encode())
+    assert len(read_problem_lines(tmp_path / "mine.jsonl", on_bad="refuse").problems) == 2
+    (tmp_path / "countdown_x.json").write_bytes(f"\ufeff[{json.dumps(GOOD)}]".encode())
+    assert len(read_longproc(tmp_path, on_bad="refuse").problems) == 1
+
+
+def test_the_same_problem_again_is_named_by_both_lines(tmp_path: Path) -> None:
+    again = {"nums": [26, 17, 16, 21], "target": 46}
+    path = problem_file(tmp_path, [json.dumps(row) for row in (GOOD, OTHER, again)])
+    sentence = r"1 bad problems .*\nmine\.jsonl, line 3: the problem of mine\.jsonl, line 1 again$"
+    with pytest.raises(ValueError, match=sentence):
+        read_problem_lines(path, on_bad="refuse")
+    assert len(read_problem_lines(path, on_bad="leave_out").problems) == 2
 
 
 @pytest.mark.parametrize(("line", "reason"), BAD.items(), ids=range(len(BAD)))
@@ -78,7 +100,10 @@ def test_json_files_name_the_item(tmp_path: Path) -> None:
     assert len(read_longproc(tmp_path, on_bad="leave_out").problems) == 1
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "is not valid JSON"), ("{}", "must hold a list of problems")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "is not valid JSON"), ("{}", "must hold a list of problems"), ("[" * 100_000, "is not valid JSON")],
+)
 def test_a_file_that_is_no_list_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "countdown_x.json").write_text(text)
     with pytest.raises(ValueError, match=message):

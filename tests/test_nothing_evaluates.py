@@ -1,0 +1,120 @@
+"""Nowhere in the product is text turned into code or objects: the doors by which that happens are not called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.test_imports import ROOT, product_files
+
+NEVER = {
+    *("eval", "exec", "compile", "__import__", "ast.literal_eval", "literal_eval"),
+    *("pickle.load", "pickle.loads", "pickle.Unpickler", "dill.load", "dill.loads", "joblib.load", "marshal.loads"),
+    *("shelve.open", "yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.full_load"),
+    *("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "runpy.run_path"),
+    *("sympify", "sympy.sympify", "parse_expr", "lambdify", "pandas.read_pickle"),
+}
+"""As they are called, after ``import … as`` is undone."""
+ONLY_WITH = {"torch.load": ("weights_only", True), "numpy.load": ("allow_pickle", False)}
+"""Readers that are safe with an argument, which has to be spelled."""
+ONLY_IN = {"ast.parse": {"contrastive_reasoning/tasks/countdown/longproc_scores.py"}}
+"""A tree of a text that is bounded, of which only its being one is asked."""
+
+
+def names(tree: ast.AST) -> dict[str, str]:
+    """Local name → what it was imported as, for every import of a file."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {name.asname or name.name.partition(".")[0]: name.asname and name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
+    return {local: full or local for local, full in found.items()}
+
+
+def calls(source: str) -> Iterator[tuple[str, ast.Call]]:
+    """Every call of a file by its dotted name."""
+    tree = ast.parse(source)
+    known = names(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            head, dot, rest = ast.unparse(node.func).partition(".")
+            yield f"{known.get(head, head)}{dot}{rest}", node
+
+
+def faults(source: str, path: str = "a.py") -> list[str]:
+    """What a file calls that none may call."""
+    found = []
+    for name, call in calls(source):
+        spelled = {word.arg: word.value.value for word in call.keywords if isinstance(word.value, ast.Constant)}
+        if name in NEVER or name.endswith((".literal_eval", ".unsafe_load")) or path not in ONLY_IN.get(name, {path}):
+            found.append(f"{path}:{call.lineno} calls {name}")
+        if name in ONLY_WITH and spelled.get(ONLY_WITH[name][0]) is not ONLY_WITH[name][1]:
+            found.append(f"{path}:{call.lineno} calls {name} without {'='.join(map(str, ONLY_WITH[name]))}")
+        if spelled.get("trust_remote_code") or spelled.get("shell"):
+            found.append(f"{path}:{call.lineno} calls {name} with trust_remote_code or shell")
+    return found
+
+
+def trusting(source: str) -> list[str]:
+    """Functions and fields that trust code of others unless they are told not to."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            defaults = [*zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]
+            plain = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+            defaults += zip(plain, node.args.defaults, strict=True)
+            found += [node.name for word, value in defaults if word.arg == "trust_remote_code" and value is not None]
+        elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target).endswith("trust_remote_code"):
+            found += ["a field"] if node.value is not None else []
+    return found
+
+
+@pytest.mark.parametrize("path", product_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_text_becomes_code(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert faults(source, path.relative_to(ROOT).as_posix()) == []
+    assert trusting(source) == []
+
+
+def test_no_configuration_trusts_code() -> None:
+    lines = [line.strip() for path in sorted((ROOT / "conf").rglob("*.yaml")) for line in path.read_text().splitlines()]
+    said = [line for line in lines if "trust_remote_code" in line and not line.startswith("#")]
+    assert said
+    assert set(said) == {"trust_remote_code: false"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "eval('1')",
+        "import ast\nast.literal_eval('1')",
+        "from ast import literal_eval as read\nread('1')",
+        "import yaml as y\ny.load('')",
+        "import pickle\npickle.loads(b'')",
+        "import torch\ntorch.load('a')",
+        "import torch\ntorch.load('a', weights_only=False)",
+        "from torch import load\nload('a')",
+        "import numpy as np\nnp.load('a', allow_pickle=True)",
+        "import subprocess\nsubprocess.run('ls', shell=True)",
+        "AutoModel.from_pretrained('a', trust_remote_code=True)",
+        "import ast\nast.parse('1')",
+        "import os\nos.system('ls')",
+    ],
+)
+def test_each_door_is_seen(source: str) -> None:
+    assert len(faults(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source", ["def load(*, trust_remote_code: bool = True): ...", "class A:\n    trust_remote_code: bool = False"]
+)
+def test_trust_has_no_default(source: str) -> None:
+    assert trusting(source)
+
+
+def test_safe_calls_pass() -> None:
+    assert not faults("import torch, yaml\ntorch.load('a', weights_only=True)\nyaml.safe_load('')\nmodel.eval()")

@@ -1,0 +1,143 @@
+"""Folders of a model as somebody else may have left them: nothing in them is run, and what is wrong is one sentence."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from contrastive_reasoning.critics import Frozen, load_encoder
+from contrastive_reasoning.policies.load import load_policy, resolve, tokenizer_and_context
+from contrastive_reasoning.policies.prompting import render
+from tests.hostile.trap import Trap, module, pickled
+
+REACHES_OUT = "{{ cycler.__init__.__globals__.os.system('touch %s') }}"
+NEVER_ENDS = "{% for i in range(10 ** 12) %}{{ i }}{% endfor %}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An embedded policy's files, to be spoilt."""
+    return Path(shutil.copytree(resolve("embedded:llama_countdown"), tmp_path / "policy"))
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Path:
+    return tmp_path / "canary"
+
+
+def load(folder: Path, **changes: Any) -> Any:
+    settings: dict[str, Any] = {
+        "architecture": None,
+        "weights_dtype": "float32",
+        "compute_dtype": "float32",
+        "lora": None,
+        "chat_template": None,
+        "trust_remote_code": False,
+        "gradient_checkpointing": False,
+        "compiled": False,
+        "kernels": "torch",
+        "seed": 0,
+    }
+    return load_policy(pretrained=str(folder), **{**settings, **changes})
+
+
+def spoil(path: Path, **changes: Any) -> None:
+    """Change some keys of a JSON file."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def zipped(folder: Path, canary: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"model.norm.weight": Trap(canary)}, folder / "pytorch_model.bin")
+
+
+def bare(folder: Path, canary: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickled(canary))
+
+
+def misnamed(folder: Path, canary: Path) -> None:
+    (folder / "model.safetensors").write_bytes(pickled(canary))
+
+
+@pytest.mark.parametrize("weights", [zipped, bare, misnamed])
+def test_weights_that_are_code_are_refused_and_not_run(
+    folder: Path, canary: Path, weights: Callable[[Path, Path], None]
+) -> None:
+    weights(folder, canary)
+    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: the file of weights is damaged or holds more than"):
+        load(folder)
+    with pytest.raises(ValueError, match=r"^load_encoder: \S+: the file of weights is damaged or holds more than"):
+        load_encoder(pretrained=str(folder), dtype="float32", training=Frozen(), trust_remote_code=False)
+    assert not canary.exists()
+    pickle.loads(pickled(canary))
+    assert canary.exists(), "the trap works"
+
+
+def test_old_weights_that_are_weights_alone_still_load(folder: Path) -> None:
+    expected = load(folder).model.state_dict()
+    (folder / "model.safetensors").unlink()
+    torch.save(expected, folder / "pytorch_model.bin")
+    assert torch.equal(load(folder).model.state_dict()["model.norm.weight"], expected["model.norm.weight"])
+
+
+def remote_tokenizer(folder: Path) -> None:
+    spoil(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", "evil.T"]}, tokenizer_class="T")
+
+
+def remote_model(folder: Path) -> None:
+    maps = {"AutoConfig": "evil.C", "AutoModel": "evil.M", "AutoModelForCausalLM": "evil.M"}
+    spoil(folder / "config.json", auto_map=maps, model_type="evil")
+
+
+@pytest.mark.parametrize("remote", [remote_tokenizer, remote_model])
+def test_code_beside_a_model_is_not_imported_unless_it_is_trusted(
+    folder: Path, canary: Path, remote: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(folder.parent / "modules"))
+    remote(folder)
+    (folder / "evil.py").write_text(module(canary, "C", "M", "T"))
+    asked: list[Callable[[], Any]] = [
+        lambda: load(folder),
+        lambda: tokenizer_and_context(str(folder), trust_remote_code=False),
+        lambda: load_encoder(pretrained=str(folder), dtype="float32", training=Frozen(), trust_remote_code=False),
+    ]
+    for ask in asked:
+        with pytest.raises(ValueError, match="trust_remote_code=True"):
+            ask()
+    assert not canary.exists()
+    with pytest.raises(Exception, match=r"."):
+        load(folder, trust_remote_code=True)
+    assert canary.exists(), "the trap works"
+
+
+def test_code_named_for_a_known_model_is_passed_over(folder: Path, canary: Path) -> None:
+    spoil(folder / "config.json", auto_map={"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"})
+    (folder / "evil.py").write_text(module(canary, "C", "M"))
+    assert type(load(folder).model).__name__ == "LlamaForCausalLM"
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("content", ["pickle", '{"version": "1.0", "added_tokens": [', "[" * 100_000, "\x00"])
+def test_a_tokenizer_that_is_none_is_refused(folder: Path, canary: Path, content: str) -> None:
+    written = pickled(canary) if content == "pickle" else content.encode()
+    (folder / "tokenizer.json").write_bytes(written)
+    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: a file of the tokenizer is no JSON"):
+        load(folder)
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("template", [REACHES_OUT, NEVER_ENDS, "{% if %}", "{{ messages.append(1) }}"])
+def test_a_chat_template_is_rendered_in_a_sandbox(folder: Path, canary: Path, template: str) -> None:
+    (folder / "chat_template.jinja").write_text(template.replace("%s", str(canary)))
+    tokenizer, _ = tokenizer_and_context(str(folder), trust_remote_code=False)
+    with pytest.raises(ValueError, match=r"^policy\.chat_template: the tokenizer's own template cannot be rendered"):
+        render(tokenizer, "3 4", chat_template=True)
+    assert not canary.exists()
