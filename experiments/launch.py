@@ -54,7 +54,9 @@ def launch(command: Sequence[str], processes: int, *, variables: Mapping[str, st
     """
     with tempfile.TemporaryDirectory() as causes:
         port = _free_port()
-        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), CAUSES: causes, HELD: "1", **variables}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        # Lightning asks torchrun's variables first where this is set, else SLURM's, which know one task of the job
+        shared = {**meeting, "TORCHELASTIC_RUN_ID": "ranks", CAUSES: causes, HELD: "1", **variables}
         started = [_start(command, rank, processes, shared) for rank in range(processes)]
         with _passing_on_signals(started):
             code, rank = _first_end(started)
@@ -64,7 +66,7 @@ def launch(command: Sequence[str], processes: int, *, variables: Mapping[str, st
 
 
 def _start(command: Sequence[str], rank: int, processes: int, shared: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
+    own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "GROUP_RANK": 0}
     variables = {**os.environ, **shared, **{name: str(value) for name, value in own.items()}}
     # a session of its own: Ctrl-C reaches this process alone, which passes it on once
     return subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, start_new_session=True)

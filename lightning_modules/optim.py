@@ -107,8 +107,9 @@ def backward_all(module: LightningModule, losses: Sequence[Callable[[], Tensor]]
 def _without_exchange(module: LightningModule) -> AbstractContextManager[None]:
     """Within it a backward leaves gradients in their own process."""
     strategy = module.trainer.strategy
-    whole = isinstance(strategy, DDPStrategy) and zero_of(module) is None
-    return strategy.block_backward_sync() if whole else nullcontext()
+    if isinstance(strategy, DDPStrategy) and zero_of(module) is None:
+        return strategy.block_backward_sync()
+    return nullcontext()
 
 
 def clipped_step(

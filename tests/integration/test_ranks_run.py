@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from hydra import compose, initialize_config_module
 from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
+from experiments.schema import register
+
+register()
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50", "logger=folder"]
 EXACT = ["policy.compute_dtype=float32"]
 ONLY_EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger=folder"]
@@ -57,8 +64,11 @@ def test_every_stage_in_shards_is_what_one_process_makes(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_each_job_of_a_sweep_starts_its_own_ranks(tmp_path: Path) -> None:
-    run("-m", *ONLY_EVALUATED, "seed=0,1", "trainer=ddp", f"output_dir={tmp_path}")
+@pytest.mark.parametrize("launcher", ["basic", "submitit_local"])
+def test_each_job_of_a_sweep_starts_its_own_ranks(launcher: str, tmp_path: Path) -> None:
+    """One after the other, or as a cluster's jobs: submitit's local executor takes what its SLURM executor does."""
+    where = [f"output_dir={tmp_path}", f"hydra/launcher={launcher}"]
+    run("-m", *ONLY_EVALUATED, "seed=0,1", "trainer=ddp", *where)
     records = sorted(tmp_path.glob("runs/*/*/summary.json"))
     assert len(records) == 2, "no job started the sweep again"
     swept = [json.loads((record.parent / "sweep.json").read_text()) for record in records]
@@ -69,7 +79,9 @@ def test_each_job_of_a_sweep_starts_its_own_ranks(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_torchrun_on_two_nodes(tmp_path: Path) -> None:
     """Two agents on this machine, as a cluster starts one on each node."""
-    port = 29517
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
     meeting = [f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-backend=c10d", "--rdzv-id=test"]
     ours = [*ONLY_EVALUATED, "trainer=ddp", "trainer.devices=1", "trainer.num_nodes=2", f"output_dir={tmp_path}"]
@@ -78,3 +90,18 @@ def test_torchrun_on_two_nodes(tmp_path: Path) -> None:
     assert [node.wait(timeout=300) for node in nodes] == [0, 0]
     (record,) = tmp_path.glob("runs/*/*/summary.json")
     assert "test/verifier/accuracy" in json.loads(record.read_text())["metrics"]["evaluate"]
+
+
+def test_the_batch_script_asks_for_what_it_runs() -> None:
+    """Its shell is sound, and its command composes to as many ranks as the job has devices."""
+    script = (ROOT / "docs" / "train.sbatch").read_text()
+    subprocess.run(["bash", "-n", ROOT / "docs" / "train.sbatch"], check=True)
+    asked = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\d+)$", script, flags=re.MULTILINE))
+    overrides = re.findall(r"^ +((?:experiment|scale|trainer[\w.]*)=\S+?)(?: \\)?$", script, flags=re.MULTILINE)
+    assert asked["ntasks-per-node"] == "1", "torchrun starts the ranks of a node"
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", [value.replace('"$SLURM_NNODES"', asked["nodes"]) for value in overrides])
+    assert config.trainer.num_nodes == int(asked["nodes"])
+    assert config.trainer.devices == int(asked["gpus-per-node"])
+    assert config.budget.grpo.problems % (config.trainer.devices * config.trainer.num_nodes) == 0
+    assert f"--nproc-per-node={asked['gpus-per-node']}" in script

@@ -43,6 +43,19 @@ def test_ranks_know_each_other_and_only_the_first_prints(capfd: pytest.CaptureFi
     assert capfd.readouterr().out.splitlines() == ["2 [0, 1] yes"]
 
 
+def test_lightning_believes_the_launcher_and_not_the_cluster(capfd: pytest.CaptureFixture[str]) -> None:
+    """In a job of SLURM that has one task, which starts the ranks of its node."""
+    body = """
+    with joined():
+        from lightning import Trainer
+        trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_checkpointing=False)
+        print(gather((trainer.global_rank, trainer.world_size, trainer.local_rank)))
+    """
+    slurm = {"SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_JOB_NAME": "sweep"}
+    assert launch(command(body), 2, variables=slurm) == 0
+    assert "[(0, 2, 0), (1, 2, 1)]" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("end", "code", "said"),
     [
