@@ -24,6 +24,7 @@ register()
 def run(config: DictConfig) -> None:
     """Run the stages of one experiment; a part that refuses its arguments ends the process with one sentence."""
     be_quiet()
+    from contrastive_reasoning.rewards.failures import RewardFailed
     from experiments.assemble import AssemblyError
     from experiments.kept_checkpoints import CheckpointError
     from experiments.stages import Interrupted, run_experiment
@@ -32,7 +33,7 @@ def run(config: DictConfig) -> None:
         run_experiment(config)
     except AssemblyError as error:
         sys.exit(_refuse(str(error)))
-    except CheckpointError as error:
+    except (CheckpointError, RewardFailed) as error:
         print(error, file=sys.stderr)
         sys.exit(FAILED)
     except Interrupted as stop:
