@@ -107,13 +107,14 @@ def test_what_was_done_but_not_answered_is_not_done_twice(door: Door, outputs: A
     while not passes.once(live=False):
         failed += 1
         assert failed < 60
-    assert failed > 5, "of searching, making, describing, sending and ending"
+    door.mood = "open"
     tracker = Tracker(door.address)
     runs = [run for kind in ("experiment", "stage") for run in tracker.runs(["forgotten"], kind=kind)]
     assert sorted(run.tags.get("stage", "") for run in runs) == ["", "evaluate", "grpo"]
     assert {run.status for run in runs} == {"FINISHED"}
     (grpo,) = (run for run in runs if run.tags.get("stage") == "grpo")
     assert len(tracker._client.get_metric_history(grpo.run_id, VAL)) == 3
+    assert failed > 5, "of searching, making, describing, sending and ending"
 
 
 def test_the_end_of_a_run_waits_for_a_slow_tracker_no_longer_than_it_may(nobody: Door, outputs: Any) -> None:
