@@ -27,22 +27,24 @@ from datamodules.collate import collate_problems
 from tests.unit.callbacks.test_step_costs import PROBLEMS, Learner
 
 ROOT = Path(__file__).resolve().parents[3]
-NAP = 0.6
+HANG = 60.0
 ALL: dict[str, float | None] = dict.fromkeys(("rollout", "reward", "update", "validation", "checkpoint"), 60.0)
 
 
 class Sleepy(Learner):
-    """Naps in the phases that it is told, once each."""
+    """Naps once in each of these phases: until its stacks are written down, at most so many seconds."""
 
-    def __init__(self, *phases: str) -> None:
+    def __init__(self, **naps: float) -> None:
         torch.manual_seed(0)
         super().__init__(says=True)
-        self.naps = set(phases)
+        self.naps = naps
 
     def nap(self, phase: str) -> None:
-        if phase in self.naps:
-            self.naps.remove(phase)
-            time.sleep(NAP)
+        trainer: Any = self.trainer
+        stacks = Path(trainer.default_root_dir) / "stacks" / "rank0.txt"
+        until = time.monotonic() + self.naps.pop(phase, 0.0)
+        while time.monotonic() < until and not (stacks.exists() and stacks.stat().st_size):
+            time.sleep(0.05)
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
         trainer: Any = self.trainer
@@ -52,7 +54,7 @@ class Sleepy(Learner):
             self.nap("update")
             self.update(batch.rollouts)
 
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
+    def on_validation_start(self) -> None:
         self.nap("validation")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -109,7 +111,7 @@ def said_of(caught: list[warnings.WarningMessage]) -> list[str]:
 def test_a_phase_beyond_its_limit_is_named_with_its_stacks(phase: str, tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit(Sleepy(phase), tmp_path, Watchdog(limits={**ALL, phase: 0.2}))
+        fit(Sleepy(**{phase: HANG}), tmp_path, Watchdog(limits={**ALL, phase: 0.2}))
     stacks = tmp_path / "stacks" / "rank0.txt"
     sentence = f"{phase} after step 0 has lasted longer than 0.2 s; where every thread stands: {stacks}"
     assert set(said_of(caught)) == {sentence}
@@ -120,17 +122,17 @@ def test_a_phase_beyond_its_limit_is_named_with_its_stacks(phase: str, tmp_path:
 def test_nothing_is_said_of_phases_within_their_limits_or_without_one(tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit(Sleepy("reward", "update"), tmp_path, Watchdog(limits={"reward": 60.0, "update": None}))
+        fit(Sleepy(reward=0.3, update=0.3), tmp_path, Watchdog(limits={"reward": 60.0, "update": None}))
     assert not said_of(caught)
     assert not (tmp_path / "stacks" / "rank0.txt").exists(), "there is a file only where there are stacks"
 
 
 def test_weights_are_bitwise_those_of_a_run_that_nobody_watches(tmp_path: Path) -> None:
-    alone, watched = Sleepy(), Sleepy("update")
+    alone, watched = Sleepy(), Sleepy(update=HANG)
     before = {name: value.clone() for name, value in alone.state_dict().items()}
     fit(alone, tmp_path)
     with pytest.warns(UserWarning, match="update after step 0 has lasted longer"):
-        fit(watched, tmp_path, Watchdog(limits=dict.fromkeys(ALL, 0.2)))
+        fit(watched, tmp_path, Watchdog(limits={**ALL, "update": 0.2}))
     assert any(not torch.equal(value, before[name]) for name, value in alone.state_dict().items()), "it learned"
     assert all(torch.equal(value, watched.state_dict()[name]) for name, value in alone.state_dict().items())
 
@@ -138,7 +140,7 @@ def test_weights_are_bitwise_those_of_a_run_that_nobody_watches(tmp_path: Path) 
 @pytest.mark.parametrize("first", ["watchdog", "throughput"])
 def test_whoever_else_listens_hears_the_same(first: str, tmp_path: Path) -> None:
     callbacks = [Watchdog(limits=ALL), Throughput(window=2, tokens=None, peak_flops=1e9)]
-    trainer = fit(Sleepy("reward"), tmp_path, *(callbacks if first == "watchdog" else reversed(callbacks)))
+    trainer = fit(Sleepy(reward=0.3), tmp_path, *(callbacks if first == "watchdog" else reversed(callbacks)))
     assert {ROOM + f"{phase}_seconds" for phase in ("rollout", "reward", "update")} <= trainer.callback_metrics.keys()
     profiler = SimpleProfiler()
     assert fit(Sleepy(), tmp_path, Watchdog(limits=ALL), profiler=profiler).profiler is profiler
@@ -215,6 +217,6 @@ def test_refuses_what_cannot_be_meant(limits: dict[str, float], sentence: str) -
 
 
 def test_without_limits_it_is_off(tmp_path: Path) -> None:
-    trainer = fit(Sleepy("update"), tmp_path, Watchdog(limits=dict.fromkeys(ALL)))
+    trainer = fit(Sleepy(update=0.3), tmp_path, Watchdog(limits=dict.fromkeys(ALL)))
     assert isinstance(trainer.profiler, PassThroughProfiler)
     assert not (tmp_path / "stacks").exists()
