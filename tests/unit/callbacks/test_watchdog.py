@@ -142,6 +142,9 @@ def test_whoever_else_listens_hears_the_same(first: str, tmp_path: Path) -> None
     callbacks = [Watchdog(limits=ALL), Throughput(window=2, tokens=None, peak_flops=1e9)]
     trainer = fit(Sleepy(reward=0.3), tmp_path, *(callbacks if first == "watchdog" else reversed(callbacks)))
     assert {ROOM + f"{phase}_seconds" for phase in ("rollout", "reward", "update")} <= trainer.callback_metrics.keys()
+
+
+def test_a_profiler_that_someone_chose_hears_all_and_stays(tmp_path: Path) -> None:
     profiler = SimpleProfiler()
     assert fit(Sleepy(), tmp_path, Watchdog(limits=ALL), profiler=profiler).profiler is profiler
     assert "update" in profiler.recorded_durations
@@ -154,7 +157,10 @@ def test_a_run_that_fails_is_watched_no_longer(tmp_path: Path) -> None:
 
     with pytest.raises(ArithmeticError):
         fit(Fails(), tmp_path, Watchdog(limits=ALL))
-    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join(30.0)
+            assert not thread.is_alive(), "it waits for its limit of 60 s"
     assert not (tmp_path / "stacks" / "rank0.txt").exists()
 
 
