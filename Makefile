@@ -13,7 +13,7 @@ suite ?= countdown_laptop
 model ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare eval bench clean
+.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare sync eval bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone
 
 compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over='…'
 	@$(BIN)/python -m experiments.compare $(name) $(over)
+
+sync: $(STAMP)  ## send to MLflow what it missed while it did not answer:  name=llama_critic, else all
+	@$(BIN)/python -m experiments.track $(if $(filter file,$(origin name)),outputs,outputs/runs/$(name)) $(over)
 
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
 	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)

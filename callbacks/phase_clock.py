@@ -61,10 +61,15 @@ def attached_clock(trainer: Any) -> PhaseClock | None:
     """A clock that listens to ``trainer``; None where someone has chosen a profiler, of which there can be one."""
     if not isinstance(trainer.profiler, PassThroughProfiler | PhaseClock):
         return None
-    drawing = [callback for callback in trainer.callbacks if isinstance(callback, RolloutGeneration)]
-    clock = PhaseClock(f"[Callback]{callback.state_key}.on_train_batch_start" for callback in drawing)
+    clock = PhaseClock(drawing_actions(trainer))
     trainer.profiler = clock
     return clock
+
+
+def drawing_actions(trainer: Any) -> list[str]:
+    """Lightning's names for what draws rollouts."""
+    drawing = [callback for callback in trainer.callbacks if isinstance(callback, RolloutGeneration)]
+    return [f"[Callback]{callback.state_key}.on_train_batch_start" for callback in drawing]
 
 
 def detach_clock(trainer: Any, clock: PhaseClock | None) -> None:

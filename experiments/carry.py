@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from experiments.track import Tracker
 
 PASS_SECONDS = 5.0
+LAST_PASSES, PAUSE_SECONDS = 3, 1.0
 LOCK_FILE = ".mirror.lock"
 CHUNK = 1000
 FILES: dict[Kind, tuple[str, ...]] = {
@@ -58,11 +59,6 @@ class Carrier:
                 self.tracker.log_metrics(sent.run_id, headline_metrics(self.folder))
             self._set_status(run, sent, live=live)
             self.memory.save()
-
-    def forget(self) -> None:
-        """Go back to what the folder remembers, after a pass that failed half-way."""
-        self.memory = Memory(self.folder, self.tracker.address)
-        self._seen.clear()
 
     def _ensure(self, run: TrackedRun) -> Sent | None:
         """What was sent of a run, which the tracker has afterwards; None for one that a person deleted there."""
@@ -132,6 +128,44 @@ def started(folder: Path) -> float:
     return config.stat().st_mtime if config.exists() else time.time()
 
 
+class Passes:
+    """Passes over one experiment's folder. What goes wrong with the tracker is said in a line and mended by a later
+    pass; each begins by looking at what is there, so none leaves anything twice.
+    """
+
+    def __init__(self, folder: Path, connect: Callable[[], Tracker]) -> None:
+        self.folder = folder
+        self.connect = connect
+        self._carrier: Carrier | None = None
+        self._said = ""
+
+    def once(self, *, live: bool) -> bool:
+        """One pass; whether all was sent."""
+        try:
+            self._carrier = self._carrier or Carrier(self.folder, self.connect())
+            self._carrier.carry(live=live)
+        except Exception as error:  # any of the database's, the network's and MLflow's own
+            self._carrier = None  # what it believed to be sent may not have been
+            self._say(f"{self.folder}: not all was sent ({type(error).__name__}: {concealed(_first_line(error))})")
+            return False
+        self._said = ""
+        return True
+
+    def last(self) -> bool:
+        """A pass over what no longer changes, tried again where the tracker stumbles; whether all was sent."""
+        for left in reversed(range(LAST_PASSES)):
+            if self.once(live=False):
+                return True
+            time.sleep(PAUSE_SECONDS if left else 0)
+        return False
+
+    def _say(self, sentence: str) -> None:
+        """Once, not every few seconds of a night."""
+        if sentence != self._said:
+            print(sentence, flush=True)
+        self._said = sentence
+
+
 def sync(roots: Sequence[Path], connect: Callable[[], Tracker]) -> bool:
     """Send what is missing of every run folder at or under ``roots``; True if the tracker has everything now."""
     folders = [folder for root in roots for folder in find_run_folders(root)]
@@ -149,31 +183,17 @@ def _sync_one(folder: Path, tracker: Tracker) -> bool:
         if not mine:
             print(f"{folder}: left to its own mirror, which is at work.")
             return True
-        return attempt(Carrier(folder, tracker), live=False)
+        return Passes(folder, lambda: tracker).last()
 
 
 def follow(folder: Path, connect: Callable[[], Tracker], wishes: TextIO = sys.stdin) -> bool:
     """Carry a folder every few seconds until ``wishes`` speaks or ends, then once more; True if that pass succeeds."""
     with lock(folder / LOCK_FILE):
-        carrier: Carrier | None = None
-        while True:
-            live = not select.select([wishes], [], [], PASS_SECONDS if carrier else 0)[0]
-            carrier = carrier or Carrier(folder, connect())
-            done = attempt(carrier, live=live)
-            if not live:
-                return done
-
-
-def attempt(carrier: Carrier, *, live: bool) -> bool:
-    """One pass. Whatever goes wrong with the tracker is said in a line and mended by a later pass."""
-    try:
-        carrier.carry(live=live)
-    except Exception as error:  # any of the database's, the network's and MLflow's own
-        said = concealed(_first_line(error))
-        print(f"{carrier.folder}: not all was sent ({type(error).__name__}: {said})", flush=True)
-        carrier.forget()
-        return False
-    return True
+        passes, wait = Passes(folder, connect), 0.0
+        while not select.select([wishes], [], [], wait)[0]:
+            passes.once(live=True)
+            wait = PASS_SECONDS
+        return passes.last()
 
 
 def ended(run: TrackedRun) -> float:

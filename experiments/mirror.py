@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 LOG_FILE = "mirror.log"
@@ -46,17 +45,3 @@ def stop_mirror(process: subprocess.Popen[bytes], timeout: float) -> bool:
         process.kill()
         process.wait()
         return False
-
-
-@contextlib.contextmanager
-def mirrored(folder: Path | str, *, timeout: float) -> Iterator[None]:
-    """A mirror around the running of an experiment, whatever ends it; says so if the tracker missed something."""
-    process = start_mirror(folder)
-    try:
-        yield
-    finally:
-        if not stop_mirror(process, timeout):
-            print(
-                f"MLflow does not have all of {folder} (see {LOG_FILE} there); "
-                f"`python -m experiments.track {folder}` sends the rest."
-            )

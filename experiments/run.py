@@ -32,6 +32,7 @@ def run(config: DictConfig) -> None:
         run_on_ranks(ranks)
         return
     be_quiet()
+    from contrastive_reasoning.rewards.failures import RewardFailed
     from experiments.assemble import AssemblyError
     from experiments.kept_checkpoints import CheckpointError
     from experiments.stages import Interrupted, run_experiment
@@ -41,7 +42,7 @@ def run(config: DictConfig) -> None:
             run_experiment(config)
     except AssemblyError as error:
         sys.exit(_refuse(str(error)))
-    except CheckpointError as error:
+    except (CheckpointError, RewardFailed) as error:
         _say(str(error))
         sys.exit(FAILED)
     except Interrupted as stop:

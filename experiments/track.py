@@ -1,6 +1,6 @@
 """MLflow in our own nouns: the only module that imports it. Carries run folders there, and reads runs back.
 
-    python -m experiments.track outputs/runs                    send whatever MLflow does not have yet
+    python -m experiments.track outputs                         send whatever MLflow does not have yet (make sync)
     python -m experiments.track outputs/runs/NAME/RUN --follow  every few seconds, until standard input speaks or ends
 
 SQLite in ``mlruns/`` by default, the server at ``MLFLOW_TRACKING_URI`` if that is set.
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.lock import lock
 from experiments.metrics_file import Metric
 from experiments.parameters import tracker_name
-from experiments.secret_values import without_login
+from experiments.secret_values import concealed, without_login
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -32,13 +32,20 @@ MOST_METRICS, MOST_PARAMS, MOST_RUNS = 1000, 100, 1000  # per request: MLflow's 
 LONGEST_TAG = 5000
 TABLES_TAG = "mlflow.loggedArtifacts"
 QUIET = {
-    # A dead server then costs a second a call, not the two minutes of MLflow's seven retries; and nothing calls home.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    # No call is made twice: the first may have been carried out, and a run would then be there twice. It is passes that
+    # are repeated, and they look at what is there. A slow server is waited for, by a process that nobody waits for.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
+    # nothing calls home
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text."""
+    return next(iter(str(error).splitlines()), "")
 
 
 class TrackerError(RuntimeError):
@@ -88,7 +95,7 @@ class Tracker:
     """The tracker at one address. Whatever is sent twice is there once.
 
     Raises:
-        TrackerError: for an address of no kind that MLflow knows.
+        TrackerError: for an address of no kind that MLflow knows, or a database that cannot be opened.
     """
 
     def __init__(self, address: str) -> None:
@@ -104,6 +111,9 @@ class Tracker:
                 self._client = mlflow.MlflowClient(tracking_uri=address)
         except mlflow.MlflowException as error:
             raise TrackerError(f"MLFLOW_TRACKING_URI={self.address} is no address that MLflow knows") from error
+        except Exception as error:  # any of the database's and the file system's own
+            said = f"{type(error).__name__}: {concealed(first_line(error))}"
+            raise TrackerError(f"MLflow's database at {self.address} cannot be opened ({said})") from error
         self._experiments: dict[str, str] = {}
 
     # Writing
@@ -256,7 +266,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.follow:
             os.nice(5)  # training comes first
             return 0 if carry.follow(options.folders[0], connect) else 1
-        return 0 if carry.sync(options.folders, connect) else 1
+        return 0 if carry.sync(options.folders, answering) else 1
     except TrackerError as error:
         print(error, file=sys.stderr)
         return 2
@@ -265,6 +275,17 @@ def main(arguments: Sequence[str]) -> int:
 def connect() -> Tracker:
     """The tracker in use."""
     return Tracker(tracking_address())
+
+
+def answering() -> Tracker:
+    """The tracker in use, asked once: where nobody answers, one sentence says so and not one for every folder.
+
+    Raises:
+        TrackerError: where nobody does.
+    """
+    tracker = connect()
+    tracker.experiments()
+    return tracker
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from contrastive_reasoning.rewards.base import Credit
 @runtime_checkable
 class Advantage(Protocol):
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
-        """The advantage of every token; 0 outside ``mask``."""
+        """The advantage of every token; 0 outside ``mask`` and on the rollouts that the reward failed on."""
         ...
 
 
@@ -43,6 +44,27 @@ def by_group(values: Float[Tensor, " B"], group_size: int) -> Float[Tensor, "P G
     if values.shape[0] % group_size:
         raise ValueError(f"{values.shape[0]} rollouts are not whole groups of {group_size}")
     return values.view(-1, group_size)
+
+
+def among_rewarded(
+    credit: Credit, group_size: int, formula: Callable[[Float[Tensor, "P G"]], Float[Tensor, "P G"]]
+) -> Float[Tensor, "P G"]:
+    """``formula`` of the outcomes of each group; a rollout that the reward failed on is no member of its group.
+
+        outcome    1  0  –  1      formula(1 0 1) = a b c      a  b  0  c
+
+    A group with a failure is a smaller one, of which nothing is left where fewer than two were rewarded.
+    """
+    outcomes = by_group(credit.outcome, group_size)
+    if not credit.failures:
+        return formula(outcomes)
+    rewarded = torch.ones_like(outcomes, dtype=torch.bool)
+    rewarded.view(-1)[list(credit.failures)] = False
+    relative = torch.zeros_like(outcomes)
+    for row, members in enumerate(rewarded):
+        if members.sum() > 1:
+            relative[row, members] = formula(outcomes[row, members][None])[0]
+    return relative
 
 
 def centred(groups: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:

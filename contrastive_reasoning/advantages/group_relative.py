@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import by_group, centred, on_tokens
+from contrastive_reasoning.advantages.base import among_rewarded, centred, on_tokens
 from contrastive_reasoning.rewards.base import Credit
 
 
@@ -28,9 +28,12 @@ class GroupRelative:
             raise ValueError(f"epsilon must not be negative, got {self.epsilon}")
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
-        rewards = by_group(credit.outcome, group_size)
+        return on_tokens(among_rewarded(credit, group_size, self.relative), mask)
+
+    def relative(self, rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
+        """The advantages of whole groups."""
         advantages = centred(rewards)
-        if self.normalise_std:
-            spread = rewards.std(dim=1, keepdim=True) + self.epsilon
-            advantages = advantages / spread.where(advantages.any(dim=1, keepdim=True), spread.new_ones(()))
-        return on_tokens(advantages, mask)
+        if not self.normalise_std:
+            return advantages
+        spread = rewards.std(dim=1, keepdim=True) + self.epsilon
+        return advantages / spread.where(advantages.any(dim=1, keepdim=True), spread.new_ones(()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import by_group, centred, on_tokens
+from contrastive_reasoning.advantages.base import among_rewarded, centred, on_tokens
 from contrastive_reasoning.rewards.base import Credit
 
 
@@ -19,5 +19,10 @@ class LeaveOneOut:
     """
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
-        rewards = by_group(credit.outcome, group_size)
-        return on_tokens(centred(rewards) * (group_size / (group_size - 1)), mask)
+        return on_tokens(among_rewarded(credit, group_size, against_others), mask)
+
+
+def against_others(rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
+    """Each reward minus the mean of the others of its group."""
+    size = rewards.shape[1]
+    return centred(rewards) * (size / (size - 1))

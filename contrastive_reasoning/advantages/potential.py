@@ -80,7 +80,7 @@ class Potential:
 
 
 def segments_of(credit: Credit, lengths: Sequence[int]) -> list[list[Segment]]:
-    """The segments of every rollout, of which ``lengths`` tells the tokens.
+    """The segments of every rollout, of which ``lengths`` tells the tokens; none of one that the reward failed on.
 
     Raises:
         ValueError: where the credit has no step values, no values of starts or no verdicts.
@@ -93,8 +93,11 @@ def segments_of(credit: Credit, lengths: Sequence[int]) -> list[list[Segment]]:
     if credit.verdicts is None:
         raise ValueError("a potential ends in the verified outcome, and this reward holds no verifier")
     correct = [float(verdict.correct) for verdict in credit.verdicts]
-    rows = zip(credit.steps, credit.starts, correct, lengths, strict=True)
-    return [segments(steps, start=start, end=end, length=length) for steps, start, end, length in rows]
+    rows = enumerate(zip(credit.steps, credit.starts, correct, lengths, strict=True))
+    return [
+        [] if row in credit.failures else segments(steps, start=start, end=end, length=length)
+        for row, (steps, start, end, length) in rows
+    ]
 
 
 def segments(steps: Sequence[StepCredit], *, start: float, end: float, length: int) -> list[Segment]:

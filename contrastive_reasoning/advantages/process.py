@@ -47,10 +47,21 @@ class Process:
 
 
 def with_illegal(credit: Credit) -> list[list[StepCredit]]:
-    """The steps of every rollout in order of writing, those that the rules forbade among them."""
+    """The steps of every rollout in order of writing, those that the rules forbade among them.
+
+    Of a rollout that the reward failed on none: it has no advantage, and its steps are compared with no others.
+    """
     steps = credit.steps or []
     illegal = credit.illegal or [[]] * len(steps)
-    return [sorted([*row, *forbidden], key=_place) for row, forbidden in zip(steps, illegal, strict=True)]
+    return [
+        [] if index in credit.failures else sorted([*row, *forbidden], key=_place)
+        for index, (row, forbidden) in enumerate(zip(steps, illegal, strict=True))
+    ]
+
+
+def rewarded_steps(credit: Credit) -> list[Sequence[StepCredit]]:
+    """The legal steps of every rollout; none of one that the reward failed on."""
+    return [[] if index in credit.failures else row for index, row in enumerate(credit.steps or [])]
 
 
 def _place(step: StepCredit) -> int:

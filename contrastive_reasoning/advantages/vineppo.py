@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage
-from contrastive_reasoning.advantages.process import on_step_tokens
+from contrastive_reasoning.advantages.process import on_step_tokens, rewarded_steps
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 
@@ -34,8 +34,9 @@ class VinePPO:
                 "advantage=vineppo needs a reward that values steps and the state before them (monte_carlo); "
                 f"this one has: {', '.join(credit.parts) or 'nothing'}"
             )
-        gained = credit.outcome.new_tensor(list(gains(credit.starts, credit.steps)))
-        return self.outcome(credit, mask, group_size) + self.weight * on_step_tokens(credit.steps, gained, mask)
+        steps = rewarded_steps(credit)
+        gained = credit.outcome.new_tensor(list(gains(credit.starts, steps)))
+        return self.outcome(credit, mask, group_size) + self.weight * on_step_tokens(steps, gained, mask)
 
 
 def gains(starts: Sequence[float], steps: Sequence[Sequence[StepCredit]]) -> Iterator[float]:

@@ -6,6 +6,7 @@ from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rewards.constant_value import ConstantValueReward
 from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.format import FormatReward
+from contrastive_reasoning.rewards.function import FunctionReward
 from contrastive_reasoning.rewards.head import LinearHead, MLPHead
 from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward
 from contrastive_reasoning.rewards.oracle import OracleReward
@@ -27,6 +28,7 @@ __all__ = [
     "CriticReward",
     "FlippedOracleReward",
     "FormatReward",
+    "FunctionReward",
     "LinearHead",
     "MLPHead",
     "MonteCarloReward",

@@ -43,6 +43,9 @@ class Credit:
     """Per rollout the value of the state before its first step; None where the reward cannot tell."""
     verdicts: Sequence[Verdict] | None = None
     """The verifier's decision on each rollout, counted by status; None where nothing was verified."""
+    failures: Mapping[int, Verdict] = field(default_factory=dict)
+    """Row → why the reward failed on it: timeout or error, and the reason. What stands in ``outcome`` there is no
+    evidence: the row is left out of its group and has an advantage of exactly 0."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """What else a source has to say of the batch, as ``room/quantity``; logged under ``train/``."""
 

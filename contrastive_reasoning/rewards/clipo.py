@@ -141,6 +141,7 @@ class CLIPOReward:
             illegal=credit.illegal,
             starts=credit.starts,
             verdicts=credit.verdicts,
+            failures=credit.failures,
             metrics={**credit.metrics, **metrics},
         )
 

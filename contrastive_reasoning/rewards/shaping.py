@@ -95,6 +95,7 @@ def shaped(
         illegal=[_forbidden(rollouts.token_spans[i], row) for i, row in enumerate(illegal)],
         starts=None if starts is None else [starts[row // rollouts.group_size] for row in range(len(rollouts))],
         verdicts=credit.verdicts,
+        failures=credit.failures,
         metrics={**credit.metrics, **seen},
     )
 

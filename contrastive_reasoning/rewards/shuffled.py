@@ -59,6 +59,7 @@ class ShuffledReward:
             illegal=credit.illegal,
             starts=None if credit.starts is None else _among_problems(credit.starts, rollouts.group_size, drawn),
             verdicts=credit.verdicts,
+            failures=credit.failures,
             metrics=credit.metrics,
         )
         judged = [[Judged(step.value, step.depth, step.depth == FINISHED) for step in row] for row in steps]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_learning
+from contrastive_reasoning.rewards.failures import failure_metrics
 from contrastive_reasoning.rollout.batch import RolloutBatch
 
 
@@ -31,6 +32,8 @@ class WeightedSum:
         credits = {name: reward(rollouts) for name, reward in self.rewards.items()}
         outcome = torch.stack([self.weights[name] * credit.outcome for name, credit in credits.items()]).sum(dim=0)
         verdicts = [credit.verdicts for credit in credits.values() if credit.verdicts is not None]
+        failures = {row: why for credit in credits.values() for row, why in credit.failures.items()}
+        metrics = {name: value for credit in credits.values() for name, value in credit.metrics.items()}
         return Credit(
             outcome=outcome,
             parts=_all_parts(credits),
@@ -38,7 +41,8 @@ class WeightedSum:
             illegal=next((credit.illegal for credit in credits.values() if credit.illegal is not None), None),
             starts=self._starts(credits),
             verdicts=verdicts[0] if verdicts else None,
-            metrics={name: value for credit in credits.values() for name, value in credit.metrics.items()},
+            failures=failures,
+            metrics={**metrics, **(failure_metrics(failures, len(rollouts)) if failures else {})},
         )
 
     def _steps(self, credits: Mapping[str, Credit]) -> Sequence[Sequence[StepCredit]] | None:

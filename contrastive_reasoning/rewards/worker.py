@@ -4,42 +4,55 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NamedTuple
 
-from contrastive_reasoning.tasks.answer import Question
-
-MODULE = "contrastive_reasoning.tasks.answer.worker"
-MEMORY = 2 * 2**30
-"""Bytes of address space of a worker; one that has loaded sympy needs about a tenth of it."""
+LAST_BREATH_S = 5.0
+"""Seconds between the end of a process's output and its own."""
 
 
 class WorkerGone(Exception):
     """The process has ended; the exit code says how."""
 
 
-class Worker:
-    """A process that settles one question at a time. It starts at once and says when it is ready."""
+class Reply(NamedTuple):
+    """What a worker says of a question."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    status: str
+    said: Any
+    """A reason, or what was asked for."""
+
+
+class Worker:
+    """A process that settles one question at a time. It starts at once and says when it is ready.
+
+    Args:
+        command: of the process.
+        greeting: lines that it is told before the first question.
+    """
+
+    def __init__(self, command: Sequence[str], greeting: bytes) -> None:
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=_environment(),
-            # the interrupt key reaches the whole session of a terminal
+            # the interrupt key reaches the whole session of a terminal; and what it starts dies with it
             start_new_session=True,
             bufsize=0,
         )
-        self.question: Question | None = None
+        self.question: int | None = None
+        """The number of the question that it holds."""
         self.deadline = float("inf")
         self.ready = False
         self._heard = b""
+        self._tell(greeting)
 
     def fileno(self) -> int:
         """What can be waited for until the worker says something."""
@@ -49,38 +62,51 @@ class Worker:
     def has_ended(self) -> bool:
         return self.question is None and self.process.poll() is not None
 
-    def ask(self, question: Question, deadline: float) -> None:
-        """Send a question to a ready worker; the deadline is the caller's to watch."""
-        self.question, self.deadline = question, deadline
-        # where the pipe is broken, the end of its output will say so
-        with suppress(BrokenPipeError):
-            _pipe(self.process.stdin).write(json.dumps(question).encode() + b"\n")
+    def ask(self, number: int, question: bytes, deadline: float) -> None:
+        """Send a question, a line without its end, to a ready worker; the deadline is the caller's to watch."""
+        self.question, self.deadline = number, deadline
+        self._tell(question + b"\n")
 
-    def hear(self) -> list[str] | None:
-        """A message that has come in whole; None if there is more to come. Waits only if nothing can be read.
+    def hear(self) -> Reply | None:
+        """A reply that has come in whole; None if there is more to come. Waits only if nothing can be read.
 
         Raises:
             WorkerGone: if the process has ended.
         """
         read = os.read(self.fileno(), 65536)
         if not read:
-            raise WorkerGone(f"exit code {self.process.wait()}")
+            raise WorkerGone(self._end())
         line, end, self._heard = (self._heard + read).partition(b"\n")
         if not end:
             self._heard = line
             return None
-        return json.loads(line)
+        return Reply(*json.loads(line))
 
     def kill(self) -> None:
-        """End the process now; more than once does no harm."""
+        """End the process and all that it started, now; more than once does no harm."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             _pipe(pipe).close()
 
+    def _tell(self, lines: bytes) -> None:
+        # where the pipe is broken, the end of its output will say so
+        with suppress(BrokenPipeError):
+            while lines:
+                lines = lines[_pipe(self.process.stdin).write(lines) :]
 
-def worker_command(memory: int = MEMORY) -> list[str]:
-    return [sys.executable, "-m", MODULE, str(memory)]
+    def _end(self) -> str:
+        try:
+            return f"exit code {self.process.wait(LAST_BREATH_S)}"
+        except subprocess.TimeoutExpired:
+            return "its output closed"
+
+
+def worker_command(module: str, memory: int) -> list[str]:
+    """The command that runs a module of ours as a worker with ``memory`` bytes."""
+    return [sys.executable, "-m", module, str(memory)]
 
 
 def _environment() -> dict[str, str]:

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from contrastive_reasoning.rewards import pool as pool_module
-from contrastive_reasoning.rewards.pool import AnswerPool
-from contrastive_reasoning.rewards.worker import worker_command
+from contrastive_reasoning.rewards.pool import AnswerPool, answer_worker
 from contrastive_reasoning.tasks.answer import verify_answer
 from contrastive_reasoning.tasks.base import Verdict
 
@@ -40,7 +39,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "worker_command", lambda: [sys.executable, "-c", STAND_IN])
+    monkeypatch.setattr(pool_module, "answer_worker", lambda: [sys.executable, "-c", STAND_IN])
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def roots(*numbers: int) -> list[tuple[str, str]]:
 
 
 def pids(pool: AnswerPool) -> set[int]:
-    return {worker.process.pid for worker in pool._running}
+    return {worker.process.pid for worker in pool.pool.running}
 
 
 def test_verdicts_come_in_order(pool_of: Callable[..., AnswerPool]) -> None:
@@ -94,7 +93,7 @@ def test_one_question_that_hangs_costs_its_limit_once(pool_of: Callable[..., Ans
     start = time.monotonic()
     verdicts = pool(roots(20, HANG, *range(22, 40, 2), HANG))
     assert [verdict.status for verdict in verdicts] == ["ok", "timeout", *["ok"] * 9, "timeout"]
-    assert verdicts[1].reason == "no verdict within 1 s"
+    assert verdicts[1].reason == "no reply within 1 s"
     assert time.monotonic() - start < 60
     assert pool(roots(20)) == [OK]
 
@@ -114,7 +113,7 @@ def test_a_worker_that_died_between_two_calls_is_replaced(pool_of: Callable[...,
     pool(roots(20))
     (pid,) = pids(pool)
     os.kill(pid, signal.SIGKILL)
-    pool._running[0].process.wait()
+    pool.pool.running[0].process.wait()
     assert pool(roots(22)) == [OK]
     assert pids(pool) != {pid}
 
@@ -141,7 +140,7 @@ def test_an_interrupted_call_leaves_no_question_behind(pool_of: Callable[..., An
 
 
 def test_a_worker_that_does_not_start_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "worker_command", lambda: [sys.executable, "-c", "raise SystemExit(3)"])
+    monkeypatch.setattr(pool_module, "answer_worker", lambda: [sys.executable, "-c", "raise SystemExit(3)"])
     pool = AnswerPool(workers=2, limit_s=1.0)
     with pytest.raises(RuntimeError, match=r"did not start.*exit code 3"):
         pool(roots(20))
@@ -200,7 +199,7 @@ def test_workers_end_with_their_parent() -> None:
         os.kill(os.getpid(), 9)
         """
     )
-    command = json.dumps(worker_command())
+    command = json.dumps(answer_worker())
     parent = subprocess.run([sys.executable, "-c", code, command], capture_output=True, text=True)
     process = Path(f"/proc/{int(parent.stdout)}")
     until = time.monotonic() + 60

@@ -1,0 +1,36 @@
+"""What becomes of rollouts that a reward could not reward: a few are left out, too many end the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from contrastive_reasoning.tasks.base import Verdict
+
+STATUSES = ("timeout", "error")
+"""Of a :class:`Verdict` on a reward's failure; ``reason`` says what it failed with."""
+
+
+class RewardFailed(RuntimeError):
+    """So many rollouts were not rewarded that what is left is not the batch that was drawn."""
+
+
+def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: float) -> None:
+    """Refuse a batch of which more than the share ``limit`` has no reward.
+
+    Raises:
+        RewardFailed: with the share, the limit and the first cause.
+    """
+    if len(failures) <= limit * rollouts:
+        return
+    first = failures[min(failures)]
+    raise RewardFailed(
+        f"the reward failed on {len(failures)} of {rollouts} rollouts ({len(failures) / rollouts:.0%}), more than "
+        f"reward.max_failures={limit:g} allows; the first: {first.status}, {first.reason}"
+    )
+
+
+def failure_metrics(failures: Mapping[int, Verdict], rollouts: int) -> dict[str, float]:
+    """The share of rollouts without a reward, and that of each status; logged under ``train/``."""
+    statuses = [verdict.status for verdict in failures.values()]
+    shares = {f"reward/failed_{status}": statuses.count(status) / rollouts for status in STATUSES}
+    return {"reward/failed": len(failures) / rollouts, **shares}

@@ -1,0 +1,141 @@
+"""A function of your own as the reward: (problem, completion) → a number, in processes that may come to any harm.
+
+        returns a finite number                                    the reward
+        raises, or returns None, NaN, ∞, a string, a list          failed: error
+        ends its process, takes more memory than it may            failed: error, and the process is replaced
+        takes longer than its limit                                failed: timeout, and the process is replaced
+
+That a reward fails says nothing of the completion, so a failed rollout is left out (see ``Credit.failures``). A
+verifier of the house is another matter: an answer on which it would compute for ever is a wrong answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import warnings
+from collections.abc import Callable, Mapping
+
+from jaxtyping import Float
+from torch import Tensor
+
+from contrastive_reasoning.rewards.base import Credit
+from contrastive_reasoning.rewards.failures import STATUSES, RewardFailed, failure_metrics, refuse_too_many
+from contrastive_reasoning.rewards.worker import Reply, worker_command
+from contrastive_reasoning.rewards.worker_pool import TIMEOUT, WorkerPool, WorkerRefused
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem, Verdict
+from contrastive_reasoning.tasks.function_worker import FATAL, NUMBER, greeting, packed
+
+MODULE = "contrastive_reasoning.tasks.function_worker"
+
+
+class FunctionReward:
+    """What ``function`` returns for each completion. Processes start when first needed and are used again.
+
+    Args:
+        name: of the part, logged as ``train/reward/<name>``.
+        function: (problem, completion) → a finite number. It is imported by its name in every worker, so it is no
+            lambda and stands in no other function; what it prints goes nowhere.
+        workers: processes at most.
+        limit_s: seconds of wall clock for one call.
+        memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
+        max_failures: the share of a batch's rollouts that may fail.
+
+    Raises:
+        ValueError: for a number out of range, a function that no other process can import, or one that takes other
+            arguments.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        function: Callable[[Problem, str], float],
+        workers: int,
+        limit_s: float,
+        memory_mib: int,
+        max_failures: float,
+    ) -> None:
+        if memory_mib < 1:
+            raise ValueError(f"memory_mib must be at least 1, got {memory_mib}")
+        if not 0 <= max_failures <= 1:
+            raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
+        self.name = name
+        self.function = function
+        self.max_failures = max_failures
+        self.pool = WorkerPool(
+            command=worker_command(MODULE, memory_mib * 2**20),
+            greeting=_importable(function),
+            workers=workers,
+            limit_s=limit_s,
+            spent=spent,
+        )
+        self._said: set[str] = set()
+        """Statuses of which a failure was warned of."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        """The credit of the batch, the rollouts that failed left out.
+
+        Raises:
+            RewardFailed: if too many fail, or the function cannot be imported by a worker.
+        """
+        calls = [packed((rollouts.problem_of(row), text)) for row, text in enumerate(rollouts.texts)]
+        try:
+            replies = self.pool(calls)
+        except WorkerRefused as error:
+            raise RewardFailed(f"reward.function does not load in a process of its own: {error}") from error
+        failures = {row: failure_of(reply) for row, reply in enumerate(replies) if reply.status != NUMBER}
+        refuse_too_many(failures, len(rollouts), limit=self.max_failures)
+        self._warn(failures)
+        outcome = outcome_of(replies, failures, like=rollouts.old_log_probs)
+        return Credit(
+            outcome=outcome,
+            parts={self.name: outcome},
+            failures=failures,
+            metrics=failure_metrics(failures, len(rollouts)),
+        )
+
+    def close(self) -> None:
+        """End all workers. A later call starts new ones."""
+        self.pool.close()
+
+    def _warn(self, failures: Mapping[int, Verdict]) -> None:
+        """Say the first failure of each status; all are counted in the metrics."""
+        for verdict in failures.values():
+            if verdict.status not in self._said:
+                self._said.add(verdict.status)
+                warnings.warn(
+                    f"reward.function failed on a rollout, which is left out; this is said once, the share is "
+                    f"train/reward/failed_{verdict.status}: {verdict.reason}",
+                    stacklevel=2,
+                )
+
+
+def spent(reply: Reply) -> bool:
+    return reply.status == FATAL
+
+
+def failure_of(reply: Reply) -> Verdict:
+    timeout, error = STATUSES
+    return Verdict(status=timeout if reply.status == TIMEOUT else error, reason=str(reply.said))
+
+
+def outcome_of(replies: list[Reply], failures: Mapping[int, Verdict], *, like: Tensor) -> Float[Tensor, " B"]:
+    """The numbers; where there is none the mean of the others, which moves no mean that is logged."""
+    numbers = [reply.said for reply in replies if reply.status == NUMBER]
+    instead = sum(numbers) / len(numbers) if numbers else 0.0
+    return like.new_tensor([instead if row in failures else reply.said for row, reply in enumerate(replies)])
+
+
+def _importable(function: Callable[[Problem, str], float]) -> bytes:
+    try:
+        inspect.signature(function).bind("problem", "completion")
+    except TypeError as error:
+        raise ValueError(f"function must take (problem, completion), {function!r} does not: {error}") from error
+    try:
+        return greeting(function)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"function must be importable by its name in another process, {function!r} is not: {error}"
+        ) from error

@@ -1,0 +1,82 @@
+"""The process that calls a function on completions: ``python -m contrastive_reasoning.tasks.function_worker BYTES``.
+
+The first line tells where modules are looked for, the second the function, each later one a (problem, completion), as
+pickles in base64: they come from the process that started this one. What goes out is JSON, for nothing is trusted that
+has been near the function:
+
+    [ready, ""] or [refused, reason]        once
+    [number, 0.5]                           what it returned
+    [error, reason]                         it raised, or returned what is no finite number
+    [fatal, reason]                         so too, and this process should not be asked again
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import sys
+from collections.abc import Callable
+from math import isfinite
+from numbers import Real
+from typing import Any
+
+from contrastive_reasoning.tasks.worker_process import READY, Conversation, limit_memory, memory_in_use
+
+REFUSED, NUMBER, ERROR, FATAL = "refused", "number", "error", "fatal"
+LONGEST = 200
+"""Characters of an exception's text that are kept."""
+
+
+def main(memory: int) -> None:
+    """Call the function until the input ends; ``memory`` bytes are what it may take beyond what loading it took."""
+    parent = Conversation()
+    try:
+        sys.path[:] = unpacked(parent.hear())
+        function = unpacked(parent.hear())
+    except BaseException as error:  # whatever importing it ends in, an exit included
+        parent.say(REFUSED, described(error))
+        return
+    limit_memory(memory_in_use() + memory)
+    parent.say(READY, "")
+    while True:
+        parent.say(*called(function, parent.hear()))
+
+
+def called(function: Callable[..., Any], line: str) -> tuple[str, float | str]:
+    """Status, and the number or the reason."""
+    try:
+        value = function(*unpacked(line))
+        if not isinstance(value, Real):
+            return ERROR, f"returned {type(value).__name__}, not a number"
+        number = float(value)
+        return (NUMBER, number) if isfinite(number) else (ERROR, f"returned {number}")
+    except MemoryError:
+        return FATAL, "out of memory"
+    except Exception as error:
+        return ERROR, described(error)
+    except BaseException as error:  # it wanted to end the process: so be it, once this is said
+        return FATAL, described(error)
+
+
+def described(error: BaseException) -> str:
+    """The exception's name and the first line of its text."""
+    text = next(iter(str(error).splitlines()), "")[:LONGEST]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def greeting(function: Callable[..., Any]) -> bytes:
+    """The first two lines: modules are found where this process finds them."""
+    return packed(sys.path) + b"\n" + packed(function) + b"\n"
+
+
+def packed(what: object) -> bytes:
+    """A line without its end."""
+    return base64.b64encode(pickle.dumps(what))
+
+
+def unpacked(line: str) -> Any:
+    return pickle.loads(base64.b64decode(line))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,68 @@
+"""A reward of one's own in a whole run: a few failures are left out of the step, too many end it with a sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.metrics_file import read_metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]", "logger=folder", "reward=function"]
+MODULE = """
+import os, time
+
+calls = 0
+
+def every_third_call_ends_its_process(problem, completion):
+    global calls
+    calls += 1
+    if calls == 3:
+        os._exit(1)
+    return float(len(completion))
+
+def returns_nothing(problem, completion):
+    pass
+"""
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("run")]
+
+
+def run(folder: Path, function: str, *overrides: str) -> subprocess.CompletedProcess[str]:
+    (folder / "my_rewards.py").write_text(MODULE)
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "experiments.run",
+            *SMALL,
+            f"reward.function._target_=my_rewards.{function}",
+            *overrides,
+        ],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_calls_that_end_their_process_are_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
+    done = run(tmp_path, "every_third_call_ends_its_process", "reward.workers=1", "reward.max_failures=0.5")
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "outputs" / "stages" / "grpo").iterdir()
+    failed = {m.step: m.value for m in read_metrics(folder) if m.name == "train/reward/failed"}
+    assert failed == {1: 2 / 8, 2: 3 / 8}, "calls 3, 6; then 9, 12, 15 of one worker after another"
+    assert "worker ended with exit code 1" in done.stderr
+
+
+def test_a_reward_that_always_fails_ends_the_run_with_one_sentence(tmp_path: Path) -> None:
+    done = run(tmp_path, "returns_nothing")
+    assert done.returncode == 1
+    sentence = (
+        "the reward failed on 8 of 8 rollouts (100%), more than reward.max_failures=0.2 allows; the first: error, "
+    )
+    assert sentence + "returned NoneType, not a number" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,104 @@
+"""Whole runs beside a tracker that is dead, slow, answers 500, is killed or cannot be opened: as without one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.metrics_file import read_metrics
+from experiments.track import Tracker, main
+from tests.unit.experiments.tracker_kit import Door, Server
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]"]
+COSTS = ("train/throughput/", "train/spent/seconds")
+"""What differs from run to run: seconds and memory."""
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("run")]
+
+
+def run(folder: Path, address: str, *overrides: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.run", *SMALL, *overrides],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": address},
+        capture_output=True,
+        text=True,
+    )
+
+
+def numbers(folder: Path) -> dict[tuple[str, int], float]:
+    """What the run logged of its stages, but for what it cost."""
+    (stage,) = (folder / "outputs" / "stages" / "grpo").iterdir()
+    return {(m.name, m.step): m.value for m in read_metrics(stage) if not m.name.startswith(COSTS)}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], float]:
+    """The numbers of a run that knows no tracker."""
+    folder = tmp_path_factory.mktemp("alone")
+    assert run(folder, "", "logger=folder").returncode == 0
+    found = numbers(folder)
+    assert {name for name, _ in found} >= {"train/reward/verifier", "val/verifier/accuracy", "train/objective/loss"}
+    return found
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    (tmp_path / "server").mkdir()
+    door = Door(Server(tmp_path / "server"))
+    yield door
+    door.shut()
+    door.server.kill()
+
+
+@pytest.mark.parametrize("fault", ["dead", "slow", "500", "damaged"])
+def test_a_run_is_as_without_a_tracker(
+    fault: str, door: Door, tmp_path: Path, expected: dict[tuple[str, int], float]
+) -> None:
+    if fault in ("slow", "500"):
+        door.listen()
+    door.mood = "500"
+    door.seconds = 30.0 if fault == "slow" else 0.0
+    (tmp_path / "damaged.db").write_bytes(b"this is no database, but long enough to be looked at" * 100)
+    address = f"sqlite:///{tmp_path}/damaged.db" if fault == "damaged" else door.address
+    done = run(tmp_path, address, "logger.patience=1")
+    assert done.returncode == 0, done.stderr
+    assert "MLflow has not everything yet; to send the rest: python -m experiments.track" in done.stdout
+    assert numbers(tmp_path) == expected
+    assert fault in ("dead", "damaged") or door.requests > 0
+
+
+def test_killed_while_it_trains_and_sent_afterwards(
+    door: Door, tmp_path: Path, expected: dict[tuple[str, int], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door.server.start()
+    door.listen()
+    killer = threading.Thread(target=kill_once_it_is_used, args=(door,))
+    killer.start()
+    done = run(tmp_path, door.address, "logger.patience=1")
+    killer.join()
+    assert door.requests > 0, "it was killed in the middle"
+    assert done.returncode == 0, done.stderr
+    assert numbers(tmp_path) == expected
+    door.server.start()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", door.address)
+    assert main([str(tmp_path / "outputs")]) == 0
+    tracker = Tracker(door.address)
+    (grpo,) = (stage for stage in tracker.runs(["grpo_laptop"], kind="stage") if stage.tags["stage"] == "grpo")
+    for name in {name for name, _ in expected}:
+        sent = tracker.history(grpo.run_id, name)
+        assert sent == [(step, value) for (of, step), value in sorted(expected.items()) if of == name], name
+
+
+def kill_once_it_is_used(door: Door) -> None:
+    until = time.monotonic() + 300
+    while door.requests < 5 and time.monotonic() < until:
+        time.sleep(0.02)
+    door.server.kill()

@@ -1,0 +1,230 @@
+"""The watchdog beside a real Trainer: what hangs is named with its stacks, and nothing that is learned changes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.profilers import PassThroughProfiler, SimpleProfiler
+from torch.utils.data import DataLoader
+
+from callbacks.rollout_generation import RolloutGeneration
+from callbacks.stack_dump import GRACE_S, StackDump
+from callbacks.throughput import ROOM, Throughput
+from callbacks.watchdog import Watchdog
+from contrastive_reasoning.rollout import Engine, Sampling
+from datamodules.collate import collate_problems
+from tests.unit.callbacks.test_step_costs import PROBLEMS, Learner
+
+ROOT = Path(__file__).resolve().parents[3]
+HANG = 60.0
+ALL: dict[str, float | None] = dict.fromkeys(("rollout", "reward", "update", "validation", "checkpoint"), 60.0)
+
+
+class Sleepy(Learner):
+    """Naps once in each of these phases: until its stacks are written down, at most so many seconds."""
+
+    def __init__(self, **naps: float) -> None:
+        torch.manual_seed(0)
+        super().__init__(says=True)
+        self.naps = naps
+
+    def nap(self, phase: str) -> None:
+        trainer: Any = self.trainer
+        stacks = Path(trainer.default_root_dir) / "stacks" / "rank0.txt"
+        until = time.monotonic() + self.naps.pop(phase, 0.0)
+        while time.monotonic() < until and not (stacks.exists() and stacks.stat().st_size):
+            time.sleep(0.05)
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        trainer: Any = self.trainer
+        with trainer.profiler.profile("reward"):
+            self.nap("reward")
+        with trainer.profiler.profile("update"):
+            self.nap("update")
+            self.update(batch.rollouts)
+
+    def on_validation_start(self) -> None:
+        self.nap("validation")
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.nap("checkpoint")
+
+
+class SleepyGeneration(RolloutGeneration):
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        pl_module.nap("rollout")
+        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+
+
+class Saves(L.Callback):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        trainer.save_checkpoint(self.path)
+
+
+def fit(module: Learner, folder: Path, *callbacks: L.Callback, profiler: Any = None) -> Any:
+    draws = SleepyGeneration(
+        engine=Engine(max_batch_tokens=1000),
+        group_size=3,
+        sampling=Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=[]),
+        greedy=Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=6, stop=[]),
+        validation_samples=0,
+        seed=0,
+    )
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_steps=2,
+        val_check_interval=1,
+        limit_val_batches=1,
+        num_sanity_val_steps=0,
+        callbacks=[*callbacks, draws, Saves(folder / "x.ckpt")],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+        profiler=profiler,
+    )
+    loader: Any = DataLoader(PROBLEMS, batch_size=2, collate_fn=collate_problems)  # pyright: ignore[reportArgumentType]
+    trainer.fit(module, loader, loader)
+    return trainer
+
+
+def said_of(caught: list[warnings.WarningMessage]) -> list[str]:
+    return [str(warning.message) for warning in caught if "every thread" in str(warning.message)]
+
+
+@pytest.mark.parametrize("phase", ["rollout", "reward", "update", "validation", "checkpoint"])
+def test_a_phase_beyond_its_limit_is_named_with_its_stacks(phase: str, tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(Sleepy(**{phase: HANG}), tmp_path, Watchdog(limits={**ALL, phase: 0.2}))
+    stacks = tmp_path / "stacks" / "rank0.txt"
+    sentence = f"{phase} after step 0 has lasted longer than 0.2 s; where every thread stands: {stacks}"
+    assert set(said_of(caught)) == {sentence}
+    assert f"{phase} after step 0 has lasted longer than 0.2 s" in stacks.read_text()
+    assert re.search(r'test_watchdog.py", line \d+ in nap', stacks.read_text()), "the line that hangs"
+
+
+def test_nothing_is_said_of_phases_within_their_limits_or_without_one(tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(Sleepy(reward=0.3, update=0.3), tmp_path, Watchdog(limits={"reward": 60.0, "update": None}))
+    assert not said_of(caught)
+    assert not (tmp_path / "stacks" / "rank0.txt").exists(), "there is a file only where there are stacks"
+
+
+def test_weights_are_bitwise_those_of_a_run_that_nobody_watches(tmp_path: Path) -> None:
+    alone, watched = Sleepy(), Sleepy(update=HANG)
+    before = {name: value.clone() for name, value in alone.state_dict().items()}
+    fit(alone, tmp_path)
+    with pytest.warns(UserWarning, match="update after step 0 has lasted longer"):
+        fit(watched, tmp_path, Watchdog(limits={**ALL, "update": 0.2}))
+    assert any(not torch.equal(value, before[name]) for name, value in alone.state_dict().items()), "it learned"
+    assert all(torch.equal(value, watched.state_dict()[name]) for name, value in alone.state_dict().items())
+
+
+@pytest.mark.parametrize("first", ["watchdog", "throughput"])
+def test_whoever_else_listens_hears_the_same(first: str, tmp_path: Path) -> None:
+    callbacks = [Watchdog(limits=ALL), Throughput(window=2, tokens=None, peak_flops=1e9)]
+    trainer = fit(Sleepy(reward=0.3), tmp_path, *(callbacks if first == "watchdog" else reversed(callbacks)))
+    assert {ROOM + f"{phase}_seconds" for phase in ("rollout", "reward", "update")} <= trainer.callback_metrics.keys()
+
+
+def test_a_profiler_that_someone_chose_hears_all_and_stays(tmp_path: Path) -> None:
+    profiler = SimpleProfiler()
+    assert fit(Sleepy(), tmp_path, Watchdog(limits=ALL), profiler=profiler).profiler is profiler
+    assert "update" in profiler.recorded_durations
+
+
+def test_a_run_that_fails_is_watched_no_longer(tmp_path: Path) -> None:
+    class Fails(Sleepy):
+        def update(self, rollouts: Any) -> None:
+            raise ArithmeticError("no step")
+
+    with pytest.raises(ArithmeticError):
+        fit(Fails(), tmp_path, Watchdog(limits=ALL))
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join(30.0)
+            assert not thread.is_alive(), "it waits for its limit of 60 s"
+    assert not (tmp_path / "stacks" / "rank0.txt").exists()
+
+
+def test_what_ends_in_time_leaves_nothing(tmp_path: Path) -> None:
+    stacks = StackDump(tmp_path / "stacks.txt")
+    stacks.begin("reward", limit=0.2, at="after step 1")
+    stacks.end("reward")
+    time.sleep(0.2 + GRACE_S + 0.3)
+    assert not stacks.path.read_text()
+    stacks.close()
+
+
+def test_c_code_that_holds_the_interpreter_is_seen_too(tmp_path: Path) -> None:
+    """No thread of Python has a turn while it lasts: the stacks come from C, and the line afterwards."""
+    code = """
+        import ctypes, sys, warnings
+        from pathlib import Path
+        from callbacks.stack_dump import GRACE_S, StackDump
+
+        def hangs_in_c():
+            ctypes.PyDLL(None).sleep(3)
+
+        stacks = StackDump(Path(sys.argv[1]))
+        stacks.begin("reward", limit=0.2, at="after step 7")
+        hangs_in_c()
+        print(Path(sys.argv[1]).read_text())
+        stacks.end("reward")
+        stacks.close()
+    """
+    arguments = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "stacks.txt")]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
+    head, _, stacks = done.stdout.partition("\n")
+    assert head.startswith("Timeout (0:00:01.2"), "not the thread, which has its turn when it is over"
+    assert "in hangs_in_c" in stacks
+    assert done.stderr.count("reward after step 7 has lasted longer than 0.2 s") == 1
+
+
+def test_of_a_thing_within_another_the_outer_one_counts(tmp_path: Path) -> None:
+    stacks = StackDump(tmp_path / "stacks.txt")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        stacks.begin("validation", limit=0.3, at="after step 1")
+        stacks.begin("rollout", limit=0.01, at="after step 1")
+        stacks.end("rollout")
+        time.sleep(0.8)
+        stacks.end("validation")
+    stacks.close()
+    assert [said.split()[0] for said in said_of(caught)] == ["validation"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ({"rolout": 1.0}, "limits knows rollout, reward, update, validation, checkpoint, got rolout"),
+        ({"reward": 0.0}, "limits.reward must be positive"),
+        ({"reward": float("nan")}, "limits.reward must be positive"),
+    ],
+)
+def test_refuses_what_cannot_be_meant(limits: dict[str, float], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Watchdog(limits=limits)
+
+
+def test_without_limits_it_is_off(tmp_path: Path) -> None:
+    trainer = fit(Sleepy(update=0.3), tmp_path, Watchdog(limits=dict.fromkeys(ALL)))
+    assert isinstance(trainer.profiler, PassThroughProfiler)
+    assert not (tmp_path / "stacks").exists()

@@ -1,0 +1,241 @@
+"""A tracker that is dead, slow, answers 500 or has no room: training goes on, and what was missed is sent once."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.carry import LAST_PASSES, Passes, sync
+from experiments.mirror import LOG_FILE, start_mirror, stop_mirror
+from experiments.run_tree import runs_of
+from experiments.track import Tracker, main
+from tests.unit.experiments.tracker_kit import Door, Server, free_port
+
+VAL = "val/verifier/accuracy_sampled"
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def door(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+    """Shut at first; its address is that of the tracker in use."""
+    door = Door(server)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", door.address)
+    yield door
+    door.shut()
+
+
+@pytest.fixture
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+    """A door before a server that was never started."""
+    door = Door(Server(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", door.address)
+    yield door
+    door.shut()
+
+
+def grpo_of(folder: Path) -> Path:
+    return next(run.folder for run in runs_of(folder) if run.name == "grpo")
+
+
+def history(tracker: Tracker, name: str, metric: str = VAL) -> list[tuple[int, float]]:
+    (grpo,) = (run for run in tracker.runs([name], kind="stage") if run.tags["stage"] == "grpo")
+    return tracker.history(grpo.run_id, metric)
+
+
+def until(happened: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+    deadline = time.monotonic() + 120
+    while not happened():
+        assert time.monotonic() < deadline, otherwise()
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_dead_at_the_start_and_there_later(door: Door, outputs: Any, capsys: pytest.CaptureFixture) -> None:
+    folder = outputs.run("dead_at_start", seed=0, final=0.4)
+    passes = Passes(folder, lambda: Tracker(door.address))
+    assert not passes.once(live=True)
+    assert not passes.once(live=True)
+    assert capsys.readouterr().out.count("not all was sent") == 1, "it is said once, not every few seconds"
+    assert main([str(outputs.root)]) == 2
+    assert f"MLflow at {door.address} does not answer" in capsys.readouterr().err
+    door.listen()
+    assert main([str(outputs.root)]) == 0
+    assert [step for step, _ in history(Tracker(door.address), "dead_at_start")] == [0, 10, 20]
+
+
+@pytest.mark.slow
+def test_500_and_then_well_again(door: Door, outputs: Any, capsys: pytest.CaptureFixture) -> None:
+    folder = outputs.run("said_500", seed=0, final=0.4)
+    door.listen()
+    passes = Passes(folder, lambda: Tracker(door.address))
+    assert passes.once(live=True)
+    outputs.log(grpo_of(folder), VAL, {30: 0.5, 40: 0.6})
+    door.mood = "500"
+    assert not passes.once(live=True)
+    assert "500" in capsys.readouterr().out
+    door.mood = "open"
+    door.points.clear()
+    assert passes.last()
+    assert [step for _, name, step in door.points if name == VAL and step] == [30, 40], "and no other"
+    assert [step for step, _ in history(Tracker(door.address), "said_500")] == [0, 10, 20, 30, 40]
+
+
+@pytest.mark.slow
+def test_what_was_done_but_not_answered_is_not_done_twice(door: Door, outputs: Any) -> None:
+    """Whatever is asked first is carried out, and answered with 500: a run is made, and nobody hears of it."""
+    folder = outputs.run("forgotten", seed=0, final=0.4)
+    door.listen()
+    door.mood = "forgetful"
+    passes = Passes(folder, lambda: Tracker(door.address))
+    failed = 0
+    while not passes.once(live=False):
+        failed += 1
+        assert failed < 60
+    door.mood = "open"
+    tracker = Tracker(door.address)
+    runs = [run for kind in ("experiment", "stage") for run in tracker.runs(["forgotten"], kind=kind)]
+    assert sorted(run.tags.get("stage", "") for run in runs) == ["", "evaluate", "grpo"]
+    assert {run.status for run in runs} == {"FINISHED"}
+    (grpo,) = (run for run in runs if run.tags.get("stage") == "grpo")
+    assert len(tracker._client.get_metric_history(grpo.run_id, VAL)) == 3
+    assert failed > 5, "of searching, making, describing, sending and ending"
+
+
+def test_the_end_of_a_run_waits_for_a_slow_tracker_no_longer_than_it_may(nobody: Door, outputs: Any) -> None:
+    folder = outputs.run("slow", seed=0, final=0.4)
+    nobody.listen()
+    nobody.seconds = 30.0
+    process = start_mirror(folder)
+    until(lambda: nobody.requests > 0, lambda: (folder / LOG_FILE).read_text())
+    begin = time.monotonic()
+    assert not stop_mirror(process, timeout=1.0)
+    assert time.monotonic() - begin < 10, "an answer takes 30 s"
+
+
+def test_500_at_the_end_is_said_and_asked_again_and_not_for_ever(
+    nobody: Door, outputs: Any, capsys: pytest.CaptureFixture
+) -> None:
+    folder = outputs.run("always_500", seed=0, final=0.4)
+    nobody.listen()
+    nobody.mood = "500"
+    assert not sync([folder], lambda: Tracker(nobody.address))
+    said = capsys.readouterr().out
+    assert said.count("not all was sent") == 1
+    assert "500" in said
+    assert "0 of 1 run folders are in MLflow" in said
+    assert nobody.requests == LAST_PASSES
+
+
+@pytest.mark.slow
+def test_an_answer_that_takes_half_a_minute_is_waited_for(door: Door) -> None:
+    """By sync, of which all that a slow tracker missed must come."""
+    door.listen()
+    door.seconds = 30.0
+    assert Tracker(door.address).experiments() is not None
+    assert door.requests == 1
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_and_then_is_not(tracker: Tracker, outputs: Any) -> None:
+    """The mirror may write no file beyond the size that the database has."""
+    folder = outputs.run("disk_full", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+    process = start_mirror(folder)
+    log = folder / LOG_FILE
+    until(lambda: len(tracker.runs(["disk_full"], kind="stage")) == 2, log.read_text)
+    database = Path(tracker.address.removeprefix("sqlite:///"))
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (database.stat().st_size, hard))
+    outputs.log(grpo_of(folder), "train/long", {step: step / 7 for step in range(2500)})
+    until(lambda: "not all was sent" in log.read_text(), log.read_text)
+    assert "full" in log.read_text() or "disk" in log.read_text()
+    assert process.poll() is None, "it goes on trying"
+    (folder / "summary.json").write_text("{}")
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    assert stop_mirror(process, timeout=120), log.read_text()
+    assert history(tracker, "disk_full", "train/long") == [(step, step / 7) for step in range(2500)]
+
+
+def test_a_database_that_cannot_be_opened_is_said_and_tried_again(
+    tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture
+) -> None:
+    folder = outputs.run("no_database", seed=0, final=0.4)
+    damaged = folder / "damaged.db"
+    damaged.write_bytes(b"this is no database, but long enough to be looked at" * 100)
+    connections = iter([lambda: Tracker(f"sqlite:///{damaged}"), lambda: tracker])
+    passes = Passes(folder, lambda: next(connections)())
+    assert not passes.once(live=True)
+    assert "database at sqlite:///" in capsys.readouterr().out
+    assert passes.once(live=True)
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_and_started_again(
+    outputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """The server is killed while a mirror is at work; the run ends; sync sends what is missing, and then nothing."""
+    server = Server(tmp_path)
+    server.start()
+    door = Door(server)
+    door.listen()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", door.address)
+    folder = outputs.run("killed", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+    process = start_mirror(folder)
+    until(lambda: (VAL, 20) in {(name, step) for _, name, step in door.points}, (folder / LOG_FILE).read_text)
+    server.kill()
+    outputs.log(grpo_of(folder), VAL, {step: step / 100 for step in range(30, 2030, 10)})
+    (folder / "summary.json").write_text("{}")
+    assert not stop_mirror(process, timeout=60)
+    written = (grpo_of(folder) / "metrics.jsonl").read_text()
+    assert [json.loads(line)["step"] for line in written.splitlines()] == [0, 10, *range(20, 2030, 10)]
+    server.start()
+    door.points.clear()
+    assert main([str(outputs.root)]) == 0
+    grpo = {run for run, name, step in door.points if name == VAL and step > 30}
+    assert [step for run, name, step in door.points if run in grpo and name == VAL] == list(range(30, 2030, 10))
+    assert [step for step, _ in history(Tracker(door.address), "killed")] == list(range(0, 2030, 10))
+    door.points.clear()
+    assert main([str(outputs.root)]) == 0
+    assert not [point for point in door.points if point[0] in grpo]
+    assert "1 of 1 run folders are in MLflow" in capsys.readouterr().out
+    door.shut()
+    server.kill()
+
+
+@pytest.mark.parametrize(
+    ("given", "runs"),
+    [([], "outputs"), (["name=grpo_laptop"], "outputs/runs/grpo_laptop"), (["over=/b"], "outputs /b")],
+)
+def test_make_sync_sends_all_or_what_is_named(given: list[str], runs: str) -> None:
+    done = subprocess.run(["make", "-n", "sync", *given], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].split(" -m ")[1].split() == f"experiments.track {runs}".split()
+
+
+def test_an_address_where_nobody_is_is_one_sentence_for_many_folders(
+    outputs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(3):
+        outputs.run("nobody", seed=seed, final=0.4)
+    address = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    command = [sys.executable, "-m", "experiments.track", str(outputs.root)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.strip() == f"MLflow at {address} does not answer (MlflowException)"

@@ -1,0 +1,236 @@
+"""A function as the reward, in real processes: whatever one call comes to, the others have their numbers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from contrastive_reasoning.advantages import GroupRelative
+from contrastive_reasoning.rewards import Credit, FunctionReward, OverlongReward, WeightedSum
+from contrastive_reasoning.rewards.failures import RewardFailed
+from contrastive_reasoning.rewards.function import MODULE
+from contrastive_reasoning.rewards.worker import worker_command
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.tasks.example_reward import mentions_answer
+from contrastive_reasoning.tasks.function_worker import greeting, packed
+from tests.unit.rewards import faulty_rewards
+from tests.unit.rewards.faulty_rewards import HARM, number_or_harm, problem_of, process_of
+
+Rollouts = Callable[..., RolloutBatch]
+Build = Callable[..., FunctionReward]
+STATUS_AND_REASON = {
+    "raises": ("error", "ValueError: no such unit"),
+    "hangs": ("timeout", "no reply within 2 s"),
+    "hangs in C": ("timeout", "no reply within 2 s"),
+    "ends its process": ("error", "worker ended with exit code 1"),
+    "asks for the end": ("error", "SystemExit: enough"),
+    "is killed": ("error", "worker ended with exit code -9"),
+    "takes a gigabyte": ("error", "out of memory"),
+    "returns two numbers": ("error", "returned list, not a number"),
+    "returns None": ("error", "returned NoneType, not a number"),
+    "returns NaN": ("error", "returned nan"),
+    "returns infinity": ("error", "returned -inf"),
+    "returns a string": ("error", "returned str, not a number"),
+}
+pytestmark = pytest.mark.filterwarnings("ignore:reward.function failed")
+
+
+@pytest.fixture
+def reward_of() -> Iterator[Build]:
+    rewards: list[FunctionReward] = []
+
+    def build(function: Callable[..., Any] = number_or_harm, **changes: Any) -> FunctionReward:
+        settings = {"name": "function", "workers": 2, "limit_s": 60.0, "memory_mib": 512, "max_failures": 1.0}
+        rewards.append(FunctionReward(function=function, **settings | changes))
+        return rewards[-1]
+
+    yield build
+    for reward in rewards:
+        reward.close()
+
+
+def test_one_call_that_fails_is_told_with_its_reason_and_no_other_is_lost(
+    rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    texts = [text for number, harm in enumerate(STATUS_AND_REASON) for text in (harm, str(number / 4))]
+    credit = reward_of(limit_s=2.0)(rollouts_of(texts))
+    told = {texts[row]: (failure.status, failure.reason) for row, failure in credit.failures.items()}
+    assert told == STATUS_AND_REASON
+    assert credit.outcome[1::2].tolist() == [number / 4 for number in range(len(STATUS_AND_REASON))]
+    share = 1 / len(texts)
+    assert credit.metrics == {
+        "reward/failed": 0.5,
+        "reward/failed_timeout": pytest.approx(2 * share),
+        "reward/failed_error": pytest.approx(10 * share),
+    }
+    assert credit.verdicts is None, "a failure is no verdict on the completion"
+
+
+def test_every_harm_is_in_the_table() -> None:
+    assert set(STATUS_AND_REASON) | {"leaves a child"} == set(HARM)
+
+
+def test_a_failed_rollout_teaches_nothing_and_is_no_part_of_its_group(rollouts_of: Rollouts, reward_of: Build) -> None:
+    rollouts = rollouts_of(["1", "raises", "0", "0.5"])
+    credit, advantage = reward_of()(rollouts), GroupRelative(normalise_std=True, epsilon=1e-6)
+    got = advantage(credit, rollouts.mask, 4)
+    assert torch.equal(got[1], torch.zeros_like(got[1]))
+    three = rollouts_of(["1", "0", "0.5"])
+    alone = advantage(reward_of()(three), three.mask, 3)
+    assert torch.equal(got[[0, 2, 3], 0], alone[:, 0])
+
+
+def test_the_mean_that_is_logged_is_that_of_the_rewarded(rollouts_of: Rollouts, reward_of: Build) -> None:
+    credit = reward_of()(rollouts_of(["2", "raises", "4", "returns NaN"]))
+    assert credit.parts["function"].mean() == credit.outcome.mean() == 3
+
+
+def test_more_failures_than_allowed_end_the_run_with_a_sentence(rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of(max_failures=0.25)
+    reward(rollouts_of(["1", "raises", "0", "1"]))
+    with pytest.raises(RewardFailed) as refused:
+        reward(rollouts_of(["1", "returns None", "raises", "1"]))
+    assert str(refused.value) == (
+        "the reward failed on 2 of 4 rollouts (50%), more than reward.max_failures=0.25 allows; "
+        "the first: error, returned NoneType, not a number"
+    )
+    assert reward(rollouts_of(["1", "0", "0", "1"])).outcome.tolist() == [1, 0, 0, 1]
+
+
+def test_a_kind_of_failure_is_warned_of_once(rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            reward(rollouts_of(["raises", "returns None", "1", "0"]))
+    (said,) = [str(warning.message) for warning in caught if "reward.function" in str(warning.message)]
+    assert "train/reward/failed_error" in said
+    assert "ValueError: no such unit" in said
+
+
+def test_workers_stay_until_one_comes_to_harm(rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of(workers=1)
+    reward(rollouts_of(["1", "raises"]))
+    (first,) = reward.pool.running
+    reward(rollouts_of(["1", "returns None"]))
+    assert reward.pool.running == [first], "an exception is no harm to the process"
+    for harm in ("takes a gigabyte", "ends its process"):
+        reward(rollouts_of([harm, "1"]))
+        (second,) = reward.pool.running
+        assert second is not first
+        first = second
+
+
+def test_problem_and_completion_arrive_as_they_were_sent(rollouts_of: Rollouts, reward_of: Build) -> None:
+    rollouts = rollouts_of(["x", "y"])
+    rollouts = RolloutBatch(**{**vars(rollouts), "texts": ["é\udcff漢", "é\udcff漢" * 100_000]})
+    assert reward_of(problem_of)(rollouts).outcome.tolist() == [21, 0]
+
+
+def test_the_function_runs_outside_this_process_with_its_further_arguments(
+    rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    assert os.getpid() not in reward_of(process_of)(rollouts_of(["x", "y"])).outcome.tolist()
+    assert reward_of(partial(number_or_harm, scale=3.0))(rollouts_of(["1", "2"])).outcome.tolist() == [3, 6]
+
+
+def test_a_function_found_only_by_this_process_is_found_by_the_worker(
+    rollouts_of: Rollouts, reward_of: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "brevity_reward.py").write_text("def brevity(problem, completion):\n    return -len(completion)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import brevity_reward  # pyright: ignore[reportMissingImports]
+
+    assert reward_of(brevity_reward.brevity)(rollouts_of(["xy", "y"])).outcome.tolist() == [-2, -1]
+
+
+def test_what_no_worker_can_load_ends_the_run_with_a_sentence(rollouts_of: Rollouts, reward_of: Build) -> None:
+    with pytest.raises(RewardFailed, match=r"reward\.function does not load .*: ImportError: no module named units"):
+        reward_of(faulty_rewards.Unloadable())(rollouts_of(["1", "0"]))
+
+
+def test_two_functions_of_a_sum_fail_apart_and_their_failures_are_joined(
+    rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    rewards = {
+        "first": reward_of(name="first"),
+        "second": reward_of(name="second"),
+        "length": OverlongReward(max_tokens=100, cache_share=0.5),
+    }
+    credit = WeightedSum(rewards=rewards, weights={"first": 1.0, "second": 2.0, "length": 1.0})(
+        rollouts_of(["1", "raises", "3", "5"])
+    )
+    assert set(credit.failures) == {1}
+    assert credit.metrics["reward/failed"] == 0.25
+    assert credit.outcome.tolist() == [3, 9, 9, 15]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"workers": 0}, "workers must be at least 1, got 0"),
+        ({"limit_s": 0.0}, "limit_s must be positive, got 0"),
+        ({"memory_mib": 0}, "memory_mib must be at least 1, got 0"),
+        ({"max_failures": 1.5}, r"max_failures must lie in \[0, 1\], got 1.5"),
+        ({"function": lambda problem, completion: 0.0}, "function must be importable by its name .*lambda"),
+        ({"function": len}, r"function must take \(problem, completion\), <built-in function len> does not"),
+    ],
+)
+def test_refuses_what_cannot_be_meant(reward_of: Build, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        reward_of(**changes)
+
+
+def test_the_example() -> None:
+    problem = Problem(id="0", prompt="", answer="46")
+    assert [mentions_answer(problem, text) for text in ("20+26=46", "20+26=45")] == [1.0, 0.0]
+
+
+def test_what_a_call_started_ends_with_its_worker(
+    rollouts_of: Rollouts, reward_of: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHILD_FILE", str(tmp_path / "child"))
+    credit: Credit = reward_of(limit_s=2.0)(rollouts_of(["leaves a child", "1"]))
+    assert credit.failures[0].status == "timeout"
+    wait_until_gone(int((tmp_path / "child").read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end a process with its parent")
+def test_a_worker_deep_in_c_ends_with_its_parent(tmp_path: Path) -> None:
+    code = """
+        import os, subprocess, sys, time
+        command, lines = sys.argv[2:], sys.argv[1].encode()
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        worker.stdin.write(lines)
+        worker.stdin.flush()
+        worker.stdout.readline()
+        time.sleep(1.0)
+        print(worker.pid, flush=True)
+        os.kill(os.getpid(), 9)
+    """
+    lines = greeting(number_or_harm) + packed((None, "hangs in C")) + b"\n"
+    arguments = [sys.executable, "-c", textwrap.dedent(code), lines.decode(), *worker_command(MODULE, 2**29)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[3])
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    wait_until_gone(int(done.stdout))
+
+
+def wait_until_gone(pid: int) -> None:
+    """A process that was killed may be a zombie until its parent looks."""
+    until = time.monotonic() + 30
+    while (status := Path(f"/proc/{pid}/stat")).exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < until, f"process {pid} is still there"
+        time.sleep(0.05)
