@@ -24,7 +24,7 @@ STAGES = (1, 2, 3)
 class ZeroStrategy(DeepSpeedStrategy):
     """ZeRO for modules that go through several micro-batches and call backward themselves, or leave it to Lightning.
 
-    The gradient is clipped to the module's ``gradient_clip``. On the CPU nothing is offloaded, ranks speak over gloo.
+    The gradient is clipped to the module's ``gradient_clip``. On the CPU ranks speak over gloo.
 
     Args:
         stage: 1, 2 or 3.
@@ -45,7 +45,6 @@ class ZeroStrategy(DeepSpeedStrategy):
         offload_parameters: bool,
         bucket_elements: int,
         whole_elements: int,
-        **by_trainer: Any,
     ) -> None:
         if stage not in STAGES:
             raise ValueError(f"trainer.strategy.stage must be 1, 2 or 3, got {stage}")
@@ -65,7 +64,6 @@ class ZeroStrategy(DeepSpeedStrategy):
             overlap_comm=False,  # it is not compatible with micro-batches of our own making
             zero_allow_untested_optimizer=True,
             logging_batch_size_per_gpu=1,
-            **by_trainer,
         )
         self.stage = stage
         assert isinstance(self.config, dict)

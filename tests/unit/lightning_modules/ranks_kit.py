@@ -39,9 +39,9 @@ def strategy(name: str) -> Any:
     if name == "ddp":
         return DDPStrategy()
     return ZeroStrategy(
-        stage=int(name[-1]),
-        offload_optimizer=False,
-        offload_parameters=False,
+        stage=int(name[4]),
+        offload_optimizer="offload" in name,
+        offload_parameters="offload" in name,
         bucket_elements=1_000_000,
         whole_elements=0,
     )
@@ -242,6 +242,7 @@ STRATEGIES: dict[str, Sequence[str]] = {
     "zero1": ("grpo",),
     "zero2": ("grpo", "lora", "critic symmetric"),
     "zero3": ("grpo", "lora", "warm_start", "critic symmetric"),
+    "zero3_offload": ("grpo",),
 }
 
 
