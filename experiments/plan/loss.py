@@ -38,4 +38,6 @@ def scoring_workspace(learner: Learner, tokens: int) -> int:
     shape = learner.shape
     chunk = min(learner.chunk, tokens)
     cast = shape.vocabulary_matrix * learner.compute_bytes if learner.casts else 0
-    return chunk * shape.vocab_size * (2 * FLOAT + (learner.compute_bytes if learner.compute_bytes != FLOAT else 0)) + cast
+    return (
+        chunk * shape.vocab_size * (2 * FLOAT + (learner.compute_bytes if learner.compute_bytes != FLOAT else 0)) + cast
+    )

@@ -2,7 +2,7 @@
 
 Unsharded every device keeps all of them. ZeRO (arXiv:1910.02054) gives each device a share: of the optimizer in stage
 1, of the gradients too in stage 2, of the weights too in stage 3. DeepSpeed keeps a copy of the trained weights in fp32
-beside both moments, also where the weights are in fp32 already.
+beside both moments, in stages 1 and 2 also where the weights are in fp32 already.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-UNSHARDED = "gpu"
 BUCKET = 200_000_000
 """Gradients that DeepSpeed exchanges at a time, in numbers: Lightning's default, and as many are gathered at a time."""
 LIVE = 1_000_000_000

@@ -1,9 +1,9 @@
 """Weights, gradients and optimizer of a learner on one device, in bytes, by the way they are spread.
 
-    unsharded     weights · w      gradients · g       moments · 2·g                    per parameter, w and g its bytes
-    ZeRO 1        as they are      as they are         (4 + 4 + 4) / devices            fp32 weights and both moments
-    ZeRO 2        as they are      g / devices         the same
-    ZeRO 3        w / devices      g / devices         the same
+unsharded     weights · w      gradients · g       moments · 2·g                    per parameter, w and g its bytes
+ZeRO 1        as they are      as they are         (4 + 4 + 4) / devices            fp32 weights and both moments
+ZeRO 2        as they are      g / devices         the same
+ZeRO 3        w / devices      g / devices         the same; fp32 weights need no copy there
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def states(learner: Learner, sharding: Sharding) -> States:
     gradients = trained * learner.trained_bytes
     optimizer = trained * learner.trained_bytes * MOMENTS
     if sharding.deepspeed:
-        optimizer = trained * FLOAT * (MOMENTS + 1) // devices
+        copied = not (spread and learner.trained_bytes == FLOAT)
+        optimizer = trained * FLOAT * (MOMENTS + copied) // devices
         gradients //= devices if sharding.stage >= 2 else 1
     if sharding.offload_optimizer:
         optimizer = 0

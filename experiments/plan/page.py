@@ -1,0 +1,81 @@
+"""The lines of a plan, in the order in which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from experiments.plan.options import Options
+from experiments.plan.sharding import Sharding, sharding_of
+from experiments.plan.stages import Experiment, experiment_of, uncounted
+from experiments.plan.tables import beside, memory_table, verdict
+from experiments.plan.work import StepWork, hours, step_work
+
+TERA, BILLION = 1e12, 1e9
+
+
+def page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -> list[str | Table]:
+    """The whole plan.
+
+    Args:
+        config: of the experiment, composed.
+        trainer: the choice of that group.
+        node: its content, resolved.
+        options: the plan's own arguments.
+
+    Raises:
+        ValueError: where the shape of a model is not known, or an argument is out of range.
+    """
+    sharding = sharding_of(trainer, node, gpus=options.gpus)
+    on_cpu = node.get("accelerator") == "cpu"
+    plan = experiment_of(config, options, on_cpu=on_cpu, devices=sharding.devices)
+    moments = plan.moments(sharding)
+    lines: list[str | Table] = [heading(plan, sharding)]
+    if moments:
+        lines += [memory_table(moments, on_cpu=on_cpu), beside(on_cpu=on_cpu)]
+        lines += [] if on_cpu else [verdict(plan, sharding, options.gpu_memory)]
+    if "grpo" in config.stages:
+        lines += work_lines(plan, sharding, options)
+    return [*lines, *(f"note: {sentence}" for sentence in uncounted(plan))]
+
+
+def heading(plan: Experiment, sharding: Sharding) -> str:
+    """Which model on which devices."""
+    learner, config = plan.learner, plan.config
+    trained = "all of them trained" if learner.full else f"{learner.trained / BILLION:.3g} billion more are trained"
+    devices = f"{sharding.devices} {'process' if learner.on_cpu else 'GPU'}{'' if sharding.devices == 1 else 's'}"
+    return (
+        f"{config.name}: {config.policy.pretrained or 'a fresh policy'}, {learner.shape.parameters / BILLION:.3g} billion "
+        f"parameters, {trained}; trainer={sharding.trainer} on {devices}\nshape: {plan.source}"
+    )
+
+
+def work_lines(plan: Experiment, sharding: Sharding, options: Options) -> list[str]:
+    """Tokens and operations of a step, and the hours of all steps."""
+    budget = plan.config.budget.grpo
+    work = step_work(
+        plan.learner.decoder_size,
+        plan.rollouts,
+        updates=budget.updates,
+        minibatches=budget.minibatches,
+        reference=plan.others.reference is not None,
+        full_kl=plan.others.full_kl,
+    )
+    lines = [
+        f"grpo step: {plan.rollouts.problems} problems × {plan.rollouts.group_size} completions of "
+        f"{plan.rollouts.mean_tokens} tokens after prompts of {plan.rollouts.prompt_tokens}: "
+        f"{work.generated:,} tokens generated, {work.learned:,} learned",
+        f"           {operations(work)}",
+    ]
+    taken = hours(work.flops, steps=budget.steps, devices=sharding.devices, tflops=options.tflops, mfu=options.mfu)
+    peak = f"{options.mfu:.0%} of {options.tflops:g} TFLOP/s"
+    return [*lines, f"grpo: {budget.steps} steps take {taken:.3g} h at {peak} on each of {sharding.devices}"]
+
+
+def operations(work: StepWork) -> str:
+    """Of a step and its phases, in 10¹² floating-point operations."""
+    phases = {"rollout": work.rollout, "scoring": work.scoring, "update": work.update}
+    parts = ", ".join(f"{name} {flops / TERA:,.4g}" for name, flops in phases.items())
+    return f"{work.flops / TERA:,.4g} TFLOP: {parts}"
