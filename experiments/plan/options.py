@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+H100 = 989.0
+"""10¹² operations a second in bfloat16, dense, by its data sheet."""
 WHOLE = ("gpus", "prompt_tokens", "completion_tokens")
 
 
@@ -22,8 +24,8 @@ class Options:
     """GiB of each."""
     mfu: float = 0.4
     """Share of the peak that a whole step uses: ``train/throughput/step_utilisation`` of a run that was made."""
-    tflops: float = 989.0
-    """Peak of each device, 10¹² operations a second: an H100's in bfloat16, dense."""
+    tflops: float | None = None
+    """Peak of each device, 10¹² operations a second; None: an H100's on GPUs, and no hours on a CPU."""
     prompt_tokens: int | None = None
     """Of a prompt; None: the longest that the budget allows."""
     completion_tokens: int | None = None
@@ -35,8 +37,9 @@ class Options:
             if value is not None and value < 1:
                 raise PlanError(f"{name} must be at least 1, got {value}")
         for name in ("gpu_memory", "tflops"):
-            if getattr(self, name) <= 0:
-                raise PlanError(f"{name} must be positive, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise PlanError(f"{name} must be positive, got {value}")
         if not 0 < self.mfu <= 1:
             raise PlanError(f"mfu must lie in (0, 1], got {self.mfu}")
 

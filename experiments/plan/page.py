@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.table import Table
 
-from experiments.plan.options import Options
+from experiments.plan.options import H100, Options
 from experiments.plan.sharding import Sharding, sharding_of
 from experiments.plan.stages import Experiment, experiment_of, uncounted
 from experiments.plan.tables import beside, memory_table, verdict
 from experiments.plan.work import StepWork, hours, step_work
 
-TERA, BILLION = 1e12, 1e9
+TERA, MILLION = 1e12, 1e6
 
 
 def page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -> list[str | Table]:
@@ -44,11 +44,22 @@ def page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -
 def heading(plan: Experiment, sharding: Sharding) -> str:
     """Which model on which devices."""
     learner, config = plan.learner, plan.config
-    trained = "all of them trained" if learner.full else f"{learner.trained / BILLION:.3g} billion more are trained"
-    devices = f"{sharding.devices} {'process' if learner.on_cpu else 'GPU'}{'' if sharding.devices == 1 else 's'}"
+    counted = f"{millions(learner.shape.parameters)} parameters"
+    trained = (
+        "all of them trained" if learner.full else f"{millions(learner.trained)} more in adapters, which are trained"
+    )
+    devices = f"{sharding.devices} ({'CPU' if learner.on_cpu else 'GPU'})"
+    policy = config.policy.pretrained or "a fresh policy"
     return (
-        f"{config.name}: {config.policy.pretrained or 'a fresh policy'}, {learner.shape.parameters / BILLION:.3g} billion "
-        f"parameters, {trained}; trainer={sharding.trainer} on {devices}\nshape: {plan.source}"
+        f"{config.name}: {policy}, {counted}, {trained}; trainer={sharding.trainer}, devices: {devices}\n"
+        f"shape: {plan.source}"
+    )
+
+
+def millions(parameters: int) -> str:
+    """``8,030 million``, or ``1.2 million``."""
+    return (
+        f"{parameters / MILLION:,.0f} million" if parameters >= 100 * MILLION else f"{parameters / MILLION:.2g} million"
     )
 
 
@@ -69,8 +80,11 @@ def work_lines(plan: Experiment, sharding: Sharding, options: Options) -> list[s
         f"{work.generated:,} tokens generated, {work.learned:,} learned",
         f"           {operations(work)}",
     ]
-    taken = hours(work.flops, steps=budget.steps, devices=sharding.devices, tflops=options.tflops, mfu=options.mfu)
-    peak = f"{options.mfu:.0%} of {options.tflops:g} TFLOP/s"
+    tflops = options.tflops or (None if plan.learner.on_cpu else H100)
+    if tflops is None:
+        return [*lines, f"grpo: {budget.steps} steps; tflops=NUMBER, the peak of this machine, says the hours"]
+    taken = hours(work.flops, steps=budget.steps, devices=sharding.devices, tflops=tflops, mfu=options.mfu)
+    peak = f"{options.mfu:.0%} of {tflops:g} TFLOP/s"
     return [*lines, f"grpo: {budget.steps} steps take {taken:.3g} h at {peak} on each of {sharding.devices}"]
 
 

@@ -71,12 +71,11 @@ def verdict(plan: Experiment, sharding: Sharding, memory: float) -> str:
 def lowered(moment: Moment) -> str:
     """The setting behind the largest part of a moment."""
     largest = max(moment.parts, key=lambda part: moment.parts[part])
-    return {
-        "activations": "budget.grpo.microbatch_tokens",
-        "passing": "budget.grpo.microbatch_tokens",
-        "cache": "rollout.engine.max_batch_tokens",
-        "logits": "rollout.engine.max_batch_tokens",
-    }.get(largest, f"a smaller policy ({largest} are the largest part)")
+    if largest in ("cache", "logits"):
+        return "rollout.engine.max_batch_tokens"
+    if largest in ("activations", "passing", "loss"):
+        return "budget.grpo.microbatch_tokens" if moment.stage == "grpo" else f"budget.{moment.stage}.batch_size"
+    return f"the policy (its {largest} are the largest part)"
 
 
 def show(console: Console, lines: Sequence[str | Table]) -> None:
@@ -91,4 +90,4 @@ def beside(*, on_cpu: bool) -> str:
     """What the last row but one of the table is."""
     if on_cpu:
         return "tensors alone; what Python and its libraries take comes on top, about 1 GiB"
-    return f"context, slack: {CONTEXT / GIB:.1f} GiB of CUDA and libraries, and {SLACK:.0%} of tensors, lost between blocks"
+    return f"context, slack: {CONTEXT / GIB:.1f} GiB of CUDA and libraries; {SLACK:.0%} of tensors, lost between blocks"

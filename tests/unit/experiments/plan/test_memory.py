@@ -30,7 +30,7 @@ LLAMA = {
     "vocab_size": 2000,
     "hidden_size": 256,
     "intermediate_size": 704,
-    "num_hidden_layers": 6,
+    "num_hidden_layers": 4,
     "num_attention_heads": 8,
     "num_key_value_heads": 4,
     "max_position_embeddings": 512,
