@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hydra import compose, initialize_config_module
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from experiments.plan.options import Options, PlanError, parsed
@@ -38,8 +39,9 @@ def main(arguments: Sequence[str]) -> int:
         overrides = with_trainer(overrides, options)
         if (sentence := explain(overrides)) is not None:
             raise PlanError(sentence)
+        refuse_several_runs(overrides)
         _show(*composed(overrides), options)
-    except (PlanError, ValueError) as error:
+    except ValueError as error:  # PlanError is one
         print(error, file=sys.stderr)
         return USAGE_ERROR
     return 0
@@ -51,14 +53,15 @@ def with_trainer(overrides: Sequence[str], options: Options) -> list[str]:
     return [*overrides] if options.gpus is None or chosen else [*overrides, f"trainer={GPU}"]
 
 
-def composed(overrides: Sequence[str]) -> tuple[Any, str]:
-    """The configuration, and the choice of the group ``trainer``.
+def refuse_several_runs(overrides: Sequence[str]) -> None:
+    """Raises PlanError for what would make several runs."""
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        if override.is_sweep_override():
+            raise PlanError(f"{override.input_line}: a plan is of one run, give one value")
 
-    Raises:
-        PlanError: for overrides that make several runs.
-    """
-    if any(override in ("-m", "--multirun") for override in overrides):
-        raise PlanError("a plan is of one run: leave -m out and choose one value of each sweep")
+
+def composed(overrides: Sequence[str]) -> tuple[Any, str]:
+    """The configuration, and the choice of the group ``trainer``."""
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", list(overrides), return_hydra_config=True)
     return config, config.hydra.runtime.choices.trainer

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import ListConfig, OmegaConf
 
 from contrastive_reasoning.policies.flops import DecoderSize, Weights
 from contrastive_reasoning.policies.shape import LINEAR_LAYERS, ModelShape
@@ -99,13 +99,14 @@ def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
     """
     found = _shape(policy)
     lora = policy.lora
-    targets: Any = () if lora is None else OmegaConf.to_container(lora).get("target_modules")  # type: ignore[union-attr]
+    named = None if lora is None else lora.target_modules
+    targets: Any = OmegaConf.to_container(named) if isinstance(named, ListConfig) else named
     learner = Learner(
         shape=found.shape,
         weight_bytes=size_of("policy.weights_dtype", policy.weights_dtype),
         compute_bytes=size_of("policy.compute_dtype", policy.compute_dtype),
         rank=None if lora is None else lora.rank,
-        targets=found.shape.adapted(targets) if lora is not None else (),
+        targets=() if lora is None else found.shape.adapted(targets),
         frozen=False,
         checkpointing=policy.gradient_checkpointing,
         on_cpu=on_cpu,

@@ -1,7 +1,8 @@
 """The workspace of the loss: chunks of tokens projected to the vocabulary, forward and backward.
 
 Four tensors of (chunk, V) in fp32 are alive at once: logits, logits over the temperature, and two on the way back. With
-more than one chunk the gradients of the projection add up beside them: the sum so far, the newest, and their sum.
+more than one chunk the gradients of the projection add up beside them: the sum so far, the newest, and their sum. Where
+all logits together are few, those of the chunks that have not been passed back yet are kept too.
 """
 
 from __future__ import annotations
@@ -16,28 +17,30 @@ ALIVE = 4
 
 def loss_workspace(learner: Learner, tokens: int) -> int:
     """Bytes that the log-probs of so many completion tokens take at most, forward and backward."""
-    shape, chunk = learner.shape, min(learner.chunk, tokens)
-    logits = chunk * shape.vocab_size * FLOAT
-    if tokens * shape.vocab_size <= KEPT:  # they are all kept, and one chunk at a time is passed back
-        logits = tokens * shape.vocab_size * FLOAT + (ALIVE - 1) * logits
-    else:
-        logits *= ALIVE
-    states = tokens * shape.hidden_size * learner.weight_bytes
-    cast = shape.vocabulary_matrix * learner.compute_bytes if learner.casts else 0
-    gradient = shape.vocabulary_matrix * min(learner.weight_bytes, learner.compute_bytes)
-    if not learner.full:
-        return logits + cast + states
-    if tokens <= chunk:
-        return max(logits + cast, 2 * gradient) + states
-    own = chunk * shape.hidden_size * learner.weight_bytes
-    return max(logits + cast + gradient, 3 * gradient + own) + states
+    shape = learner.shape
+    sizes = [min(learner.chunk, tokens - start) for start in range(0, tokens, learner.chunk)]
+    keeps = tokens * shape.vocab_size <= KEPT
+    gradient = shape.vocabulary_matrix * min(learner.weight_bytes, learner.compute_bytes) if learner.full else 0
+    most = 0
+    for index, size in enumerate(sizes):  # backward takes the last chunk first
+        logits = size * shape.vocab_size * FLOAT
+        waiting = sum(sizes[:index]) * shape.vocab_size * FLOAT if keeps else 0
+        # autocast casts a trained matrix once; of a frozen one every chunk that is kept has its own copy
+        copies = index + 1 if keeps and not learner.full else 1
+        summed = gradient if index < len(sizes) - 1 else 0
+        own = size * shape.hidden_size * learner.weight_bytes
+        passing = ALIVE * logits + copies * _cast(learner) + summed
+        adding = (3 * gradient if summed else 2 * gradient) + own
+        most = max(most, waiting + max(passing, adding))
+    return most + tokens * shape.hidden_size * learner.weight_bytes
 
 
 def scoring_workspace(learner: Learner, tokens: int) -> int:
     """The same without gradients: one chunk of logits, in the compute dtype and twice in fp32."""
-    shape = learner.shape
-    chunk = min(learner.chunk, tokens)
-    cast = shape.vocabulary_matrix * learner.compute_bytes if learner.casts else 0
-    return (
-        chunk * shape.vocab_size * (2 * FLOAT + (learner.compute_bytes if learner.compute_bytes != FLOAT else 0)) + cast
-    )
+    halves = learner.compute_bytes if learner.compute_bytes != FLOAT else 0
+    return min(learner.chunk, tokens) * learner.shape.vocab_size * (2 * FLOAT + halves) + _cast(learner)
+
+
+def _cast(learner: Learner) -> int:
+    """The projection in the compute dtype, where it is kept in another one."""
+    return learner.shape.vocabulary_matrix * learner.compute_bytes if learner.casts else 0

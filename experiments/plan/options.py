@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 
 H100 = 989.0
 """10¹² operations a second in bfloat16, dense, by its data sheet."""
 WHOLE = ("gpus", "prompt_tokens", "completion_tokens")
+
+ALIKE = 0.8
+"""How like one of the names a word must be to be a mistyped one; no root key of an experiment is so like them."""
 
 
 class PlanError(ValueError):
@@ -38,7 +42,7 @@ class Options:
                 raise PlanError(f"{name} must be at least 1, got {value}")
         for name in ("gpu_memory", "tflops"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:  # nan is not, either
                 raise PlanError(f"{name} must be positive, got {value}")
         if not 0 < self.mfu <= 1:
             raise PlanError(f"mfu must lie in (0, 1], got {self.mfu}")
@@ -48,15 +52,17 @@ def parsed(arguments: Sequence[str]) -> tuple[Options, list[str]]:
     """The plan's own arguments, and the overrides that are left for Hydra.
 
     Raises:
-        PlanError: for a value that is no number or out of range.
+        PlanError: for a value that is no number or out of range, or a mistyped name.
     """
-    names = {field.name for field in fields(Options)}
+    names = [field.name for field in fields(Options)]
     own: dict[str, float] = {}
     left: list[str] = []
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if equals and name in names:
             own[name] = _number(name, value)
+        elif near := get_close_matches(name, names, n=1, cutoff=ALIKE):
+            raise PlanError(f"{name}: no such key; did you mean {near[0]!r}?")
         else:
             left.append(argument)
     return Options(**own), left  # pyright: ignore[reportArgumentType]

@@ -55,48 +55,43 @@ def rollouts_of(config: Any, shape: ModelShape, options: Options) -> Rollouts:
 def fullest_microbatch(rollouts: Rollouts, shape: ModelShape, *, problems: int) -> Lengths:
     """The lengths of a micro-batch as full as one can be: whole groups, or rows of one, or a row above the budget.
 
-    Completions are at their longest, or so short that one row more fits and the budget is filled; what is larger.
+    Completions are at their longest, or so much shorter that one group (or row) more fits: the one with more tokens.
 
     Args:
         rollouts: of the step.
         shape: of the model, which decides whether a prompt is shared.
         problems: whose groups there are on one device.
     """
-    whole = _of_groups(rollouts, 1)
-    if _tokens(whole, shape) <= rollouts.microbatch_tokens:
-        groups = 1
-        while groups < problems and _tokens(_of_groups(rollouts, groups + 1), shape) <= rollouts.microbatch_tokens:
-            groups += 1
-        return _of_groups(rollouts, groups)
-    rows = 1
-    while rows < rollouts.group_size:
-        if _tokens(_of_rows(rollouts, rows + 1, rollouts.completion_tokens), shape) > rollouts.microbatch_tokens:
-            break
-        rows += 1
-    return max(_candidates(rollouts, shape, rows), key=lambda lengths: _tokens(lengths, shape))
+    budget, size = rollouts.microbatch_tokens, rollouts.group_size
+    whole = _passing(_lengths(rollouts, 1, size, rollouts.completion_tokens), shape) <= budget
+    most, unit = (problems, size) if whole else (size, 1)
+    # counted in groups, each with its prompt, or in rows of one group, which share it
+
+    def filled(count: int, completion: int) -> Lengths:
+        return _lengths(rollouts, count if whole else 1, unit if whole else count, completion)
+
+    def fits(lengths: Lengths) -> bool:
+        return _passing(lengths, shape) <= budget
+
+    count = 1
+    while count < most and fits(filled(count + 1, rollouts.completion_tokens)):
+        count += 1
+    longest = filled(count, rollouts.completion_tokens)
+    prompts = (count + 1 if whole else 1) * rollouts.prompt_tokens
+    shorter = (budget - prompts) // ((count + 1) * unit)
+    if count == most or shorter < 1 or not fits(filled(count + 1, shorter)):
+        return longest
+    return max(longest, filled(count + 1, shorter), key=lambda lengths: _passing(lengths, shape))
 
 
-def _candidates(rollouts: Rollouts, shape: ModelShape, rows: int) -> list[Lengths]:
-    longest = _of_rows(rollouts, rows, rollouts.completion_tokens)
-    if rows == rollouts.group_size:
-        return [longest]
-    shorter = (rollouts.microbatch_tokens - rollouts.prompt_tokens) // (rows + 1)
-    another = _of_rows(rollouts, rows + 1, max(shorter, 1))
-    return [longest, another] if _tokens(another, shape) <= rollouts.microbatch_tokens else [longest]
-
-
-def _of_groups(rollouts: Rollouts, groups: int) -> Lengths:
-    rows = groups * rollouts.group_size
+def _lengths(rollouts: Rollouts, groups: int, size: int, completion: int) -> Lengths:
     return Lengths(
         prompts=[rollouts.prompt_tokens] * groups,
-        completions=[rollouts.completion_tokens] * rows,
-        owner=[row // rollouts.group_size for row in range(rows)],
+        completions=[completion] * (groups * size),
+        owner=[row // size for row in range(groups * size)],
     )
 
 
-def _of_rows(rollouts: Rollouts, rows: int, completion: int) -> Lengths:
-    return Lengths(prompts=[rollouts.prompt_tokens], completions=[completion] * rows, owner=[0] * rows)
-
-
-def _tokens(lengths: Lengths, shape: ModelShape) -> int:
+def _passing(lengths: Lengths, shape: ModelShape) -> int:
+    """Tokens through the layers."""
     return lengths.packed if packing_pays(lengths, Sizes.of(shape)) else lengths.padded

@@ -83,4 +83,6 @@ def _count(value: Any) -> int:
     """A number of devices; ``auto`` and -1, which this machine would have to be asked for, count as one."""
     if isinstance(value, list | tuple):
         return len(value)
-    return value if isinstance(value, int) and value > 0 else int(value) if str(value).isdigit() else 1
+    if isinstance(value, str) and "," in value:
+        return len([index for index in value.split(",") if index.strip()])
+    return max(int(value), 1) if str(value).lstrip("-").isdigit() else 1

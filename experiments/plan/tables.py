@@ -75,7 +75,9 @@ def lowered(moment: Moment) -> str:
         return "rollout.engine.max_batch_tokens"
     if largest in ("activations", "passing", "loss"):
         return "budget.grpo.microbatch_tokens" if moment.stage == "grpo" else f"budget.{moment.stage}.batch_size"
-    return f"the policy (its {largest} are the largest part)"
+    if largest == "reference":
+        return "the reference: module=grpo_reference_offloaded keeps it on the device only while it scores"
+    return f"nothing but the policy's size: {largest} take most"
 
 
 def show(console: Console, lines: Sequence[str | Table]) -> None:

@@ -73,5 +73,5 @@ def test_what_is_not_counted_is_refused() -> None:
         ModelShape.of({**SIZES, "model_type": "mamba"})
     with pytest.raises(ValueError, match="use_sliding_window"):
         ModelShape.of({**SIZES, "model_type": "qwen2", "use_sliding_window": True})
-    with pytest.raises(ValueError, match="lora.target_modules: no linear layer 'query'; there are q_proj"):
+    with pytest.raises(ValueError, match=r"lora\.target_modules: no linear layer 'query'; there are q_proj"):
         ModelShape.of({**SIZES, "model_type": "llama"}).adapter_parameters(4, ["query"])

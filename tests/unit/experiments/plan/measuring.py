@@ -1,7 +1,7 @@
 """What small models really take, by torch's own allocator, in a process of its own:  python measuring.py CASES
 
-Every allocation and every release of the CPU allocator is in a profile, so the largest sum of what is alive is the peak,
-to the byte, whatever else the machine does. Prints one JSON object per case.
+Every allocation and every release of the CPU allocator is in a profile, so the largest sum of what is alive is the
+peak, to the byte, whatever else the machine does. Prints one JSON object per case.
 """
 
 from __future__ import annotations
