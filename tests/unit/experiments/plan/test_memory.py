@@ -1,4 +1,4 @@
-"""The plan's formulas against what small models really take, measured in a fresh process; each part within 15 %."""
+"""The plan's formulas against what small models really take, measured in a fresh process: the peak within 15 %."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from experiments.plan.sharding import by_name
 
 ROOT = Path(__file__).resolve().parents[4]
 WITHIN = 0.15
+CLOSER = 0.08
+"""Of single parts, where 15 % would let a forgotten tensor pass."""
 ALONE = by_name("cpu", 1)
 
 LLAMA = {
@@ -68,7 +70,7 @@ def case(
 F, B = "float32", "bfloat16"
 EVERY_DAY = [
     case("llama", F, F, None, False, SMALL),
-    case("qwen2", F, B, None, True, LARGE),
+    case("qwen2", F, B, None, True, LARGE, chunk=512),
     case("llama", B, B, 8, True, LARGE),
     case("qwen2", F, B, 8, False, SMALL),
 ]
@@ -129,8 +131,8 @@ def check_update(case: Mapping[str, Any], real: Mapping[str, Any]) -> None:
     moments = update_moments("grpo", model, lengths, ALONE, {})
     for part in ("weights", "gradients", "optimizer"):
         assert moments[0].parts[part] == real[part], part
-    assert activations(model, lengths).kept == pytest.approx(real["kept"], rel=WITHIN)
-    assert loss_workspace(model, sum(lengths.completions)) == pytest.approx(real["loss"], rel=WITHIN)
+    assert activations(model, lengths).kept == pytest.approx(real["kept"], rel=CLOSER)
+    assert loss_workspace(model, sum(lengths.completions)) == pytest.approx(real["loss"], rel=CLOSER)
     states = real["weights"] + real["gradients"] + real["optimizer"]
     fullest = max(moment.total(on_cpu=True) for moment in moments)
     assert fullest == pytest.approx(states + real["peak"], rel=WITHIN)
