@@ -31,6 +31,8 @@ INDICES = 64
 """Bytes of a token's ids, positions and places in a packed pass."""
 NORM_BACKWARD = 4.5
 """Tensors of D numbers in fp32 that are alive while a norm passes its gradient on."""
+LAYING_OUT = 1.3
+"""What attention holds while it lays out its blocks, over what it keeps of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +71,22 @@ def activations(learner: Learner, lengths: Lengths) -> Activations:
     return Activations(kept=kept, forward=cached + passing, backward=max(waiting + again, embedding))
 
 
-def reading(learner: Learner, lengths: Lengths) -> int:
-    """Bytes at most of a pass without gradients."""
-    shape = learner.shape
+def reading(learner: Learner, lengths: Lengths) -> tuple[int, int]:
+    """Bytes of a pass without gradients by a frozen model: at most, and of the states that it leaves behind.
+
+    The most is reached where attention lays out its blocks, or in the gated product; matrices are cast one by one.
+    """
+    shape, compute, weight = learner.shape, learner.compute_bytes, learner.weight_bytes
     packs = packing_pays(lengths, Sizes.of(shape))
     tokens = lengths.packed if packs else lengths.padded
-    attention = _packed_attention(learner, lengths)[0] if packs else _padded_attention(learner, tokens)
-    passing = tokens * (3 * shape.hidden_size * FLOAT + 4 * shape.intermediate_size * learner.compute_bytes)
-    cached = shape.num_hidden_layers * learner.cast_copies if learner.full else learner.cast_copies
-    return passing + attention + cached
+    blocks = _packed_attention(learner, lengths)[0] if packs else _padded_attention(learner, tokens)
+    stream = 2 * shape.hidden_size + 2 * (shape.query_width + shape.key_width)
+    attention = int(LAYING_OUT * blocks) + tokens * stream * weight
+    products = (3 if learner.rank is None else 4) * shape.intermediate_size * compute
+    product = tokens * (products + int((4.4 if compute == FLOAT else 3.2) * shape.hidden_size * FLOAT))
+    cast = shape.hidden_size * shape.intermediate_size * compute if learner.casts else 0
+    states = (tokens + sum(lengths.completions)) * shape.hidden_size * weight
+    return max(attention, product) + cast, states
 
 
 def stream_shared(learner: Learner, tokens: int) -> int:

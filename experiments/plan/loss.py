@@ -36,9 +36,10 @@ def loss_workspace(learner: Learner, tokens: int) -> int:
 
 
 def scoring_workspace(learner: Learner, tokens: int) -> int:
-    """The same without gradients: one chunk of logits, in the compute dtype and twice in fp32."""
-    halves = learner.compute_bytes if learner.compute_bytes != FLOAT else 0
-    return min(learner.chunk, tokens) * learner.shape.vocab_size * (2 * FLOAT + halves) + _cast(learner)
+    """The same without gradients: one chunk of logits, in the compute dtype and twice in fp32; before, the matrix."""
+    logits = min(learner.chunk, tokens) * learner.shape.vocab_size
+    drawn = logits * learner.compute_bytes
+    return max(_cast(learner) + drawn, 2 * logits * FLOAT + (drawn if learner.compute_bytes != FLOAT else 0))
 
 
 def _cast(learner: Learner) -> int:

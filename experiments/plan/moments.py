@@ -111,7 +111,8 @@ def grpo_moments(
         own = states(learner, sharding)
         scored = sum(lengths.completions)
         standing = {"weights": own.weights, "optimizer": own.optimizer, "exchange": own.exchange}
-        work = reading(others.reference, lengths) + scoring_workspace(others.reference, scored)
+        passing, left = reading(others.reference, lengths)
+        work = max(passing, left + scoring_workspace(others.reference, scored))
         parts = {**standing, **beside, "reference": held, "passing": work}
         moments.append(Moment(stage="grpo", name="scoring", parts=parts))
     in_update = held if others.full_kl else always

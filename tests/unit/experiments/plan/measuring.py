@@ -67,17 +67,22 @@ def size(tensors: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
+def rows(policy: CausalLMPolicy, case: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+    """The arguments of ``completion_states`` for a micro-batch of the case."""
+    vocabulary = policy.model.config.vocab_size
+    prompt_ids = torch.randint(3, vocabulary, (case["prompts"], case["prompt"]))
+    ids = torch.randint(3, vocabulary, (case["prompts"] * case["group"], case["completion"]))
+    owner = torch.arange(len(ids)) // case["group"]
+    return prompt_ids, torch.ones_like(prompt_ids).bool(), ids, torch.ones_like(ids).bool(), owner
+
+
 def update(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
     """A micro-batch when another one has left its gradients, and the states after an optimizer's step."""
-    prompts, group, length = case["prompts"], case["group"], case["completion"]
-    vocabulary = policy.model.config.vocab_size
-    prompt_ids = torch.randint(3, vocabulary, (prompts, case["prompt"]))
-    ids = torch.randint(3, vocabulary, (prompts * group, length))
-    mask = torch.ones_like(ids, dtype=torch.bool)
-    owner = torch.arange(len(ids)) // group
+    batch = rows(policy, case)
+    _, _, ids, mask, _ = batch
 
     def learn() -> None:
-        states = policy.completion_states(prompt_ids, torch.ones_like(prompt_ids).bool(), ids, mask, owner)
+        states = policy.completion_states(*batch)
         with record_function(MARK):
             pass
         found = policy._log_probs(states, ids, mask, 1.0)
@@ -122,6 +127,18 @@ def loss(policy: CausalLMPolicy, case: Mapping[str, Any]) -> int:
     return ledger(learn)[1]
 
 
+def scoring(policy: CausalLMPolicy, case: Mapping[str, Any]) -> int:
+    """The peak of a frozen policy that reads the same rows, as a reference does."""
+    policy.requires_grad_(False)
+    prompt_ids, prompt_mask, ids, mask, owner = rows(policy, case)
+
+    @torch.no_grad()
+    def score() -> None:
+        policy.log_probs(prompt_ids, prompt_mask, ids, mask, owner=owner)
+
+    return ledger(score)[1]
+
+
 def rollouts(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
     """Keys and values when the first rows have sat down, and the peak of all of it."""
     problems = [Problem(id=str(i), prompt="1" * case["prompt"], answer="", fields={}) for i in range(case["problems"])]
@@ -136,11 +153,11 @@ def rollouts(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
         assert decode.cache.shared is not None
         assert decode.cache.own is not None
         cache = size([decode.cache.shared, decode.cache.own])
-    rows, width = len(decode.running), int(requests.prompt_mask.sum(1).max())
+    seated, width = len(decode.running), int(requests.prompt_mask.sum(1).max())
     del decode, completions
     engine = Engine(max_batch_tokens=case["max_batch_tokens"])
     _, peak = ledger(lambda: engine.generate(policy, problems, group_size=case["group"], sampling=sampling, seed=(0,)))
-    return {"cache": cache, "peak": peak, "rows": rows, "prompt": width}
+    return {"cache": cache, "peak": peak, "rows": seated, "prompt": width}
 
 
 def measured(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,7 +165,7 @@ def measured(case: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"shape": policy.model.config.to_dict()}
     if "rollouts" in case:
         return found | rollouts(policy, case)
-    return found | update(policy, case) | {"loss": loss(policy, case)}
+    return found | update(policy, case) | {"loss": loss(policy, case), "scoring": scoring(policy, case)}
 
 
 if __name__ == "__main__":

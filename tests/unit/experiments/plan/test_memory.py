@@ -15,10 +15,10 @@ import pytest
 
 from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.policies.shape import ModelShape
-from experiments.plan.activations import activations
+from experiments.plan.activations import activations, reading
 from experiments.plan.cache import cache_blocks, cache_bytes, decoder_copies, drawing_bytes, seating
 from experiments.plan.learner import BYTES, Learner
-from experiments.plan.loss import loss_workspace
+from experiments.plan.loss import loss_workspace, scoring_workspace
 from experiments.plan.moments import update_moments
 from experiments.plan.sharding import by_name
 
@@ -133,6 +133,9 @@ def check_update(case: Mapping[str, Any], real: Mapping[str, Any]) -> None:
         assert moments[0].parts[part] == real[part], part
     assert activations(model, lengths).kept == pytest.approx(real["kept"], rel=CLOSER)
     assert loss_workspace(model, sum(lengths.completions)) == pytest.approx(real["loss"], rel=CLOSER)
+    passing, left = reading(model.as_reference(), lengths)
+    scoring = max(passing, left + scoring_workspace(model.as_reference(), sum(lengths.completions)))
+    assert scoring == pytest.approx(real["scoring"], rel=WITHIN)
     states = real["weights"] + real["gradients"] + real["optimizer"]
     fullest = max(moment.total(on_cpu=True) for moment in moments)
     assert fullest == pytest.approx(states + real["peak"], rel=WITHIN)
