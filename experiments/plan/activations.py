@@ -32,7 +32,7 @@ INDICES = 64
 NORM_BACKWARD = 4.5
 """Tensors of D numbers in fp32 that are alive while a norm passes its gradient on."""
 LAYING_OUT = 1.3
-"""What attention holds while it lays out its blocks, over what it keeps of them."""
+"""What attention holds while it repeats keys for the heads that share them, over what it keeps of its blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def reading(learner: Learner, lengths: Lengths) -> tuple[int, int]:
     tokens = lengths.packed if packs else lengths.padded
     blocks = _packed_attention(learner, lengths)[0] if packs else _padded_attention(learner, tokens)
     stream = 2 * shape.hidden_size + 2 * (shape.query_width + shape.key_width)
-    attention = int(LAYING_OUT * blocks) + tokens * stream * weight
+    attention = int((LAYING_OUT if _shares_keys(learner) else 1.0) * blocks) + tokens * stream * weight
     products = (3 if learner.rank is None else 4) * shape.intermediate_size * compute
     product = tokens * (products + int((4.4 if compute == FLOAT else 3.2) * shape.hidden_size * FLOAT))
     cast = shape.hidden_size * shape.intermediate_size * compute if learner.casts else 0
@@ -127,11 +127,17 @@ def _packed_attention(learner: Learner, lengths: Lengths) -> tuple[int, int]:
         queries, keys = len(block) * completion, len(block) * (prompt + completion)
         total += queries * shape.query_width * (compute + masked + (masked if masked != compute else 0))
         total += 2 * keys * shape.query_width * masked + queries * shape.num_attention_heads * FLOAT
+        if masked != compute and not _shares_keys(learner):  # the prompts' block holds on to what all were cast from
+            total += 2 * keys * shape.query_width * compute
         even = len({rows[place][0] for place in block}) == 1
         mask = (1 if even else len(block)) * completion * (prompt + completion) * masked
         total += mask if masked != compute else 0  # a copy in another dtype is made in every layer
         shared += mask
     return total, shared
+
+
+def _shares_keys(learner: Learner) -> bool:
+    return learner.shape.num_key_value_heads < learner.shape.num_attention_heads
 
 
 def _padded_attention(learner: Learner, tokens: int) -> int:

@@ -27,10 +27,11 @@ def loss_workspace(learner: Learner, tokens: int) -> int:
         waiting = sum(sizes[:index]) * shape.vocab_size * FLOAT if keeps else 0
         # autocast casts a trained matrix once; of a frozen one every chunk that is kept has its own copy
         copies = index + 1 if keeps and not learner.full else 1
-        summed = gradient if index < len(sizes) - 1 else 0
+        first = index == len(sizes) - 1
+        summed = 0 if first else gradient
         own = size * shape.hidden_size * learner.weight_bytes
         passing = ALIVE * logits + copies * _cast(learner) + summed
-        adding = (3 * gradient if summed else 2 * gradient) + own
+        adding = gradient + logits if first else 3 * gradient + own
         most = max(most, waiting + max(passing, adding))
     return most + tokens * shape.hidden_size * learner.weight_bytes
 
