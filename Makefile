@@ -11,9 +11,11 @@ over  ?=
 sweep ?=
 suite ?= countdown_laptop
 model ?=
+scale ?=
+gpus  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare sync eval bench clean
+.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare sync eval plan bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -66,6 +68,9 @@ sync: $(STAMP)  ## send to MLflow what it missed while it did not answer:  name=
 
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
 	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)
+
+plan: $(STAMP)  ## what an experiment costs before anything is loaded:  name=grpo_gsm8k scale=paper gpus=8
+	@$(BIN)/python -m experiments.plan experiment=$(name) $(if $(scale),scale=$(scale)) $(if $(gpus),gpus=$(gpus)) $(over)
 
 bench: $(STAMP)  ## measure a GRPO step side by side with its peers, as ratios on this machine
 	@$(BIN)/python -m experiments.bench $(over)

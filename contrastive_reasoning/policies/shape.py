@@ -1,0 +1,128 @@
+"""The shape of a Llama- or Qwen2-like decoder from its ``config.json``: counting parameters without a single weight.
+
+The fields have the names that ``transformers`` gives them, so that a shape stands where a formula asks for a
+configuration. Nothing but plain arithmetic happens here, and nothing heavy is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+KINDS = ("llama", "qwen2")
+"""What ``model_type`` may be: root-mean-square norms, rotated heads, a gated product between two linear layers."""
+ATTENTION_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj")
+LINEAR_LAYERS = (*ATTENTION_LAYERS, "gate_proj", "up_proj", "down_proj")
+"""The matrices of a decoder layer, by their names in the model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShape:
+    """Sizes of a decoder. Raises ValueError for an unknown kind or for heads that do not share keys evenly."""
+
+    model_type: str
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    max_position_embeddings: int
+    tie_word_embeddings: bool
+    """Whether the projection to the vocabulary is the embedding's matrix."""
+
+    def __post_init__(self) -> None:
+        if self.model_type not in KINDS:
+            raise ValueError(f"the shape of a {self.model_type} model is not known here; there are {', '.join(KINDS)}")
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError(
+                f"num_attention_heads={self.num_attention_heads} must be a multiple of "
+                f"num_key_value_heads={self.num_key_value_heads}"
+            )
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> ModelShape:
+        """From the content of a ``config.json``.
+
+        Raises:
+            ValueError: for a model of another kind, or one that looks at a window of its tokens only.
+            KeyError: where a size is missing.
+        """
+        if config.get("use_sliding_window"):
+            raise ValueError("a model with use_sliding_window attends in a way that is not counted here")
+        heads = config["num_attention_heads"]
+        return cls(
+            model_type=config["model_type"],
+            hidden_size=config["hidden_size"],
+            intermediate_size=config["intermediate_size"],
+            num_hidden_layers=config["num_hidden_layers"],
+            num_attention_heads=heads,
+            num_key_value_heads=config.get("num_key_value_heads") or heads,
+            head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+            vocab_size=config["vocab_size"],
+            max_position_embeddings=config["max_position_embeddings"],
+            tie_word_embeddings=config.get("tie_word_embeddings", False),
+        )
+
+    @property
+    def query_width(self) -> int:
+        return self.num_attention_heads * self.head_dim
+
+    @property
+    def key_width(self) -> int:
+        return self.num_key_value_heads * self.head_dim
+
+    @property
+    def vocabulary_matrix(self) -> int:
+        """Weights of the projection to the vocabulary."""
+        return self.vocab_size * self.hidden_size
+
+    def matrices(self) -> Mapping[str, tuple[int, int]]:
+        """Name → (in, out) of the linear layers of one decoder layer."""
+        hidden, inner = self.hidden_size, self.intermediate_size
+        return {
+            "q_proj": (hidden, self.query_width),
+            "k_proj": (hidden, self.key_width),
+            "v_proj": (hidden, self.key_width),
+            "o_proj": (self.query_width, hidden),
+            "gate_proj": (hidden, inner),
+            "up_proj": (hidden, inner),
+            "down_proj": (inner, hidden),
+        }
+
+    @property
+    def layer_weights(self) -> int:
+        """Weights of the matrices of one decoder layer."""
+        return sum(map(prod, self.matrices().values()))
+
+    @property
+    def linear_weights(self) -> int:
+        """Weights of all matrices that tokens are multiplied by, the projection to the vocabulary among them."""
+        return self.num_hidden_layers * self.layer_weights + self.vocabulary_matrix
+
+    @property
+    def parameters(self) -> int:
+        """All of them; a matrix that is used twice counts once."""
+        biases = self.query_width + 2 * self.key_width if self.model_type == "qwen2" else 0
+        layers = self.num_hidden_layers * (self.layer_weights + biases + 2 * self.hidden_size)
+        return layers + (1 if self.tie_word_embeddings else 2) * self.vocabulary_matrix + self.hidden_size
+
+    def adapted(self, targets: Sequence[str] | str) -> tuple[str, ...]:
+        """The linear layers that adapters on ``targets`` (names, or ``all-linear``) reach."""
+        return LINEAR_LAYERS if targets == "all-linear" else tuple(_named(targets))
+
+    def adapter_parameters(self, rank: int, targets: Sequence[str] | str) -> int:
+        """Of LoRA's A (rank × in) and B (out × rank) on the layers of these names."""
+        sizes = self.matrices()
+        return self.num_hidden_layers * sum(rank * sum(sizes[name]) for name in self.adapted(targets))
+
+
+def _named(targets: Sequence[str] | str) -> Iterator[str]:
+    names = [targets] if isinstance(targets, str) else targets
+    for name in names:
+        if name not in LINEAR_LAYERS:
+            raise ValueError(f"lora.target_modules: no linear layer {name!r}; there are {', '.join(LINEAR_LAYERS)}")
+        yield name

@@ -1,0 +1,181 @@
+"""What one micro-batch keeps for its backward pass, and what that pass needs besides, by formula.
+
+A decoder layer keeps of each token, in numbers (D hidden, I intermediate, Q and K the widths of queries and keys):
+
+    norms         2·D in fp32, and 2·D more where their weights are trained
+    inputs        of the linear layers that learn: D shared by q, k, v and D shared by gate and up; every one its own
+                  copy where the input has to be cast for it; Q of o, I of down
+    product       3·I: gate, silu(gate), up
+    attention     queries and outputs Q each; keys and values of every block, repeated for the heads that share them
+
+With checkpointing each layer keeps its input, and all of the above exists for one layer at a time. Attention is by
+kernels that keep no scores, so nothing is quadratic in the length but a packed block's mask, which all layers share.
+The formulas follow what torch's allocator counts in ``CausalLMPolicy.log_probs``, forward and backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from contrastive_reasoning.policies.pass_cost import (
+    Lengths,
+    Sizes,
+    completion_blocks,
+    packing_pays,
+    prompt_blocks,
+)
+from experiments.plan.learner import Learner
+
+FLOAT = 4
+INDICES = 64
+"""Bytes of a token's ids, positions and places in a packed pass."""
+NORM_BACKWARD = 4.5
+"""Tensors of D numbers in fp32 that are alive while a norm passes its gradient on."""
+LAYING_OUT = 1.3
+"""What attention holds while it repeats keys for the heads that share them, over what it keeps of its blocks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activations:
+    """Bytes on one device."""
+
+    kept: int
+    """From the forward pass until the backward pass takes them, copies of weights in the compute dtype included."""
+    forward: int
+    """Besides, at most, while the forward pass runs."""
+    backward: int
+    """Besides, at most, while the gradient passes through the decoder layers."""
+
+
+def activations(learner: Learner, lengths: Lengths) -> Activations:
+    """Of a forward and backward pass over rows of these lengths."""
+    shape, layers = learner.shape, learner.shape.num_hidden_layers
+    packs = packing_pays(lengths, Sizes.of(shape))
+    tokens = lengths.packed if packs else lengths.padded
+    attention, mask = _packed_attention(learner, lengths) if packs else (_padded_attention(learner, tokens), 0)
+    layer = tokens * _token_bytes(learner) + attention + learner.cast_copies
+    ends = _ends(learner, tokens, sum(lengths.completions)) + mask
+    step = _backward_step(learner, tokens)
+    waiting, embedding = _embedding_step(learner)
+    stream = tokens * shape.hidden_size * learner.weight_bytes
+    passing = tokens * 4 * shape.intermediate_size * learner.compute_bytes
+    if not learner.checkpointing:
+        # of a frozen embedding nothing flows back: the first norm keeps nothing
+        first = 0 if learner.full else tokens * shape.hidden_size * FLOAT
+        kept = layers * layer + ends - first
+        return Activations(kept=kept, forward=0, backward=waiting + max(step, _norm_step(learner, tokens)))
+    # autocast keeps the copies of trained weights until the pass is over
+    cached = layers * learner.cast_copies if learner.full else learner.cast_copies
+    kept = layers * stream + ends
+    again = layer - stream_shared(learner, tokens) + step
+    return Activations(kept=kept, forward=cached + passing, backward=max(waiting + again, embedding))
+
+
+def reading(learner: Learner, lengths: Lengths) -> tuple[int, int]:
+    """Bytes of a pass without gradients by a frozen model: at most, and of the states that it leaves behind.
+
+    The most is reached where attention lays out its blocks, or in the gated product; matrices are cast one by one.
+    """
+    shape, compute, weight = learner.shape, learner.compute_bytes, learner.weight_bytes
+    packs = packing_pays(lengths, Sizes.of(shape))
+    tokens = lengths.packed if packs else lengths.padded
+    blocks = _packed_attention(learner, lengths)[0] if packs else _padded_attention(learner, tokens)
+    stream = 2 * shape.hidden_size + 2 * (shape.query_width + shape.key_width)
+    attention = int((LAYING_OUT if _shares_keys(learner) else 1.0) * blocks) + tokens * stream * weight
+    products = (3 if learner.rank is None else 4) * shape.intermediate_size * compute
+    product = tokens * (products + int((4.4 if compute == FLOAT else 3.2) * shape.hidden_size * FLOAT))
+    cast = shape.hidden_size * shape.intermediate_size * compute if learner.casts else 0
+    states = (tokens + sum(lengths.completions)) * shape.hidden_size * weight
+    return max(attention, product) + cast, states
+
+
+def stream_shared(learner: Learner, tokens: int) -> int:
+    """Of the layer that is computed again, its input, which was kept anyway."""
+    return tokens * learner.shape.hidden_size * FLOAT if learner.weight_bytes == FLOAT else 0
+
+
+def _token_bytes(learner: Learner) -> int:
+    """Of one token in one layer, attention left out."""
+    shape, compute, at = learner.shape, learner.compute_bytes, learner.learns_at
+    norms = 2 * shape.hidden_size * FLOAT + 2 * FLOAT
+    if learner.full:
+        norms += 2 * shape.hidden_size * learner.weight_bytes
+    own_copy = learner.casts or (learner.rank is not None and compute != FLOAT)
+    inputs = sum(_copies(at, group, own_copy) for group in (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")))
+    numbers = inputs * shape.hidden_size + 3 * shape.intermediate_size
+    numbers += shape.query_width * ("o_proj" in at) + shape.intermediate_size * ("down_proj" in at)
+    numbers += (learner.rank or 0) * len(learner.targets)
+    return norms + numbers * compute
+
+
+def _copies(at: frozenset[str], group: tuple[str, ...], own_copy: bool) -> int:
+    learning = len(at.intersection(group))
+    return learning if own_copy else min(learning, 1)
+
+
+def _packed_attention(learner: Learner, lengths: Lengths) -> tuple[int, int]:
+    """Of one layer, and the masks that all layers share."""
+    shape, compute = learner.shape, learner.compute_bytes
+    masked = FLOAT if learner.on_cpu else compute  # on a CPU the masked kernel runs in fp32
+    rows, total, shared = lengths.rows, 0, 0
+    for block in prompt_blocks(lengths):
+        queries = len(block) * max(lengths.prompts[place] for place in block)
+        total += queries * shape.query_width * compute * 4  # keys and values are repeated to as many heads
+        total += queries * shape.num_attention_heads * FLOAT
+    for block in completion_blocks(lengths):
+        prompt, completion = (max(rows[place][side] for place in block) for side in (0, 1))
+        queries, keys = len(block) * completion, len(block) * (prompt + completion)
+        total += queries * shape.query_width * (compute + masked + (masked if masked != compute else 0))
+        total += 2 * keys * shape.query_width * masked + queries * shape.num_attention_heads * FLOAT
+        if masked != compute and not _shares_keys(learner):  # the prompts' block holds on to what all were cast from
+            total += 2 * keys * shape.query_width * compute
+        even = len({rows[place][0] for place in block}) == 1
+        mask = (1 if even else len(block)) * completion * (prompt + completion) * masked
+        total += mask if masked != compute else 0  # a copy in another dtype is made in every layer
+        shared += mask
+    return total, shared
+
+
+def _shares_keys(learner: Learner) -> bool:
+    return learner.shape.num_key_value_heads < learner.shape.num_attention_heads
+
+
+def _padded_attention(learner: Learner, tokens: int) -> int:
+    """Of one layer, rows of equal length: no mask, and keys are not repeated."""
+    shape = learner.shape
+    numbers = shape.query_width + 2 * shape.key_width  # the output is what o_proj keeps
+    return tokens * (numbers * learner.compute_bytes + shape.num_attention_heads * FLOAT)
+
+
+def _ends(learner: Learner, tokens: int, predicted: int) -> int:
+    """Before the first layer and after the last: rotation, final norm, the states that are projected."""
+    shape = learner.shape
+    final = shape.hidden_size * (FLOAT + learner.weight_bytes * (2 if learner.full else 1))
+    rotation = 2 * shape.head_dim * learner.weight_bytes
+    return tokens * (final + rotation + INDICES) + predicted * shape.hidden_size * learner.weight_bytes
+
+
+def _embedding_step(learner: Learner) -> tuple[int, int]:
+    """The vocabulary's gradient while the layers are passed: of a tied matrix it waits for the embedding's, and the
+    two are added when all else is gone."""
+    matrix = learner.shape.vocabulary_matrix * learner.weight_bytes
+    if not learner.full:
+        return 0, 0
+    if not learner.shape.tie_word_embeddings:
+        return 0, matrix
+    return matrix, (2 if learner.casts else 3) * matrix
+
+
+def _norm_step(learner: Learner, tokens: int) -> int:
+    return int(NORM_BACKWARD * tokens * learner.shape.hidden_size * FLOAT)
+
+
+def _backward_step(learner: Learner, tokens: int) -> int:
+    """The gradients alive beside one layer's activations, in its gated product, where most are."""
+    shape, compute = learner.shape, learner.compute_bytes
+    hidden, inner = shape.hidden_size, shape.intermediate_size
+    if learner.rank is not None:  # the adapters take their input in fp32
+        return tokens * (inner * (FLOAT + compute) + hidden * FLOAT * (1 if compute == FLOAT else 3))
+    gradient = hidden * inner * (learner.weight_bytes + (compute if learner.casts else 0))
+    passing = tokens * hidden * (learner.weight_bytes + (compute if learner.casts else 0))
+    return passing + (0 if learner.casts else tokens * inner * compute) + gradient

@@ -1,0 +1,68 @@
+"""Weights, gradients and optimizer of a learner on one device, in bytes, by the way they are spread.
+
+unsharded     weights · w      gradients · g       moments · 2·g                    per parameter, w and g its bytes
+ZeRO 1        as they are      as they are         (4 + 4 + 4) / devices            fp32 weights and both moments
+ZeRO 2        as they are      g / devices         the same
+ZeRO 3        w / devices      g / devices         the same; fp32 weights need no copy there
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.plan.learner import Learner
+from experiments.plan.sharding import BUCKET, LIVE, Sharding
+
+FLOAT = 4
+MOMENTS = 2
+"""Of AdamW."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class States:
+    """Bytes on one device."""
+
+    weights: int
+    gathered: int
+    """Weights of the other devices that are whole here while a step passes through them."""
+    all_gathered: int
+    """The same while rollouts are drawn, for which stage 3 makes the policy whole once."""
+    gradients: int
+    optimizer: int
+    exchange: int
+    """Buffers in which gradients pass between the devices."""
+
+
+def states(learner: Learner, sharding: Sharding) -> States:
+    """What of a learner lies on one of the devices. Of one that is not trained only the weights."""
+    trained, devices = learner.trained, sharding.devices
+    whole = learner.weights_in_bytes
+    spread = sharding.stage == 3 and trained > 0
+    weights = 0 if spread and sharding.offload_parameters else whole // devices if spread else whole
+    gradients = trained * learner.trained_bytes
+    optimizer = trained * learner.trained_bytes * MOMENTS
+    if sharding.deepspeed:
+        copied = not (spread and learner.trained_bytes == FLOAT)
+        optimizer = trained * FLOAT * (MOMENTS + copied) // devices
+        gradients //= devices if sharding.stage >= 2 else 1
+    if sharding.offload_optimizer:
+        optimizer = 0
+        gradients = 0 if sharding.stage >= 2 else gradients
+    missing = whole - weights if spread else 0
+    return States(
+        weights=weights,
+        gathered=min(missing, LIVE * learner.weight_bytes),
+        all_gathered=missing,
+        gradients=gradients,
+        optimizer=optimizer,
+        exchange=_exchange(learner, sharding),
+    )
+
+
+def _exchange(learner: Learner, sharding: Sharding) -> int:
+    """DDP copies all gradients into buckets; DeepSpeed has two of a fixed size, one filling while the other is sent."""
+    if not sharding.exchanges or not learner.trained:
+        return 0
+    if sharding.deepspeed:
+        return 2 * min(BUCKET, learner.trained) * learner.trained_bytes
+    return learner.trained * learner.trained_bytes

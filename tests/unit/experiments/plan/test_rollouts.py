@@ -1,0 +1,83 @@
+"""The plan's micro-batches and seats against those that the code which runs would make."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
+from contrastive_reasoning.policies.published_shapes import QWEN_3B
+from contrastive_reasoning.rollout.schedule import Schedule
+from experiments.plan.cache import seating
+from experiments.plan.rollouts import Rollouts, fullest_microbatch
+from lightning_modules.microbatches import rows_by_budget
+
+PAPER = Rollouts(
+    problems=512,
+    group_size=16,
+    prompt_tokens=512,
+    completion_tokens=2048,
+    mean_tokens=2048,
+    microbatch_tokens=16384,
+    assumed=False,
+)
+
+
+def tokens(lengths: Lengths) -> int:
+    return lengths.packed if packing_pays(lengths, Sizes.of(QWEN_3B)) else lengths.padded
+
+
+def real(rollouts: Rollouts, completions: list[int]) -> int:
+    """Tokens of the largest micro-batch that training would make of completions of these lengths."""
+    size = rollouts.group_size
+
+    def passing(rows: list[int]) -> int:
+        owners = list(dict.fromkeys(row // size for row in rows))
+        lengths = Lengths(
+            prompts=[rollouts.prompt_tokens] * len(owners),
+            completions=[completions[row] for row in rows],
+            owner=[owners.index(row // size) for row in rows],
+        )
+        return tokens(lengths)
+
+    groups = [list(range(start, start + size)) for start in range(0, len(completions), size)]
+    return max(map(passing, rows_by_budget(groups, tokens=passing, budget=rollouts.microbatch_tokens)))
+
+
+@pytest.mark.parametrize("completion", [30, 100, 700, 2048])
+@pytest.mark.parametrize("budget", [500, 4096, 16384])
+def test_no_micro_batch_of_any_lengths_is_fuller_than_the_planned_one(completion: int, budget: int) -> None:
+    rollouts = replace(PAPER, problems=6, completion_tokens=completion, microbatch_tokens=budget)
+    planned = tokens(fullest_microbatch(rollouts, QWEN_3B, problems=6))
+    longest = [completion] * 96
+    assert real(rollouts, longest) <= planned <= max(budget, rollouts.prompt_tokens + completion)
+    rounding = 96  # a token of each row
+    for seed in range(5):
+        drawn = Random(seed)
+        some = [drawn.randint(completion // 2, completion) for _ in longest]
+        assert real(rollouts, some) <= planned + rounding
+
+
+def test_a_group_that_is_too_large_is_split_into_rows_that_share_the_prompt() -> None:
+    lengths = fullest_microbatch(PAPER, QWEN_3B, problems=64)
+    assert len(lengths.prompts) == 1
+    assert (len(lengths.completions), lengths.completions[0]) == (8, 1984)  # (16384 − 512) / 8
+
+
+@pytest.mark.parametrize(
+    ("prompts", "group", "prompt", "completion", "budget"),
+    [(64, 16, 512, 2048, 65536), (3, 4, 10, 20, 100), (2, 8, 100, 1, 150), (1, 2, 50, 50, 10), (4, 4, 5, 5, 10_000)],
+)
+def test_as_many_rows_sit_down_first_as_the_schedule_lets_in(
+    prompts: int, group: int, prompt: int, completion: int, budget: int
+) -> None:
+    schedule = Schedule([prompt] * prompts, limit=completion, group_size=group, budget=budget)
+    joined = schedule.join([])
+    seats = seating(
+        prompts=prompts, group_size=group, prompt_tokens=prompt, completion_tokens=completion, budget=budget
+    )
+    assert (seats.rows, seats.waiting) == (len(joined), schedule.waiting)
+    held = len(schedule.held(joined))
+    assert seats.prompts == held

@@ -1,0 +1,103 @@
+"""Bytes of the states on one of four devices, of a learner of one layer, written out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from contrastive_reasoning.policies.shape import ModelShape
+from experiments.plan.learner import Learner
+from experiments.plan.sharding import MILD_TO_STRONG, by_name
+from experiments.plan.states import states
+
+SHAPE = ModelShape(
+    model_type="llama",
+    hidden_size=8,
+    intermediate_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=4,
+    vocab_size=20,
+    max_position_embeddings=32,
+    tie_word_embeddings=True,
+)
+N = 2 * 8 * 8 + 2 * 8 * 4 + 3 * 8 * 16 + 2 * 8 + 20 * 8 + 8  # attention, product, norms, vocabulary, last norm
+FULL = Learner(
+    shape=SHAPE,
+    weight_bytes=4,
+    compute_bytes=2,
+    rank=None,
+    targets=(),
+    frozen=False,
+    checkpointing=False,
+    on_cpu=False,
+    chunk=1024,
+)
+HALF = replace(FULL, weight_bytes=2)
+R = 2 * (8 + 8)  # of A and B at q_proj
+
+
+def test_the_learner_has_as_many_parameters_as_written_out() -> None:
+    assert SHAPE.parameters == N
+
+
+@pytest.mark.parametrize(
+    ("trainer", "weights", "gradients", "optimizer"),
+    [
+        ("gpu", 4 * N, 4 * N, 8 * N),
+        ("ddp", 4 * N, 4 * N, 8 * N),
+        ("zero1", 4 * N, 4 * N, 12 * N // 4),
+        ("zero2", 4 * N, 4 * N // 4, 12 * N // 4),
+        ("zero3", 4 * N // 4, 4 * N // 4, 8 * N // 4),  # fp32 weights need no copy in stage 3
+        ("zero3_offload", 0, 0, 0),
+    ],
+)
+def test_in_fp32(trainer: str, weights: int, gradients: int, optimizer: int) -> None:
+    found = states(FULL, by_name(trainer, 4))
+    assert (found.weights, found.gradients, found.optimizer) == (weights, gradients, optimizer)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "weights", "gradients", "optimizer"),
+    [
+        ("gpu", 2 * N, 2 * N, 4 * N),  # torch keeps moments in the dtype of the weights
+        ("zero1", 2 * N, 2 * N, 12 * N // 4),
+        ("zero2", 2 * N, 2 * N // 4, 12 * N // 4),
+        ("zero3", 2 * N // 4, 2 * N // 4, 12 * N // 4),
+    ],
+)
+def test_in_half_precision(trainer: str, weights: int, gradients: int, optimizer: int) -> None:
+    found = states(HALF, by_name(trainer, 4))
+    assert (found.weights, found.gradients, found.optimizer) == (weights, gradients, optimizer)
+
+
+def test_of_adapters_only_they_have_gradients_and_moments_in_fp32() -> None:
+    found = states(replace(HALF, rank=2, targets=("q_proj",)), by_name("gpu", 4))
+    assert (found.weights, found.gradients, found.optimizer) == (2 * N + 4 * R, 4 * R, 8 * R)
+
+
+def test_of_a_frozen_model_there_are_only_weights_and_they_are_not_spread() -> None:
+    found = states(replace(FULL, frozen=True), by_name("zero3", 4))
+    assert (found.weights, found.gradients, found.optimizer, found.exchange) == (4 * N, 0, 0, 0)
+
+
+def test_stage_3_makes_the_policy_whole_while_it_draws() -> None:
+    found = states(FULL, by_name("zero3", 4))
+    assert found.weights + found.all_gathered == 4 * N
+    assert states(FULL, by_name("zero2", 4)).all_gathered == 0
+
+
+def test_one_device_alone_exchanges_nothing_and_ddp_copies_its_gradients() -> None:
+    assert states(FULL, by_name("gpu", 1)).exchange == 0
+    assert states(FULL, by_name("ddp", 2)).exchange == 4 * N
+
+
+def test_each_trainer_on_the_list_keeps_less_than_the_one_before() -> None:
+    def kept(name: str) -> int:
+        found = states(HALF, by_name(name, 8))
+        return found.weights + found.gradients + found.optimizer
+
+    sizes = [kept(name) for name in MILD_TO_STRONG[1:]]
+    assert sizes == sorted(sizes, reverse=True)

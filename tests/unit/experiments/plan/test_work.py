@@ -1,0 +1,146 @@
+"""Operations of a step against what torch counts while a small policy draws and learns; hours by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import LlamaConfig
+from transformers.models.llama import LlamaForCausalLM
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.flops import DecoderSize, Weights
+from contrastive_reasoning.policies.shape import ModelShape
+from contrastive_reasoning.policies.tiny import train_tokenizer
+from contrastive_reasoning.rollout.engine import Engine
+from contrastive_reasoning.rollout.sampling import Sampling
+from contrastive_reasoning.tasks.base import Problem
+from experiments.plan.learner import Learner
+from experiments.plan.rollouts import Rollouts
+from experiments.plan.work import StepWork, hours, step_work
+
+GROUP, PROBLEMS, COMPLETION = 4, 2, 40
+WITHIN = 0.05
+
+
+@pytest.fixture(scope="module")
+def policy() -> CausalLMPolicy:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=400,
+        hidden_size=128,
+        intermediate_size=352,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+        eos_token_id=None,
+    )
+    return CausalLMPolicy(
+        model=LlamaForCausalLM(config),
+        tokenizer=train_tokenizer(["1 2 3"], vocab_size=270),
+        compute_dtype=torch.float32,
+        chat_template=False,
+    )
+
+
+def planned(policy: CausalLMPolicy, prompt: int, **others: bool | int) -> StepWork:
+    shape = ModelShape.of(policy.model.config.to_dict())
+    learner = Learner(
+        shape=shape,
+        weight_bytes=4,
+        compute_bytes=4,
+        rank=None,
+        targets=(),
+        frozen=False,
+        checkpointing=False,
+        on_cpu=True,
+        chunk=1024,
+    )
+    rollouts = Rollouts(
+        problems=PROBLEMS,
+        group_size=GROUP,
+        prompt_tokens=prompt,
+        completion_tokens=COMPLETION,
+        mean_tokens=COMPLETION,
+        microbatch_tokens=10_000,
+        assumed=False,
+    )
+    chosen = {"updates": 1, "minibatches": 1, "reference": False, "full_kl": False} | others
+    return step_work(learner.decoder_size, rollouts, **chosen)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_update_takes_as_many_operations_as_torch_counts(policy: CausalLMPolicy) -> None:
+    """To the last one, attention left out: on a CPU torch does not count the kernel that computes it."""
+    rows, prompt = PROBLEMS * GROUP, 24
+    prompts = torch.randint(3, 270, (PROBLEMS, prompt))
+    ids = torch.randint(3, 270, (rows, COMPLETION))
+    owner = torch.arange(rows) // GROUP
+    with FlopCounterMode(display=False) as counter:
+        found = policy.log_probs(
+            prompts, torch.ones_like(prompts).bool(), ids, torch.ones_like(ids).bool(), owner=owner
+        )
+        found.sum().backward()
+    of_prompts = PROBLEMS * sum(range(1, prompt + 1))
+    pairs = of_prompts + rows * sum(range(prompt + 1, prompt + COMPLETION + 1))
+    attention = 12 * 3 * 128 * pairs
+    assert planned(policy, prompt).update - attention == counter.get_total_flops()
+
+
+def test_rollouts_take_as_many_operations_as_torch_counts(policy: CausalLMPolicy) -> None:
+    problems = [Problem(id=str(i), prompt="1" * 24, answer="", fields={}) for i in range(PROBLEMS)]
+    sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=COMPLETION, stop=())
+    with FlopCounterMode(display=False) as counter:
+        drawn = Engine(max_batch_tokens=10_000).generate(
+            policy, problems, group_size=GROUP, sampling=sampling, seed=(0,)
+        )
+    assert int(drawn.mask.sum()) >= 0.9 * PROBLEMS * GROUP * COMPLETION
+    expected = planned(policy, int(drawn.prompt_mask.sum(1).max())).rollout
+    share = int(drawn.mask.sum()) / (PROBLEMS * GROUP * COMPLETION)
+    assert expected * share == pytest.approx(counter.get_total_flops(), rel=WITHIN)
+
+
+def test_scoring_is_reading_again(policy: CausalLMPolicy) -> None:
+    plain = planned(policy, 24)
+    assert plain.scoring == 0
+    assert planned(policy, 24, reference=True).scoring == plain.rollout
+    assert planned(policy, 24, minibatches=4).scoring == plain.rollout * 3 // 4
+    assert planned(policy, 24, reference=True, full_kl=True, updates=3).scoring == 3 * plain.rollout
+    assert planned(policy, 24, updates=3).update == 3 * plain.update
+    assert planned(policy, 24, updates=3).learned == 3 * plain.generated
+
+
+def test_hours_by_hand() -> None:
+    assert hours(3600 * 10**12, steps=10, devices=4, tflops=2.0, mfu=0.5) == pytest.approx(2.5)
+
+
+def test_of_adapters_only_they_are_trained() -> None:
+    shape = ModelShape.of(
+        {
+            "model_type": "llama",
+            "vocab_size": 10,
+            "hidden_size": 8,
+            "intermediate_size": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "max_position_embeddings": 32,
+        }
+    )
+    learner = Learner(
+        shape=shape,
+        weight_bytes=2,
+        compute_bytes=2,
+        rank=4,
+        targets=("q_proj",),
+        frozen=False,
+        checkpointing=False,
+        on_cpu=False,
+        chunk=1024,
+    )
+    layers, adapters = 2 * (4 * 8 * 8 + 3 * 8 * 16), 2 * 4 * (8 + 8)
+    assert learner.decoder_size == DecoderSize(
+        layers=Weights(total=layers + adapters, trained=adapters),
+        projection=Weights(total=80, trained=0),
+        attention=2 * 8,
+    )

@@ -1,0 +1,77 @@
+"""Shapes against the models themselves, built on the meta device, and against published numbers of parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaConfig, Qwen2Config
+from transformers.models.llama import LlamaForCausalLM
+from transformers.models.qwen2 import Qwen2ForCausalLM
+
+from contrastive_reasoning.policies.published_shapes import PUBLISHED
+from contrastive_reasoning.policies.shape import ModelShape
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 300,
+    "hidden_size": 64,
+    "intermediate_size": 136,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+}
+
+
+def built(kind: str, **sizes: Any) -> Any:
+    config, model = (Qwen2Config, Qwen2ForCausalLM) if kind == "qwen2" else (LlamaConfig, LlamaForCausalLM)
+    with torch.device("meta"):
+        return model(config(**SIZES | sizes))
+
+
+def counted(model: Any, *, trained: bool = False) -> int:
+    return sum(p.numel() for p in model.parameters() if p.requires_grad or not trained)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+@pytest.mark.parametrize("sizes", [{"tie_word_embeddings": True}, {"tie_word_embeddings": False}])
+def test_parameters_are_those_of_the_model(kind: str, sizes: dict[str, Any]) -> None:
+    model = built(kind, **sizes)
+    assert ModelShape.of(model.config.to_dict()).parameters == counted(model)
+
+
+def test_heads_may_be_wider_than_the_model() -> None:
+    model = built("llama", head_dim=32)
+    assert ModelShape.of(model.config.to_dict()).parameters == counted(model)
+
+
+@pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "down_proj"]])
+def test_adapters_are_those_that_peft_makes(targets: Any) -> None:
+    model = built("qwen2")
+    shape = ModelShape.of(model.config.to_dict())
+    adapted = get_peft_model(model, LoraConfig(r=4, target_modules=targets, task_type="CAUSAL_LM"))
+    assert shape.adapter_parameters(4, targets) == counted(adapted, trained=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("meta-llama/Llama-3.1-8B", 8_030_261_248),
+        ("Qwen/Qwen2.5-3B-Instruct", 3_085_938_688),
+        ("Qwen/Qwen2.5-7B-Instruct", 7_615_616_512),
+        ("microsoft/rho-math-1b-v0.1", 1_100_048_384),
+    ],
+)
+def test_published_shapes_have_the_published_number_of_parameters(name: str, parameters: int) -> None:
+    assert PUBLISHED[name].parameters == parameters
+
+
+def test_what_is_not_counted_is_refused() -> None:
+    with pytest.raises(ValueError, match="the shape of a mamba model is not known here; there are llama, qwen2"):
+        ModelShape.of({**SIZES, "model_type": "mamba"})
+    with pytest.raises(ValueError, match="use_sliding_window"):
+        ModelShape.of({**SIZES, "model_type": "qwen2", "use_sliding_window": True})
+    with pytest.raises(ValueError, match=r"lora\.target_modules: no linear layer 'query'; there are q_proj"):
+        ModelShape.of({**SIZES, "model_type": "llama"}).adapter_parameters(4, ["query"])
