@@ -124,7 +124,7 @@ class ZeroStrategy(DeepSpeedStrategy):
         """Bytes of parameters, gradients and the optimizer's state that this rank keeps between two fetches.
 
         To be asked after a backward and before the optimizer's step; the state is there from the second step on. Master
-        weights, which ZeRO keeps in fp32 whatever the parameters are, count as the optimizer's.
+        weights in fp32 count as the optimizer's where they are not the parameters themselves.
         """
         engine: Any = self.deepspeed_engine
         inner, parameters = engine.optimizer, list(engine.module.parameters())
@@ -134,10 +134,12 @@ class ZeroStrategy(DeepSpeedStrategy):
             whole = [parameter.grad for parameter in parameters]
             gradients = whole if self.stage == 1 else inner.all_grad_tensors
             masters = inner.single_partition_of_fp32_groups
+        weights = storages([getattr(parameter, "ds_tensor", parameter.data) for parameter in parameters])
+        state = storages([masters, [list(state.values()) for state in inner.optimizer.state.values()]])
         return {
-            "parameters": storage_bytes([getattr(parameter, "ds_tensor", parameter.data) for parameter in parameters]),
-            "gradients": storage_bytes(gradients),
-            "optimizer": storage_bytes([masters, [list(state.values()) for state in inner.optimizer.state.values()]]),
+            "parameters": sum(weights.values()),
+            "gradients": sum(storages(gradients).values()),
+            "optimizer": sum(size for place, size in state.items() if place not in weights),
         }
 
     def clipped_step(self, optimizer: LightningOptimizer) -> Tensor:
@@ -147,8 +149,8 @@ class ZeroStrategy(DeepSpeedStrategy):
         return torch.as_tensor(float("nan") if norm is None else norm)
 
 
-def storage_bytes(tensors: Any) -> int:
-    """Of all tensors in nested containers, those that share their memory once."""
+def storages(tensors: Any) -> dict[int, int]:
+    """Place → bytes of the memory of all tensors in nested containers: what they share is there once."""
     found: dict[int, int] = {}
     waiting = [tensors]
     while waiting:
@@ -159,7 +161,7 @@ def storage_bytes(tensors: Any) -> int:
             waiting += one.values()
         elif isinstance(one, list | tuple):
             waiting += one
-    return sum(found.values())
+    return found
 
 
 def without_compiled_exchange() -> None:
