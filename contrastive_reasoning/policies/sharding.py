@@ -58,8 +58,8 @@ def expected_bytes(module: nn.Module, *, stage: int, ranks: int) -> dict[str, in
     """What ZeRO, arXiv:1910.02054, should leave on each rank at most, for AdamW with fp32 master weights.
 
     Parameters whole below stage 3, gradients below stage 2; the optimizer's state, two moments and the master weights,
-    in shards from stage 1 on. Frozen parameters have neither gradients nor state. (At stage 3 on a GPU parameters in fp32
-    are their own master weights, and a third of the state less is held.)
+    in shards from stage 1 on. Frozen parameters have neither gradients nor state. (At stage 3 on a GPU parameters in
+    fp32 are their own master weights, and a third of the state less is held.)
 
     Args:
         module: its parameters, whole or in shards.
