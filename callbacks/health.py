@@ -33,25 +33,24 @@ class Health(L.Callback):
         self.limits = {name: (limit[0], limit[1]) for name, limit in limits.items()}
         self._warned: set[str] = set()
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Look at what the step has logged."""
-        metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if self._watched(name)}
-        check_finite(metrics, trainer.global_step)
-        for name in self.limits.keys() & metrics.keys():
-            outside = self._outside(name, metrics[name])
-            pl_module.log(health_name(name), float(outside), batch_size=1)
-            if outside and name not in self._warned:
-                self._warned.add(name)
-                low, high = self.limits[name]
-                rank_zero_warn(
-                    f"{name} is {metrics[name]:.4g} at step {trainer.global_step}, outside of [{low}, {high}]; "
-                    f"{health_name(name)} counts how often"
-                )
-
-    def _watched(self, name: str) -> bool:
-        return name in self.limits or (name.startswith("train/") and is_vital(name))
+        logged: Mapping[str, Any] = trainer.callback_metrics
+        vital = {name: float(value) for name, value in logged.items() if name.startswith("train/") and is_vital(name)}
+        check_finite(vital, trainer.global_step)
+        # where a step may log nothing, Lightning has its last values still, and would repeat what is said of them
+        measured: Mapping[str, Any] = getattr(pl_module, "reported", logged)
+        outside = {name: self._outside(name, float(measured[name])) for name in self.limits if name in measured}
+        if outside:
+            say = getattr(pl_module, "report_step", pl_module.log_dict)
+            say({health_name(name): float(out) for name, out in outside.items()}, batch_size=1)
+        for name in (name for name, out in outside.items() if out and name not in self._warned):
+            self._warned.add(name)
+            low, high = self.limits[name]
+            rank_zero_warn(
+                f"{name} is {float(measured[name]):.4g} at step {trainer.global_step}, outside of [{low}, {high}]; "
+                f"{health_name(name)} counts how often"
+            )
 
     def _outside(self, name: str, value: float) -> bool:
         low, high = self.limits[name]

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies.load import EMBEDDED, resolve
 from experiments.assemble import AssemblyError
-from experiments.fingerprint import content_hash, fingerprint
+from experiments.fingerprint import BLOCK, STRIDE, content_hash, fingerprint
 from experiments.rooms import versions
 from experiments.wiring import parents
 
@@ -49,6 +49,8 @@ class StagePlan:
     """Stage → fingerprint of what it builds on."""
     versions: Mapping[str, int]
     """Module or room → version, of the code it uses."""
+    files: Mapping[str, str]
+    """Name in the configuration → hash of what lies there."""
     fingerprint: str
     folder: Path
 
@@ -61,7 +63,7 @@ def plan_stage(stage: str, config: DictConfig, finished: Mapping[str, StagePlan]
     content = {"config": relevant, "parents": above, "versions": used, "files": file_hashes(relevant)}
     mark = fingerprint(content)
     folder = Path(config.output_dir) / "stages" / stage / mark
-    return StagePlan(name=stage, config=relevant, parents=above, versions=used, fingerprint=mark, folder=folder)
+    return StagePlan(name=stage, **content, fingerprint=mark, folder=folder)
 
 
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
@@ -71,20 +73,20 @@ def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
     return {key: resolved[key] for key in KEYS[stage]} | {"trainer": trainer, "budget": resolved["budget"][stage]}
 
 
-NAMING = ("pretrained", "checkpoint", "train_file", "longproc_dir", "path")
-"""Keys whose value may be a path: what lies there decides the result, not only its name."""
+NAMING = {"pretrained": STRIDE, "checkpoint": STRIDE, "train_file": BLOCK, "longproc_dir": BLOCK, "path": BLOCK}
+"""Keys whose value may be a path: what lies there decides the result, not only its name. Data sets are read whole."""
 
 
 def file_hashes(relevant: Mapping[str, Any]) -> dict[str, str]:
     """Name → hash of the files and folders that the configuration only names: policies, critics, problems."""
-    named = sorted(set(_named(relevant)))
-    found = {name: _local(name) for name in named}
-    return {name: content_hash(path) for name, path in found.items() if path is not None}
+    found = {(name, _local(name), NAMING[key]) for key, name in _named(relevant)}
+    ordered = sorted(found, key=lambda one: (one[0], -one[2]))  # named in both ways it is read whole
+    return {name: content_hash(path, stride=stride) for name, path, stride in ordered if path is not None}
 
 
-def _named(node: Any) -> Iterator[str]:
+def _named(node: Any) -> Iterator[tuple[str, str]]:
     if isinstance(node, Mapping):
-        yield from (value for key, value in node.items() if key in NAMING and isinstance(value, str))
+        yield from ((key, value) for key, value in node.items() if key in NAMING and isinstance(value, str))
         for value in node.values():
             yield from _named(value)
     elif isinstance(node, list):

@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from contrastive_reasoning.ranks import barrier, from_first, this_rank
 from experiments import evaluation, evaluation_table, fits
 from experiments.assemble import build, with_values
+from experiments.begun import LOCK, RESULT, begin, go_on
 from experiments.credit_fit import check_credit_fits
 from experiments.files import write_json, write_yaml
 from experiments.interrupt import Interrupted
@@ -29,7 +30,6 @@ from experiments.wiring import critic_checkpoints, filled, open_critics
 
 __all__ = ["Interrupted", "run_experiment"]
 
-RESULT, LOCK = "result.json", ".lock"
 RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path]], Mapping[str, object]]] = {
     "warm_start": fits.warm_start,
     "critic": fits.critic,
@@ -106,9 +106,17 @@ def finished(plan: StagePlan) -> bool:
 
 
 def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) -> None:
-    """Run one stage in its folder; ``result.json`` is written last and says that it is complete. Rank 0 writes."""
-    going_on = bool(kept(plan.folder / fits.CHECKPOINTS))
-    print(f"{plan.name}: {'going on' if going_on else 'running'} in {plan.folder}")
+    """Run one stage in its folder; ``result.json`` is written last and says that it is complete. Rank 0 writes.
+
+    Raises:
+        CheckpointError: where it cannot go on, for one because the code has changed.
+    """
+    if from_first(bool(kept(plan.folder / fits.CHECKPOINTS))):
+        go_on(plan, changed_code=config.checkpoints.resume_changed_code)
+        print(f"{plan.name}: going on in {plan.folder}")
+    else:
+        begin(plan)
+        print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:  # seconds depend on the threads
         write_yaml(plan.folder / "config.yaml", {**plan.config, "threads": torch.get_num_threads()})
     started = time.monotonic()

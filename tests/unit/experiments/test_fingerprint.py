@@ -32,3 +32,14 @@ def test_a_file_is_its_content_wherever_it_differs(tmp_path: Path) -> None:
         path.write_bytes(bytes(content))
         marks.add(content_hash(path))
     assert len(marks) == 4
+
+
+def test_of_a_data_set_one_letter_counts(tmp_path: Path) -> None:
+    path = tmp_path / "problems.jsonl"
+    content = bytearray(b"a" * 3 * BLOCK)
+    path.write_bytes(content)
+    before = content_hash(path, stride=BLOCK), content_hash(path)
+    content[BLOCK + 5] = ord("b")
+    path.write_bytes(content)
+    assert content_hash(path, stride=BLOCK) != before[0]
+    assert content_hash(path) == before[1], "of weights a few MiB are read"

@@ -30,6 +30,17 @@ def test_another_problem_file_makes_another_stage(tmp_path: Path) -> None:
     assert plan_stage("grpo", config, {}).fingerprint != before
 
 
+def test_one_letter_in_the_midst_of_a_large_problem_file_makes_another_stage(tmp_path: Path) -> None:
+    problems = tmp_path / "problems.jsonl"
+    lines = ['{"nums": [1, 2, 3], "target": 6}\n'] * 100_000
+    problems.write_text("".join(lines))
+    config = composed("task.train=file", f"task.train_file={problems}")
+    before = plan_stage("grpo", config, {}).fingerprint
+    lines[50_000] = '{"nums": [1, 2, 4], "target": 7}\n'
+    problems.write_text("".join(lines))
+    assert plan_stage("grpo", config, {}).fingerprint != before
+
+
 def test_a_text_critic_is_known_by_the_weights_it_reads_with(tmp_path: Path) -> None:
     encoder = tmp_path / "encoder"
     encoder.mkdir()

@@ -11,12 +11,14 @@ import torch
 from lightning import Callback
 from torch import Tensor
 
+from callbacks.health import Health
 from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.objectives import GRPO as Objective
 from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.sampling import invert_cdf
+from experiments.run_folder import RunFolderLogger, read_metrics
 from lightning_modules.grpo import GRPO
 from lightning_modules.not_finite import SKIPPED, SkippedSteps
 from tests.unit.lightning_modules.grpo_kit import Digits, Metrics, fit, module, objective, policy, saving, weights
@@ -128,6 +130,20 @@ def test_what_was_left_out_is_still_counted_after_a_resume(tmp_path: Path) -> No
     metrics = Metrics()
     fit(module(), 3, saving(tmp_path / "more"), metrics, resume=tmp_path / "step=000002.ckpt")
     assert [step[SKIPPED] for step in metrics.steps] == [1]
+
+
+def test_of_a_step_that_is_left_out_no_range_is_judged_wherever_the_run_went_on(tmp_path: Path) -> None:
+    """Not by what a step before it had said: a run that goes on in between has not heard that."""
+    judged: dict[str, list[int]] = {}
+    for name, resume in (("whole", None), ("resumed", tmp_path / "step=000001.ckpt")):
+        reward, health = BadReward(float("nan")), Health(limits={"train/objective/ratio_max": [None, 10.0]})
+        reward.calls = 0 if resume is None else 1
+        kept = saving(tmp_path if resume is None else tmp_path / "more", keep=3)
+        logger = RunFolderLogger(folder=tmp_path / name)
+        fit(module(reward=reward), 3, kept, health, logger=logger, resume=resume)
+        seen = read_metrics(tmp_path / name)
+        judged[name] = [metric.step for metric in seen if metric.name == "train/health/objective_ratio_max"]
+    assert judged == {"whole": [1, 3], "resumed": [3]}
 
 
 def test_a_negative_limit_is_refused() -> None:

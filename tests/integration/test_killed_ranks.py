@@ -1,0 +1,70 @@
+"""One of two ranks killed: the other one ends, and the same command makes of it what two whole ranks make."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.metrics_file import METRICS_FILE
+from tests.integration.test_kills import assert_same, stage
+
+TWO_RANKS = [
+    "experiment=llama_baseline",
+    "debug=fast",
+    "logger=folder",
+    "stages=[grpo]",
+    "trainer=ddp",
+    "trainer.accelerator=cpu",
+    "budget.grpo.steps=6",
+]
+PATIENCE = 240
+pytestmark = pytest.mark.xdist_group("ranks")
+
+
+def start(outputs: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "experiments.run", *TWO_RANKS, f"output_dir={outputs}"]
+    return subprocess.Popen(
+        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ranks_of(launcher: int) -> dict[str, int]:
+    """RANK → process."""
+    found: dict[str, int] = {}
+    for process in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        variables = Path(f"/proc/{process}/environ").read_bytes().decode().split("\0")
+        found |= {name.partition("=")[2]: int(process) for name in variables if name.startswith("RANK=")}
+    return found
+
+
+def wait_for_step(outputs: Path, step: int, run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not any(f'"step": {step},' in path.read_text() for path in outputs.glob(f"stages/grpo/*/{METRICS_FILE}")):
+        assert run.poll() is None, "ended too early"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["0", "1"])
+def test_after_one_of_two_ranks_was_killed_the_run_goes_on(tmp_path: Path, victim: str) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start(whole).wait(PATIENCE) == 0
+    run = start(killed)
+    wait_for_step(killed, 3, run)
+    ranks = ranks_of(run.pid)
+    assert set(ranks) == {"0", "1"}
+    os.kill(ranks[victim], signal.SIGKILL)
+    _, said = run.communicate(timeout=PATIENCE)
+    assert run.returncode not in (0, None)
+    assert "failed first" in said
+    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values()), "all have ended"
+    assert list(stage(killed, "grpo").glob("checkpoints/*.seal"))
+    assert start(killed).wait(PATIENCE) == 0
+    assert_same(stage(killed, "grpo"), stage(whole, "grpo"))
