@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -7,14 +8,18 @@ import pytest
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.collate import ProblemBatch
-from datamodules.reasoning_prompts import ProblemSteps, ReasoningPrompts, rows_of_step
+from datamodules.reasoning_prompts import ProblemSteps, ReasoningPrompts, own_batch, rows_of_step
 
 PROBLEMS = [Problem(id=str(i), prompt="", answer="") for i in range(7)]
 
 
-def steps(first_step: int = 0, seed: int = 0) -> list[list[str]]:
-    loader = ProblemSteps(PROBLEMS, problems_per_step=3, steps=8, first_step=first_step, seed=seed)
-    return [[problem.id for problem in batch.problems] for batch in loader]
+def loader(problems: Sequence[Problem] = PROBLEMS, **changes: int) -> ProblemSteps:
+    settings = {"problems_per_step": 3, "steps": 8, "first_step": 0, "seed": 0, "rank": 0, "ranks": 1}
+    return ProblemSteps(problems, **settings | changes)
+
+
+def steps(**changes: int) -> list[list[str]]:
+    return [[problem.id for problem in batch.problems] for batch in loader(**changes)]
 
 
 def test_every_epoch_is_a_permutation_of_its_own() -> None:
@@ -39,12 +44,46 @@ def test_a_batch_larger_than_the_split() -> None:
 
 
 def test_length_counts_the_whole_run() -> None:
-    assert len(ProblemSteps(PROBLEMS, problems_per_step=3, steps=8, first_step=5, seed=0)) == 8
+    assert len(loader(first_step=5)) == 8
 
 
 def test_an_empty_split_is_refused() -> None:
     with pytest.raises(ValueError, match="the training split has no problems"):
-        ProblemSteps([], problems_per_step=3, steps=8, first_step=0, seed=0)
+        loader([])
+
+
+def test_ranks_together_have_the_batch_of_one_process() -> None:
+    whole = steps(problems_per_step=6)
+    shares = [steps(problems_per_step=6, rank=rank, ranks=3) for rank in range(3)]
+    assert [[len(batch) for batch in share] for share in shares] == [[2] * 8] * 3
+    for step, batch in enumerate(whole):
+        assert [shares[place % 3][step][place // 3] for place in range(6)] == batch
+
+
+def test_of_each_mini_batch_a_rank_has_its_share() -> None:
+    """A mini-batch is a run of places of the rank's own batch, and all ranks' together one of the whole."""
+    whole = steps(problems_per_step=8)[0]
+    first, second = (steps(problems_per_step=8, rank=rank, ranks=2)[0] for rank in range(2))
+    assert {*first[:2], *second[:2]} == set(whole[:4])
+    assert {*first[2:], *second[2:]} == set(whole[4:])
+
+
+@pytest.mark.parametrize(("count", "ranks"), [(7, 2), (7, 3), (6, 3), (1, 4)])
+def test_a_validation_batch_that_does_not_come_out_even_is_filled_up_unscored(count: int, ranks: int) -> None:
+    shares = [own_batch(PROBLEMS[:count], rank=rank, ranks=ranks) for rank in range(ranks)]
+    assert len({len(share) for share in shares}) == 1, "as many on each"
+    counted = [problem.id for share in shares for problem in share.problems[: share.counted]]
+    assert sorted(counted) == [problem.id for problem in PROBLEMS[:count]], "each counts once"
+
+
+def test_what_the_ranks_cannot_share_out_is_refused(task: CountdownTask) -> None:
+    data = prompts(task)
+    module = SimpleNamespace(rollout_step=0, minibatches_per_rollout=3)
+    data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=2)  # pyright: ignore
+    with pytest.raises(
+        ValueError, match=r"3 problems cannot be shared out evenly over ranks \(2\) × mini-batches \(3\)"
+    ):
+        data.train_dataloader()
 
 
 def prompts(task: CountdownTask, validation_problems: int = 5) -> ReasoningPrompts:
@@ -83,7 +122,8 @@ def test_batches_of_a_task(task: CountdownTask) -> None:
 
 def test_a_resumed_module_says_where_to_go_on(task: CountdownTask) -> None:
     data = prompts(task)
-    data.trainer = SimpleNamespace(lightning_module=SimpleNamespace(rollout_step=1))  # pyright: ignore
+    module = SimpleNamespace(rollout_step=1)
+    data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=1)  # pyright: ignore
     assert len(list(data.train_dataloader())) == 1
 
 
