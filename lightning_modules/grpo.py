@@ -123,7 +123,7 @@ class GRPO(PolicyUpdates):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["rollout_step"] = self.rollout_step
-        checkpoint["skipped_steps"] = self.skipped.count
+        checkpoint["steps_left_out"] = self.skipped.count  # deepspeed keeps "skipped_steps" to itself
         checkpoint["microbatch_tokens"] = self.microbatch_tokens  # halved, perhaps: another split rounds otherwise
         if isinstance(self.reward, TrainedReward):
             checkpoint["reward"] = self.reward.state_dict()
@@ -132,7 +132,7 @@ class GRPO(PolicyUpdates):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.rollout_step = checkpoint["rollout_step"]
-        self.skipped.count = checkpoint["skipped_steps"]
+        self.skipped.count = checkpoint["steps_left_out"]
         self.microbatch_tokens = min(self.microbatch_tokens, checkpoint["microbatch_tokens"])
         if isinstance(self.reward, TrainedReward):
             self.reward.load_state_dict(checkpoint["reward"])

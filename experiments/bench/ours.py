@@ -28,7 +28,7 @@ from experiments.schema import register
 PARTS = OmegaConf.create(
     {
         "batch": {"_target_": "datamodules.collate.ProblemBatch", "_partial_": True},
-        "scores": {"_target_": "lightning_modules.grpo.scores", "_partial_": True},
+        "scores": {"_target_": "lightning_modules.passes.scores", "_partial_": True},
         "microbatches": {"_target_": "lightning_modules.microbatches.microbatches", "_partial_": True},
     }
 )
