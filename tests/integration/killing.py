@@ -56,14 +56,16 @@ class Runs:
         assert told is not None
         asked.write(json.dumps({"overrides": overrides, **death}) + "\n")
         asked.flush()
-        return json.loads(told.readline())["status"]
+        answer = told.readline()
+        assert answer, f"who forks the runs has ended itself ({self.process.wait()}), see {self.log}"
+        return json.loads(answer)["status"]
 
 
 @contextmanager
 def runs(overrides: list[str], log: Path) -> Iterator[Runs]:
     """Runs of this experiment can be started meanwhile. Each has one thread: sums keep their order."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.integration.killing", *overrides]
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.integration.killing", *overrides]
     pipe = subprocess.PIPE
     with (
         log.open("w") as said,

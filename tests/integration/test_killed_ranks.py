@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def ranks_of(launcher: int) -> dict[str, int]:
     return found
 
 
-def wait_for_step(outputs: Path, step: int, run: subprocess.Popen[str]) -> None:
+def wait_for_step(outputs: Path, step: int, run: subprocess.Popen[Any]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not any(f'"step": {step},' in path.read_text() for path in outputs.glob(f"stages/grpo/*/{METRICS_FILE}")):
         assert run.poll() is None, "ended too early"

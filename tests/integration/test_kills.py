@@ -41,9 +41,9 @@ DEATHS = [
     ("grpo", "backward", 3, 2),
     ("grpo", "after the optimizer's step", 3, 2),
     ("grpo", "checkpoint beside", 3, 2),
-    ("grpo", "logging", 4, 3),
     ("grpo", "validation", 4, 3),
     ("grpo", "checkpoint in place", 4, 3),
+    ("grpo", "logging", 5, 4),  # the next run is killed after this step: nobody writes it a third time
     ("grpo", "checkpoint sealed", 5, 5),
     ("grpo", "last step done", 6, 6),
     ("grpo", "no result yet", 0, 6),
