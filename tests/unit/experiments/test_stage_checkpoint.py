@@ -254,8 +254,12 @@ def test_the_second_signal_is_nobodys_wish_to_wait(tmp_path: Path) -> None:
                 super().on_train_batch_start(trainer)
                 time.sleep(1)
 
-    with pytest.raises((KeyboardInterrupt, SystemExit)):
-        fit(Line(), saving(tmp_path, stop, every=100), Twice(5, signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            fit(Line(), saving(tmp_path, stop, every=100), Twice(5, signal.SIGINT))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert steps(tmp_path) == []
 
 
