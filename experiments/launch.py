@@ -151,6 +151,7 @@ def joined() -> Iterator[None]:
     except BaseException as error:
         say_cause(error)
         raise
+    distributed.barrier()  # or one that is still speaking finds the other gone, and aborts
     distributed.destroy_process_group()
 
 
