@@ -19,7 +19,6 @@ import torch
 
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -72,9 +71,9 @@ class DynamicSampling(RolloutGeneration):
         self.max_prompt_tokens = max_prompt_tokens
         self.max_refills = max_refills
 
-    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def collect(self, trainer: L.Trainer, pl_module: Any, batch: Any) -> None:
         """Fill ``batch.rollouts``, then refill it; the tokens per second are those of the first draw."""
-        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+        super().collect(trainer, pl_module, batch)
         equal = equal_groups(self.task, batch.rollouts)
         seen = {problem.id for problem in batch.problems}
         refills, lacking = 0, len(equal)
@@ -99,10 +98,9 @@ class DynamicSampling(RolloutGeneration):
         return drawn_problems(self.task.problems("train"), may_come, count=count, seed=seed)
 
     def _fresh(self, pl_module: Any, problems: Sequence[Problem], seed: Seed, *, pooled: bool) -> RolloutBatch:
-        with gathered(pl_module.policy):
-            return self.engine.generate(
-                pl_module.policy, problems, group_size=self.group_size, sampling=self.sampling, seed=seed, pooled=pooled
-            )
+        return self.engine.generate(
+            pl_module.policy, problems, group_size=self.group_size, sampling=self.sampling, seed=seed, pooled=pooled
+        )
 
     def _refilled(
         self, rollouts: RolloutBatch, equal: Sequence[int], fresh: RolloutBatch, pad_token_id: int

@@ -25,7 +25,7 @@ class RolloutGeneration(L.Callback):
     While validating ``batch.sampled`` gets ``validation_samples`` sampled rollouts per problem (0: none), the same
     random numbers each time. Training draws are a function of (seed, the module's rollout step, problem): ranks have
     other problems, and together draw what one process would. (A problem that stands twice in a step, at the edge of an
-    epoch, is drawn alike where its two places are on two ranks.) Parameters in shards are gathered once for each draw.
+    epoch, is drawn alike where its two places are on two ranks.) Parameters in shards are gathered once for a batch.
 
     Raises:
         ValueError: for a group size below 2, a negative ``validation_samples``, or a ``greedy`` that samples.
@@ -57,6 +57,11 @@ class RolloutGeneration(L.Callback):
         self.seed = seed
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Collect for this batch. Every rank gathers once, however often it then draws."""
+        with gathered(pl_module.policy):
+            self.collect(trainer, pl_module, batch)
+
+    def collect(self, trainer: L.Trainer, pl_module: Any, batch: Any) -> None:
         """Fill ``batch.rollouts``, count their tokens in the batch and log the tokens per second of this rank."""
         seed = (self.seed, "rollout", int(pl_module.rollout_step))
         start = perf_counter()
@@ -71,9 +76,10 @@ class RolloutGeneration(L.Callback):
     ) -> None:
         """Fill ``batch.rollouts`` (greedy) and ``batch.sampled``."""
         seed = (self.seed, "validation")
-        batch.rollouts = self._draw(pl_module.policy, batch, 1, self.greedy, seed)
-        if self.validation_samples:
-            batch.sampled = self._draw(pl_module.policy, batch, self.validation_samples, self.sampling, seed)
+        with gathered(pl_module.policy):
+            batch.rollouts = self._draw(pl_module.policy, batch, 1, self.greedy, seed)
+            if self.validation_samples:
+                batch.sampled = self._draw(pl_module.policy, batch, self.validation_samples, self.sampling, seed)
 
     def _draw(
         self,
@@ -85,7 +91,6 @@ class RolloutGeneration(L.Callback):
         *,
         pooled: bool = False,
     ) -> RolloutBatch:
-        with gathered(policy):
-            return self.engine.generate(
-                policy, batch.problems, group_size=group_size, sampling=sampling, seed=seed, pooled=pooled
-            )
+        return self.engine.generate(
+            policy, batch.problems, group_size=group_size, sampling=sampling, seed=seed, pooled=pooled
+        )

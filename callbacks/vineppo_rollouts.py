@@ -17,7 +17,6 @@ import lightning as L
 
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.continuations import Prefix, distinct, problems_of, step_prefixes, success_rates
@@ -69,9 +68,9 @@ class VinePPORollouts(RolloutGeneration):
         self.task = task
         self.continuations = continuations
 
-    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def collect(self, trainer: L.Trainer, pl_module: Any, batch: Any) -> None:
         """Fill ``batch.rollouts``, then value their prefixes; the tokens per second are those of the first draw."""
-        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+        super().collect(trainer, pl_module, batch)
         drawn = batch.rollouts
         prefixes = step_prefixes(self.task, drawn)
         asked = distinct(prefixes)
@@ -89,12 +88,11 @@ class VinePPORollouts(RolloutGeneration):
     def _continued(
         self, policy: CausalLMPolicy, asked: Sequence[Prefix], drawn: RolloutBatch, seed: Seed
     ) -> RolloutBatch:
-        with gathered(policy):
-            return self.engine.generate(
-                policy,
-                problems_of(asked, drawn),
-                group_size=self.continuations,
-                sampling=self.sampling,
-                seed=seed,
-                prefixes=[prefix.tokens for prefix in asked],
-            )
+        return self.engine.generate(
+            policy,
+            problems_of(asked, drawn),
+            group_size=self.continuations,
+            sampling=self.sampling,
+            seed=seed,
+            prefixes=[prefix.tokens for prefix in asked],
+        )

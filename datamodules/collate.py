@@ -28,8 +28,3 @@ class ProblemBatch:
 
     def __len__(self) -> int:
         return len(self.problems)
-
-
-def collate_problems(problems: Sequence[Problem]) -> ProblemBatch:
-    """The ``collate_fn`` of a data loader over problems."""
-    return ProblemBatch(problems)

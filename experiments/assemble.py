@@ -11,6 +11,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from experiments.first_line import first_line
+
 
 class AssemblyError(ValueError):
     """A part refused its arguments, or two parts do not fit; the message is one sentence for the person who asked."""
@@ -26,10 +28,10 @@ def build(config: DictConfig, key: str) -> Any:
         return instantiate(OmegaConf.select(config, key), _convert_="all")
     except InstantiationException as error:
         if isinstance(error.__cause__, ValueError | TypeError | OSError):
-            raise AssemblyError(f"{key}: {_first_line(error.__cause__)}") from error
+            raise AssemblyError(f"{key}: {first_line(error.__cause__)}") from error
         raise
     except OmegaConfBaseException as error:
-        raise AssemblyError(f"{key}: {_first_line(error)}") from error
+        raise AssemblyError(f"{key}: {first_line(error)}") from error
 
 
 def with_values(config: DictConfig, values: Mapping[str, Any]) -> DictConfig:
@@ -43,9 +45,5 @@ def with_values(config: DictConfig, values: Mapping[str, Any]) -> DictConfig:
         try:
             OmegaConf.update(copy, key, value)
         except OmegaConfBaseException as error:
-            raise AssemblyError(f"{key}: {_first_line(error)}") from error
+            raise AssemblyError(f"{key}: {first_line(error)}") from error
     return copy
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from experiments.first_line import first_line
 from experiments.lock import lock
 from experiments.metrics_file import complete_lines
 from experiments.run_tree import Kind, TrackedRun, find_run_folders, headline_metrics, runs_of
@@ -146,7 +147,7 @@ class Passes:
             self._carrier.carry(live=live)
         except Exception as error:  # any of the database's, the network's and MLflow's own
             self._carrier = None  # what it believed to be sent may not have been
-            self._say(f"{self.folder}: not all was sent ({type(error).__name__}: {concealed(_first_line(error))})")
+            self._say(f"{self.folder}: not all was sent ({type(error).__name__}: {concealed(first_line(error))})")
             return False
         self._said = ""
         return True
@@ -203,7 +204,3 @@ def ended(run: TrackedRun) -> float:
         return closing.stat().st_mtime
     times = [metric.time for metric, _ in complete_lines(run.folder)]
     return times[-1] if times else time.time()
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "")

@@ -146,7 +146,9 @@ def several_devices(config: DictConfig) -> str | None:
         return f"{world_size()} ranks were started, but {asked}"
     if nodes > 1 and not launched():
         return f"trainer.num_nodes={nodes}: start the run by torchrun on every node, see docs/scaling.md"
-    return uneven_ranks(config, ranks) if "grpo" in config.stages else None
+    if "grpo" not in config.stages:
+        return None
+    return uneven_ranks(config, ranks) or lonely_draws(config, ranks)
 
 
 def uneven_ranks(config: DictConfig, ranks: int) -> str | None:
@@ -156,6 +158,19 @@ def uneven_ranks(config: DictConfig, ranks: int) -> str | None:
     return (
         f"budget.grpo.problems={problems} cannot be shared out evenly over ranks ({ranks}) × mini-batches "
         f"({minibatches}): take a multiple of {ranks * minibatches}"
+    )
+
+
+def lonely_draws(config: DictConfig, ranks: int) -> str | None:
+    """A server is asked by all ranks together, and these rollouts draw again as often as each rank needs it."""
+    rollout = config.rollout
+    served = str(rollout.engine.get("_target_")).endswith(".VLLMEngine")
+    if ranks == 1 or not served or rollout.get("_target_") == "callbacks.rollout_generation.RolloutGeneration":
+        return None
+    return (
+        f"rollout: {str(rollout.get('_target_')).rpartition('.')[2]} cannot draw from a vLLM server on {ranks} ranks "
+        "(each draws again as often as it needs, and the server is asked by all together): choose rollout=vllm, "
+        "an engine in the process, or trainer.devices=1"
     )
 
 

@@ -23,6 +23,8 @@ from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 
+from experiments.first_line import first_line
+
 FAILED, INTERRUPTED = 1, 128 + signal.SIGINT
 GRACE_SECONDS = 10
 """Between the first rank that fails and the end of those that wait for it."""
@@ -159,8 +161,8 @@ def say_cause(error: BaseException) -> None:
     """Leave a line for who started this rank."""
     folder = os.environ.get(CAUSES)
     if folder is not None:
-        first = next((line for line in str(error).splitlines() if line.strip()), "")
-        (Path(folder) / os.environ["RANK"]).write_text(f"{type(error).__name__}: {first}", encoding="utf-8")
+        said = f"{type(error).__name__}: {first_line(error)}"
+        (Path(folder) / os.environ["RANK"]).write_text(said, encoding="utf-8")
 
 
 def _end_with_launcher(variables: Mapping[str, str]) -> None:

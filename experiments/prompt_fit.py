@@ -10,6 +10,7 @@ from contrastive_reasoning.policies.load import tokenizer_and_context
 from contrastive_reasoning.policies.prompting import prompt_ids
 from contrastive_reasoning.tasks.base import Problem, Split, Task
 from experiments.assemble import AssemblyError, build
+from experiments.first_line import first_line
 
 TRIED = 32
 """Prompts of each split that are tried; the engine checks every one when it reads it."""
@@ -27,7 +28,7 @@ def check_prompts_fit(config: DictConfig) -> None:
     try:
         tokenizer, context = tokenizer_and_context(policy.pretrained, trust_remote_code=policy.trust_remote_code)
     except (ValueError, OSError) as error:
-        said, named = str(error).splitlines()[0], f"policy.pretrained={policy.pretrained}"
+        said, named = first_line(error), f"policy.pretrained={policy.pretrained}"
         raise AssemblyError(said if said.startswith("policy.") else f"{named}: {said}") from error
     for problem in problems:
         try:

@@ -15,12 +15,12 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from experiments.checks import device_count
-from experiments.launch import joined, launch, launched, leads
+from experiments.launch import FAILED, INTERRUPTED, joined, launch, launched, leads
 from experiments.quiet import be_quiet
 from experiments.schema import register
 from experiments.typo import explain
 
-FAILED, USAGE_ERROR = 1, 2
+USAGE_ERROR = 2
 register()
 
 
@@ -47,7 +47,7 @@ def run(config: DictConfig) -> None:
         sys.exit(FAILED)
     except Interrupted as stop:
         _say(f"{stop}; to go on from there run the same command again")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 def run_on_ranks(ranks: int) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import lightning as L
 
+from experiments.first_line import first_line
 from experiments.interrupt import Interrupted, StopRequest
 from experiments.kept_checkpoints import PARTIAL, CheckpointError, Metric, clear, kept, newest_sound, path_of, seal
 
@@ -122,8 +123,7 @@ class StageCheckpoint(L.Callback):
             _remove(fresh)
             before = kept(self.folder)
             intact = f"the one before, {before[-1].path}, is intact" if before else "there is none before it"
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise CheckpointError(f"checkpoint {path} cannot be written ({reason}); {intact}") from error
+            raise CheckpointError(f"checkpoint {path} cannot be written ({first_line(error)}); {intact}") from error
         if trainer.is_global_zero:
             self._let_go()
         trainer.strategy.barrier()

@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.first_line import first_line
 from experiments.lock import lock
 from experiments.metrics_file import Metric
 from experiments.parameters import tracker_name
@@ -41,11 +42,6 @@ QUIET = {
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an exception's text."""
-    return next(iter(str(error).splitlines()), "")
 
 
 class TrackerError(RuntimeError):

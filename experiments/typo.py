@@ -15,6 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.checks import READ_THERE, SECRET, contradiction
+from experiments.first_line import first_line
 from experiments.secret_values import secret_in
 from experiments.suggestions import did_you_mean
 from experiments.sweep_variants import variants
@@ -50,7 +51,7 @@ def _explain_run(overrides: Sequence[Override]) -> str | None:
     except MissingConfigException as error:
         return _missing(error.missing_cfg_file or "")
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        return _one_line(error.__cause__ or error)
+        return first_line(error.__cause__ or error)
 
 
 def _secret(override: Override) -> str | None:
@@ -140,7 +141,3 @@ def _missing(path: str) -> str:
     group, _, option = path.rpartition("/")
     options = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
     return f"these choices together need {group}={option}, which does not exist; {did_you_mean(option, options)}"
-
-
-def _one_line(error: BaseException) -> str:
-    return next(line for line in str(error).splitlines() if line.strip())

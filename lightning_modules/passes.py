@@ -30,5 +30,7 @@ def scores(policy: CausalLMPolicy, rollouts: RolloutBatch, split: Sequence[Micro
     found = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
     for microbatch in split:
         part = log_probs(policy, microbatch, rollouts.temperature)
+        if microbatch.idle:
+            continue  # its row is scored elsewhere, with the rounding of its own micro-batch
         found[microbatch.rows, : part.shape[1]] = part.double()
     return found

@@ -26,7 +26,7 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
     f"{PURE}.ranks": (set(), {"transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.policies": ({f"{PURE}.losses"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.critics": ({f"{PURE}.losses", f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
-    f"{PURE}.rollout": ({f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
+    f"{PURE}.rollout": ({f"{PURE}.policies", f"{PURE}.tasks", f"{PURE}.ranks"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.rewards": (
         {f"{PURE}.{room}" for room in ("rollout", "tasks", "critics", "losses", "policies", "geometry", "ranks")},
         {"lightning", "hydra", "mlflow"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ from typing import Any
 import torch
 from torch import multiprocessing
 
+from tests.ports import free_port
+
 
 def on_ranks(function: Callable[..., Any], folder: Path, *args: Any, count: int = 2) -> list[Any]:
     """What ``function(*args)`` returns on each rank: tensors, numbers and containers of them."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     multiprocessing.start_processes(
         _rank, args=(function, folder, args, count, port), nprocs=count, start_method="spawn"
     )

@@ -65,8 +65,14 @@ def evaluate(
     """
     _check(problems, samples, greedy, k_values)
     own = share(problems)
-    written = _written(policy, task, own, engine, samples, sampling, greedy, k_values, seed) if own else []
-    found = unshare(gather(written))
+    answered: list[_Answered] = []
+    if own:
+        best = engine.generate(policy, own, group_size=1, sampling=greedy, seed=(seed, "evaluate", "greedy"))
+        drawn: RolloutBatch | None = None
+        if samples:
+            drawn = engine.generate(policy, own, group_size=samples, sampling=sampling, seed=(seed, "evaluate"))
+        answered = _answered(task, best, drawn, k_values)
+    found = unshare(gather(answered))
     verdicts = [one.verdict for one in found]
     values = {name: [one.values[name] for one in found] for name in found[0].values}
     return Evaluation(
@@ -85,24 +91,13 @@ class _Answered:
     row: Mapping[str, Any]
 
 
-def _written(
-    policy: CausalLMPolicy,
-    task: Task,
-    problems: Sequence[Problem],
-    engine: RolloutEngine,
-    samples: int,
-    sampling: Sampling,
-    greedy: Sampling,
-    k_values: Sequence[int],
-    seed: int,
-) -> list[_Answered]:
-    """The problems of this rank; what is drawn for one does not depend on the others."""
-    best = engine.generate(policy, problems, group_size=1, sampling=greedy, seed=(seed, "evaluate", "greedy"))
+def _answered(task: Task, best: RolloutBatch, drawn: RolloutBatch | None, k_values: Sequence[int]) -> list[_Answered]:
+    """Each problem of ``best`` with its samples, which stand in the same order."""
     verdicts = verdicts_of(task, best)
     per_problem = _greedy_values(best, task, verdicts)
     correct: list[int] = []
-    if samples:
-        drawn = engine.generate(policy, problems, group_size=samples, sampling=sampling, seed=(seed, "evaluate"))
+    samples = 0 if drawn is None else drawn.group_size
+    if drawn is not None:
         correct = correct_per_problem(verdicts_of(task, drawn), samples)
         per_problem |= sampled_values(correct, samples, k_values)
     return [
@@ -111,7 +106,7 @@ def _written(
             values={name: column[place] for name, column in per_problem.items()},
             row=_row(best, verdicts, place, correct, samples),
         )
-        for place in range(len(problems))
+        for place in range(len(best))
     ]
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.ranks import barrier
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.completions import Completions
 from contrastive_reasoning.rollout.pooled import pooled_states
@@ -24,7 +25,7 @@ from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed,
 from contrastive_reasoning.rollout.vllm_answers import AnswerReader, Drawn
 from contrastive_reasoning.rollout.vllm_http import JSONServer
 from contrastive_reasoning.rollout.vllm_policy import Report, ServedPolicy, check_log_probs
-from contrastive_reasoning.rollout.vllm_ranks import on_first_rank, wait_for_all
+from contrastive_reasoning.rollout.vllm_ranks import on_first_rank
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -88,7 +89,7 @@ class VLLMEngine:
         report = on_first_rank(lambda: self._ready(policy))
         check_log_probs(report.logprobs_mode, sampling)
         drawn = self._draw(policy, problems, requests, sampling, seed)
-        wait_for_all()
+        barrier()
         on_first_rank(self._done)
         rollouts = _filled(drawn, requests, policy).batch(policy, problems, requests, sampling)
         if not pooled:

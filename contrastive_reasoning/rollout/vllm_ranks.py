@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from torch import distributed
-
+from contrastive_reasoning.ranks import from_first, this_rank
 from contrastive_reasoning.rollout.vllm_http import ServerError
 
 Outcome = TypeVar("Outcome")
@@ -14,21 +13,14 @@ Outcome = TypeVar("Outcome")
 
 def on_first_rank(work: Callable[[], Outcome]) -> Outcome:
     """The result of ``work`` in the first process, in every process; a server's error there is raised in every one."""
-    if not distributed.is_available() or not distributed.is_initialized():
-        return work()
-    message: list[Any] = [None, None]
-    if distributed.get_rank() == 0:
+    outcome: Outcome | None = None
+    error: str | None = None
+    if this_rank() == 0:
         try:
-            message = [None, work()]
-        except ServerError as error:
-            message = [str(error), None]
-    distributed.broadcast_object_list(message, src=0)
-    if message[0] is not None:
-        raise ServerError(message[0])
-    return message[1]
-
-
-def wait_for_all() -> None:
-    """Return when every process has come here."""
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.barrier()
+            outcome = work()
+        except ServerError as refused:
+            error = str(refused)
+    outcome, error = from_first((outcome, error))
+    if error is not None:
+        raise ServerError(error)
+    return outcome  # pyright: ignore[reportReturnType]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from contrastive_reasoning.rollout.vllm import VLLMEngine, request_seeds
 from contrastive_reasoning.rollout.vllm_http import ServerError
 from contrastive_reasoning.tasks.base import Problem
 from tests.contract.vllm_kit import GREEDY, SAMPLED, SEED, engine_of, scored
+from tests.ports import free_port
 from tests.unit.lightning_modules import grpo_kit as kit
 
 if TYPE_CHECKING:
@@ -222,9 +222,7 @@ def test_a_dropped_connection_is_tried_again_a_bounded_number_of_times(
 def test_a_server_that_is_not_there_is_named(
     policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     engine = engine_of(url, tmp_path)  # building it asks for nothing
     with pytest.raises(ServerError, match=f"{url}/collective_rpc cannot be reached"):
         engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)

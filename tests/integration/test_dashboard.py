@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -21,6 +20,7 @@ from experiments.files import write_json
 from experiments.run_tree import read_json
 from experiments.sent import MEMORY_FILE
 from experiments.track import Tracker
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGIN = "me:opensesame"
@@ -45,9 +45,7 @@ def test_the_dashboard_is_bound_to_this_machine() -> None:
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     """Of the dashboard, started as the Makefile does, on a free port and over an empty database."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [*recipe(), "--port", str(port), "--default-artifact-root", str(tmp_path / "artifacts"), "--workers", "1"]
     command[command.index("--backend-store-uri") + 1] = f"sqlite:///{tmp_path / 'mlflow.db'}"
     with (tmp_path / "server.log").open("w") as log:

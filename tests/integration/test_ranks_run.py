@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from experiments.schema import register
+from tests.ports import free_port
 
 register()
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,11 +79,8 @@ def test_each_job_of_a_sweep_starts_its_own_ranks(launcher: str, tmp_path: Path)
 @pytest.mark.slow
 def test_torchrun_on_two_nodes(tmp_path: Path) -> None:
     """Two agents on this machine, as a cluster starts one on each node."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
-    meeting = [f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-backend=c10d", "--rdzv-id=test"]
+    meeting = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=c10d", "--rdzv-id=test"]
     ours = [*ONLY_EVALUATED, "trainer=ddp", "trainer.devices=1", "trainer.num_nodes=2", f"output_dir={tmp_path}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     nodes = [subprocess.Popen([*command, *meeting, "-m", "experiments.run", *ours], env=environment) for _ in range(2)]

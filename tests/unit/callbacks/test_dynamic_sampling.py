@@ -19,7 +19,7 @@ from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling, Seed
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from datamodules.collate import ProblemBatch, collate_problems
+from datamodules.collate import ProblemBatch
 
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=5, stop=[])
 MIXED = frozenset({2, 5, 7, 11, 13})
@@ -273,7 +273,7 @@ class ByLetters(Numbered):
 
 def test_in_a_trainer_with_our_own_engine(tmp_path: Path) -> None:
     module, task = Learner(), ByLetters()
-    batches: Any = DataLoader(task.posed[:6], batch_size=3, collate_fn=collate_problems)  # pyright: ignore
+    batches: Any = DataLoader(task.posed[:6], batch_size=3, collate_fn=ProblemBatch)  # pyright: ignore
     trainer = L.Trainer(
         max_epochs=1,
         accelerator="cpu",

@@ -18,7 +18,7 @@ from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
-from datamodules.collate import collate_problems
+from datamodules.collate import ProblemBatch
 
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=5, stop=[])
 GREEDY = replace(SAMPLED, temperature=0.0)
@@ -98,7 +98,7 @@ def fitted(
 
 
 def loader(problems: Sequence[Problem]) -> DataLoader[Any]:
-    return DataLoader(list(problems), batch_size=2, collate_fn=collate_problems)  # pyright: ignore[reportArgumentType]
+    return DataLoader(list(problems), batch_size=2, collate_fn=ProblemBatch)  # pyright: ignore[reportArgumentType]
 
 
 def test_each_batch_comes_with_its_groups_and_the_policy_in_training_mode(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from contrastive_reasoning.policies.flops import decoder_size, learning_flops, r
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
-from datamodules.collate import collate_problems
+from datamodules.collate import ProblemBatch
 from tests.unit.lightning_modules import grpo_kit
 
 NAP = 0.05
@@ -114,7 +114,7 @@ def fitted(module: Learner, *, peak: float | None = PEAK, validate: bool = False
         limit_val_batches=None if validate else 0,
         **settings,
     )
-    loader: Any = DataLoader(PROBLEMS, batch_size=2, collate_fn=collate_problems)  # pyright: ignore[reportArgumentType]
+    loader: Any = DataLoader(PROBLEMS, batch_size=2, collate_fn=ProblemBatch)  # pyright: ignore[reportArgumentType]
     trainer.fit(module, loader, loader)
     assert len(steps.logged) == 4
     if not settings:

@@ -23,7 +23,7 @@ from callbacks.stack_dump import GRACE_S, StackDump
 from callbacks.throughput import ROOM, Throughput
 from callbacks.watchdog import Watchdog
 from contrastive_reasoning.rollout import Engine, Sampling
-from datamodules.collate import collate_problems
+from datamodules.collate import ProblemBatch
 from tests.unit.callbacks.test_step_costs import PROBLEMS, Learner
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -98,7 +98,7 @@ def fit(module: Learner, folder: Path, *callbacks: L.Callback, profiler: Any = N
         default_root_dir=folder,
         profiler=profiler,
     )
-    loader: Any = DataLoader(PROBLEMS, batch_size=2, collate_fn=collate_problems)  # pyright: ignore[reportArgumentType]
+    loader: Any = DataLoader(PROBLEMS, batch_size=2, collate_fn=ProblemBatch)  # pyright: ignore[reportArgumentType]
     trainer.fit(module, loader, loader)
     return trainer
 

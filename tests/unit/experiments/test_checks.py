@@ -54,6 +54,25 @@ def test_a_contradiction_is_one_sentence(override: str, sentence: str) -> None:
     assert "\n" not in said
 
 
+VLLM = [
+    "rollout.engine._target_=contrastive_reasoning.rollout.vllm.VLLMEngine",
+    "trainer.devices=2",
+]
+
+
+@pytest.mark.parametrize(("rollout", "name"), [("dynamic", "DynamicSampling"), ("vineppo", "VinePPORollouts")])
+def test_ranks_that_draw_alone_do_not_ask_one_server(rollout: str, name: str) -> None:
+    said = objection(f"rollout={rollout}", *VLLM)
+    assert said is not None
+    assert said.startswith(f"rollout: {name} cannot draw from a vLLM server on 2 ranks")
+    assert objection(f"rollout={rollout}", VLLM[0]) is None
+    assert objection(f"rollout={rollout}", VLLM[1]) is None
+
+
+def test_ranks_that_draw_once_ask_one_server() -> None:
+    assert objection("rollout=vllm", "trainer.devices=2") is None
+
+
 @pytest.mark.parametrize("key", ["name", "arm"])
 @pytest.mark.parametrize("name", ["'../x'", "/tmp/x", "a/b", "..", '"a\\tb"'])
 def test_a_name_that_would_leave_its_folder_is_one_sentence(key: str, name: str) -> None:

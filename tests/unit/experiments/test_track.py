@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from experiments.parameters import flatten, tracker_name
 from experiments.run_tree import runs_of
 from experiments.sent import MEMORY_FILE
 from experiments.track import RunRecord, Tracker, TrackerError
+from tests.ports import free_port
 
 TEST, START, VAL = (f"{split}/verifier/accuracy_sampled" for split in ("test", "start", "val"))
 
@@ -226,9 +226,7 @@ def test_a_mirror_sends_everything_before_it_is_stopped(tracker: Tracker, output
 
 def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mirror starts at once, fails in seconds, says so in its log, and ends with its parent's wish."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:opensesame@{address}")
     folder = outputs.run("nobody_home", seed=0, final=0.4)
     process = start_mirror(folder)
@@ -256,9 +254,7 @@ def test_an_address_of_no_kind_and_a_server_that_is_not_there_are_said() -> None
         Tracker("nonsense:/x")
     with pytest.raises(TrackerError, match=r"MLFLOW_TRACKING_URI=nonsense://x is no address"):
         Tracker("nonsense://me:opensesame@x")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    address = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(TrackerError, match=f"MLflow at {address} does not answer"):
         Tracker(address).experiments()
 

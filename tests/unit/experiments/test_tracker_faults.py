@@ -17,7 +17,8 @@ from experiments.carry import LAST_PASSES, Passes, sync
 from experiments.mirror import LOG_FILE, start_mirror, stop_mirror
 from experiments.run_tree import runs_of
 from experiments.track import Tracker, main
-from tests.unit.experiments.tracker_kit import Door, Server, free_port
+from tests.ports import free_port
+from tests.unit.experiments.tracker_kit import Door, Server
 
 VAL = "val/verifier/accuracy_sampled"
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import socket
 from dataclasses import replace
 from typing import Any
 
@@ -8,12 +7,14 @@ import pytest
 import torch
 from torch import distributed, multiprocessing
 
+from contrastive_reasoning.ranks import barrier
 from contrastive_reasoning.rollout import Sampling
 from contrastive_reasoning.rollout.vllm import VLLMEngine, request_seeds
 from contrastive_reasoning.rollout.vllm_http import ServerError
 from contrastive_reasoning.rollout.vllm_policy import check_log_probs
-from contrastive_reasoning.rollout.vllm_ranks import on_first_rank, wait_for_all
+from contrastive_reasoning.rollout.vllm_ranks import on_first_rank
 from contrastive_reasoning.tasks.base import Problem
+from tests.ports import free_port
 
 SETTINGS: dict[str, Any] = {
     "url": "http://127.0.0.1:8000",
@@ -73,7 +74,7 @@ def _rank(rank: int, port: int, queue: Any) -> None:
         raise ServerError("not there")
 
     found = on_first_rank(work)
-    wait_for_all()
+    barrier()
     try:
         on_first_rank(fail)
         failed = ""
@@ -84,9 +85,7 @@ def _rank(rank: int, port: int, queue: Any) -> None:
 
 
 def test_what_the_first_of_two_processes_does_reaches_both() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     context = multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
     processes = [context.Process(target=_rank, args=(rank, port, queue), daemon=True) for rank in range(2)]
