@@ -16,12 +16,16 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from callbacks.dynamic_sampling import DynamicSampling
+from callbacks.rollout_generation import RolloutGeneration
 from callbacks.zero_sharding import ZeroSharding
 from contrastive_reasoning.losses import BinaryNCE, InfoNCE, SymmetricInfoNCE
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.ranks import barrier, this_rank
+from contrastive_reasoning.rollout import Engine
+from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.interrupt import Interrupted, StopRequest
 from experiments.stage_checkpoint import StageCheckpoint
@@ -147,8 +151,38 @@ def grpo_resumed(name: str, folder: Path) -> Result:
     return grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt", policy=grpo_kit.policy(seed=9))
 
 
-def gathers(name: str) -> Result:
-    """How often parameters are put together in a fit of two steps without validation."""
+class Lucky:
+    """A task whose first rank sees every second completion as right, and whose others see none."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(grpo_kit.TASK, name)
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        self.seen += 1
+        right = this_rank() == 0 and self.seen % 2 == 0
+        return Verdict(status="ok", reason="") if right else Verdict(status="wrong", reason="never right here")
+
+
+def refilling() -> DynamicSampling:
+    """It draws once on the first rank and four times on the others."""
+    return DynamicSampling(
+        engine=Engine(max_batch_tokens=100_000),
+        group_size=4,
+        sampling=grpo_kit.sampling(0.9),
+        greedy=grpo_kit.sampling(0.0),
+        validation_samples=0,
+        seed=3,
+        task=Lucky(),
+        max_prompt_tokens=None,
+        max_refills=3,
+    )
+
+
+def gathers(name: str, generation: RolloutGeneration) -> Result:
+    """How often parameters are put together in a fit of two steps without validation, and how often it drew anew."""
     from deepspeed import zero
 
     counted: list[int] = []
@@ -165,10 +199,11 @@ def gathers(name: str) -> Result:
         task=grpo_kit.TASK, problems_per_step=4, validation_problems=5, steps=2, max_prompt_tokens=None, seed=0
     )
     try:
-        trainer(name, 2, [grpo_kit.generation()], limit_val_batches=0).fit(module, datamodule=data)
+        fitted = trainer(name, 2, [generation], limit_val_batches=0)
+        fitted.fit(module, datamodule=data)
     finally:
         zero.GatheredParameters = before
-    return {"gathers": len(counted)}
+    return {"gathers": len(counted), "refills": fitted.callback_metrics.get("train/rollout/refills")}
 
 
 class Bytes(Callback):
@@ -280,4 +315,5 @@ def everything(folder: Path) -> Result:
     for name in ("zero1", "zero2", "zero3"):
         found[f"{name}/sharding"] = sharding(name)
     found["zero2/code"] = code_in_a_shard("zero2", folder / "code")
-    return found | {"zero3/gathers": gathers("zero3")}
+    found["zero3/gathers"] = gathers("zero3", grpo_kit.generation())
+    return found | {"zero3/refills": gathers("zero3", refilling())}

@@ -79,6 +79,11 @@ def test_parameters_are_put_together_once_for_each_rollout_batch(two: Any) -> No
     assert [rank["zero3/gathers"]["gathers"] for rank in two] == [2, 2]
 
 
+def test_ranks_that_draw_a_different_number_of_times_put_parameters_together_once(two: Any) -> None:
+    assert [rank["zero3/refills"]["gathers"] for rank in two] == [2, 2]
+    assert two[0]["zero3/refills"]["refills"] != two[1]["zero3/refills"]["refills"]
+
+
 def test_code_in_a_shard_is_refused_and_not_run(two: Any) -> None:
     for rank in two:
         assert "mkdir" in rank["zero2/code"]["said"]
