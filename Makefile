@@ -15,7 +15,7 @@ scale ?=
 gpus  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare sync eval plan bench clean
+.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare sync eval plan bench docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -75,6 +75,9 @@ plan: $(STAMP)  ## what an experiment costs before anything is loaded:  name=grp
 bench: $(STAMP)  ## measure a GRPO step side by side with its peers, as ratios on this machine
 	@$(BIN)/python -m experiments.bench $(over)
 
+docs: $(STAMP)  ## build the documentation into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:  ## remove caches and build leftovers; results and .venv stay
-	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache
+	@rm -rf build dist site *.egg-info .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
