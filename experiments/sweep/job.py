@@ -10,6 +10,7 @@ outputs/sweeps/<time>/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,8 +44,9 @@ class Job:
 
     @property
     def values(self) -> dict[str, str]:
-        """Key → value of every override."""
-        return {key: value for key, _, value in (override.partition("=") for override in self.overrides)}
+        """Key → value of every override, without Hydra's escapes."""
+        pairs = (override.partition("=") for override in self.overrides)
+        return {key: re.sub(r"\\(.)", r"\1", value) for key, _, value in pairs}
 
 
 def read_job(folder: Path) -> Job | None:

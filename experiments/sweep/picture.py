@@ -19,7 +19,8 @@ Point = tuple[Mapping[str, str], Sequence[float]]
 MARKERS = "osD^vPX"
 LOG_FROM = 4.0
 """The greatest value over the least from which an axis of positive values is logarithmic."""
-LEAST_VALUES = 2
+LEAST_VALUES = 3
+"""Of two values the table says as much."""
 CAPTION = (
     "Lines: mean over seeds. Small dots: single seeds. Bands: 95% t-interval of the mean, cut at the frame; none for a "
     "single seed."
@@ -27,7 +28,7 @@ CAPTION = (
 
 
 def numeric_keys(points: Sequence[Mapping[str, str]]) -> list[str]:
-    """The keys that are a number at every point, and not the same one."""
+    """The keys that are a number at every point, of at least ``LEAST_VALUES`` values."""
     keys = dict.fromkeys(key for point in points for key in point)
     columns = {key: [number(point.get(key)) for point in points] for key in keys}
     return [key for key, found in columns.items() if None not in found and len(set(found)) >= LEAST_VALUES]
@@ -44,13 +45,16 @@ def number(text: str | None) -> float | None:
 
 def lines_of(points: Sequence[Point], key: str) -> dict[str, dict[float, Sequence[float]]]:
     """Label of the other values → value of ``key`` → the metric of each seed; points without a finite one left out."""
-    lines: dict[str, dict[float, Sequence[float]]] = defaultdict(dict)
+    lines: dict[tuple[tuple[str, str], ...], dict[float, Sequence[float]]] = defaultdict(dict)
     for values, seeds in points:
-        others = ", ".join(f"{name}={value}" for name, value in values.items() if name != key)
+        others = tuple((name, value) for name, value in values.items() if name != key)
         at, finite = number(values.get(key)), [seed for seed in seeds if math.isfinite(seed)]
         if at is not None and finite:
             lines[others][at] = finite
-    return {label: dict(sorted(line.items())) for label, line in sorted(lines.items())}
+    ordered = sorted(lines.items(), key=lambda item: [(number(value) or 0.0, value) for _, value in item[0]])
+    return {
+        ", ".join(f"{name}={value}" for name, value in others): dict(sorted(line.items())) for others, line in ordered
+    }
 
 
 def draw(points: Sequence[Point], *, key: str, metric: str) -> Figure:
@@ -94,7 +98,7 @@ def _frame(axes: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]]) -> 
     spread = max(values) - min(values)
     margin = 0.25 * spread or 0.05
     axes.set_ylim(min(values) - margin, max(values) + margin)
-    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0 if spread > 0.05 else 1))
+    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -28,6 +28,7 @@ from experiments.sweep.view import Row as View
 from experiments.sweep.view import tally
 
 CSV, DONE, SEED = "summary.csv", ("done", "done already"), "seed"
+WIDE = 160
 CAPTION = "Mean ± half of the 95% t-interval over seeds, the best first."
 
 
@@ -54,7 +55,10 @@ def summarise(sweep: Path, jobs: Sequence[Job]) -> list[str]:
     if metric is not None:
         rows = rows_of(jobs, {number: each[metric] for number, each in found.items() if metric in each}, keys)
         write_text(sweep / CSV, as_csv(rows, metric))
-        Console().print(as_table(rows, metric))
+        console = Console()
+        if not console.is_terminal:
+            console.width = WIDE
+        console.print(as_table(rows, metric))
         lines += [f"Written: {path}" for path in (sweep / CSV, *_pictures(sweep, rows, metric))]
     elif found:
         lines.append(f"no job left any of {', '.join(PRIMARY)}: no table")
