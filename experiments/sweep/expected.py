@@ -40,6 +40,11 @@ def label(job: Job, keys: Sequence[str]) -> str:
     return " ".join(f"{key}={job.values[key]}" for key in keys if key in job.values)
 
 
+def runs_here(launcher: Any) -> bool:
+    """Whether the jobs are processes of this machine, not of a cluster."""
+    return str(launcher._target_).endswith((".BasicLauncher", ".JoblibLauncher"))
+
+
 def at_once(launcher: Any, jobs: int) -> int:
     """How many jobs share this machine: joblib's ``n_jobs``, where -1 is one for each core; else one."""
     if not str(launcher._target_).endswith(".JoblibLauncher"):

@@ -80,7 +80,7 @@ class SweepWatch(Callback):
         from rich.console import Console
 
         from experiments.sweep.done import mark_done
-        from experiments.sweep.expected import at_once, expected_jobs
+        from experiments.sweep.expected import at_once, expected_jobs, runs_here
         from experiments.sweep.live import LiveJobs
 
         sweep = Path(config.hydra.sweep.dir)
@@ -92,7 +92,9 @@ class SweepWatch(Callback):
         for job in (jobs := mark_done(jobs, config)):
             if job.state == "done already":
                 write_job(sweep / str(job.number), job)
-        live = LiveJobs(sweep=sweep, expected=jobs, console=Console())
+        # a table is for those who watch; a cluster's jobs take days, and their files are far away
+        console = Console() if runs_here(config.hydra.launcher) else Console(force_terminal=False)
+        live = LiveJobs(sweep=sweep, expected=jobs, console=console)
         _watched.append(live)
         live.start()
         _take_signals(sweep / STOP)

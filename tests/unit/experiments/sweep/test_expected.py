@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from experiments.schema import register
-from experiments.sweep.expected import at_once, expected_jobs, label, varying
+from experiments.sweep.expected import at_once, expected_jobs, label, runs_here, varying
 from experiments.sweep.job import Job
 
 register()
@@ -53,3 +53,12 @@ def test_joblib_runs_as_many_at_once_as_it_was_asked_for_and_there_are(asked: in
 
 def test_other_launchers_have_the_machine_for_one_job() -> None:
     assert at_once(OmegaConf.create({"_target_": "hydra._internal.core_plugins.basic_launcher.BasicLauncher"}), 8) == 1
+
+
+@pytest.mark.parametrize(
+    ("launcher", "here"), [("basic", True), ("joblib", True), ("submitit_slurm", False), ("submitit_local", False)]
+)
+def test_a_cluster_is_not_this_machine(launcher: str, here: bool) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", [f"hydra/launcher={launcher}"], return_hydra_config=True)
+    assert runs_here(config.hydra.launcher) is here
