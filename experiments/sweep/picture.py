@@ -79,11 +79,10 @@ def _draw(axes: Axes, line: Mapping[float, Sequence[float]], label: str, index: 
     estimates = {at: over_seeds(seeds) for at, seeds in line.items()}
     means = [each.value for each in estimates.values()]
     axes.plot(list(estimates), means, marker=marker, linewidth=2, label=label, zorder=3, color=colour, linestyle=dashes)
-    known = {at: each for at, each in estimates.items() if each.n > 1}
-    low, high = [each.low for each in known.values()], [each.high for each in known.values()]
-    axes.fill_between(list(known), low, high, color=colour, alpha=0.13, linewidth=0)
-    for at in known:
-        axes.plot([at] * len(line[at]), line[at], ".", color=colour, markersize=4, alpha=0.6)
+    low, high = [each.low for each in estimates.values()], [each.high for each in estimates.values()]
+    axes.fill_between(list(estimates), low, high, color=colour, alpha=0.13, linewidth=0)  # nan of a single seed: none
+    for at, seeds in line.items():
+        axes.plot([at] * len(seeds), seeds, ".", color=colour, markersize=4, alpha=0.6)
 
 
 def _frame(axes: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]]) -> None:

@@ -22,16 +22,16 @@ class Progress:
         self.stage = "starting"
 
     def look(self) -> None:
-        for stage, folder, entry in stage_folders(self._run):
+        for stage, folder, _ in stage_folders(self._run):
             if stage != self.stage and folder not in self._read:
                 self.stage, self._step = stage, 0
-            self._follow(folder, counts=not entry["reused"])
+            self._follow(folder)
 
-    def _follow(self, folder: Path, *, counts: bool) -> None:
+    def _follow(self, folder: Path) -> None:
         for metric, end in complete_lines(folder, start=self._read.setdefault(folder, 0)):
             self._read[folder] = end
             self._metrics[metric.name] = metric.value
-            self._step = max(self._step, metric.step) if counts else self._step
+            self._step = max(self._step, metric.step)
 
     @property
     def where(self) -> str:

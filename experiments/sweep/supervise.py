@@ -55,7 +55,8 @@ def _run(job: Job, folder: Path, stop: Path, variables: Mapping[str, str]) -> Jo
         return job
     write_job(folder, job := replace(job, state="running", began=time.time()))
     code = _code_of(_started(job, folder, variables), stop)
-    write_job(folder, job := replace(job, ended=time.time(), **_outcome(code, folder / LOG)))
+    outcome = _outcome(code, folder / LOG, asked=stop.exists())
+    write_job(folder, job := replace(job, ended=time.time(), **outcome))
     return job
 
 
@@ -92,10 +93,11 @@ def _code_of(process: subprocess.Popen[bytes], stop: Path) -> int:
     return process.returncode
 
 
-def _outcome(code: int, log: Path) -> dict[str, Any]:
+def _outcome(code: int, log: Path, *, asked: bool) -> dict[str, Any]:
+    """What became of a process; how one ends that was asked to stop depends on where it was, and means nothing."""
     if code == 0:
         return {"state": "done"}
-    if code == INTERRUPTED:
+    if asked or code == INTERRUPTED:
         return {"state": "stopped"}
     return {"state": "failed", "cause": f"killed by {signal.Signals(-code).name}" if code < 0 else last_line(log)}
 

@@ -24,7 +24,7 @@ from experiments.stages import run_experiment
 
 EMBEDDED = "embedded:llama_countdown"
 EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]"]
-GRPO = ["experiment=clipo_laptop", "debug=fast", "budget.grpo.steps=200", "logger=folder"]
+GRPO = ["experiment=clipo_laptop", "debug=fast", "budget.grpo.steps=40", "logger=folder"]
 LONGEST = 600.0
 pytestmark = pytest.mark.xdist_group("sweep")
 register()
@@ -122,7 +122,7 @@ def test_ctrl_c_stops_all_jobs_and_the_same_command_goes_on(launcher: str, tmp_p
     assert not list(tmp_path.glob("runs/*/*/summary.json"))
 
     time.sleep(1.0)  # sweeps are named by the second
-    again = run(*ours, "budget.grpo.steps=200")
+    again = run(*ours)
     assert again.code == 0, again.said + again.errors
     assert [job["state"] for job in jobs_of(tmp_path)] == ["done", "done"]
     logs = [path.read_text() for path in sorted(max(tmp_path.glob("sweeps/*")).glob("*/log.txt"))]

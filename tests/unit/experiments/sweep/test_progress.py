@@ -29,7 +29,7 @@ def test_the_newest_stage_its_step_and_metric_are_followed(tmp_path: Path) -> No
     stages = {"critic": entry(critic, reused=True), "grpo": entry(grpo, reused=False)}
     (run / "stages.json").write_text(json.dumps(stages))
     progress.look()
-    assert progress.where == "grpo 0/60", "the steps of a stage that is reused are not its own"
+    assert progress.where == "grpo 0/60", "the steps of the stage before are not its own"
 
     log(grpo, (12, "train/reward/verifier", 0.1), (10, "val/verifier/accuracy_sampled", 0.25))
     progress.look()

@@ -12,8 +12,9 @@ from experiments.sweep.supervise import LONGEST_CAUSE, _code_of, _outcome, last_
 
 
 def sleeper(*, deaf: bool = False) -> subprocess.Popen[bytes]:
-    hear = "signal.SIG_IGN" if deaf else "lambda *_: sys.exit(130)"
-    code = f"import signal, sys, time; signal.signal(signal.SIGINT, {hear}); print(flush=True); time.sleep(60)"
+    """By default it dies of the signal, as a job does while it still imports its libraries."""
+    hear = "signal.SIG_IGN" if deaf else "signal.default_int_handler"
+    code = f"import signal, time; signal.signal(signal.SIGINT, {hear}); print(flush=True); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()  # it listens now
@@ -23,7 +24,16 @@ def sleeper(*, deaf: bool = False) -> subprocess.Popen[bytes]:
 def test_a_job_hears_that_the_sweep_is_to_stop(tmp_path: Path) -> None:
     (tmp_path / "stop").touch()
     code = _code_of(sleeper(), tmp_path / "stop")
-    assert _outcome(code, tmp_path / "log.txt") == {"state": "stopped"}
+    assert code == -signal.SIGINT
+    assert _outcome(code, tmp_path / "log.txt", asked=True) == {"state": "stopped"}
+
+
+def test_a_job_that_stopped_by_itself_has_not_failed(tmp_path: Path) -> None:
+    assert _outcome(130, tmp_path / "log.txt", asked=False) == {"state": "stopped"}
+
+
+def test_a_job_that_ended_well_before_it_heard_is_done(tmp_path: Path) -> None:
+    assert _outcome(0, tmp_path / "log.txt", asked=True) == {"state": "done"}
 
 
 def test_a_job_that_does_not_hear_is_killed_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +45,8 @@ def test_a_job_that_does_not_hear_is_killed_in_time(tmp_path: Path, monkeypatch:
 
 
 def test_a_job_that_was_killed_is_named_by_its_signal(tmp_path: Path) -> None:
-    assert _outcome(-signal.SIGKILL, tmp_path / "log.txt") == {"state": "failed", "cause": "killed by SIGKILL"}
+    outcome = _outcome(-signal.SIGKILL, tmp_path / "log.txt", asked=False)
+    assert outcome == {"state": "failed", "cause": "killed by SIGKILL"}
 
 
 @pytest.mark.parametrize(
