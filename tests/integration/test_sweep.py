@@ -24,7 +24,7 @@ from experiments.stages import run_experiment
 
 EMBEDDED = "embedded:llama_countdown"
 EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]"]
-GRPO = ["experiment=clipo_laptop", "debug=fast", "budget.grpo.steps=40", "logger=folder"]
+GRPO = ["experiment=clipo_laptop", "debug=fast", "budget.grpo.steps=12", "logger=folder"]
 LONGEST = 600.0
 pytestmark = pytest.mark.xdist_group("sweep")
 register()
@@ -42,9 +42,8 @@ def command(*overrides: str) -> list[str]:
     return [sys.executable, "-m", "experiments.run", *overrides]
 
 
-def run(*overrides: str, **variables: str) -> Ended:
-    environment = {**os.environ, **variables}
-    done = subprocess.run(command(*overrides), env=environment, capture_output=True, text=True, check=False)
+def run(*overrides: str) -> Ended:
+    done = subprocess.run(command(*overrides), capture_output=True, text=True, check=False)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
@@ -78,14 +77,14 @@ def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(t
 
 
 @pytest.mark.slow
-def test_jobs_at_once_share_the_cores_and_the_tracker(tmp_path: Path) -> None:
+def test_jobs_at_once_share_the_cores_and_the_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow's SQLite has two writers at once, from the first moment, when its tables are made."""
     database = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    variables = {"MLFLOW_TRACKING_URI": database}
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.pop(name, None)
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
     swept = ["seed=0,1,2,3", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "logger.patience=120"]
-    done = run("-m", *EVALUATED, *swept, f"output_dir={tmp_path}", **variables)
+    done = run("-m", *EVALUATED, *swept, f"output_dir={tmp_path}")
     assert done.code == 0, done.said + done.errors
     jobs = jobs_of(tmp_path)
     assert [job["state"] for job in jobs] == ["done"] * 4
@@ -102,8 +101,11 @@ def test_jobs_at_once_share_the_cores_and_the_tracker(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
-def test_ctrl_c_stops_all_jobs_and_the_same_command_goes_on(launcher: str, tmp_path: Path) -> None:
+def test_ctrl_c_stops_all_jobs_and_the_same_command_goes_on(
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a preset, whose mode must not make each job a sweep again."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     ours = [*GRPO, "sweep=fixed_head", f"hydra/launcher={launcher}", f"output_dir={tmp_path}"]
     ours += ["hydra.launcher.n_jobs=2"] if launcher == "joblib" else []
     sweep = subprocess.Popen(
