@@ -32,9 +32,8 @@ setup: $(STAMP)  ## install everything into .venv
 exp: $(STAMP)  ## run one experiment:  name=llama_critic over='seed=1'
 	@$(RUN) experiment=$(name) $(over)
 
-sweep: $(STAMP)  ## run a multirun and compare:  name=clipo_laptop sweep=tau over='seed=0,1,2'
+sweep: $(STAMP)  ## run what is left of a sweep, show what came out:  name=clipo_laptop sweep=tau over='seed=0,1,2'
 	@$(RUN) -m experiment=$(name) $(if $(sweep),sweep=$(sweep)) $(over)
-	@$(BIN)/python -m experiments.compare $(name)
 
 study: $(STAMP)  ## run the arms and seeds of a study that are left:  name=countdown_credit over='parallel=1'
 	@$(BIN)/python -m experiments.study $(name) $(over)

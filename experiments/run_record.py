@@ -21,9 +21,10 @@ from contrastive_reasoning.ranks import from_first, this_rank
 from experiments.files import write_json, write_yaml
 from experiments.metrics_file import last_values
 from experiments.stage_plan import StagePlan
+from experiments.sweep.job import FOLDER, RUN
 
 SWEEP = "CONTRASTIVE_REASONING_SWEEP"
-"""The variable by which a job that starts ranks tells them the sweep it belongs to."""
+"""The variable by which a job's process, and the ranks that it starts, know the sweep they belong to."""
 
 
 def only_first(write: Callable[..., None]) -> Callable[..., None]:
@@ -80,6 +81,8 @@ def _described_folder(config: DictConfig) -> Path:
         write_json(folder / "choices.json", ours)
         if sweep := sweep_of(hydra):
             write_json(folder / "sweep.json", sweep)
+    if job := os.environ.get(FOLDER):
+        write_json(Path(job) / RUN, {"folder": str(folder)})
     return folder
 
 
