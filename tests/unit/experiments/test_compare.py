@@ -20,6 +20,7 @@ from experiments.curves import Curve, draw_curves
 from experiments.seeds import Estimate, difference, over_seeds
 from experiments.track import RunRecord, Tracker
 
+PLAIN: Any = {"metric": METRIC, "sets": None, "by": None, "baseline": None, "curve": CURVE}
 T_95 = {1: 12.706204736432095, 2: 4.302652729696142}
 """Student's 97.5% points by degrees of freedom, from a printed table."""
 
@@ -49,7 +50,7 @@ def test_a_mean_over_seeds() -> None:
 def test_a_name_that_leaves_the_folder_is_refused(tracker: Tracker, tmp_path: Path, name: str) -> None:
     """Whoever shares the tracker may have named an experiment so."""
     with pytest.raises(Refused, match=f"^'{name}' .*: a comparison is written under its names$"):
-        compare(tracker, [name], metric=METRIC, by=None, baseline=None, curve=CURVE, output=tmp_path / "compare")
+        compare(tracker, [name], **PLAIN, output=tmp_path / "compare")
     assert not (tmp_path / "compare").exists()
 
 
@@ -143,7 +144,7 @@ def compared(tracker: Tracker, outputs: Any, request: pytest.FixtureRequest) -> 
 def test_from_mlflow_to_files(tracker: Tracker, compared: Mapping[str, str], tmp_path: Path) -> None:
     names = [compared["critic"], compared["baseline"]]
     for _ in range(2):
-        notes = compare(tracker, names, metric=METRIC, by=None, baseline=None, curve=CURVE, output=tmp_path)
+        notes = compare(tracker, names, **PLAIN, output=tmp_path)
     assert len(notes) == 1, "nothing to warn of"
     (table,) = tmp_path.rglob("*.csv")
     baseline, critic = csv.DictReader(table.open())
@@ -156,7 +157,7 @@ def test_from_mlflow_to_files(tracker: Tracker, compared: Mapping[str, str], tmp
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     (logged,) = tracker.runs(names, kind="comparison")
     files = {file.path for file in tracker._client.list_artifacts(logged.run_id)}
-    assert files == {table.name, table.with_suffix(".tex").name, table.with_suffix(".png").name}
+    assert files == {table.with_suffix(suffix).name for suffix in (".csv", ".md", ".tex", ".png")}
 
 
 def test_a_run_counts_when_it_has_finished(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_a_run_counts_when_it_has_finished(tracker: Tracker, outputs: Any, tmp_p
     (folder / "summary.json").unlink()
     Carrier(folder, tracker).carry(live=False)
     with pytest.raises(Refused, match="None of the runs of cmp_unfinished has finished"):
-        compare(tracker, ["cmp_unfinished"], metric=METRIC, by=None, baseline=None, curve=CURVE, output=tmp_path)
+        compare(tracker, ["cmp_unfinished"], **PLAIN, output=tmp_path)
 
 
 @pytest.mark.parametrize(
