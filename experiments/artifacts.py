@@ -31,6 +31,10 @@ class Artifacts:
             self._beside = Path(address.removeprefix(DATABASE)).absolute().parent / "artifacts"
         self._folders: dict[str, Path | None] = {}
 
+    def know(self, run_id: str, address: str) -> None:
+        """Where a run's files lie, as far as that was told with other news of it: nobody has to ask again."""
+        self._folders[run_id] = self._located(address)
+
     def files(self, run_id: str, folder: str = "") -> list[str]:
         """Paths of all files of a run in ``folder`` and below, sorted; none where there is no such folder."""
         local = self._folder(run_id)

@@ -14,6 +14,7 @@ MLflow.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -149,6 +150,11 @@ def is_study(options: argparse.Namespace) -> bool:
     return plain and options.names[0] in study_names()
 
 
+def as_flags(arguments: Sequence[str]) -> list[str]:
+    """``metric=x`` as ``--metric=x``."""
+    return [f"--{word}" if re.match("[a-z]+=", word) else word for word in arguments]
+
+
 def listed(wish: str | None) -> list[str] | None:
     """``a,b`` or ``[a,b]`` as a list."""
     return None if wish is None else [one.strip() for one in wish.strip("[]").split(",")]
@@ -163,8 +169,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--by", help="tags or parameters that make an arm, with commas")
     parser.add_argument("--baseline", help="an arm, or a value that only one arm has")
     parser.add_argument("--curve", help="the metric of the picture")
-    flags = [f"--{word}" if "=" in word and not word.startswith("-") else word for word in arguments]
-    options = parser.parse_args(flags)
+    options = parser.parse_args(as_flags(arguments))
     if is_study(options):
         from experiments.study.report import main as report_on_study
 

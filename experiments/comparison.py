@@ -87,6 +87,11 @@ def comparison_of(
 
 def default_metric(runs: Sequence[RunRecord]) -> str:
     """Success of sampled completions, and of greedy ones where no run was tested on samples."""
-    held = {name for run in runs for name in run.metrics if name.startswith("test/")}
-    sampled, greedy = (any(name.endswith(metric.removeprefix("test")) for name in held) for metric in (METRIC, GREEDY))
+    held = {name for run in runs for name in run.metrics}
+    sampled, greedy = (any(is_of(name, metric) for name in held) for metric in (METRIC, GREEDY))
     return GREEDY if greedy and not sampled else METRIC
+
+
+def is_of(name: str, metric: str) -> bool:
+    """Whether a metric is ``metric`` of some evaluation set."""
+    return name.startswith("test/") and name.endswith(metric.removeprefix("test"))

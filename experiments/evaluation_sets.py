@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from contrastive_reasoning.evaluation import PublishedTable, published_names, published_table
-from contrastive_reasoning.evaluation.suite import MAIN
 from experiments.track import RunRecord
 from experiments.wishes import Refused, near
 
+if TYPE_CHECKING:
+    from contrastive_reasoning.evaluation import PublishedTable
+
 TEST, AVERAGE = "test/", "average"
+MAIN = "main"
+"""The set whose metrics have plain names."""
 QUANTITY, PUBLISHED = "suite.quantity", "suite.published"
 
 
@@ -56,8 +60,13 @@ def columns_of(
 
 def published_beside(runs: Sequence[RunRecord]) -> PublishedTable | None:
     """The table that the suite of all these runs names; None where they name none, or several."""
-    named = {run.params.get(PUBLISHED) for run in runs}
-    name = named.pop() if len(named) == 1 else None
+    named = {run.params.get(PUBLISHED, "null") for run in runs}
+    name = named.pop()
+    if named or name == "null":
+        return None
+    # Imported late: it brings the libraries of language models along, which take seconds.
+    from contrastive_reasoning.evaluation import published_names, published_table
+
     return published_table(name) if name in published_names() else None
 
 

@@ -12,7 +12,7 @@ import platform
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -53,7 +53,8 @@ def as_json(origin: Origin) -> dict[str, Any]:
 
 def parsed(content: bytes) -> Origin:
     """The origin in a file's content."""
-    return Origin(**json.loads(content))
+    said = json.loads(content)
+    return Origin(**{field.name: said[field.name] for field in fields(Origin)})
 
 
 def command(overrides: Sequence[str]) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from contrastive_reasoning.evaluation import PublishedTable
 from experiments.arms import Arm, value_of
+
+if TYPE_CHECKING:
+    from contrastive_reasoning.evaluation import PublishedTable
 
 METHODS: Mapping[tuple[str, str], str] = {
     (objective, reward): objective.upper() + ending

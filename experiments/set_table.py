@@ -17,18 +17,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from contrastive_reasoning.evaluation import PublishedTable
 from experiments.arms import Arm
 from experiments.comparison_table import Row, rows_of
 from experiments.curves import SHARES
 from experiments.evaluation_sets import Column
 from experiments.published_method import PublishedRow, published_row
-from experiments.seeds import Difference, Estimate
+from experiments.seeds import Difference, Estimate, over_seeds
+
+if TYPE_CHECKING:
+    from contrastive_reasoning.evaluation import PublishedTable
 
 WELCH = " ʷ"
 SAME = 1e-9
-"""Means that differ by no more are of the same policy."""
+"""Values that differ by no more are of the same policy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,8 @@ class SetTable:
     """Of the arms, in order."""
     rows: Mapping[str, Mapping[str, Row]]
     """By column, by label; an arm that was not tested on a set has no row there."""
+    start: Mapping[str, Estimate]
+    """By column, before training, where every run of a seed began alike; empty where they did not."""
     published: Mapping[str, PublishedRow]
     """By label."""
     source: str | None
@@ -94,6 +99,7 @@ def set_table(
         baseline=None if baseline is None else baseline.label,
         labels=[arm.label for arm in arms],
         rows=rows,
+        start=common_start(arms, columns),
         published=repeated,
         source=published.source if published and repeated else None,
     )
@@ -106,21 +112,20 @@ def head(table: SetTable) -> list[str]:
 
 def lines(table: SetTable) -> Iterator[Line]:
     """The lines in order: what all began from, then each arm with what stands under it."""
-    common = _common_start(table)
-    if common is not None:
-        yield common
+    if table.start:
+        yield _start_line(table, [table.start.get(column.name) for column in table.columns])
     for label in table.labels:
-        yield from _arm_lines(table, label, with_start=common is None)
+        yield from _arm_lines(table, label)
 
 
-def _arm_lines(table: SetTable, label: str, *, with_start: bool) -> Iterator[Line]:
+def _arm_lines(table: SetTable, label: str) -> Iterator[Line]:
     found = [table.rows[column.name].get(label) for column in table.columns]
-    starts = [row and row.start for row in found]
-    if with_start and any(starts):
-        yield _start_line(table, starts, f"{label}, before training")
     seeds = max((row.final.n for row in found if row is not None), default=0)
     finals = [_written(table, row and row.final, seeds=seeds) for row in found]
     yield Line(label=label, seeds=str(seeds), cells=finals, is_arm=True)
+    starts = [row and row.start for row in found]
+    if any(starts) and not table.start:
+        yield _start_line(table, starts)
     if any(row is not None and row.delta is not None for row in found):
         deltas = [_written(table, row and row.delta, seeds=None) for row in found]
         yield Line(label=f"Δ to {table.baseline}", seeds="", cells=deltas, is_arm=False)
@@ -138,21 +143,24 @@ def _published_lines(table: SetTable, row: PublishedRow) -> Iterator[Line]:
         yield Line(label=f"published: Δ to {plain}", seeds="", cells=deltas, is_arm=False)
 
 
-def _common_start(table: SetTable) -> Line | None:
-    """The line of what all arms were before training; None where they differ, or nobody measured it."""
-    found: list[Estimate | None] = []
-    for column in table.columns:
-        starts = [row.start for row in table.rows[column.name].values() if row.start is not None]
-        if any(abs(start.value - starts[0].value) > SAME for start in starts):
-            return None
-        found.append(max(starts, key=lambda start: start.n, default=None))
-    return _start_line(table, found, "before training") if any(found) else None
+def common_start(arms: Sequence[Arm], columns: Sequence[Column]) -> dict[str, Estimate]:
+    """By column, what all arms were before training; nothing at all where runs of one seed began differently."""
+    found: dict[str, Estimate] = {}
+    for column in columns:
+        by_seed: dict[str, float] = {}
+        for seed, run in ((seed, run) for arm in arms for seed, run in arm.runs.items()):
+            value = run.metrics.get(column.metric.replace("test/", "start/", 1)) if "test/" in column.metric else None
+            if value is not None and abs(by_seed.setdefault(seed, value) - value) > SAME:
+                return {}
+        if by_seed:
+            found[column.name] = over_seeds(list(by_seed.values()))
+    return found
 
 
-def _start_line(table: SetTable, found: Sequence[Estimate | None], name: str) -> Line:
+def _start_line(table: SetTable, found: Sequence[Estimate | None]) -> Line:
     seeds = max((estimate.n for estimate in found if estimate is not None), default=0)
     cells = [_written(table, estimate, seeds=seeds) for estimate in found]
-    return Line(label=name, seeds=str(seeds), cells=cells, is_arm=False)
+    return Line(label="before training", seeds=str(seeds), cells=cells, is_arm=False)
 
 
 def _written(table: SetTable, estimate: Estimate | None, *, seeds: int | None) -> str:

@@ -72,10 +72,22 @@ def test_what_an_arm_was_not_tested_on_is_empty_and_fewer_seeds_are_said() -> No
     assert written["Δ to other"] == ["-10.0", ""], "nothing to compare with there"
 
 
-def test_unlike_beginnings_stand_above_their_arms() -> None:
+def test_arms_of_other_seeds_have_a_common_beginning() -> None:
+    """Each seed's evaluation draws its own samples: means over other seeds differ, the policy does not."""
+    runs = [
+        finished(name, seed=s, metrics={METRIC: 0.5, METRIC.replace("test", "start"): 0.1 * s})
+        for name, seeds in (("plain", (1, 2, 3)), ("other", (1,)))
+        for s in seeds
+    ]
+    first, *others = lines(table_of(runs))
+    assert (first.label, first.seeds, first.cells[0][:4]) == ("before training", "3", "20.0")
+    assert "before training" not in {line.label for line in others}
+
+
+def test_unlike_beginnings_stand_under_their_arms() -> None:
     runs = two_arms()
     runs[-1] = finished("clipo", seed=1, metrics={**runs[-1].metrics, "start/gsm8k/verifier/accuracy": 0.7}, reward="x")
-    assert [line.label for line in lines(table_of(runs))][:2] == ["plain, before training", "plain"]
+    assert [line.label for line in lines(table_of(runs))][:2] == ["plain", "before training"]
 
 
 def test_a_difference_of_other_seeds_is_marked() -> None:
