@@ -28,7 +28,7 @@ from experiments.report.question import question
 from experiments.report.results import results
 from experiments.report.settings import settings
 from experiments.track import TrackerError, connect
-from experiments.wishes import Refused
+from experiments.wishes import Refused, near
 
 OUTPUT = Path("outputs") / "report"
 
@@ -53,6 +53,13 @@ def report(found: Gathered, *, curve: str | None) -> str:
     return page(", ".join(found.names), sections)
 
 
+def check_curve(found: Gathered, curve: str | None) -> None:
+    """Refuse the wish for a curve that no stage logged."""
+    logged = {name for stages in found.stages.values() for stage in stages.values() for name in stage.metrics}
+    if curve is not None and curve not in logged:
+        raise Refused(f"No stage of these runs has the metric {curve!r}{near(curve, sorted(logged))}")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Flags may be written as overrides: ``metric=x`` is ``--metric=x``."""
     parser = argparse.ArgumentParser(prog="python -m experiments.report", description=(__doc__ or "").split("\n")[0])
@@ -75,7 +82,9 @@ def main(arguments: Sequence[str]) -> int:
             by=listed(options.by),
             baseline=options.baseline,
         )
-        write_text(output, report(gather(tracker, options.names, comparison), curve=options.curve))
+        found = gather(tracker, options.names, comparison)
+        check_curve(found, options.curve)
+        write_text(output, report(found, curve=options.curve))
     except (Refused, TrackerError) as error:
         print(error, file=sys.stderr)
         return 2

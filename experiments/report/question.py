@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from experiments.arms import FIRST_AXES, value_of
+from experiments.arms import ABSENT, value_of
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section
 from experiments.track import RunRecord
 
-SHARED = ("task", "family", "scale", "suite", "budget", *FIRST_AXES[5:])
-UNSAID = ("—", "none", "null")
+SHARED = ("task", "family", "scale", "suite", "budget", "objective", "advantage", "reward", "critic", "loss")
+"""Choices that are told where all runs made the same one."""
+UNSAID = (ABSENT, "none", "null")
 
 
 def question(found: Gathered) -> Html:
@@ -34,7 +35,7 @@ def _experiment(found: Gathered, name: str) -> Iterator[Html]:
 def _shared(runs: Sequence[RunRecord]) -> str:
     """``In all: task countdown, scale laptop.``"""
     said = []
-    for axis in dict.fromkeys(SHARED):
+    for axis in SHARED:
         values = {value_of(run, axis) for run in runs}
         if len(values) == 1 and not values & set(UNSAID):
             said.append(f"{axis} {values.pop()}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.track import Tracker
+from tests.unit.experiments.tracker_kit import Server
 
 
 def test_files_are_found_beside_a_database_that_was_copied(tmp_path: Path) -> None:
@@ -26,3 +27,18 @@ def test_files_are_found_beside_a_database_that_was_copied(tmp_path: Path) -> No
     assert there.table(run, "test/completions") == [{"problem": "p", "status": "ok"}]
     with pytest.raises(FileNotFoundError):
         there.artifacts.read(run, "figures/critic/b.png")
+
+
+@pytest.mark.slow
+def test_files_of_a_server_are_read_through_it(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.start()
+    try:
+        tracker = Tracker(server.address)
+        run = tracker.create_run("served", name="r", start=0.0, tags={}, parent=None)
+        tracker.log_table(run, "test/completions", [{"problem": "p", "status": "ok"}])
+        assert tracker.artifacts.files(run) == ["tables/test/completions.json"]
+        assert tracker.artifacts.files(run, "figures") == []
+        assert tracker.table(run, "test/completions") == [{"problem": "p", "status": "ok"}]
+    finally:
+        server.kill()
