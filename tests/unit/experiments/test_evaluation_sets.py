@@ -26,6 +26,7 @@ def test_the_end_of_a_longer_name_is_no_set() -> None:
         f"test/{GREEDY}_low": 0.4,
         f"start/x/{GREEDY}": 0.1,
         "test/longproc/accuracy": 0.3,
+        f"test/larger/deep/{GREEDY}": 0.2,
     }
     run = finished("a", seed=0, metrics=metrics)
     assert [column.name for column in columns_of([run], f"test/{GREEDY}", None, None)] == ["main"]

@@ -53,4 +53,5 @@ def test_runs_that_differ_by_seed_alone_are_one_multirun() -> None:
 def test_a_job_of_a_sweep_is_run_again_alone() -> None:
     typed = ["experiment=x", "sweep=objective", "objective=gspo", "seed=0"]
     assert command(typed) == "python -m experiments.run experiment=x objective=gspo seed=0"
-    assert "sweep" not in (command_over_seeds({"0": typed}) or "sweep")
+    together = command_over_seeds({"0": typed, "1": [*typed[:-1], "seed=1"]})
+    assert together == "python -m experiments.run -m experiment=x objective=gspo seed=0,1"
