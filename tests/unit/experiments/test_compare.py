@@ -4,6 +4,7 @@ import csv
 import math
 import re
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -127,6 +128,12 @@ def test_the_picture_says_what_it_shows() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a (2 seeds)", "b (1 seed)"]
     assert len(axes.collections) == 1, "one band: a single seed has none"
     assert "95% t-interval" in figure.get_supxlabel()
+
+
+def test_a_name_is_no_formula() -> None:
+    figure = draw_curves([Curve(label=r"$\frac$", seeds=[{0: 0.1, 1: 0.2}])], metric=CURVE, steps="steps")
+    figure.savefig(BytesIO())
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [r"\$\frac\$ (1 seed)"]
 
 
 @pytest.fixture

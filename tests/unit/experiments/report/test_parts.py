@@ -32,7 +32,7 @@ def test_completions_of_both_kinds_are_chosen() -> None:
 
 
 def test_of_a_figure_the_last_step_is_shown() -> None:
-    files = ["figures/critic/goals/900.png", "figures/critic/goals/1200.png", "figures/critic/goals/notes.txt"]
+    files = ["figures/critic/goals/1200.png", "figures/critic/goals/900.png", "figures/critic/goals/notes.txt"]
     assert last_of_each([*files, "figures/a/0.png"]) == ["figures/critic/goals/1200.png", "figures/a/0.png"]
 
 

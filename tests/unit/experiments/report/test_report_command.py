@@ -138,6 +138,7 @@ def test_nothing_in_the_page_is_alive_or_fetched(page: str) -> None:
     assert "script" not in reader.elements
     assert not reader.handlers
     assert all(address.startswith(("data:image/png;base64,", "#")) for address in reader.addresses)
+    assert "default-src &#x27;none&#x27;" in page, "the browser is told so, too"
     assert not re.search(r"url\((?!#)|@import", page)
     shown = "".join(reader.text)
     assert {HOSTILE, HOSTILE_NAME, "\\x202e5=3+2"} == {
