@@ -13,7 +13,7 @@ import pytest
 
 from contrastive_reasoning.evaluation.interval import t_interval
 from experiments import compare as module
-from experiments.arms import arms_by, mixed, telling_axes
+from experiments.arms import arms_by, mixed, telling_axes, without_common
 from experiments.carry import Carrier
 from experiments.compare import CURVE, METRIC, Refused, compare, main
 from experiments.comparison_table import as_latex, rows_of, written
@@ -89,6 +89,13 @@ def test_by_default_unlike_runs_are_never_averaged() -> None:
     axes = telling_axes(runs)
     assert axes == ["experiment", "weight"]
     assert [arm.label for arm in arms_by(runs, axes)] == ["a · weight=0.1", "a · weight=0.2", "b · weight=0.1"]
+
+
+def test_a_label_is_what_tells_arms_apart() -> None:
+    runs = [record("a", seed=0, task="t", weight=weight) for weight in ("0.1", "0.2")]
+    arms = arms_by(runs, ["experiment", "task", "weight"])
+    assert [arm.label for arm in without_common(arms)] == ["weight=0.1", "weight=0.2"]
+    assert [arm.label for arm in without_common(arms[:1])] == ["a · task=t · weight=0.1"], "alone it keeps them"
 
 
 def test_of_a_seed_the_newest_run_counts() -> None:
