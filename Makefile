@@ -15,7 +15,7 @@ scale ?=
 gpus  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare sync eval plan bench docs clean
+.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare report sync eval plan bench docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone
 
 compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over='…'
 	@$(BIN)/python -m experiments.compare $(name) $(over)
+
+report: $(STAMP)  ## one page of HTML of finished runs:  name=llama_critic over='…'
+	@$(BIN)/python -m experiments.report $(name) $(over)
 
 sync: $(STAMP)  ## send to MLflow what it missed while it did not answer:  name=llama_critic, else all
 	@$(BIN)/python -m experiments.track $(if $(filter file,$(origin name)),outputs,outputs/runs/$(name)) $(over)

@@ -26,6 +26,7 @@ RUN_ELSEWHERE = {
     "setup": "every clone's first command",
     "test": "this",
     "compare": "tests/unit/experiments/test_compare.py",
+    "report": "tests/unit/experiments/report",
     "dashboard": "tests/integration/test_dashboard.py",
     "sync": "tests/unit/experiments/test_tracker_faults.py",
     "bench": "tests/unit/experiments/bench",
