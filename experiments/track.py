@@ -200,7 +200,8 @@ class Tracker:
             found += page
             token = page.token or None
         for run in found:
-            self.artifacts.know(run.info.run_id, run.info.artifact_uri)
+            if run.info.artifact_uri is not None:
+                self.artifacts.know(run.info.run_id, run.info.artifact_uri)
         return [_record(run, names[run.info.experiment_id]) for run in found]
 
     def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
