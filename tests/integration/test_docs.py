@@ -19,12 +19,13 @@ from experiments.typo import explain
 
 register()
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = [path for room in ("experiments", "callbacks", "lightning_modules") for path in (ROOT / room).rglob("*.py")]
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>.*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 RUN_ELSEWHERE = {
     "setup": "every clone's first command",
     "test": "this",
+    "check": "this, with lint and types beside it",
     "compare": "tests/unit/experiments/test_compare.py",
     "report": "tests/unit/experiments/report",
     "dashboard": "tests/integration/test_dashboard.py",
