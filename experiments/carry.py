@@ -32,7 +32,7 @@ CHUNK = 1000
 FILES: dict[Kind, tuple[str, ...]] = {
     "sweep": ("sweep.json",),
     "experiment": ("config.yaml", "choices.json", "origin.json", "stages.json", "summary.json"),
-    "stage": ("config.yaml", "result.json", "summary.md", "figures/**/*.png"),
+    "stage": ("config.yaml", "result.json", "summary.md", "figures/**/*.png", "pages/**/*.html"),
 }
 
 
