@@ -38,5 +38,5 @@ def test_a_character_that_turns_text_around_is_written_out_where_one_token_spell
 
 
 def test_special_tokens_and_ids_beyond_the_vocabulary_have_names() -> None:
-    end, beyond = TOKENIZER.convert_tokens_to_ids(str(TOKENIZER.eos_token)), len(TOKENIZER) + 5
+    end, beyond = TOKENIZER.get_vocab()[str(TOKENIZER.eos_token)], len(TOKENIZER) + 5
     assert spelled(TOKENIZER, [end, beyond]) == [f"⟨{TOKENIZER.eos_token}⟩", f"⟨token {beyond}⟩"]
