@@ -82,6 +82,13 @@ class RunFolderLogger(Logger):
         """Save a page as ``pages/<name>/<step>.html``."""
         write_text(self._path("pages", plain_parts(name, what="page"), f"{step}.html"), html)
 
+    def history(self) -> dict[str, dict[int, float]]:
+        """All that was logged, before a resumption too: name → step → value."""
+        found: dict[str, dict[int, float]] = {}
+        for metric in read_metrics(self.folder):
+            found.setdefault(metric.name, {})[metric.step] = metric.value
+        return found
+
     @rank_zero_only
     def finalize(self, status: str) -> None:
         if self._file is not None:

@@ -121,8 +121,12 @@ def test_pictures_and_probes_are_logged_at_each_validation_and_only_watch(tmp_pa
     probes = {name for name in album.metrics if name.startswith("val/probe/")}
     assert probes == {
         f"val/probe/{name}"
-        for name in ("accuracy_actions_shuffled", "parity_from_components", "alignment", "uniformity", "effective_rank")
+        for name in (
+            *("accuracy_actions_shuffled", "parity_from_components", "alignment"),
+            *("positive_cosine", "uniformity", "effective_rank"),
+        )
     }
+    assert album.metrics["val/probe/alignment"] == pytest.approx(2 - 2 * album.metrics["val/probe/positive_cosine"])
 
 
 def test_only_the_action_moves_where_there_is_a_start() -> None:
