@@ -9,7 +9,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from callbacks.figures import PARITY_COLOURS, log_figure, watching
+from callbacks.figures import LINE_COLOURS, log_figure, watching
 from contrastive_reasoning.critics.reliability_bins import ReliabilityBins, reliability_bins
 
 FIGURE = "critic/calibration"
@@ -48,7 +48,7 @@ def diagram(found: ReliabilityBins, *, step: int) -> Figure:
     figure = Figure(figsize=(5.6, 6.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 1]})
     _shares(upper, found)
-    lower.vlines(found.predicted, 0.5, found.count, color=PARITY_COLOURS[0], linewidth=5)
+    lower.vlines(found.predicted, 0.5, found.count, color=LINE_COLOURS[0], linewidth=5)
     lower.set_yscale("log")
     lower.set(ylim=(0.5, 2 * float(found.count.max())), xlabel="probability the critic gives: σ(f/τ)", ylabel="states")
     total = int(found.count.sum())
@@ -67,7 +67,7 @@ def _shares(panel: Axes, found: ReliabilityBins) -> None:
         found.true,
         yerr=errors,
         fmt="o-",
-        color=PARITY_COLOURS[0],
+        color=LINE_COLOURS[0],
         linewidth=1.6,
         capsize=3,
         label="critic, 95% intervals",

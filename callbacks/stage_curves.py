@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import cycle
 from statistics import fmean
 from typing import Any
 
 import lightning as L
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from callbacks.figures import log_figure, watching
+from callbacks.figures import LINE_COLOURS, log_figure, watching
 
 FIGURE = "curves"
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 DASHES = ("-", "--", "-.", ":", "-")
-"""Beside the colours, for grey print."""
+"""One for each colour, for grey print."""
 MOST_POINTS = 60
 """Of a line; where more were logged, they are drawn faintly and each point is the mean of its share of them."""
 
@@ -43,12 +42,13 @@ class StageCurves(L.Callback):
         if not panels:
             raise ValueError("callbacks.stage_curves.panels must name at least one panel")
         for title, lines in panels.items():
-            if not 1 <= len(lines) <= len(COLOURS):
-                raise ValueError(f"panel {title!r} must have 1 to {len(COLOURS)} lines, got {len(lines)}")
+            if not 1 <= len(lines) <= len(LINE_COLOURS):
+                raise ValueError(f"panel {title!r} must have 1 to {len(LINE_COLOURS)} lines, got {len(lines)}")
         self.steps = steps
         self.panels = panels
 
     def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        """When the last validation has been logged too."""
         if not watching(trainer):
             return
         for logger in trainer.loggers:
@@ -74,7 +74,7 @@ def draw(histories: Mapping[str, History], panels: Mapping[str, Mapping[str, str
         return None
     columns = min(2, len(filled))
     rows = -(-len(filled) // columns)
-    figure = Figure(figsize=(5.4 * columns, 3.1 * rows), layout="constrained")
+    figure = Figure(figsize=(5.4 * columns, 3.2 * rows), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
     for panel, (title, lines) in zip(axes, filled.items(), strict=False):
         _draw(panel, title, lines)
@@ -85,7 +85,7 @@ def draw(histories: Mapping[str, History], panels: Mapping[str, Mapping[str, str
 
 
 def _draw(panel: Axes, title: str, lines: Mapping[str, History]) -> None:
-    for (label, history), colour, dashes in zip(lines.items(), cycle(COLOURS), cycle(DASHES), strict=False):
+    for (label, history), colour, dashes in zip(lines.items(), LINE_COLOURS, DASHES, strict=False):
         if not history:
             continue
         smooth = thinned(history)
@@ -115,8 +115,8 @@ def finite(history: History) -> History:
 
 
 def thinned(history: History) -> History:
-    """At most about ``MOST_POINTS`` points: where there are more, means of as many neighbours each, at their middle."""
+    """At most ``MOST_POINTS`` points: where there are more, means of as many neighbours each, at their middle."""
     width = -(-len(history) // MOST_POINTS)
     items = list(history.items())
-    shares = [items[start : start + width] for start in range(0, len(items), max(width, 1))]
+    shares = [items[start : start + width] for start in range(0, len(items), width)]
     return {share[len(share) // 2][0]: fmean(value for _, value in share) for share in shares}

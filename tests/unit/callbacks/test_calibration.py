@@ -12,7 +12,8 @@ import torch
 
 from callbacks.calibration import Calibration, diagram, wilson
 from contrastive_reasoning.critics.reliability_bins import ReliabilityBins
-from tests.unit.callbacks.test_critic_pictures import fit
+from lightning_modules.critic_metrics import OracleMetrics
+from tests.unit.callbacks.test_critic_pictures import Album, fit
 
 
 def test_each_validation_is_drawn_with_the_error_that_is_logged(tmp_path: Path) -> None:
@@ -24,9 +25,27 @@ def test_each_validation_is_drawn_with_the_error_that_is_logged(tmp_path: Path) 
     assert float(error[1]) == pytest.approx(album.metrics["val/oracle/ece"], abs=6e-4)
 
 
-def test_a_module_that_knows_no_oracle_draws_nothing() -> None:
-    trainer: Any = SimpleNamespace(is_global_zero=True, sanity_checking=False)
-    Calibration(bins=15).on_validation_epoch_end(trainer, object())
+def test_its_bins_are_of_equal_width_and_as_many_as_are_asked_for() -> None:
+    """0.1, 0.2 and 0.9, of which the first alone is true: by tens (0.9 + 0.2 + 0.9) / 3, by halves (0.7 + 0.9) / 3."""
+    assert error_by(10) == pytest.approx(2.0 / 3, abs=6e-4)
+    assert error_by(2) == pytest.approx(1.6 / 3, abs=6e-4)
+
+
+def error_by(bins: int) -> float:
+    metrics, album = OracleMetrics(), Album()
+    metrics.ece.update(torch.tensor([0.1, 0.2, 0.9]) + 1e-3, torch.tensor([1, 0, 0]))
+    trainer: Any = SimpleNamespace(is_global_zero=True, sanity_checking=False, global_step=3, loggers=[album])
+    Calibration(bins=bins).on_validation_epoch_end(trainer, SimpleNamespace(oracle_metrics=metrics))
+    (figure,) = album.figures["critic/calibration"]
+    return float(figure.get_suptitle().rpartition(" ")[2])
+
+
+@pytest.mark.parametrize("module", [object(), SimpleNamespace(oracle_metrics=OracleMetrics())])
+def test_without_an_oracle_or_its_states_nothing_is_drawn(module: Any) -> None:
+    album = Album()
+    trainer: Any = SimpleNamespace(is_global_zero=True, sanity_checking=False, global_step=3, loggers=[album])
+    Calibration(bins=15).on_validation_epoch_end(trainer, module)
+    assert not album.figures
 
 
 def found() -> ReliabilityBins:
