@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from callbacks.figures import LINE_COLOURS, log_figure, watching
+from callbacks.steps_done import steps_done
 
 FIGURE = "curves"
 DASHES = ("-", "--", "-.", ":", "-")
@@ -55,12 +56,7 @@ class StageCurves(L.Callback):
             read: Any = getattr(logger, "history", None)
             figure = None if read is None else draw(read(), self.panels, steps=self.steps)
             if figure is not None:
-                log_figure(trainer, FIGURE, figure, last_step(pl_module, trainer))
-
-
-def last_step(module: Any, trainer: L.Trainer) -> int:
-    """On the axis of the metrics, which of a policy counts rollout batches."""
-    return int(getattr(module, "rollout_step", trainer.global_step))
+                log_figure(trainer, FIGURE, figure, steps_done(trainer, pl_module))
 
 
 def draw(histories: Mapping[str, History], panels: Mapping[str, Mapping[str, str]], *, steps: str) -> Figure | None:
