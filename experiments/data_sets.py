@@ -6,6 +6,7 @@ that they name they give the digest: the same problems have the same one, whatev
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,17 @@ class DataSet:
     """The settings of the task or data module, by dotted path; values as they are shown, long ones cut."""
     files: Mapping[str, str]
     """Name → hash of those it reads."""
+
+    def entry(self) -> dict[str, str]:
+        """The fields that MLflow has for it: a data set made by code, from settings that stand in its source."""
+        source, profile = {"tags": dict(self.made_by)}, {"files": dict(self.files)}
+        return {
+            "name": self.name,
+            "digest": self.digest,
+            "source_type": "code",
+            "source": json.dumps(source, ensure_ascii=False),
+            "profile": json.dumps(profile, ensure_ascii=False),
+        }
 
 
 def data_sets_of(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MOST_METRICS, MOST_PARAMS, MOST_RUNS = 1000, 100, 1000  # per request: MLflow's limits
 LONGEST_TAG = 5000
-TABLES_TAG = "mlflow.loggedArtifacts"
+TABLES_TAG, CONTEXT_TAG = "mlflow.loggedArtifacts", "mlflow.data.context"
 QUIET = {
     # No call is made twice: the first may have been carried out, and a run would then be there twice. It is passes that
     # are repeated, and they look at what is there. A slow server is waited for, by a process that nobody waits for.
@@ -144,22 +144,10 @@ class Tracker:
             self._client.log_batch(run_id, params=[Param(name, value) for name, value in chunk])
 
     def log_data_sets(self, run_id: str, data_sets: Sequence[DataSet]) -> None:
-        """Send what a run read, as data set inputs: made by the code, from settings that stand in the source."""
+        """Send what a run read."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        inputs = [
-            DatasetInput(
-                Dataset(
-                    name=one.name,
-                    digest=one.digest,
-                    source_type="code",
-                    source=json.dumps({"tags": dict(one.made_by)}, ensure_ascii=False),
-                    profile=json.dumps({"files": dict(one.files)}, ensure_ascii=False),
-                ),
-                [InputTag("mlflow.data.context", one.context)],
-            )
-            for one in data_sets
-        ]
+        inputs = [DatasetInput(Dataset(**one.entry()), [InputTag(CONTEXT_TAG, one.context)]) for one in data_sets]
         self._client.log_inputs(run_id, datasets=inputs)
 
     def log_metrics(self, run_id: str, metrics: Sequence[Metric]) -> None:
