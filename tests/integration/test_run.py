@@ -183,7 +183,9 @@ def test_a_run_of_the_sweep_can_be_read_and_made_again_from_mlflow_alone(sweep: 
     assert {"method", "objective", "reward", "policy", "seed", "git_sha"} <= set(job.data.tags)
     assert {"config.yaml", "origin.json", "environment.json", "installed.txt"} <= files_of(client, job)
     for stage, data in {"warm_start": "countdown", "critic": "hindsight", "grpo": "countdown"}.items():
-        assert [read.dataset.name for read in stages[stage].inputs.dataset_inputs] == [data]
+        inputs = stages[stage].inputs
+        assert inputs is not None
+        assert [read.dataset.name for read in inputs.dataset_inputs] == [data]
     grpo = stages["grpo"]
     assert "system/cpu_utilization_percentage" in grpo.data.metrics
     assert {"curves", "train"} <= files_of(client, grpo, "figures")

@@ -53,6 +53,12 @@ def test_where_nothing_of_it_was_logged_nothing_is_drawn() -> None:
     assert draw({"a": {1: 1.0}}, PANELS, steps="steps") is None
 
 
+def test_an_odd_number_of_panels_leaves_a_place_free() -> None:
+    figure = draw({"a": {1: 1.0}}, {title: {"l": "a"} for title in ("p", "q", "r")}, steps="steps")
+    assert figure is not None
+    assert [axes.get_visible() for axes in figure.axes] == [True, True, True, False]
+
+
 def test_what_is_no_finite_number_is_left_out() -> None:
     figure = draw({"a": {2: 2.0, 0: math.nan, 1: 1.0, 3: math.inf}}, {"p": {"l": "a"}}, steps="steps")
     assert figure is not None

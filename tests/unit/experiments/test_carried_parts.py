@@ -80,12 +80,13 @@ def test_data_is_listed_once_with_what_makes_it(tracker: Tracker, outputs: Any, 
     if memory == "lost":
         (folder / MEMORY_FILE).unlink()
     run = tracker._client.get_run(carried(tracker, folder).run_id)
+    assert run.inputs is not None
     (read,) = run.inputs.dataset_inputs
     assert (read.dataset.name, len(read.dataset.digest)) == ("countdown", 12)
     assert {tag.key: tag.value for tag in read.tags} == {"mlflow.data.context": "training"}
     source = mlflow.data.get_source(read.dataset).to_dict()
     assert source == {"tags": {"_target_": "a.Task", "path": "problems.jsonl", "counts": "[3, 4]"}}
-    assert json.loads(read.dataset.profile) == {"files": {"problems.jsonl": "0a1b2c"}}
+    assert json.loads(read.dataset.profile or "") == {"files": {"problems.jsonl": "0a1b2c"}}
 
 
 def test_the_method_is_the_experiment_that_was_chosen_whatever_its_name(tracker: Tracker, outputs: Any) -> None:
