@@ -38,7 +38,7 @@ def joined(pieces: Sequence[str]) -> list[str]:
     """Words from the pieces that bash makes of them: ``objective``, ``=``, ``gr`` are one."""
     words = [""]
     for before, piece in zip(["", *pieces], pieces, strict=False):
-        glued = piece[:1] in BREAKS and piece != "" or before[-1:] in BREAKS and before != ""
+        glued = (piece[:1] in BREAKS and piece != "") or (before[-1:] in BREAKS and before != "")
         words = [*words[:-1], words[-1] + piece] if glued else [*words, piece]
     return words[1:]
 
