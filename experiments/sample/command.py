@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,15 @@ from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from experiments.assemble import AssemblyError, build
 from experiments.sample.options import Options, SampleError, parsed
+from experiments.sample.question import Question, question
 from experiments.schema import register
 from experiments.typo import explain
 
 USAGE_ERROR = 2
 BASE = ("name=sample", "stages=[evaluate]")
 """No experiment is needed, and none of its stages is run."""
-TEMPLATE = "policy.chat_template"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,76 +41,59 @@ def main(arguments: Sequence[str]) -> int:
     register()
     try:
         options, overrides = parsed(arguments)
-        overrides = [*BASE, *overrides]
-        if (sentence := explain(overrides)) is not None:
-            raise SampleError(sentence)
-        refuse_several(overrides)
-        with initialize_config_module("conf", version_base="1.3"):
-            config = compose("config", overrides)
-        write_and_show(config, options, template=any(word.startswith(f"{TEMPLATE}=") for word in overrides))
-    except (ValueError, OSError) as error:  # SampleError and AssemblyError are among them
+        config = composed([*BASE, *overrides])
+        asked = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
+        write_and_show(config, options, asked)
+    except (SampleError, AssemblyError) as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR
     return 0
 
 
-def refuse_several(overrides: Sequence[str]) -> None:
-    """Raises SampleError for what would make several runs."""
+def composed(overrides: Sequence[str]) -> DictConfig:
+    """The configuration that these overrides make.
+
+    Raises:
+        SampleError: for a mistake in them, or for what would make several runs.
+    """
+    if (sentence := explain(overrides)) is not None:
+        raise SampleError(sentence)
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         if override.is_sweep_override():
             raise SampleError(f"{override.input_line}: completions are of one configuration, give one value")
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", list(overrides))
 
 
-def write_and_show(config: DictConfig, options: Options, *, template: bool) -> None:
-    """Everything heavy is imported here, after what can be told from the words has been answered.
+def write_and_show(config: DictConfig, options: Options, asked: Question) -> None:
+    """Draw the completions and print them.
+
+    Everything heavy is imported here, after what can be told from the words has been answered.
 
     Args:
         config: names the task, the policy and how completions are drawn.
-        options: what is asked, and what stands in place of the configuration's.
-        template: whether the person chose how prompts are rendered; else a model's own chat template is used.
+        options: how many, and what values their steps.
+        asked: the problem, and who reads its completions.
+
+    Raises:
+        SampleError: for a critic that does not fit or read such problems, or a prompt without room for a completion.
+        AssemblyError: for a model that is not found, or how completions are drawn.
     """
     from rich.console import Console
 
-    from experiments.assemble import build, with_values
     from experiments.sample.page import show
-    from experiments.sample.question import question
     from experiments.sample.reading import readings
+    from experiments.sample.trained_critic import trained_critic
 
-    wanted = {"rollout.sampling.temperature": options.temperature, "rollout.sampling.max_tokens": options.max_tokens}
-    config = with_values(config, {key: value for key, value in wanted.items() if value is not None})
-    task, sampling = build(config, "task"), build(config, "rollout.sampling")
-    asked = question(task, prompt=options.prompt, answer=options.answer, seed=config.seed)
-    critic = None
+    critic: Any = None
     if options.critic is not None:
-        from experiments.sample.trained_critic import trained_critic
-
-        critic = trained_critic(Path(options.critic).expanduser(), task=task, temperature=config.loss.temperature)
-    policy = policy_of(config, options.model, template=template).eval()
-    rollouts = build(config, "rollout.engine").generate(
-        policy, [asked.problem], group_size=options.n, sampling=sampling, seed=(config.seed, "sample")
-    )
-    starts = None if critic is None else critic.start_values(rollouts)
-    show(Console(highlight=False), asked.problem, readings(asked, rollouts, critic), start=starts and starts[0])
-
-
-def policy_of(config: DictConfig, model: str | None, *, template: bool) -> Any:
-    """The policy of the configuration, or ``model`` in its place.
-
-    Raises:
-        SampleError: for a model that is not found, naming those that come with the package.
-    """
-    from contrastive_reasoning.policies.load import EMBEDDED, embedded_names
-    from experiments.assemble import AssemblyError, build, with_values
-
-    if model is None:
-        return build(config, "policy")
-    wanted = {"policy.pretrained": model} | ({} if template else {TEMPLATE: None})
+        critic = trained_critic(Path(options.critic).expanduser(), config)
+    engine, sampling = build(config, "rollout.engine"), build(config, "rollout.sampling")
+    policy, seed = build(config, "policy").eval(), (config.seed, "sample")
     try:
-        return build(with_values(config, wanted), "policy")
-    except AssemblyError as error:
-        ours = [f"{EMBEDDED}{name}" for name in embedded_names()]
-        near = get_close_matches(model, [*ours, *embedded_names()], n=1, cutoff=0.6)
-        choices = f"a hub name, the folder of a model, stage or run, or one of {', '.join(ours)}"
-        meant = f"{EMBEDDED}{near[0].removeprefix(EMBEDDED)}" if near else None
-        hint = f"did you mean {meant!r}?" if meant not in (None, model) else f"it takes {choices}"
-        raise SampleError(f"model={model}: {str(error).removeprefix('policy: ')}; {hint}") from error
+        rollouts = engine.generate(policy, [asked.problem], group_size=int(options.n), sampling=sampling, seed=seed)
+        starts = None if critic is None else critic.start_values(rollouts)
+        found = readings(asked, rollouts, critic)
+    except ValueError as error:
+        raise SampleError(str(error)) from error
+    show(Console(highlight=False), asked.problem, found, start=starts and starts[0])

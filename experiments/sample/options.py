@@ -1,4 +1,4 @@
-"""The sample's own arguments, which are no keys of an experiment: model=… prompt=… critic=… n=3 …"""
+"""The sample's own arguments: what is asked, and short names for three keys of the configuration."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 
+from hydra.core.override_parser.types import Quote, QuotedString
+
 from experiments.schema import Root
 
+SHORT = {
+    "model": ("policy.pretrained={}", "policy.chat_template=null"),
+    "temperature": ("rollout.sampling.temperature={}",),
+    "max_tokens": ("rollout.sampling.max_tokens={}",),
+}
+"""Short name → the overrides that it stands for. A model brings its own chat template, where it has one."""
 ALIKE = 0.8
 """How like one of the names a word must be to be a mistyped one."""
 EXAMPLE = "prompt='numbers=3,5,8 target=23'"
+MOST_DIGITS = 6
+"""Of a number that is typed."""
 OF_A_PROBLEM = ("numbers", "target")
 """They stand within the prompt."""
 
@@ -21,59 +31,47 @@ class SampleError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to write and what to judge it by. Raises SampleError for a value out of range."""
+    """What is asked, and what it is judged by. Raises SampleError for a number of completions that is none."""
 
-    model: str | None = None
-    """Hub name, folder of a model, stage or run, or ``embedded:NAME``; None: the policy of the configuration."""
     prompt: str | None = None
     """``numbers=3,5,8 target=23``, or any text; None: a validation problem of the task."""
     answer: str | None = None
     """What a text asks for; None: nobody judges it."""
     critic: str | None = None
     """Folder of a trained critic, of its stage, or of a run that trained one."""
-    n: int = 1
+    n: str = "1"
     """Completions of the problem."""
-    temperature: float | None = None
-    """0 takes the likeliest token; None: the configuration's."""
-    max_tokens: int | None = None
-    """Of a completion at most; None: the configuration's."""
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise SampleError(f"n must be at least 1, got {self.n}")
+        if not (self.n.isascii() and self.n.isdecimal() and len(self.n) <= MOST_DIGITS and int(self.n) >= 1):
+            raise SampleError(f"n={self.n}: it takes a whole number of at least 1")
 
 
 def parsed(arguments: Sequence[str]) -> tuple[Options, list[str]]:
-    """The sample's own arguments, and the overrides that are left for Hydra.
+    """The sample's own arguments, and the overrides, of which later ones win: short names come first.
 
     Raises:
-        SampleError: for a value that is no number or out of range, a mistyped name, or a problem without its quotes.
+        SampleError: for a mistyped name, a problem without its quotes, or a number of completions that is none.
     """
-    names, keys = [field.name for field in fields(Options)], [field.name for field in fields(Root)]
-    own: dict[str, str] = {}
+    own, keys = [field.name for field in fields(Options)], [field.name for field in fields(Root)]
+    given: dict[str, str] = {}
+    short: list[str] = []
     left: list[str] = []
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        if equals and name in names:
-            own[name] = value
+        if equals and name in own:
+            given |= {name: value} if value else {}
+        elif equals and name in SHORT:
+            short += [override.format(_quoted(name, value)) for override in SHORT[name]] if value else []
         elif name in OF_A_PROBLEM:
             raise SampleError(f"{argument}: a problem is one word, {EXAMPLE}")
-        elif name not in keys and (near := get_close_matches(name, names, n=1, cutoff=ALIKE)):
+        elif name not in keys and (near := get_close_matches(name, [*own, *SHORT], n=1, cutoff=ALIKE)):
             raise SampleError(f"{name}: no such key; did you mean {near[0]!r}?")
         else:
             left.append(argument)
-    texts = {name: value for name, value in own.items() if name in ("model", "prompt", "answer", "critic") and value}
-    return Options(**texts, **_numbers(own)), left  # pyright: ignore[reportArgumentType]
+    return Options(**given), [*short, *left]
 
 
-def _numbers(own: dict[str, str]) -> dict[str, int | float]:
-    kinds = {"n": int, "max_tokens": int, "temperature": float}
-    words = {int: "a whole number", float: "a number"}
-    numbers: dict[str, int | float] = {}
-    for name, kind in kinds.items():
-        if name in own:
-            try:
-                numbers[name] = kind(own[name])
-            except ValueError as error:
-                raise SampleError(f"{name}={own[name]}: it takes {words[kind]}") from error
-    return numbers
+def _quoted(name: str, value: str) -> str:
+    """A model may have any name, spaces and commas in it too."""
+    return QuotedString(text=value, quote=Quote.single).with_quotes() if name == "model" else value

@@ -33,8 +33,9 @@ def show(console: Console, problem: Problem, found: Sequence[Reading], *, start:
         if reading.steps:
             console.print(_indented(_steps(reading)))
         console.print(_verdict(reading.verdict))
-    console.print()
-    console.print(*_legend(found), sep="\n")
+    if legend := [*_legend(found)]:
+        console.print()
+        console.print(*legend, sep="\n")
 
 
 def _head(problem: Problem, start: float | None) -> Text:
@@ -116,17 +117,12 @@ def _verdict(verdict: Verdict | None) -> Text:
 
 def _legend(found: Sequence[Reading]) -> Iterator[Text]:
     judged = [step for reading in found for step in reading.steps]
-    if any(step.reachable is not None for step in judged):
-        yield Text.assemble(
-            ("legal, the target within reach", GOOD),
-            " · ",
-            ("legal, the target out of reach", UNSURE),
-            " · ",
-            ("against the rules", BAD),
-        )
+    with_oracle = any(step.reachable is not None for step in judged)
+    if judged:
+        aimless = [" · ", ("legal, the target out of reach", UNSURE)] if with_oracle else []
+        yield Text.assemble(("legal", GOOD), *aimless, " · ", ("illegal", BAD))
+    if with_oracle:
         yield Text("oracle: exact, can the target still be reached from the state, the numbers left?", style=QUIET)
-    elif judged:
-        yield Text.assemble(("right step", GOOD), " · ", ("wrong step", BAD))
     if any(step.value is not None for step in judged):
         yield Text("critic: its value of the step, σ(f/τ) in [0, 1]", style=QUIET)
 

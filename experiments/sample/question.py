@@ -9,11 +9,10 @@ from functools import partial
 from contrastive_reasoning.tasks.answer import verify_answer
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownTask
-from experiments.sample.options import EXAMPLE, SampleError
+from experiments.sample.options import EXAMPLE, MOST_DIGITS, SampleError
 
 MOST_NUMBERS = 6
 """The oracle of more takes minutes."""
-MOST_DIGITS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +53,7 @@ def countdown(task: Task, words: str) -> Problem:
     """
     if not isinstance(task, CountdownTask):
         raise SampleError(f"prompt={words}: such problems are Countdown's, and the task is {task.name}")
-    given = dict(part.partition("=")[::2] for part in words.split())
+    given = {name: value for name, _, value in (part.partition("=") for part in words.split())}
     if sorted(given) != ["numbers", "target"]:
         raise SampleError(f"prompt={words}: a problem has numbers and a target, {EXAMPLE}")
     numbers = [_whole("numbers", number) for number in given["numbers"].strip("[]").split(",")]
@@ -70,7 +69,10 @@ def _whole(name: str, text: str) -> int:
 
 
 def _validation(task: Task, seed: int) -> Problem:
-    problems = task.problems("validation")
+    try:
+        problems = task.problems("validation")
+    except (ValueError, OSError) as error:  # a file that is not there or holds no problems
+        raise SampleError(f"{task.name}: {error}") from error
     if not problems:
         raise SampleError(f"{task.name} has no validation problems: give a prompt")
     return problems[seed % len(problems)]

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.critics.checkpoint import DESCRIPTION, read_description
 from contrastive_reasoning.rewards import CriticReward, VerifierReward
-from contrastive_reasoning.tasks.base import Task
 from experiments.assemble import build
-from experiments.run_tree import read_config, read_json
+from experiments.run_tree import read_config, stage_folders
 from experiments.sample.options import SampleError
 from experiments.wiring import CRITIC
 
@@ -22,34 +21,37 @@ PAIRS = 16384
 """In one forward pass."""
 
 
-def trained_critic(folder: Path, *, task: Task, temperature: float) -> CriticReward:
+def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
     """What values steps by the critic that lies in ``folder``, or was trained by the stage or run there.
 
     Args:
         folder: of the critic, of its stage, or of a run.
-        task: finds the steps.
-        temperature: τ, where no stage beside the critic tells with which it was trained.
+        config: names the task, and τ where no stage beside the critic tells with which it was trained.
 
     Raises:
-        SampleError: no critic there, or one that is made of anything but the package's own parts.
-        ValueError: files that are damaged or do not fit each other.
+        SampleError: no critic there, one that is made of anything but the package's own parts, or files that are
+            damaged or do not fit each other.
+        AssemblyError: for arguments that its class refuses.
     """
     place = next((path for path in _places(folder) if (path / DESCRIPTION).is_file()), None)
     if place is None:
         raise SampleError(f"critic={folder}: no critic there ({DESCRIPTION} is missing)")
-    made_of = read_description(place).get("config")
-    if foreign := next(foreign_parts(made_of), None):
-        raise SampleError(f"critic={folder}: {DESCRIPTION} names {foreign}, which is no part of a critic")
-    loss = read_config(place.parent).get("loss")
-    return CriticReward(
-        outcome=VerifierReward(task=task),
-        task=task,
-        critic=build(OmegaConf.create({"critic": made_of}), "critic"),
-        checkpoint=str(place),
-        weight=0.0,
-        temperature=float(loss["temperature"]) if isinstance(loss, dict) and "temperature" in loss else temperature,
-        batch_size=PAIRS,
-    )
+    try:
+        made_of = read_description(place).get("config")
+        if foreign := next(foreign_parts(made_of), None):
+            raise SampleError(f"critic={folder}: {DESCRIPTION} names {foreign}, which is no part of a critic")
+        loss = read_config(place.parent).get("loss", config.loss)
+        return CriticReward(
+            outcome=VerifierReward(task=build(config, "task")),
+            task=build(config, "task"),
+            critic=build(OmegaConf.create({"critic": made_of}), "critic"),
+            checkpoint=str(place),
+            weight=0.0,
+            temperature=float(loss["temperature"]),
+            batch_size=PAIRS,
+        )
+    except ValueError as error:
+        raise SampleError(str(error)) from error
 
 
 def foreign_parts(node: Any) -> Iterator[str]:
@@ -67,6 +69,4 @@ def foreign_parts(node: Any) -> Iterator[str]:
 def _places(folder: Path) -> Iterator[Path]:
     yield folder
     yield folder / CRITIC
-    stage = read_json(folder / "stages.json").get(CRITIC)
-    if stage is not None:
-        yield Path(stage["folder"]) / CRITIC
+    yield from (place / CRITIC for stage, place, _ in stage_folders(folder) if stage == CRITIC)
