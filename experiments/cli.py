@@ -66,7 +66,7 @@ def complete(typed: Sequence[str]) -> int:
     """The script of a shell; with the words of a line that is being typed, what could stand at its end."""
     shell, *line = typed or [""]
     if shell not in SCRIPTS:
-        return refuse(f"{COMPLETION} {shell}: give a shell; {did_you_mean(shell, SCRIPTS)}")
+        return refuse(f"{' '.join([COMPLETION, *typed])}: give a shell; {did_you_mean(shell, SCRIPTS)}")
     if line:
         from experiments.completion import answers
 

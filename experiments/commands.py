@@ -18,6 +18,7 @@ Names = Literal["experiment", "study", ""]
 
 EVALUATED, SUITE = "llama_critic", "countdown_laptop"
 """What ``eval`` takes where nothing is said: the Makefile's own defaults."""
+COMPARED = "[metric=…] [sets=main,…] [by=key,key] [baseline=NAME] [curve=…]"
 DATABASE = "sqlite:///mlruns/mlflow.db"
 
 
@@ -121,7 +122,7 @@ COMMANDS = {
         own_keys=("parallel", "only", "seeds"),
     ),
     "list": Command(
-        summary="every experiment with its first line, the studies with their questions, the sweeps",
+        summary="every experiment with its first line, the studies, the sweeps",
         usage="",
         example="list",
         module="experiments.catalogue",
@@ -148,7 +149,7 @@ COMMANDS = {
         overrides=True,
     ),
     "sample": Command(
-        summary="completions of one problem, their steps, verdict, critic values and oracle in colour",
+        summary="completions of one problem, judged step by step",
         usage="[model=HUB_NAME_OR_FOLDER] [prompt=TEXT] [answer=TEXT] [critic=FOLDER] [n=1] [temperature=1.0] "
         "[max_tokens=48] [key=value …]",
         example="sample prompt='numbers=3,5,8 target=23' n=3",
@@ -159,21 +160,21 @@ COMMANDS = {
     ),
     "compare": Command(
         summary="table and curves of finished runs",
-        usage="NAME [NAME …] [metric=…] [by=key,key] [baseline=NAME] [curve=…]",
+        usage=f"NAME [NAME …] {COMPARED}",
         example="compare grpo_laptop clipo_laptop",
         module="experiments.compare",
         words=as_typed,
         names="experiment",
-        own_keys=("metric", "by", "baseline", "curve"),
+        own_keys=("metric", "sets", "by", "baseline", "curve"),
     ),
     "report": Command(
-        summary="one page of finished runs, from MLflow alone",
-        usage="NAME [NAME …] [output=FILE]",
+        summary="one page of HTML of finished runs",
+        usage=f"NAME [NAME …] {COMPARED} [output=FILE]",
         example="report grpo_laptop clipo_laptop",
         module="experiments.report",
         words=as_typed,
         names="experiment",
-        own_keys=("output",),
+        own_keys=("metric", "sets", "by", "baseline", "curve", "output"),
     ),
     "dashboard": Command(
         summary="open MLflow on the local results, for this machine alone",

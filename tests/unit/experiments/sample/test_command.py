@@ -113,21 +113,3 @@ def test_mistakes_are_answered_before_anything_heavy_is_imported() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[2, 2, 2, 2] []\n"
     assert done.stderr.count("\n") == 4
-
-
-def test_the_make_target_hands_any_prompt_on_as_one_word(tmp_path: Path) -> None:
-    """The recipe is run by make and a shell, with a stand-in for Python that says what it was given."""
-    root = Path(__file__).resolve().parents[4]
-    python = tmp_path / "venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    python.chmod(0o755)
-    stamp = python.parent.parent / ".installed"
-    stamp.touch()
-    prompt = 'What\'s 2 * $HOME ("in `words`")? #1'
-    command = ["make", "--silent", "-o", str(stamp), "sample", f"VENV={python.parent.parent}", f"prompt={prompt}"]
-    done = subprocess.run(
-        [*command, "model=a/b", "over=n=3 seed=1"], cwd=root, capture_output=True, text=True, check=True
-    )
-    wanted = ["-m", "experiments.sample", "model=a/b", f"prompt={prompt}", "n=3", "seed=1"]
-    assert done.stdout.splitlines() == wanted
