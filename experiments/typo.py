@@ -43,8 +43,7 @@ def _explain_preset(overrides: Sequence[Override]) -> str | None:
         return None
     typed = next(variants(overrides))
     params = compose("config", typed, return_hydra_config=True).hydra.sweeper.get("params") or {}
-    given = {override.key_or_group for override in overrides}
-    varied = OverridesParser.create().parse_overrides([f"{k}={v}" for k, v in params.items() if k not in given])
+    varied = OverridesParser.create().parse_overrides([f"{key}={values}" for key, values in params.items()])
     return _first(_explain_words([*run, *typed]) for run in variants(varied))
 
 

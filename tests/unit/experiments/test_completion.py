@@ -87,13 +87,16 @@ def in_shell(shell: str, script: str, environment: dict[str, str]) -> list[str]:
         ("exp llama_vin", ["llama_vineppo "]),
         ("exp llama_critic objective = gs", ["gspo "]),
         ("exp llama_critic reward.wei", ["reward.weight="]),
+        ("exp llama_vin| seed = 1", ["llama_vineppo "]),
     ],
 )
-def test_a_real_bash_completes(line: str, found: list[str], program: dict[str, str]) -> None:
-    words = ["contrastive-reasoning", *line.split()]
+def test_a_real_bash_completes_where_the_cursor_stands(line: str, found: list[str], program: dict[str, str]) -> None:
+    before, _, behind = line.partition("|")
+    cursor = len(before.split())
+    words = ["contrastive-reasoning", *before.split(), *behind.split()]
     script = (
         'eval "$(contrastive-reasoning completion bash)"\n'
-        f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}\n"
+        f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={cursor}\n"
         "complete -p contrastive-reasoning >/dev/null && _contrastive_reasoning\n"
         'printf "%s\\n" "${COMPREPLY[@]}"\n'
     )
