@@ -12,7 +12,7 @@ from contrastive_reasoning.tasks.countdown import CountdownTask
 from experiments.sample.options import EXAMPLE, MOST_DIGITS, SampleError
 
 MOST_NUMBERS = 6
-"""The oracle of more takes minutes."""
+"""Six take the exact oracle a tenth of a second, seven some seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
