@@ -7,8 +7,10 @@ from typing import Any
 import lightning as L
 from matplotlib.figure import Figure
 
+LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
+"""Of lines, the first first. From the palette of Okabe and Ito, which colour-blind readers tell apart."""
 PARITY_COLOURS = ("#0072B2", "#E69F00")
-"""Even, odd. From the palette of Okabe and Ito, which colour-blind readers tell apart."""
+"""Even, odd; of the same palette."""
 LABEL_COLOURS = ("#D55E00", "#009E73")
 """Out of reach, reachable; of the same palette."""
 

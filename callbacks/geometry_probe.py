@@ -7,6 +7,7 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
 from callbacks.similarity_heatmap import positive_diagonal
 from contrastive_reasoning.critics import CriticBatch, take
@@ -16,7 +17,8 @@ from contrastive_reasoning.policies.sharding import gathered
 
 class GeometryProbe(L.Callback):
     """Logs of the first batch of each validation, under ``val/probe/``: ``parity_from_components`` (goals that are
-    numbers), ``alignment`` of positive pairs, ``uniformity`` and ``effective_rank`` of the goals. Only watches.
+    numbers), ``alignment`` and ``positive_cosine`` of positive pairs, ``uniformity`` and ``effective_rank`` of the
+    goals. Only watches.
 
     Args:
         components: principal components from which parity is read.
@@ -52,6 +54,7 @@ class GeometryProbe(L.Callback):
         if len(rows):
             anchors = critic.encode_state_action(take(batch.state_actions, rows)).float()
             measured["alignment"] = alignment(anchors, goals[columns])
+            measured["positive_cosine"] = cosine_similarity(anchors, goals[columns]).mean()
         if len(goals) > 1:
             measured |= {"uniformity": uniformity(goals), "effective_rank": effective_rank(goals)}
         if isinstance(batch.goals, Tensor):

@@ -12,8 +12,8 @@ ABSENT = "—"
 FIRST_AXES = ("experiment", "arm", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
 NAMES = ("experiment", "arm")
 """Axes whose values speak for themselves."""
-NO_AXES = ("seed", "git_sha", "key", "kind", "sweep")
-"""Tags that do not say what was done."""
+NO_AXES = ("seed", "git_sha", "key", "kind", "sweep", "method")
+"""Tags that do not say what was done, or that say it once more."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,8 +31,16 @@ LOCK_FILE = ".mirror.lock"
 CHUNK = 1000
 FILES: dict[Kind, tuple[str, ...]] = {
     "sweep": ("sweep.json",),
-    "experiment": ("config.yaml", "choices.json", "origin.json", "stages.json", "summary.json"),
-    "stage": ("config.yaml", "result.json", "summary.md", "figures/**/*.png"),
+    "experiment": (
+        "config.yaml",
+        "choices.json",
+        "origin.json",
+        "stages.json",
+        "summary.json",
+        "environment.json",
+        "installed.txt",
+    ),
+    "stage": ("config.yaml", "result.json", "summary.md", "figures/**/*.png", "pages/**/*.html"),
 }
 
 
@@ -56,6 +64,7 @@ class Carrier:
             if run.kind == "stage":
                 self._send_metrics(run, sent)
                 self._send_tables(run, sent)
+                self._send_model(run, sent)
             if run.kind == "experiment" and (run.finished or not live):
                 self.tracker.log_metrics(sent.run_id, headline_metrics(self.folder))
             self._set_status(run, sent, live=live)
@@ -84,6 +93,8 @@ class Carrier:
     def _describe(self, run: TrackedRun, sent: Sent) -> None:
         if not sent.described and run.params:
             self.tracker.describe(sent.run_id, params=run.params, tags=run.tags)
+            if run.data_sets:
+                self.tracker.log_data_sets(sent.run_id, run.data_sets)
             sent.described = True
 
     def _send_metrics(self, run: TrackedRun, sent: Sent) -> None:
@@ -97,6 +108,15 @@ class Carrier:
             if self._changed(path, run, sent):
                 folder = path.parent.relative_to(run.folder).as_posix()
                 self.tracker.log_file(sent.run_id, path, "" if folder == "." else folder)
+
+    def _send_model(self, run: TrackedRun, sent: Sent) -> None:
+        """A small policy once it is whole; the tag ``model`` says where it is."""
+        if run.model is None or sent.model:
+            return
+        for path in run.model.files:
+            self.tracker.log_file(sent.run_id, path, path.parent.relative_to(run.folder).as_posix())
+        self.tracker.describe(sent.run_id, params={}, tags={"model": run.model.said})
+        sent.model = True
 
     def _send_tables(self, run: TrackedRun, sent: Sent) -> None:
         """Each table once, with the rows of all its steps: the steps can then be filtered on the tracker's page."""

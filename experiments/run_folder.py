@@ -27,7 +27,7 @@ __all__ = ["METRICS_FILE", "Metric", "RunFolderLogger", "last_values", "read_met
 
 
 class RunFolderLogger(Logger):
-    """Appends metrics to ``folder/metrics.jsonl`` and keeps figures and tables by name and step.
+    """Appends metrics to ``folder/metrics.jsonl`` and keeps figures, tables and pages by name and step.
 
     Hyperparameters are not its matter: the stage writes its resolved ``config.yaml`` itself. Only rank zero writes.
     A name whose parts are no plain names is refused: nothing is written outside of the folder.
@@ -76,6 +76,18 @@ class RunFolderLogger(Logger):
         """Save rows as ``tables/<name>/<step>.json``, a list of objects; what JSON does not know is written as text."""
         path = self._path("tables", plain_parts(name, what="table"), f"{step}.json")
         write_text(path, json.dumps([dict(row) for row in rows], default=str, ensure_ascii=False, indent=1) + "\n")
+
+    @rank_zero_only
+    def log_page(self, name: str, html: str, step: int) -> None:
+        """Save a page as ``pages/<name>/<step>.html``."""
+        write_text(self._path("pages", plain_parts(name, what="page"), f"{step}.html"), html)
+
+    def history(self) -> dict[str, dict[int, float]]:
+        """All that was logged, before a resumption too: name → step → value."""
+        found: dict[str, dict[int, float]] = {}
+        for metric in read_metrics(self.folder):
+            found.setdefault(metric.name, {})[metric.step] = metric.value
+        return found
 
     @rank_zero_only
     def finalize(self, status: str) -> None:

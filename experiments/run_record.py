@@ -18,7 +18,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.ranks import from_first, this_rank
-from experiments.files import write_json, write_yaml
+from experiments.environment import ENVIRONMENT, INSTALLED, environment, installed
+from experiments.files import write_json, write_text, write_yaml
 from experiments.metrics_file import last_values
 from experiments.origin import ORIGIN, as_json, origin_of
 from experiments.stage_plan import StagePlan
@@ -75,6 +76,8 @@ def _described_folder(config: DictConfig) -> Path:
     folder = _new_folder(Path(config.output_dir) / "runs" / config.name, config.seed)
     resolved: Any = OmegaConf.to_container(config, resolve=True)
     write_yaml(folder / "config.yaml", {**resolved, "git_sha": git_sha()})
+    write_json(folder / ENVIRONMENT, environment())
+    write_text(folder / INSTALLED, installed())
     if HydraConfig.initialized():
         hydra = HydraConfig.get()
         chosen = {group: option for group, option in hydra.runtime.choices.items() if option}

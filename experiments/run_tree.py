@@ -4,6 +4,7 @@ outputs/runs/<experiment>/<time>-<seed>/
     config.yaml     the resolved configuration
     choices.json    {group: option}, the choices made in composing it                     (optional)
     origin.json     {"about": …, "overrides": […], …}: see experiments/origin.py            (optional)
+    environment.json, installed.txt     what it ran on: see experiments/environment.py      (optional)
     stages.json     {stage: {"folder": …, "fingerprint": …, "reused": bool}}, in order of running
     sweep.json      {"sweep": id, …}, if it is one job of a multirun                       (optional)
     summary.json    written last, when the experiment has ended
@@ -12,18 +13,21 @@ outputs/runs/<experiment>/<time>-<seed>/
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import OmegaConf
 
+from experiments.data_sets import DataSet, data_sets_of
 from experiments.metrics_file import Metric, read_metrics
+from experiments.model_files import ModelFiles, model_files
 from experiments.parameters import flatten
 
 Kind = Literal["sweep", "experiment", "stage", "comparison"]
 HEADLINES = ("test/", "start/", "val/")
+MODEL_LIMIT = "logger.model_megabytes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +42,9 @@ class TrackedRun:
     folder: Path
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    data_sets: Sequence[DataSet] = ()
+    model: ModelFiles | None = None
+    """Of a stage that has made a policy, which one that was reused has not: its run is another's."""
     finished: bool
 
 
@@ -76,20 +83,27 @@ def runs_of(folder: Path) -> list[TrackedRun]:
         tags=tags,
         finished=(folder / "summary.json").exists(),
     )
-    stages = [
-        TrackedRun(
-            key=f"{key}/{stage}",
-            kind="stage",
-            name=stage,
-            parent=key,
-            folder=stage_folder,
-            params=flatten(read_config(stage_folder)),
-            tags={**tags, "stage": stage, "fingerprint": str(entry["fingerprint"]), "reused": str(entry["reused"])},
-            finished=(stage_folder / "result.json").exists(),
-        )
-        for stage, stage_folder, entry in stage_folders(folder)
-    ]
+    stages = [_stage(experiment, stage, path, entry) for stage, path, entry in stage_folders(folder)]
     return [*([sweep] if sweep else []), experiment, *stages]
+
+
+def _stage(experiment: TrackedRun, stage: str, folder: Path, entry: Mapping[str, Any]) -> TrackedRun:
+    config, files = read_config(folder), read_json(folder / "begun.json").get("files", {})
+    finished = (folder / "result.json").exists()
+    limit = float(experiment.params.get(MODEL_LIMIT, 0))
+    told = {"stage": stage, "fingerprint": str(entry["fingerprint"]), "reused": str(entry["reused"])}
+    return TrackedRun(
+        key=f"{experiment.key}/{stage}",
+        kind="stage",
+        name=stage,
+        parent=experiment.key,
+        folder=folder,
+        params=flatten(config),
+        tags={**experiment.tags, **told},
+        data_sets=data_sets_of(stage, config, files=files, choices=experiment.tags),
+        model=model_files(folder, most_megabytes=limit) if finished and not entry["reused"] else None,
+        finished=finished,
+    )
 
 
 def stage_folders(folder: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
@@ -120,7 +134,8 @@ def _tags(folder: Path, config: Mapping[str, Any], name: str) -> dict[str, str]:
     entry = read_json(folder / "sweep.json")
     sweep = {"sweep": str(entry["sweep"])} if entry else {}
     study = {"study": name, "arm": str(config["arm"])} if config.get("arm") else {}
-    return {**choices, **roots, "experiment": name, **study, **sweep}
+    method = {"method": choices.get("experiment", name)}  # of an experiment under a name of its own, too
+    return {**choices, **roots, **method, "experiment": name, **study, **sweep}
 
 
 def _sweep(folder: Path, name: str) -> TrackedRun | None:

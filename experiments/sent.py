@@ -26,6 +26,8 @@ class Sent:
     """Bytes of its ``metrics.jsonl``."""
     files: dict[str, int] = field(default_factory=dict)
     """Path in the folder → modification time in nanoseconds."""
+    model: bool = False
+    """Whether the policy is there, or is known to be too large."""
     status: str = "RUNNING"
 
 

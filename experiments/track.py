@@ -29,9 +29,11 @@ from experiments.secret_values import concealed, without_login
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
+    from experiments.data_sets import DataSet
+
 MOST_METRICS, MOST_PARAMS, MOST_RUNS = 1000, 100, 1000  # per request: MLflow's limits
 LONGEST_TAG = 5000
-TABLES_TAG = "mlflow.loggedArtifacts"
+TABLES_TAG, CONTEXT_TAG = "mlflow.loggedArtifacts", "mlflow.data.context"
 QUIET = {
     # No call is made twice: the first may have been carried out, and a run would then be there twice. It is passes that
     # are repeated, and they look at what is there. A slow server is waited for, by a process that nobody waits for.
@@ -140,6 +142,13 @@ class Tracker:
         self._client.log_batch(run_id, tags=[RunTag(tracker_name(k), v[:LONGEST_TAG]) for k, v in tags.items()])
         for chunk in chunks(params.items(), MOST_PARAMS):
             self._client.log_batch(run_id, params=[Param(name, value) for name, value in chunk])
+
+    def log_data_sets(self, run_id: str, data_sets: Sequence[DataSet]) -> None:
+        """Send what a run read."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        inputs = [DatasetInput(Dataset(**one.entry()), [InputTag(CONTEXT_TAG, one.context)]) for one in data_sets]
+        self._client.log_inputs(run_id, datasets=inputs)
 
     def log_metrics(self, run_id: str, metrics: Sequence[Metric]) -> None:
         """Send numbers with the times at which they were first logged: by those MLflow knows a repetition."""

@@ -97,6 +97,13 @@ class OracleMetrics(nn.Module):
         self.ece.update(logits.detach().float().sigmoid(), label)
         self.ranking.update(logits, batch.label, batch.problem, batch.depth)
 
+    def predictions(self) -> tuple[Tensor, Tensor] | None:
+        """Probabilities (N,) and labels (N,) bool of the states added since the last ``compute``; None for none."""
+        if not self.ece.update_called:
+            return None
+        probability, label = (dim_zero_cat(getattr(self.ece, name)) for name in ("confidences", "accuracies"))
+        return probability.float(), label.bool()
+
     def compute(self) -> dict[str, Tensor]:
         """Every number by its name; what has seen no state is absent. Starts anew afterwards."""
         named = {**self.auroc, "auprc": self.auprc, "ece": self.ece, "sibling_ranking": self.ranking}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
 from contrastive_reasoning.objectives import Correction, Objective
@@ -113,6 +113,10 @@ class GRPO(PolicyUpdates):
         """What passed through the policy, forward and backward, in the last step."""
         self.reported: Mapping[str, float] = {}
         """What the last training step logged, and nothing older, which ``trainer.callback_metrics`` holds too."""
+        self.credit: Credit | None = None
+        """What the last training step's rollouts were worth; None where no reward could tell."""
+        self.advantages: Tensor | None = None
+        """(B, T), what their tokens were taught with; None where the policy did not learn, as in a reward's warm-up."""
 
     def setup(self, stage: str) -> None:
         if self.reference is not None:
@@ -147,6 +151,7 @@ class GRPO(PolicyUpdates):
     def training_step(self, batch: Any, batch_idx: int) -> None:
         rollouts = drawn(batch.rollouts)
         self.work = NO_WORK
+        self.credit = self.advantages = None
         known = rollout_metrics(rollouts)
         try:
             known |= self.learned(rollouts)
@@ -167,6 +172,7 @@ class GRPO(PolicyUpdates):
         with self.phase("reward"):
             credit = self.reward(rollouts)
         require_finite(reward=credit.outcome)
+        self.credit = credit
         policy = self.update(rollouts, credit) if self.rollout_step >= self.warmup_steps else {}
         return {**credit_metrics(credit), **policy}
 
@@ -175,6 +181,7 @@ class GRPO(PolicyUpdates):
         with self.phase("reward"):
             advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
         require_finite(advantage=advantages)
+        self.advantages = advantages
         with self.phase("update"):
             with self.reference_at_hand():
                 lessons = self.lessons(rollouts, advantages)

@@ -29,6 +29,8 @@ from experiments.sweep.view import tally
 
 CSV, DONE, SEED = "summary.csv", ("done", "done already"), "seed"
 WIDE = 160
+POSITIVE_COSINE = "train/clipo/positive_cosine"
+"""Drawn beside the metric where jobs have it: it says what a temperature did to the contrastive space."""
 CAPTION = "Mean ± half of the 95% t-interval over seeds, the best first."
 
 
@@ -53,13 +55,14 @@ def summarise(sweep: Path, jobs: Sequence[Job]) -> list[str]:
     metric = shared_metric(list(found.values()))
     lines = [tally([View(job=job, where="", metric=None) for job in jobs])]
     if metric is not None:
-        rows = rows_of(jobs, {number: each[metric] for number, each in found.items() if metric in each}, keys)
+        rows, cosines = (rows_of(jobs, having(found, name), keys) for name in (metric, POSITIVE_COSINE))
         write_text(sweep / CSV, as_csv(rows, metric))
         console = Console()
         if not console.is_terminal:
             console.width = WIDE
         console.print(as_table(rows, metric))
         lines += [f"Written: {path}" for path in (sweep / CSV, *_pictures(sweep, rows, metric))]
+        lines += [f"Written: {path}" for path in _pictures(sweep, cosines, POSITIVE_COSINE, ending=".positive_cosine")]
     elif found:
         lines.append(f"no job left any of {', '.join(PRIMARY)}: no table")
     return [*lines, *(failure(sweep, job, keys) for job in jobs if job.state == "failed")]
@@ -69,6 +72,11 @@ def shared_metric(jobs: Sequence[Mapping[str, float]]) -> str | None:
     """The first primary metric that most jobs have."""
     counts = {name: sum(name in job for job in jobs) for name in PRIMARY}
     return max(PRIMARY, key=lambda name: counts[name]) if any(counts.values()) else None
+
+
+def having(found: Mapping[int, Mapping[str, float]], name: str) -> dict[int, float]:
+    """One metric by the job's number, of the jobs that have it."""
+    return {number: metrics[name] for number, metrics in found.items() if name in metrics}
 
 
 def rows_of(jobs: Sequence[Job], values: Mapping[int, float], keys: Sequence[str]) -> list[Row]:
@@ -116,13 +124,13 @@ def failure(sweep: Path, job: Job, keys: Sequence[str]) -> str:
     return f"job {job.number} ({label(job, keys)}) FAILED: {job.cause}; log {sweep / str(job.number) / LOG}"
 
 
-def _pictures(sweep: Path, rows: Sequence[Row], metric: str) -> list[Path]:
-    """One for each swept number."""
+def _pictures(sweep: Path, rows: Sequence[Row], metric: str, ending: str = "") -> list[Path]:
+    """One for each swept number, ``<key><ending>.png``."""
     from experiments.sweep.picture import draw, numeric_keys
 
     paths = []
     for key in numeric_keys([row.values for row in rows]):
-        paths.append(sweep / f"{key}.png")
+        paths.append(sweep / f"{key}{ending}.png")
         draw([(row.values, list(row.seeds.values())) for row in rows], key=key, metric=metric).savefig(
             paths[-1], dpi=160
         )

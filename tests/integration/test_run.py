@@ -12,9 +12,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from hydra import compose, initialize_config_module
+from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
+from omegaconf import OmegaConf
+from transformers import AutoModelForCausalLM
 
+import conf
 from experiments.checks import contradiction
+from experiments.metrics_file import last_values
 from experiments.schema import STAGES, register
 from experiments.stages import Interrupted, run_experiment
 from lightning_modules.grpo import GRPO
@@ -68,6 +73,23 @@ def test_curves_begin_before_the_first_update(first: Path, stage: str, metric: s
     points = [entry for entry in map(json.loads, lines) if entry["name"] == metric]
     assert points[0]["step"] == 0
     assert points[0]["value"] != points[-1]["value"] or stage == "grpo"  # two updates need not change an answer
+
+
+NOT_OF_THIS_METHOD = {"train/reward/oracle", "train/reward/clipo", "train/clipo/"}
+NOT_IN_SO_FEW_STEPS = {"train/steps/auroc", "train/steps/auroc_siblings"}
+"""Without a correct and an incorrect rollout there is nothing to tell apart."""
+
+
+def test_each_training_stage_ends_with_a_picture_of_numbers_that_it_logs(first: Path) -> None:
+    """A panel leaves out what is not logged, so a name that nobody logs would never be missed."""
+    callbacks: Any = OmegaConf.load(Path(conf.__path__[0]) / "callbacks" / "default.yaml")
+    for name, entry in entries(first).items():
+        if name == "evaluate":
+            continue
+        assert len(list(Path(entry["folder"]).glob("figures/curves/*.png"))) == 1
+        drawn = {metric for lines in callbacks[name].stage_curves.panels.values() for metric in lines.values()}
+        never = {metric for metric in drawn if metric.startswith(tuple(NOT_OF_THIS_METHOD))} | NOT_IN_SO_FEW_STEPS
+        assert drawn - never <= set(last_values(Path(entry["folder"]))), name
 
 
 def test_a_second_run_reuses_everything_and_another_reward_only_what_it_shares(first: Path) -> None:
@@ -148,6 +170,35 @@ def test_a_sweep_is_one_parent_with_four_children(sweep: Sweep) -> None:
     arms = {(run.data.params["reward.weight"], run.data.params["rollout.group_size"]) for run in children}
     assert arms == {("0.1", "2"), ("0.1", "4"), ("0.2", "2"), ("0.2", "4")}
     assert all("val/verifier/accuracy" in run.data.metrics for run in children)
+
+
+def test_a_run_of_the_sweep_can_be_read_and_made_again_from_mlflow_alone(sweep: Sweep, tmp_path: Path) -> None:
+    """Its tags, software, data, machine, pictures, pages, tables, and the policy it made."""
+    client = MlflowClient(tracking_uri=sweep.database)
+    experiment = client.get_experiment_by_name("llama_critic")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    job = next(run for run in runs if run.data.tags["kind"] == "experiment")
+    stages = {run.data.tags["stage"]: run for run in runs if run.data.tags.get("mlflow.parentRunId") == job.info.run_id}
+    assert {"method", "objective", "reward", "policy", "seed", "git_sha"} <= set(job.data.tags)
+    assert {"config.yaml", "origin.json", "environment.json", "installed.txt"} <= files_of(client, job)
+    for stage, data in {"warm_start": "countdown", "critic": "hindsight", "grpo": "countdown"}.items():
+        inputs = stages[stage].inputs
+        assert inputs is not None
+        assert [read.dataset.name for read in inputs.dataset_inputs] == [data]
+    grpo = stages["grpo"]
+    assert "system/cpu_utilization_percentage" in grpo.data.metrics
+    assert {"curves", "train"} <= files_of(client, grpo, "figures")
+    assert {"train/credit", "train/completions.json"} <= {
+        *(f"train/{name}" for name in files_of(client, grpo, "pages/train")),
+        *(f"train/{name}" for name in files_of(client, grpo, "tables/train")),
+    }
+    AutoModelForCausalLM.from_pretrained(client.download_artifacts(grpo.info.run_id, "policy", str(tmp_path)))
+
+
+def files_of(client: MlflowClient, run: Run, folder: str | None = None) -> set[str]:
+    """The names in one folder of a run's artifacts."""
+    return {Path(file.path).name for file in client.list_artifacts(run.info.run_id, folder)}
 
 
 def test_a_run_leaves_no_secret_of_its_environment_anywhere(sweep: Sweep) -> None:

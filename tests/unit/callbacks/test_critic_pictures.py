@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from torch.utils.data import DataLoader
 
 from callbacks.action_probe import ActionProbe, with_shuffled_actions
+from callbacks.calibration import Calibration
 from callbacks.embedding_projection import EmbeddingProjection
 from callbacks.geometry_probe import GeometryProbe
 from callbacks.similarity_heatmap import SimilarityHeatmap, positive_diagonal
@@ -55,6 +56,7 @@ def watchers() -> list[L.Callback]:
         EmbeddingProjection(points=20, perplexity=5.0, seed=0),
         ActionProbe(),
         GeometryProbe(components=4, folds=3),
+        Calibration(bins=15),
     ]
 
 
@@ -119,12 +121,17 @@ def test_pictures_and_probes_are_logged_at_each_validation_and_only_watch(tmp_pa
         "critic/similarity": 2,
         "critic/goals": 2,
         "critic/states": 2,
+        "critic/calibration": 2,
     }
     probes = {name for name in album.metrics if name.startswith("val/probe/")}
     assert probes == {
         f"val/probe/{name}"
-        for name in ("accuracy_actions_shuffled", "parity_from_components", "alignment", "uniformity", "effective_rank")
+        for name in (
+            *("accuracy_actions_shuffled", "parity_from_components", "alignment"),
+            *("positive_cosine", "uniformity", "effective_rank"),
+        )
     }
+    assert album.metrics["val/probe/alignment"] == pytest.approx(2 - 2 * album.metrics["val/probe/positive_cosine"])
 
 
 def test_only_the_action_moves_where_there_is_a_start() -> None:

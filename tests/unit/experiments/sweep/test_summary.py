@@ -67,6 +67,18 @@ def test_a_sweep_leaves_a_table_a_picture_and_the_causes(tmp_path: Path, capsys:
     assert said.index("0.500") < said.index("0.375") < said.index("0.250")
 
 
+def test_what_a_temperature_does_to_positive_pairs_is_drawn_where_it_was_logged(tmp_path: Path) -> None:
+    jobs = [
+        left(tmp_path, job(n, f"reward.temperature={tau}"), {SAMPLED: 0.5, "train/clipo/positive_cosine": cosine})
+        for n, (tau, cosine) in enumerate([(0.2, 0.3), (0.05, 0.6), (0.02, 0.9)])
+    ]
+    pictures = [tmp_path / f"reward.temperature{ending}.png" for ending in ("", ".positive_cosine")]
+    lines = summarise(tmp_path, jobs)
+    assert [line for line in lines if line.endswith(".png")] == [f"Written: {path}" for path in pictures]
+    assert pictures[1].stat().st_size > 10_000
+    assert pictures[0].read_bytes() != pictures[1].read_bytes()
+
+
 def test_without_any_primary_metric_it_says_which_were_looked_for(tmp_path: Path) -> None:
     done = left(tmp_path / "sweep", job(0, "seed=0"), {"train/loss": 0.1})
     assert summarise(tmp_path / "sweep", [done])[1].startswith(f"no job left any of {SAMPLED}, ")

@@ -1,0 +1,79 @@
+"""The machine while a stage trains, under the names that MLflow shows as system metrics: ``system/…``."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from time import monotonic
+from typing import Any
+
+import lightning as L
+import psutil
+import torch
+
+from callbacks.memory import MEGABYTE
+from callbacks.steps_done import steps_done
+
+ROOM = "system/"
+
+
+class SystemMetrics(L.Callback):
+    """Logs after the first step and then every ``seconds``, with the step that has just ended. Only watches.
+
+    - ``cpu_utilization_percentage``: of all processors, since the last time.
+    - ``system_memory_usage_megabytes``, ``system_memory_usage_percentage``: of the machine, other processes too.
+    - ``disk_usage_percentage``, ``disk_available_megabytes``: where the run's folder lies.
+    - ``gpu_0_memory_usage_megabytes``, ``gpu_0_memory_usage_percentage``, and ``gpu_0_utilization_percentage`` where
+      NVIDIA's library for Python (``nvidia-ml-py``) is installed: of the device that the first process trains on.
+
+    Args:
+        seconds: from one sample to the next, at least.
+
+    Raises:
+        ValueError: if ``seconds`` is negative.
+    """
+
+    def __init__(self, *, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError(f"callbacks.system_metrics.seconds must not be negative, got {seconds}")
+        self.seconds = seconds
+        self._next = 0.0
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        psutil.cpu_percent()  # from now on
+        self._next = 0.0
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Log what it is doing, where it is time."""
+        now = monotonic()
+        if trainer.is_global_zero and now >= self._next:
+            self._next = now + self.seconds
+            values = {**machine(trainer.default_root_dir), **accelerator(pl_module.device)}
+            named = {ROOM + name: value for name, value in values.items()}
+            for logger in trainer.loggers:  # not through the module, which would repeat it at the steps between
+                logger.log_metrics(named, step=steps_done(trainer, pl_module))
+
+
+def machine(folder: str) -> dict[str, float]:
+    """Processors since the last call, memory, and the disk that holds ``folder``."""
+    memory, disk = psutil.virtual_memory(), psutil.disk_usage(folder)
+    return {
+        "cpu_utilization_percentage": psutil.cpu_percent(),
+        "system_memory_usage_megabytes": memory.used / MEGABYTE,
+        "system_memory_usage_percentage": memory.percent,
+        "disk_usage_percentage": disk.percent,
+        "disk_available_megabytes": disk.free / MEGABYTE,
+    }
+
+
+def accelerator(device: torch.device) -> dict[str, float]:
+    """Of a CUDA device, all processes on it together; nothing of others. Asking another device would occupy it."""
+    if device.type != "cuda":
+        return {}
+    free, total = torch.cuda.mem_get_info(device)
+    name, used = f"gpu_{device.index or 0}_", total - free
+    values = {f"{name}memory_usage_megabytes": used / MEGABYTE, f"{name}memory_usage_percentage": 100 * used / total}
+    if find_spec("pynvml") is not None:
+        values[f"{name}utilization_percentage"] = float(torch.cuda.utilization(device))
+    return values

@@ -1,0 +1,37 @@
+"""What a run ran on, for whoever wants to run it again: the machine, and every package with its version.
+
+    outputs/runs/NAME/RUN/environment.json    system, Python, processors, memory, accelerators
+    outputs/runs/NAME/RUN/installed.txt       name==version, a line a package: a lock that ``pip install -r`` reads
+
+No variable of the environment and no address that a package was installed from is among it: those may hold secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import distributions
+from typing import Any
+
+import torch
+
+ENVIRONMENT, INSTALLED = "environment.json", "installed.txt"
+
+
+def environment() -> dict[str, Any]:
+    """The machine and the interpreter."""
+    return {
+        "system": platform.platform(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "processors": os.cpu_count(),
+        "memory_megabytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 10**6,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "accelerators": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
+    }
+
+
+def installed() -> str:
+    """One line for each package that Python finds here, by name."""
+    found = {one.metadata["Name"]: one.version for one in distributions() if one.metadata["Name"]}
+    return "".join(f"{name}=={found[name]}\n" for name in sorted(found, key=str.lower))

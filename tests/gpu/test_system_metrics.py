@@ -1,0 +1,25 @@
+"""What is said of an accelerator: all that is on it, this process's tensors too."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from callbacks.system_metrics import accelerator
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def test_an_accelerator_is_watched_with_all_that_is_on_it() -> None:
+    device = torch.device("cuda", 0)
+    before = accelerator(device)["gpu_0_memory_usage_megabytes"]
+    held = torch.ones(50_000_000, device=device)
+    values = accelerator(device)
+    assert values["gpu_0_memory_usage_megabytes"] >= before + 0.99 * held.nbytes / 1e6
+    assert 0 < values["gpu_0_memory_usage_percentage"] <= 100
+    assert ("gpu_0_utilization_percentage" in values) == (find_spec("pynvml") is not None)
