@@ -188,11 +188,9 @@ def test_a_run_of_the_sweep_can_be_read_and_made_again_from_mlflow_alone(sweep: 
         assert [read.dataset.name for read in inputs.dataset_inputs] == [data]
     grpo = stages["grpo"]
     assert "system/cpu_utilization_percentage" in grpo.data.metrics
-    assert {"curves", "train"} <= files_of(client, grpo, "figures")
-    assert {"train/credit", "train/completions.json"} <= {
-        *(f"train/{name}" for name in files_of(client, grpo, "pages/train")),
-        *(f"train/{name}" for name in files_of(client, grpo, "tables/train")),
-    }
+    assert "curves" in files_of(client, grpo, "figures")
+    assert "credit" in files_of(client, grpo, "pages/train")
+    assert "completions.json" in files_of(client, grpo, "tables/train")
     AutoModelForCausalLM.from_pretrained(client.download_artifacts(grpo.info.run_id, "policy", str(tmp_path)))
 
 
