@@ -15,7 +15,7 @@ scale ?=
 gpus  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare sync eval plan bench clean
+.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare report sync eval plan bench docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -32,9 +32,8 @@ setup: $(STAMP)  ## install everything into .venv
 exp: $(STAMP)  ## run one experiment:  name=llama_critic over='seed=1'
 	@$(RUN) experiment=$(name) $(over)
 
-sweep: $(STAMP)  ## run a multirun and compare:  name=clipo_laptop sweep=tau over='seed=0,1,2'
+sweep: $(STAMP)  ## run what is left of a sweep, show what came out:  name=clipo_laptop sweep=tau over='seed=0,1,2'
 	@$(RUN) -m experiment=$(name) $(if $(sweep),sweep=$(sweep)) $(over)
-	@$(BIN)/python -m experiments.compare $(name)
 
 study: $(STAMP)  ## run the arms and seeds of a study that are left:  name=countdown_credit over='parallel=1'
 	@$(BIN)/python -m experiments.study $(name) $(over)
@@ -63,6 +62,9 @@ dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone
 compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over='…'
 	@$(BIN)/python -m experiments.compare $(name) $(over)
 
+report: $(STAMP)  ## one page of HTML of finished runs:  name=llama_critic over='…'
+	@$(BIN)/python -m experiments.report $(name) $(over)
+
 sync: $(STAMP)  ## send to MLflow what it missed while it did not answer:  name=llama_critic, else all
 	@$(BIN)/python -m experiments.track $(if $(filter file,$(origin name)),outputs,outputs/runs/$(name)) $(over)
 
@@ -75,6 +77,9 @@ plan: $(STAMP)  ## what an experiment costs before anything is loaded:  name=grp
 bench: $(STAMP)  ## measure a GRPO step side by side with its peers, as ratios on this machine
 	@$(BIN)/python -m experiments.bench $(over)
 
+docs: $(STAMP)  ## build the documentation into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:  ## remove caches and build leftovers; results and .venv stay
-	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache
+	@rm -rf build dist site *.egg-info .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from experiments.track import RunRecord
 
 ABSENT = "—"
 FIRST_AXES = ("experiment", "arm", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
+NAMES = ("experiment", "arm")
+"""Axes whose values speak for themselves."""
 NO_AXES = ("seed", "git_sha", "key", "kind", "sweep")
 """Tags that do not say what was done."""
 
@@ -27,8 +29,8 @@ class Arm:
 
     @property
     def label(self) -> str:
-        """The experiment's name, then what else sets the arm apart."""
-        parts = [value if axis == "experiment" else f"{axis}={value}" for axis, value in self.values.items()]
+        """The experiment's and the arm's name, then what else sets the arm apart."""
+        parts = [value if axis in NAMES else f"{axis}={value}" for axis, value in self.values.items()]
         return " · ".join(parts)
 
 
@@ -64,6 +66,14 @@ def arms_by(runs: Sequence[RunRecord], axes: Sequence[str]) -> list[Arm]:
     order = list(dict.fromkeys(map(values, runs)))
     by_arm = sorted(runs, key=lambda run: (order.index(values(run)), run.start))
     return [_arm(axes, key, list(members)) for key, members in groupby(by_arm, key=values)]
+
+
+def without_common(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms without the axes on which all agree: what is left tells them apart. A single arm keeps its own."""
+    told = [axis for axis in arms[0].values if len({arm.values[axis] for arm in arms}) > 1] if arms else []
+    if not told:
+        return list(arms)
+    return [replace(arm, values={axis: arm.values[axis] for axis in told}) for arm in arms]
 
 
 def mixed(arm: Arm) -> dict[str, list[str]]:

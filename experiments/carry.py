@@ -31,7 +31,7 @@ LOCK_FILE = ".mirror.lock"
 CHUNK = 1000
 FILES: dict[Kind, tuple[str, ...]] = {
     "sweep": ("sweep.json",),
-    "experiment": ("config.yaml", "choices.json", "stages.json", "summary.json"),
+    "experiment": ("config.yaml", "choices.json", "origin.json", "stages.json", "summary.json"),
     "stage": ("config.yaml", "result.json", "summary.md", "figures/**/*.png"),
 }
 

@@ -1,48 +1,52 @@
 """Compare experiments by what MLflow holds of them: a table over seeds, and success over training steps.
 
-    python -m experiments.compare NAME [NAME …] [metric=test/verifier/accuracy_sampled] [by=experiment,reward]
-                                  [baseline=NAME] [curve=val/verifier/accuracy_sampled]
+    python -m experiments.compare NAME [NAME …] [metric=test/verifier/accuracy_sampled] [sets=main,larger]
+                                  [by=experiment,reward] [baseline=NAME] [curve=val/verifier/accuracy_sampled]
 
     python -m experiments.compare STUDY            the report of a study of ``conf/study/``; with a flag, the above
 
 Only finished runs count, of each arm and seed the newest. Without ``by`` runs that differ in anything but the seed are
-kept apart. CSV, LaTeX and the picture go to ``outputs/compare/`` and to MLflow.
+kept apart. Where they were tested on several evaluation sets, these are the columns, and figures that a paper printed
+for the same method and model stand under ours. CSV, Markdown, LaTeX and the picture go to ``outputs/compare/`` and to
+MLflow.
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
+import re
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 
-from experiments.arms import Arm, arms_by, known_axes, mixed, telling_axes, value_of
-from experiments.comparison_table import as_csv, as_latex, as_rich, rows_of
+from experiments import set_table_forms
+from experiments.arms import Arm, mixed
+from experiments.comparison import CURVE, METRIC, Comparison, comparison_of
+from experiments.comparison_table import as_csv, as_latex, as_markdown, as_rich
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
 from experiments.folder_names import flaw, shown
 from experiments.study.plan import study_names
 from experiments.track import RunRecord, Tracker, TrackerError, connect
+from experiments.wishes import Refused
 
-METRIC, CURVE = "test/verifier/accuracy_sampled", "val/verifier/accuracy_sampled"
 OUTPUT = Path("outputs") / "compare"
 MOST_NOTED = 5
+WIDE = 200
+"""Columns of a terminal that is none: nothing is folded in a file."""
 STAGES_WITH_CURVES = ("grpo", "critic", "warm_start")
-
-
-class Refused(ValueError):
-    """A wish that cannot be met, in one sentence."""
 
 
 def compare(
     tracker: Tracker,
     names: Sequence[str],
     *,
-    metric: str,
+    metric: str | None,
+    sets: Sequence[str] | None,
     by: Sequence[str] | None,
     baseline: str | None,
     curve: str,
@@ -50,81 +54,49 @@ def compare(
 ) -> list[str]:
     """Write the comparison into ``output``, log it, print its table; returns what a reader should know beside it.
 
+    Arguments are those of :func:`comparison_of`.
+
     Raises:
-        Refused: for names, metrics, axes or a baseline that do not exist.
+        Refused: for names, metrics, sets, axes or a baseline that do not exist.
     """
-    for name in (*names, metric.replace("/", "-")):
+    for name in (*names, *([metric.replace("/", "-")] if metric else [])):
         if wrong := flaw(name):
             raise Refused(f"{shown(name)} {wrong}: a comparison is written under its names")
-    runs = having(finished_runs(tracker, names), metric)
-    axes = telling_axes(runs) if by is None else checked_axes(by, runs)
-    arms = arms_by(runs, axes)
-    reference = find_baseline(arms, baseline)
-    ordered = sorted(arms, key=lambda arm: arm is not reference)
-    rows = rows_of(ordered, metric, reference)
-    stem = output / "+".join(names) / metric.replace("/", "-")
-    write_text(stem.with_suffix(".csv"), as_csv(rows, metric))
-    write_text(stem.with_suffix(".tex"), as_latex(rows, metric, reference))
-    files = [stem.with_suffix(".csv"), stem.with_suffix(".tex")]
-    curves = read_curves(tracker, names, ordered, curve)
+    found = comparison_of(tracker, names, metric=metric, sets=sets, by=by, baseline=baseline)
+    stem = output / "+".join(names) / found.metric.replace("/", "-")
+    files = write_tables(found, stem)
+    curves = read_curves(tracker, names, found.arms, curve)
     if curves:
         files.append(stem.with_suffix(".png"))
         draw_curves(curves, metric=curve, steps="training steps (GRPO: rollout batches)").savefig(files[-1], dpi=160)
     log_comparison(tracker, names[0], files)
-    Console().print(as_rich(rows, metric, reference))
-    return [*notes(arms), *([] if curves else [f"No stage logged {curve}: no picture."]), f"Written: {stem}.*"]
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(terminal_table(found))
+    return [*notes(found.arms), *([] if curves else [f"No stage logged {curve}: no picture."]), f"Written: {stem}.*"]
 
 
-def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[RunRecord]:
-    """The finished experiment runs of these names, oldest first."""
-    known = tracker.experiments()
-    for name in names:
-        if name not in known:
-            raise Refused(f"No experiment {name!r} in MLflow at {tracker.address}{_near(name, known)}")
-    runs = tracker.runs(names, kind="experiment")
-    finished = [run for run in runs if run.status == "FINISHED"]
-    missing = [name for name in names if name not in {run.experiment for run in finished}]
-    if missing:
-        raise Refused(f"None of the runs of {', '.join(missing)} has finished: run `make exp name={missing[0]}` first")
-    return finished
+def write_tables(found: Comparison, stem: Path) -> list[Path]:
+    """CSV, Markdown and LaTeX; returns their paths."""
+    (rows, *_), baseline = found.rows.values(), found.baseline
+    simple = found.is_simple
+    texts = {
+        ".csv": as_csv(found.rows, found.published),
+        ".md": as_markdown(rows, found.metric, baseline) if simple else set_table_forms.as_markdown(found.table),
+        ".tex": as_latex(rows, found.metric, baseline) if simple else set_table_forms.as_latex(found.table),
+    }
+    for suffix, text in texts.items():
+        write_text(stem.with_suffix(suffix), text)
+    return [stem.with_suffix(suffix) for suffix in texts]
 
 
-def having(runs: Sequence[RunRecord], metric: str) -> list[RunRecord]:
-    """The runs that have ``metric``."""
-    found = [run for run in runs if metric in run.metrics]
-    if not found:
-        known = sorted({name for run in runs for name in run.metrics})
-        raise Refused(f"No finished run has the metric {metric!r}{_near(metric, known)}")
-    return found
-
-
-def checked_axes(by: Sequence[str], runs: Sequence[RunRecord]) -> list[str]:
-    """``by`` itself, if the runs know these tags and parameters."""
-    known = {axis for run in runs for axis in (*run.tags, *run.params)}
-    for axis in by:
-        if axis not in known:
-            raise Refused(f"No run has a tag or parameter {axis!r} to group by{_near(axis, known_axes(runs))}")
-    return list(by)
-
-
-def find_baseline(arms: Sequence[Arm], wish: str | None) -> Arm | None:
-    """The arm that others are compared with: the one wished for, else the one that is plainly a baseline, else none.
-
-    That is the arm named ``…baseline``, or the only one rewarded by the verifier alone.
-    """
-    if wish is None:
-        found = [arm for arm in arms if "baseline" in arm.label] or [arm for arm in arms if _plain(arm)]
-        return found[0] if len(found) == 1 and len(arms) > 1 else None
-    found = [arm for arm in arms if wish == arm.label or wish in arm.values.values()]
-    if len(found) != 1:
-        how = "is none of the arms" if not found else f"is {len(found)} of the arms"
-        raise Refused(f"The baseline {wish!r} {how}; there are: {'; '.join(arm.label for arm in arms)}")
-    return found[0]
-
-
-def _plain(arm: Arm) -> bool:
-    """Rewarded by the verifier alone."""
-    return all(value_of(run, "reward") == "verifier" for run in arm.runs.values())
+def terminal_table(found: Comparison) -> Table:
+    """One metric with all that is known of it, or the sets as columns."""
+    if not found.is_simple:
+        return set_table_forms.as_rich(found.table)
+    (rows,) = found.rows.values()
+    return as_rich(rows, found.metric, found.baseline)
 
 
 def read_curves(tracker: Tracker, names: Sequence[str], arms: Sequence[Arm], metric: str) -> list[Curve]:
@@ -173,43 +145,45 @@ def notes(arms: Sequence[Arm]) -> list[str]:
 
 def is_study(options: argparse.Namespace) -> bool:
     """Whether a study alone was named, and nothing else wished for."""
-    wishes = options.by, options.baseline, options.curve
-    plain = options.metric == METRIC and not any(wishes) and len(options.names) == 1
+    wishes = options.sets, options.by, options.baseline, options.curve
+    plain = options.metric in (None, METRIC) and not any(wishes) and len(options.names) == 1
     return plain and options.names[0] in study_names()
 
 
-def _near(wrong: str, known: Sequence[str]) -> str:
-    """``; did you mean …? There are: …``"""
-    if not known:
-        return "; there are none yet"
-    close = difflib.get_close_matches(wrong, known, n=1)
-    return (f"; did you mean {close[0]}? There are: " if close else "; there are: ") + ", ".join(known)
+def as_flags(arguments: Sequence[str]) -> list[str]:
+    """``metric=x`` as ``--metric=x``."""
+    return [f"--{word}" if re.match("[a-z]+=", word) else word for word in arguments]
+
+
+def listed(wish: str | None) -> list[str] | None:
+    """``a,b`` or ``[a,b]`` as a list."""
+    return None if wish is None else [one.strip() for one in wish.strip("[]").split(",")]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Flags may be written as overrides: ``metric=x`` is ``--metric=x``."""
     parser = argparse.ArgumentParser(prog="python -m experiments.compare", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="+", help="experiments")
-    parser.add_argument("--metric", default=METRIC)
+    parser.add_argument("--metric", help=f"by its name for the main set; {METRIC} where runs have it")
+    parser.add_argument("--sets", help="the evaluation sets to show, with commas; main is the suite's main one")
     parser.add_argument("--by", help="tags or parameters that make an arm, with commas")
     parser.add_argument("--baseline", help="an arm, or a value that only one arm has")
     parser.add_argument("--curve", help="the metric of the picture")
-    flags = [f"--{word}" if "=" in word and not word.startswith("-") else word for word in arguments]
-    options = parser.parse_args(flags)
+    options = parser.parse_args(as_flags(arguments))
     if is_study(options):
         from experiments.study.report import main as report_on_study
 
         return report_on_study(options.names[0])
-    by = None if options.by is None else [axis.strip() for axis in options.by.strip("[]").split(",")]
-    curve = options.curve or (options.metric if options.metric.startswith("val/") else CURVE)
+    validated = options.metric if options.metric and options.metric.startswith("val/") else CURVE
     try:
         lines = compare(
             connect(),
             options.names,
             metric=options.metric,
-            by=by,
+            sets=listed(options.sets),
+            by=listed(options.by),
             baseline=options.baseline,
-            curve=curve,
+            curve=options.curve or validated,
             output=OUTPUT,
         )
     except (Refused, TrackerError) as error:

@@ -1,11 +1,11 @@
-"""The rows of a comparison, and the same rows on the terminal, as CSV and as LaTeX."""
+"""The rows of a comparison, and the same rows on the terminal, in Markdown, as CSV and as LaTeX."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -16,10 +16,14 @@ from experiments.seeds import Difference, Estimate, difference, over_seeds
 ID_LENGTH = 8
 CSV_COLUMNS = (
     *("arm", "metric", "seeds", "mean", "half_95", "start_mean", "start_half_95"),
-    *("delta", "delta_half_95", "delta_method", "run_ids"),
+    *("delta", "delta_half_95", "delta_method", "run_ids", "published"),
 )
 CAPTION = "Mean ± half of the 95% t-interval over seeds; Δ paired by seed, or Welch's."
-LATEX = {"_": r"\_", "%": r"\%", "±": r"$\pm$", "Δ": r"$\Delta$", "·": r"$\cdot$", "—": "--"}
+LATEX = {
+    **{sign: rf"\{sign}" for sign in "_%&#${}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"±": r"$\pm$", "Δ": r"$\Delta$", "·": r"$\cdot$", "—": "--", "ʷ": r"$^{w}$"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +40,19 @@ class Row:
 
 
 def rows_of(arms: Sequence[Arm], metric: str, baseline: Arm | None) -> list[Row]:
-    """A row for each arm; every run has ``metric``."""
+    """A row for each arm; at least one run of each has ``metric``."""
     return [_row(arm, metric, baseline) for arm in arms]
 
 
 def _row(arm: Arm, metric: str, baseline: Arm | None) -> Row:
+    reference = {} if baseline in (None, arm) else _by_seed(baseline, metric)
     final = _by_seed(arm, metric)
     start = list(_by_seed(arm, metric.replace("test/", "start/", 1)).values()) if metric.startswith("test/") else []
     return Row(
         label=arm.label,
         final=over_seeds(list(final.values())),
         start=over_seeds(start) if start else None,
-        delta=None if baseline in (None, arm) else difference(final, _by_seed(baseline, metric)),
+        delta=difference(final, reference) if reference else None,
         run_ids=[run.run_id for run in arm.runs.values()],
     )
 
@@ -89,27 +94,50 @@ def as_rich(rows: Sequence[Row], metric: str, baseline: Arm | None) -> Table:
     return table
 
 
-def as_csv(rows: Sequence[Row], metric: str) -> str:
-    """Full precision and full run ids, for other programs."""
+def as_markdown(rows: Sequence[Row], metric: str, baseline: Arm | None) -> str:
+    """A pipe table, the caption under it."""
+    body = [cells(row, with_delta=baseline is not None) for row in rows]
+    return markdown_table([headers(baseline), *body], left=(0, -1)) + f"\n{metric}. {CAPTION}\n"
+
+
+def markdown_table(table: Sequence[Sequence[str]], *, left: Sequence[int]) -> str:
+    """The first line is the head; ``left`` are the columns that stand to the left."""
+    first, *body = table
+    places = {place % len(first) for place in left}
+    rule = ["---" if place in places else "---:" for place in range(len(first))]
+    written_lines = [[cell.replace("|", r"\|").replace("<", "&lt;") for cell in line] for line in (first, rule, *body)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in written_lines)
+
+
+def as_csv(rows: Mapping[str, Sequence[Row]], published: Mapping[str, Mapping[str, float]]) -> str:
+    """Full precision and full run ids, for other programs: one line for each arm and metric.
+
+    Args:
+        rows: by metric.
+        published: figure by label, by metric; in the metric's own unit.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
-    for row in rows:
+    for metric, row in ((metric, row) for metric, found in rows.items() for row in found):
         start = ("", "") if row.start is None else (row.start.value, row.start.half)
         delta = ("", "", "") if row.delta is None else (row.delta.value, row.delta.half, row.delta.method)
         ids = " ".join(row.run_ids)
-        writer.writerow([row.label, metric, row.final.n, row.final.value, row.final.half, *start, *delta, ids])
+        printed = published.get(metric, {}).get(row.label, "")
+        final = row.final
+        writer.writerow([row.label, metric, final.n, final.value, final.half, *start, *delta, ids, printed])
     return text.getvalue()
 
 
 def as_latex(rows: Sequence[Row], metric: str, baseline: Arm | None) -> str:
     """A ``tabular`` for a paper, its metric in a comment; needs booktabs. Run ids stay in the CSV."""
     lines = [line[:-1] for line in (headers(baseline), *(cells(row, with_delta=baseline is not None) for row in rows))]
-    head, *body = [" & ".join(map(_escaped, line)) + r" \\" for line in lines]
+    head, *body = [" & ".join(map(escaped_latex, line)) + r" \\" for line in lines]
     columns = "l" + "r" * (len(lines[0]) - 1)
     opening = f"% {metric}. {CAPTION}\n\\begin{{tabular}}{{{columns}}}"
     return "\n".join([opening, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def _escaped(text: str) -> str:
+def escaped_latex(text: str) -> str:
+    """A text as LaTeX prints it."""
     return "".join(LATEX.get(character, character) for character in text)

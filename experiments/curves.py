@@ -47,26 +47,37 @@ def draw_curves(curves: Sequence[Curve], *, metric: str, steps: str) -> Figure:
     """All curves in one picture; the first, as a rule the baseline, is black. ``steps`` names the x axis."""
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.subplots()
-    for index, curve in enumerate(curves):
-        _draw(axes, curve, COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)])
-    _set_limits(axes, curves)
+    draw_on(axes, curves, metric=metric, places=range(len(curves)))
     axes.set_xlabel(steps)
     axes.set_ylabel(metric)
-    if any(share in metric for share in SHARES):
-        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0 if _range(curves) > 0.05 else 1))
-    axes.grid(axis="y", color="0.9")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
     short = max(len(curve.label) for curve in curves) <= LONGEST_OF_TWO
     figure.legend(frameon=False, loc="outside upper left", ncols=2 if short else 1)
     figure.supxlabel("\n".join(textwrap.wrap(CAPTION, 125)), fontsize=8, color="0.35", x=0.02, ha="left")
     return figure
 
 
+def draw_on(axes: Axes, curves: Sequence[Curve], *, metric: str, places: Sequence[int]) -> None:
+    """All curves on these axes, each in the :func:`look` of its place; what stands around them is the caller's."""
+    for curve, place in zip(curves, places, strict=True):
+        _draw(axes, curve, *look(place))
+    _set_limits(axes, curves)
+    if any(share in metric for share in SHARES):
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0 if _range(curves) > 0.05 else 1))
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def look(index: int) -> tuple[str, str]:
+    """Colour and dashes of the curve at this place, those of the first black and unbroken."""
+    return COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
+
+
 def _draw(axes: Axes, curve: Curve, colour: str, dashes: str) -> None:
     steps, estimates = curve.steps, curve.estimates()
     n = len(curve.seeds)
-    label = f"{curve.label} ({n} seed{'s' if n > 1 else ''})"
+    name = curve.label.replace("$", r"\$")  # else a formula
+    label = f"{name} ({n} seed{'s' if n > 1 else ''})"
     axes.plot(steps, [e.value for e in estimates], color=colour, linestyle=dashes, linewidth=2.2, label=label, zorder=3)
     if n > 1:
         axes.fill_between(

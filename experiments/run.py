@@ -12,12 +12,14 @@ import sys
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from experiments.checks import device_count
 from experiments.launch import FAILED, INTERRUPTED, joined, launch, launched, leads
 from experiments.quiet import be_quiet
 from experiments.schema import register
+from experiments.sweep.watch import watched
 from experiments.typo import explain
 
 USAGE_ERROR = 2
@@ -25,12 +27,19 @@ register()
 
 
 @hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
-def run(config: DictConfig) -> None:
-    """Run the stages of one experiment; a part that refuses its arguments ends the process with one sentence."""
+def run(config: DictConfig) -> float | None:
+    """Run the stages of one experiment, or have a process of its own do so for a job of a sweep.
+
+    A part that refuses its arguments ends the process with one sentence. The number is what a sweeper may learn from.
+    """
+    if HydraConfig.get().mode == RunMode.MULTIRUN and not launched():
+        from experiments.sweep.supervise import supervise
+
+        return supervise(HydraConfig.get())
     ranks = (device_count(config.trainer) or 1) * config.trainer.num_nodes
     if ranks > 1 and not launched():
         run_on_ranks(ranks)
-        return
+        return None
     be_quiet()
     from contrastive_reasoning.rewards.failures import RewardFailed
     from experiments.assemble import AssemblyError
@@ -48,6 +57,7 @@ def run(config: DictConfig) -> None:
     except Interrupted as stop:
         _say(f"{stop}; to go on from there run the same command again")
         sys.exit(INTERRUPTED)
+    return None
 
 
 def run_on_ranks(ranks: int) -> None:
@@ -68,7 +78,7 @@ def main() -> None:
     sentence = explain(arguments.overrides) if not arguments.help and not arguments.hydra_help else None
     if sentence is not None:
         sys.exit(_refuse(sentence))
-    run()
+    watched(run)
 
 
 def _refuse(sentence: str) -> int:

@@ -20,10 +20,12 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.ranks import from_first, this_rank
 from experiments.files import write_json, write_yaml
 from experiments.metrics_file import last_values
+from experiments.origin import ORIGIN, as_json, origin_of
 from experiments.stage_plan import StagePlan
+from experiments.sweep.job import FOLDER, RUN
 
 SWEEP = "CONTRASTIVE_REASONING_SWEEP"
-"""The variable by which a job that starts ranks tells them the sweep it belongs to."""
+"""The variable by which a job's process, and the ranks that it starts, know the sweep they belong to."""
 
 
 def only_first(write: Callable[..., None]) -> Callable[..., None]:
@@ -63,7 +65,7 @@ class RunRecord:
 
 
 def open_record(config: DictConfig) -> RunRecord:
-    """A new folder for this run, with its resolved configuration, the options chosen and the sweep it belongs to."""
+    """A new folder for this run, with its resolved configuration, the options chosen, what was typed, and its sweep."""
     folder = from_first(_described_folder(config) if this_rank() == 0 else None)
     assert folder is not None
     return RunRecord(folder=folder)
@@ -78,8 +80,11 @@ def _described_folder(config: DictConfig) -> Path:
         chosen = {group: option for group, option in hydra.runtime.choices.items() if option}
         ours = {group: option for group, option in chosen.items() if not group.startswith("hydra/")}
         write_json(folder / "choices.json", ours)
+        write_json(folder / ORIGIN, as_json(origin_of(hydra.overrides.task, ours.get("experiment"))))
         if sweep := sweep_of(hydra):
             write_json(folder / "sweep.json", sweep)
+    if job := os.environ.get(FOLDER):
+        write_json(Path(job) / RUN, {"folder": str(folder)})
     return folder
 
 

@@ -3,6 +3,7 @@
 outputs/runs/<experiment>/<time>-<seed>/
     config.yaml     the resolved configuration
     choices.json    {group: option}, the choices made in composing it                     (optional)
+    origin.json     {"about": …, "overrides": […], …}: see experiments/origin.py            (optional)
     stages.json     {stage: {"folder": …, "fingerprint": …, "reused": bool}}, in order of running
     sweep.json      {"sweep": id, …}, if it is one job of a multirun                       (optional)
     summary.json    written last, when the experiment has ended

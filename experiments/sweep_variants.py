@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import IntervalSweep, Override
 
 
 def variants(overrides: Sequence[Override]) -> Iterator[list[str]]:
@@ -18,7 +18,10 @@ def variants(overrides: Sequence[Override]) -> Iterator[list[str]]:
 
 
 def values(override: Override) -> list[str]:
-    """``key=value`` for every value that the override takes; one where it is no sweep."""
+    """``key=value`` for every value that the override takes; one where it is no sweep, the ends of an interval."""
     if not override.is_sweep_override():
         return [override.input_line or ""]
+    sweep = override.value()
+    if isinstance(sweep, IntervalSweep):
+        return [f"{override.get_key_element()}={end}" for end in (sweep.start, sweep.end)]
     return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]

@@ -13,13 +13,13 @@ import contextlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.artifacts import Artifacts
 from experiments.first_line import first_line
 from experiments.lock import lock
 from experiments.metrics_file import Metric
@@ -110,6 +110,8 @@ class Tracker:
         except Exception as error:  # any of the database's and the file system's own
             said = f"{type(error).__name__}: {concealed(first_line(error))}"
             raise TrackerError(f"MLflow's database at {self.address} cannot be opened ({said})") from error
+        self.artifacts = Artifacts(client=self._client, address=address)
+        """The files of runs."""
         self._experiments: dict[str, str] = {}
 
     # Writing
@@ -197,6 +199,9 @@ class Tracker:
             )
             found += page
             token = page.token or None
+        for run in found:
+            if run.info.artifact_uri is not None:
+                self.artifacts.know(run.info.run_id, run.info.artifact_uri)
         return [_record(run, names[run.info.experiment_id]) for run in found]
 
     def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
@@ -206,10 +211,7 @@ class Tracker:
 
     def table(self, run_id: str, name: str) -> list[dict[str, Any]]:
         """The rows of a table that :meth:`log_table` sent."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = self._client.download_artifacts(run_id, f"tables/{name}.json", folder)
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
+        return self.artifacts.table(run_id, name)
 
     def _experiment_id(self, name: str) -> str:
         if name not in self._experiments:

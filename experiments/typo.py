@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.checks import READ_THERE, SECRET, contradiction
 from experiments.first_line import first_line
+from experiments.plugins import missing_plugin, needs_optuna
 from experiments.secret_values import secret_in
 from experiments.suggestions import did_you_mean
 from experiments.sweep_variants import variants
@@ -30,6 +31,9 @@ def explain(overrides: Sequence[str]) -> str | None:
     if (sentence := _first(_secret(override) for override in parsed)) is not None:
         return sentence
     with initialize_config_module("conf", version_base="1.3"):
+        sentence = _first(missing_plugin(override) for override in parsed) or needs_optuna(parsed)
+        if sentence is not None:
+            return sentence
         for variant in variants(parsed):
             if (sentence := _explain_run(OverridesParser.create().parse_overrides(variant))) is not None:
                 return sentence

@@ -20,7 +20,7 @@ from contrastive_reasoning.evaluation.nested_bootstrap import (
 )
 from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
 from contrastive_reasoning.evaluation.problem_sets import problem_sets
-from contrastive_reasoning.evaluation.published_table import PublishedTable, published_table
+from contrastive_reasoning.evaluation.published_table import PublishedTable, published_names, published_table
 from contrastive_reasoning.evaluation.suite import Setting, Suite
 from contrastive_reasoning.evaluation.track import Track
 
@@ -42,6 +42,7 @@ __all__ = [
     "pass_at_k",
     "probability_of_improvement",
     "problem_sets",
+    "published_names",
     "published_table",
     "reason_kind",
     "sampled_values",

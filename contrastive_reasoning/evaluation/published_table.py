@@ -15,6 +15,8 @@ class PublishedTable:
     """One table; its figures are percentages."""
 
     source: str
+    model: str
+    """The base model, by its name on the hub."""
     columns: Mapping[str, str]
     """Name of a set or an average of ours → heading in the paper."""
     rows: Mapping[str, Mapping[str, float]]
@@ -23,13 +25,18 @@ class PublishedTable:
     """The Δ printed under a method, which the paper took before rounding."""
 
 
+def published_names() -> list[str]:
+    """The tables that there are, sorted."""
+    return sorted(file.name.removesuffix(".json") for file in FOLDER.iterdir() if file.name.endswith(".json"))
+
+
 def published_table(name: str) -> PublishedTable:
     """The table in ``published/<name>.json``.
 
     Raises:
         ValueError: where there is none.
     """
-    known = sorted(file.name.removesuffix(".json") for file in FOLDER.iterdir() if file.name.endswith(".json"))
+    known = published_names()
     if name not in known:
         raise ValueError(f"no published table {name!r}; there are {', '.join(known)}")
     content = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
@@ -38,4 +45,4 @@ def published_table(name: str) -> PublishedTable:
         part: {method: dict(zip(columns, figures, strict=True)) for method, figures in content[part].items()}
         for part in ("rows", "deltas")
     }
-    return PublishedTable(source=content["source"], columns=columns, **named)
+    return PublishedTable(source=content["source"], model=content["model"], columns=columns, **named)

@@ -32,6 +32,7 @@ from experiments.study.verdict import verdict
 from experiments.track import Tracker, TrackerError, connect
 
 POINTS = 60
+MOST_DRAWN = 6
 WIDE = 240
 COSTS = {"over_tokens": "generated tokens", "over_seconds": "seconds of training, the critic's before it"}
 
@@ -57,14 +58,27 @@ def report(tracker: Tracker, study: Study, *, marks: Collection[Mark], output: P
     write_text(stem.with_suffix(".md"), "\n".join([as_markdown(study, rows, caption, notes), *filter(None, sections)]))
     write_text(stem.with_suffix(".csv"), as_csv(study, rows))
     write_text(runs := stem.with_name(RUNS), runs_as_csv(arms))
-    pictures = [path for kind in COSTS if (path := _drawn(arms, study, kind, stem)) is not None]
+    chosen = drawn(arms, study)
+    pictures = [path for kind in COSTS if (path := _drawn(chosen, study, kind, stem)) is not None]
     pictures += _drawn_doses(study, rows, stem)
     log_comparison(tracker, study.name, [stem.with_suffix(".md"), stem.with_suffix(".csv"), runs, *pictures])
     console = Console()
     if not console.is_terminal:
         console.width = WIDE
     console.print(as_rich(study, rows))
+    if others := [arm.name for arm in arms if arm not in chosen]:
+        notes.append(f"In the table and not in the pictures of success: {', '.join(others)}.")
     return [verdict(study, rows), caption, *notes, f"Written: {stem}.*"]
+
+
+def drawn(arms: Sequence[ArmResult], study: Study) -> list[ArmResult]:
+    """The arms of a picture of success, in their order: baseline, primary arm, and those of the most seeds.
+
+    More than ``MOST_DRAWN`` lines with bands cannot be told apart.
+    """
+    first = (study.primary.baseline, study.primary.arm)
+    ranked = sorted(arms, key=lambda arm: (arm.name not in first, -len(arm.seeds)))
+    return [arm for arm in arms if arm in ranked[:MOST_DRAWN]]
 
 
 def _drawn(arms: Sequence[ArmResult], study: Study, kind: str, stem: Path) -> Path | None:

@@ -4,6 +4,7 @@ import csv
 import math
 import re
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from contrastive_reasoning.evaluation.interval import t_interval
 from experiments import compare as module
-from experiments.arms import arms_by, mixed, telling_axes
+from experiments.arms import arms_by, mixed, telling_axes, without_common
 from experiments.carry import Carrier
 from experiments.compare import CURVE, METRIC, Refused, compare, main
 from experiments.comparison_table import as_latex, rows_of, written
@@ -20,6 +21,7 @@ from experiments.curves import Curve, draw_curves
 from experiments.seeds import Estimate, difference, over_seeds
 from experiments.track import RunRecord, Tracker
 
+PLAIN: Any = {"metric": METRIC, "sets": None, "by": None, "baseline": None, "curve": CURVE}
 T_95 = {1: 12.706204736432095, 2: 4.302652729696142}
 """Student's 97.5% points by degrees of freedom, from a printed table."""
 
@@ -49,7 +51,7 @@ def test_a_mean_over_seeds() -> None:
 def test_a_name_that_leaves_the_folder_is_refused(tracker: Tracker, tmp_path: Path, name: str) -> None:
     """Whoever shares the tracker may have named an experiment so."""
     with pytest.raises(Refused, match=f"^'{name}' .*: a comparison is written under its names$"):
-        compare(tracker, [name], metric=METRIC, by=None, baseline=None, curve=CURVE, output=tmp_path / "compare")
+        compare(tracker, [name], **PLAIN, output=tmp_path / "compare")
     assert not (tmp_path / "compare").exists()
 
 
@@ -87,6 +89,13 @@ def test_by_default_unlike_runs_are_never_averaged() -> None:
     axes = telling_axes(runs)
     assert axes == ["experiment", "weight"]
     assert [arm.label for arm in arms_by(runs, axes)] == ["a · weight=0.1", "a · weight=0.2", "b · weight=0.1"]
+
+
+def test_a_label_is_what_tells_arms_apart() -> None:
+    runs = [record("a", seed=0, task="t", weight=weight) for weight in ("0.1", "0.2")]
+    arms = arms_by(runs, ["experiment", "task", "weight"])
+    assert [arm.label for arm in without_common(arms)] == ["weight=0.1", "weight=0.2"]
+    assert [arm.label for arm in without_common(arms[:1])] == ["a · task=t · weight=0.1"], "alone it keeps them"
 
 
 def test_of_a_seed_the_newest_run_counts() -> None:
@@ -128,6 +137,12 @@ def test_the_picture_says_what_it_shows() -> None:
     assert "95% t-interval" in figure.get_supxlabel()
 
 
+def test_a_name_is_no_formula() -> None:
+    figure = draw_curves([Curve(label=r"$\frac$", seeds=[{0: 0.1, 1: 0.2}])], metric=CURVE, steps="steps")
+    figure.savefig(BytesIO())
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [r"\$\frac\$ (1 seed)"]
+
+
 @pytest.fixture
 def compared(tracker: Tracker, outputs: Any, request: pytest.FixtureRequest) -> Mapping[str, str]:
     """Two experiments of two seeds each, named after the test that asks."""
@@ -143,7 +158,7 @@ def compared(tracker: Tracker, outputs: Any, request: pytest.FixtureRequest) -> 
 def test_from_mlflow_to_files(tracker: Tracker, compared: Mapping[str, str], tmp_path: Path) -> None:
     names = [compared["critic"], compared["baseline"]]
     for _ in range(2):
-        notes = compare(tracker, names, metric=METRIC, by=None, baseline=None, curve=CURVE, output=tmp_path)
+        notes = compare(tracker, names, **PLAIN, output=tmp_path)
     assert len(notes) == 1, "nothing to warn of"
     (table,) = tmp_path.rglob("*.csv")
     baseline, critic = csv.DictReader(table.open())
@@ -156,7 +171,7 @@ def test_from_mlflow_to_files(tracker: Tracker, compared: Mapping[str, str], tmp
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     (logged,) = tracker.runs(names, kind="comparison")
     files = {file.path for file in tracker._client.list_artifacts(logged.run_id)}
-    assert files == {table.name, table.with_suffix(".tex").name, table.with_suffix(".png").name}
+    assert files == {table.with_suffix(suffix).name for suffix in (".csv", ".md", ".tex", ".png")}
 
 
 def test_a_run_counts_when_it_has_finished(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
@@ -164,7 +179,7 @@ def test_a_run_counts_when_it_has_finished(tracker: Tracker, outputs: Any, tmp_p
     (folder / "summary.json").unlink()
     Carrier(folder, tracker).carry(live=False)
     with pytest.raises(Refused, match="None of the runs of cmp_unfinished has finished"):
-        compare(tracker, ["cmp_unfinished"], metric=METRIC, by=None, baseline=None, curve=CURVE, output=tmp_path)
+        compare(tracker, ["cmp_unfinished"], **PLAIN, output=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from experiments.evaluation_table import as_markdown, caption, show, summary_row
 from experiments.run_folder import RunFolderLogger
 
 PUBLISHED = PublishedTable(
+    model="Qwen/Qwen2.5-3B-Instruct",
     source="A paper, Table 1",
     columns={"one": "ONE", "avg": "Avg."},
     rows={

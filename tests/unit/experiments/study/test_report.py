@@ -11,8 +11,8 @@ import pytest
 
 from experiments.study.finished import finished_marks
 from experiments.study.plan import StudyError
-from experiments.study.report import report
-from experiments.study.results import read_results
+from experiments.study.report import drawn, report
+from experiments.study.results import ArmResult, read_results
 from experiments.study.rows import rows_of
 
 FLAT, RISING = {0: 0.2, 10: 0.2}, {0: 0.2, 5: 0.4, 10: 0.4}
@@ -205,3 +205,12 @@ def test_a_run_without_test_problems_is_named(runs: Any) -> None:
     runs.add("plain", 0, solved=[0, 1], curve=FLAT, setting="longproc")
     with pytest.raises(StudyError, match="of arm plain was tested on no problem of the setting 'main'"):
         read_results(runs.tracker, runs.study(), runs.marks)
+
+
+def test_a_picture_has_no_more_lines_than_can_be_told_apart(runs: Any) -> None:
+    seeds: Any = dict.fromkeys("01234")
+    few: Any = dict.fromkeys("0")
+    arms = [ArmResult(name="plain", seeds=few), *(ArmResult(name=f"arm{n}", seeds=few) for n in range(6))]
+    arms += [ArmResult(name="most", seeds=seeds), ArmResult(name="better", seeds=few)]
+    assert [arm.name for arm in drawn(arms, runs.study())] == ["plain", "arm0", "arm1", "arm2", "most", "better"]
+    assert drawn(arms[:3], runs.study()) == arms[:3]

@@ -1,0 +1,118 @@
+"""Curves over training with bands over seeds, as pictures inside of the page; one legend for all of them."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from experiments.comparison import CURVE
+from experiments.curves import CAPTION, Curve, draw_on, look
+from experiments.report.gathered import Gathered
+from experiments.report.markup import Html, element, section
+
+STAGES = ("grpo", "critic", "warm_start")
+VALIDATION = (CURVE, "val/verifier/accuracy")
+HEALTH = (
+    *("train/reward/outcome", "train/reward/verifier", "train/verdict/ok", "train/rollout/completion_tokens"),
+    *("train/rollout/truncated", "train/rollout/surprisal", "train/advantage/informative_groups"),
+    *("train/objective/approx_kl", "train/objective/clip_fraction", "train/optimizer/gradient_norm"),
+    *("train/alarm/repeated_states", "train/clipo/loss", "val/critic/categorical_accuracy"),
+)
+"""Reward, length, entropy (surprisal estimates it) and what else tells whether a policy learns."""
+MOST_POINTS = 60
+"""Of a curve; where more were logged, each point is the mean of its share of them."""
+MOST_ARMS = 14
+"""As many as differ in colour and dashes at a glance."""
+SWATCH = "M0 6 H28"
+SVG_DASHES = {"-": "none", "--": "7 3", "-.": "7 3 2 3", ":": "2 3"}
+QUIET: Any = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif"}
+"""Text stays text, and the same curves make the same file."""
+
+
+def charts(found: Gathered, curve: str | None) -> Html:
+    """The section: success first, then the health of training; ``curve`` replaces the former."""
+    wanted = [curve] if curve else [*VALIDATION]
+    drawn = list(_pictures(found, wanted, size=(11.0, 4.2)))
+    small = list(_pictures(found, HEALTH, size=(4.6, 2.9)))
+    if not drawn and not small:
+        return Html("")
+    parts = [element("div", picture, class_="wide") for picture in drawn]
+    if small:
+        parts.append(element("div", *small, class_="pictures"))
+    left_out = len(found.arms) - MOST_ARMS
+    more = f" The last {left_out} of the arms above are not drawn." if left_out > 0 else ""
+    about = (
+        f"{CAPTION} Of more than {MOST_POINTS} points each drawn one is a mean. What stayed constant, or equals "
+        f"another picture, is left out.{more}"
+    )
+    return section("Curves", _legend(found), *parts, element("p", about, class_="note"))
+
+
+def _pictures(found: Gathered, metrics: Sequence[str], *, size: tuple[float, float]) -> Iterator[Html]:
+    """A picture for each metric that tells something: neither constant throughout, nor the same as one before."""
+    before: list[list[Sequence[Mapping[int, float]]]] = []
+    for metric in metrics:
+        curves = dict(_curves(found, metric))
+        seeds = [curve.seeds for curve in curves.values()]
+        values = {value for arm in seeds for history in arm for value in history.values()}
+        if len(values) > 1 and seeds not in before:
+            before.append(seeds)
+            yield element("figure", element("figcaption", metric), _drawn(curves, metric, size))
+
+
+def _curves(found: Gathered, metric: str) -> Iterator[tuple[int, Curve]]:
+    """By the place of the arm, whose colour it has in every picture."""
+    for place, arm in enumerate(found.arms[:MOST_ARMS]):
+        read = [found.tracker.history(run.run_id, metric) for run in found.stages_of(arm, metric, STAGES)]
+        curve = Curve(label=arm.label, seeds=thinned(read))
+        if curve.seeds and curve.steps:
+            yield place, curve
+
+
+def thinned(histories: Sequence[Sequence[tuple[int, float]]]) -> list[dict[int, float]]:
+    """At most about ``MOST_POINTS`` points each: where there are more, means over the same stretches of steps.
+
+    What is no finite number is left out.
+    """
+    finite = [[(step, value) for step, value in history if math.isfinite(value)] for history in histories]
+    if max(map(len, finite), default=0) <= MOST_POINTS:
+        return [dict(history) for history in finite if history]
+    width = -(-max(history[-1][0] + 1 for history in finite if history) // MOST_POINTS)
+    return [_means(history, width) for history in finite if history]
+
+
+def _means(history: Sequence[tuple[int, float]], width: int) -> dict[int, float]:
+    """The mean of each ``width`` steps, at the first of them."""
+    stretches: dict[int, list[float]] = {}
+    for step, value in history:
+        stretches.setdefault(step // width * width, []).append(value)
+    return {step: fmean(values) for step, values in stretches.items()}
+
+
+def _drawn(curves: Mapping[int, Curve], metric: str, size: tuple[float, float]) -> Html:
+    with matplotlib.rc_context(QUIET):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        draw_on(axes, list(curves.values()), metric=metric, places=list(curves))
+        axes.set_xlabel("training steps")
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = file.getvalue()
+    return Html(text[text.index("<svg") :])
+
+
+def _legend(found: Gathered) -> Html:
+    entries = []
+    for place, arm in enumerate(found.arms[:MOST_ARMS]):
+        colour, dashes = look(place)
+        line = element(
+            "path", d=SWATCH, stroke=colour, **{"stroke-width": "2.5", "stroke-dasharray": SVG_DASHES[dashes]}
+        )
+        entries.append(element("li", element("svg", line, width="28", height="12"), f"{arm.label} ({len(arm.runs)})"))
+    return element("ul", *entries, class_="legend")

@@ -1,0 +1,100 @@
+"""Write the report of finished runs, from what MLflow holds of them alone.
+
+    python -m experiments.report NAME [NAME …] [metric=test/verifier/accuracy_sampled] [sets=main,larger]
+                                 [by=experiment,reward] [baseline=NAME] [curve=val/…] [output=outputs/report/NAME.html]
+
+One HTML file that fetches nothing. The words are those of ``python -m experiments.compare``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.compare import as_flags, listed
+from experiments.comparison import METRIC, comparison_of
+from experiments.files import write_text
+from experiments.folder_names import flaw, shown
+from experiments.report.charts import charts
+from experiments.report.commands import commands
+from experiments.report.completions import completions
+from experiments.report.environment import environment
+from experiments.report.figures import figures
+from experiments.report.gathered import Gathered, gather
+from experiments.report.page import page
+from experiments.report.question import question
+from experiments.report.results import results
+from experiments.report.settings import settings
+from experiments.track import TrackerError, connect
+from experiments.wishes import Refused, near
+
+OUTPUT = Path("outputs") / "report"
+
+
+def report(found: Gathered, *, curve: str | None) -> str:
+    """The page.
+
+    Args:
+        found: the runs.
+        curve: the metric of the large picture; None: success in validation.
+    """
+    sections = [
+        question(found),
+        results(found),
+        charts(found, curve),
+        figures(found),
+        completions(found),
+        settings(found),
+        commands(found),
+        environment(found),
+    ]
+    return page(", ".join(found.names), sections)
+
+
+def check_curve(found: Gathered, curve: str | None) -> None:
+    """Refuse the wish for a curve that no stage logged."""
+    logged = {name for stages in found.stages.values() for stage in stages.values() for name in stage.metrics}
+    if curve is not None and curve not in logged:
+        raise Refused(f"No stage of these runs has the metric {curve!r}{near(curve, sorted(logged))}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Flags may be written as overrides: ``metric=x`` is ``--metric=x``."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.report", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("names", nargs="+", help="experiments")
+    parser.add_argument("--metric", help=f"by its name for the main set; {METRIC} where runs have it")
+    parser.add_argument("--sets", help="the evaluation sets to show, with commas; main is the suite's main one")
+    parser.add_argument("--by", help="tags or parameters that make an arm, with commas")
+    parser.add_argument("--baseline", help="an arm, or a value that only one arm has")
+    parser.add_argument("--curve", help="the metric of the large picture")
+    parser.add_argument("--output", type=Path, help="the file; outputs/report/NAME.html")
+    options = parser.parse_args(as_flags(arguments))
+    try:
+        output = options.output or default_output(options.names)
+        tracker = connect()
+        comparison = comparison_of(
+            tracker,
+            options.names,
+            metric=options.metric,
+            sets=listed(options.sets),
+            by=listed(options.by),
+            baseline=options.baseline,
+        )
+        found = gather(tracker, options.names, comparison)
+        check_curve(found, options.curve)
+        write_text(output, report(found, curve=options.curve))
+    except (Refused, TrackerError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"Written: {output} ({output.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+def default_output(names: Sequence[str]) -> Path:
+    """``outputs/report/NAME+NAME.html``."""
+    for name in names:
+        if wrong := flaw(name):
+            raise Refused(f"{shown(name)} {wrong}: a report is written under its names; or give output=FILE")
+    return OUTPUT / f"{'+'.join(names)}.html"

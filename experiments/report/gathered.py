@@ -1,0 +1,67 @@
+"""All that a report is made of, read from MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from experiments.arms import Arm
+from experiments.comparison import Comparison
+from experiments.origin import ORIGIN, Origin, parsed
+from experiments.track import RunRecord, Tracker
+
+Stages = Mapping[str, RunRecord]
+"""Stage → its run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """The runs of a comparison with what lies below them."""
+
+    tracker: Tracker
+    names: Sequence[str]
+    """Of experiments."""
+    comparison: Comparison
+    stages: Mapping[str, Stages]
+    """By id of the experiment's run."""
+    origins: Mapping[str, Origin]
+    """By run id; older runs have none."""
+
+    @property
+    def arms(self) -> Sequence[Arm]:
+        return self.comparison.arms
+
+    @property
+    def runs(self) -> list[RunRecord]:
+        """Those that count: of each arm and seed the newest."""
+        return [run for arm in self.arms for run in arm.runs.values()]
+
+    def newest_stages(self, arm: Arm) -> Stages:
+        """The stages of an arm's newest run."""
+        newest = max(arm.runs.values(), key=lambda run: run.start)
+        return self.stages.get(newest.run_id, {})
+
+    def stages_of(self, arm: Arm, metric: str, order: Sequence[str]) -> list[RunRecord]:
+        """Of each run of an arm the first stage in ``order`` that logged ``metric``; of some runs none."""
+        found = [
+            [there[name] for name in order if name in there and metric in there[name].metrics]
+            for there in (self.stages.get(run.run_id, {}) for run in arm.runs.values())
+        ]
+        return [stages[0] for stages in found if stages]
+
+
+def gather(tracker: Tracker, names: Sequence[str], comparison: Comparison) -> Gathered:
+    """Read the stages and the origins of the runs that a comparison counts."""
+    counted = {run.run_id for arm in comparison.arms for run in arm.runs.values()}
+    stages: dict[str, dict[str, RunRecord]] = {run_id: {} for run_id in counted}
+    for stage in tracker.runs(names, kind="stage"):
+        if (parent := stage.tags.get("mlflow.parentRunId", "")) in counted:
+            stages[parent][stage.tags["stage"]] = stage
+    origins = {run_id: origin for run_id in counted if (origin := _origin(tracker, run_id)) is not None}
+    return Gathered(tracker=tracker, names=names, comparison=comparison, stages=stages, origins=origins)
+
+
+def _origin(tracker: Tracker, run_id: str) -> Origin | None:
+    if ORIGIN not in tracker.artifacts.files(run_id):
+        return None
+    return parsed(tracker.artifacts.read(run_id, ORIGIN))

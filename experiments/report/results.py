@@ -1,0 +1,37 @@
+"""The tables: arms × evaluation sets, of sampled and of greedy completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from experiments.compare import notes
+from experiments.comparison import GREEDY, METRIC, is_of
+from experiments.evaluation_sets import columns_of, published_beside
+from experiments.report.gathered import Gathered
+from experiments.report.markup import Html, element, joined, section, table
+from experiments.set_table import SetTable, head, lines, set_table
+
+
+def results(found: Gathered) -> Html:
+    """The section; below the tables stands what they would hide."""
+    written = joined(_written(one) for one in _tables(found))
+    return section("Results", written, *(element("p", line, class_="note") for line in notes(found.arms)))
+
+
+def _tables(found: Gathered) -> Iterator[SetTable]:
+    """That of the comparison; for success of one kind also that of the other, where the runs have it."""
+    yield found.comparison.table
+    other = {METRIC: GREEDY, GREEDY: METRIC}.get(found.comparison.metric)
+    if other is not None and any(is_of(name, other) for run in found.runs for name in run.metrics):
+        published = published_beside(found.runs)
+        columns = columns_of(found.runs, other, None, published)
+        baseline = found.comparison.baseline
+        yield set_table(found.arms, columns, metric=other, baseline=baseline, published=published)
+
+
+def _written(found: SetTable) -> Html:
+    rows = [
+        [line.label if line.is_arm else element("span", line.label, class_="under"), line.seeds, *line.cells]
+        for line in lines(found)
+    ]
+    return joined([table(head(found), rows), element("p", found.caption, class_="note")])

@@ -1,0 +1,103 @@
+"""A metric over a number that was swept: a line for each choice of the other values, with a band over seeds."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
+
+from experiments.curves import COLOURS, DASHES
+from experiments.seeds import over_seeds
+
+Point = tuple[Mapping[str, str], Sequence[float]]
+"""The swept values, and the metric of each seed."""
+MARKERS = "osD^vPX"
+LOG_FROM = 4.0
+"""The greatest value over the least from which an axis of positive values is logarithmic."""
+LEAST_VALUES = 3
+"""Of two values the table says as much."""
+CAPTION = (
+    "Lines: mean over seeds. Small dots: single seeds. Bands: 95% t-interval of the mean, cut at the frame; none for a "
+    "single seed."
+)
+
+
+def numeric_keys(points: Sequence[Mapping[str, str]]) -> list[str]:
+    """The keys that are a number at every point, of at least ``LEAST_VALUES`` values."""
+    keys = dict.fromkeys(key for point in points for key in point)
+    columns = {key: [number(point.get(key)) for point in points] for key in keys}
+    return [key for key, found in columns.items() if None not in found and len(set(found)) >= LEAST_VALUES]
+
+
+def number(text: str | None) -> float | None:
+    """The finite number that a value is written as; None for anything else."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def lines_of(points: Sequence[Point], key: str) -> dict[str, dict[float, Sequence[float]]]:
+    """Label of the other values → value of ``key`` → the metric of each seed; points without a finite one left out."""
+    lines: dict[tuple[tuple[str, str], ...], dict[float, Sequence[float]]] = defaultdict(dict)
+    for values, seeds in points:
+        others = tuple((name, value) for name, value in values.items() if name != key)
+        at, finite = number(values.get(key)), [seed for seed in seeds if math.isfinite(seed)]
+        if at is not None and finite:
+            lines[others][at] = finite
+    ordered = sorted(lines.items(), key=lambda item: [(number(value) or 0.0, value) for _, value in item[0]])
+    return {
+        ", ".join(f"{name}={value}" for name, value in others): dict(sorted(line.items())) for others, line in ordered
+    }
+
+
+def draw(points: Sequence[Point], *, key: str, metric: str) -> Figure:
+    """The picture for one key."""
+    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    axes = figure.subplots()
+    lines = lines_of(points, key)
+    for index, (label, line) in enumerate(lines.items()):
+        _draw(axes, line, label, index)
+    _frame(axes, lines)
+    axes.set_xlabel(key)
+    axes.set_ylabel(metric)
+    if len(lines) > 1:
+        figure.legend(frameon=False, loc="outside upper left", ncols=2 if max(map(len, lines)) <= 36 else 1)
+    figure.supxlabel("\n".join(textwrap.wrap(CAPTION, 110)), fontsize=8, color="0.35", x=0.02, ha="left")
+    return figure
+
+
+def _draw(axes: Axes, line: Mapping[float, Sequence[float]], label: str, index: int) -> None:
+    colour, dashes = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
+    marker = MARKERS[index % len(MARKERS)]
+    estimates = {at: over_seeds(seeds) for at, seeds in line.items()}
+    means = [each.value for each in estimates.values()]
+    axes.plot(list(estimates), means, marker=marker, linewidth=2, label=label, zorder=3, color=colour, linestyle=dashes)
+    low, high = [each.low for each in estimates.values()], [each.high for each in estimates.values()]
+    axes.fill_between(list(estimates), low, high, color=colour, alpha=0.13, linewidth=0)  # nan of a single seed: none
+    for at, seeds in line.items():
+        axes.plot([at] * len(seeds), seeds, ".", color=colour, markersize=4, alpha=0.6)
+
+
+def _frame(axes: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]]) -> None:
+    """Ticks at the values that were run; upwards by the seeds, not by the bands, which two seeds make huge."""
+    ats = sorted({at for line in lines.values() for at in line})
+    values = [value for line in lines.values() for seeds in line.values() for value in seeds]
+    if ats[0] > 0 and ats[-1] / ats[0] >= LOG_FROM:
+        axes.set_xscale("log")
+    axes.set_xticks(ats, [f"{at:g}" for at in ats])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    spread = max(values) - min(values)
+    margin = 0.25 * spread or 0.05
+    axes.set_ylim(min(values) - margin, max(values) + margin)
+    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,121 @@
+"""A Hydra multirun, watched from its first job to its summary, whatever launches the jobs.
+
+    main ──► watched(run) ──► Hydra ──► on_multirun_start: jobs done already, the live table, Ctrl-C
+                │                └────► launcher ──► supervise, once for each job
+                └─ the summary, and the exit code
+
+Hydra turns an exception of its callbacks into a warning, which is made an exception again here: without its table a
+sweep would end well whatever its jobs did.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from experiments.launch import FAILED, INTERRUPTED, launched
+from experiments.sweep.job import STOP, write_job
+
+if TYPE_CHECKING:
+    from experiments.sweep.live import LiveJobs
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+GO_ON = "the same command goes on: what is finished is not run again, what was stopped continues from its checkpoint"
+_watched: list[LiveJobs] = []
+"""The sweep of this process, if it is one. Not of the callback, which launchers send to other processes."""
+
+
+def watched(run: Callable[[], Any]) -> None:
+    """Run; where that was a sweep, show what came of it and exit with 1 if a job failed, 130 if it was stopped."""
+    warnings.filterwarnings("error", message=r"Callback SweepWatch\.")
+    code = None
+    try:
+        run()
+    except KeyboardInterrupt:
+        if not _watched:
+            raise
+        code = INTERRUPTED
+    except SystemExit as stop:  # of Hydra: its launcher failed, say
+        if not _watched:
+            raise
+        code = stop.code
+    if _watched:
+        ended = _end(_watched.pop())
+        sys.exit(code or ended)
+
+
+def _end(live: LiveJobs) -> int:
+    from experiments.sweep.summary import summarise
+
+    jobs = live.stop()
+    print("\n".join(summarise(live.sweep, jobs)))
+    if (live.sweep / STOP).exists():
+        print(f"stopped; {GO_ON}", file=sys.stderr)
+        return INTERRUPTED
+    return FAILED if any(job.state == "failed" for job in jobs) else 0
+
+
+class SweepWatch(Callback):
+    """What Hydra calls before the jobs of a multirun, and in each job's process."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        """Find what is done already, share the cores out, open the table and take Ctrl-C."""
+        if launched():  # by torchrun: the jobs run here, as ranks
+            return
+        from rich.console import Console
+
+        from experiments.sweep.done import mark_done
+        from experiments.sweep.expected import at_once, expected_jobs, runs_here
+        from experiments.sweep.live import LiveJobs
+
+        sweep = Path(config.hydra.sweep.dir)
+        jobs = expected_jobs(config)
+        share = max(1, (os.cpu_count() or 1) // at_once(config.hydra.launcher, len(jobs)))
+        if share < (os.cpu_count() or 1):
+            for name in THREADS:
+                os.environ.setdefault(name, str(share))
+        for job in (jobs := mark_done(jobs, config)):
+            if job.state == "done already":
+                write_job(sweep / str(job.number), job)
+        # a table is for those who watch; a cluster's jobs take days, and their files are far away
+        console = Console() if runs_here(config.hydra.launcher) else Console(force_terminal=False)
+        live = LiveJobs(sweep=sweep, expected=jobs, console=console)
+        _watched.append(live)
+        live.start()
+        _take_signals(sweep / STOP)
+
+    def on_job_start(self, config: DictConfig, **_: Any) -> None:
+        """In another process than the sweep's leave Ctrl-C to the sweep, which tells all jobs by a file."""
+        if os.getpid() != self._process and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, lambda *_: None)  # ignored it would be in the job's process too
+
+
+def _take_signals(stop: Path) -> None:
+    """The first one asks all jobs to stop, a second one ends them at once."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stop.parent.mkdir(parents=True, exist_ok=True)
+        stop.touch()
+        for each in SIGNALS:
+            signal.signal(each, signal.default_int_handler)
+        print(f"\n{SIGNALS[signal.Signals(number)]}: stopping the sweep; once more to end its jobs now", flush=True)
+
+    with suppress(ValueError):  # outside the main thread nobody can
+        for number in before:
+            signal.signal(number, ask)

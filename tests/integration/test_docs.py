@@ -1,0 +1,147 @@
+"""The documentation: it builds, its links lead somewhere, its commands compose, and its messages are the product's."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from experiments.schema import register
+from experiments.study.plan import find_study
+from experiments.typo import explain
+
+register()
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = [path for room in ("experiments", "callbacks", "lightning_modules") for path in (ROOT / room).rglob("*.py")]
+BLOCK = re.compile(r"(?:^<!-- (?P<mark>.*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+RUN_ELSEWHERE = {
+    "setup": "every clone's first command",
+    "test": "this",
+    "check": "this, with lint and types beside it",
+    "compare": "tests/unit/experiments/test_compare.py",
+    "report": "tests/unit/experiments/report",
+    "dashboard": "tests/integration/test_dashboard.py",
+    "sync": "tests/unit/experiments/test_tracker_faults.py",
+    "bench": "tests/unit/experiments/bench",
+}
+"""Targets without a configuration, and what tries them."""
+
+
+class Block(NamedTuple):
+    page: str
+    language: str
+    mark: str | None
+    text: str
+
+
+def blocks(language: str) -> Iterator[Block]:
+    for page in PAGES:
+        for found in BLOCK.finditer(page.read_text()):
+            if found["language"] == language:
+                yield Block(page.name, language, found["mark"], found["text"])
+
+
+def commands(text: str) -> list[list[str]]:
+    """The commands of a shell block: comments gone, lines that a quote or a backslash goes on joined."""
+    found: list[list[str]] = []
+    kept = ""
+    for line in text.splitlines():
+        kept = f"{kept}\n{line}" if kept else line
+        try:
+            words = shlex.split(kept, comments=True)
+        except ValueError:  # a quote is still open
+            continue
+        if kept.endswith("\\"):
+            continue
+        kept = ""
+        if words:
+            found.append(words)
+    assert not kept, f"unfinished: {kept}"
+    return found
+
+
+def asked(words: Sequence[str]) -> list[list[str]]:
+    """The argument lists of the Python programs that make would run for ``make …``."""
+    done = subprocess.run(["make", "-n", "-o", ".venv/.installed", *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [shlex.split(line) for line in done.stdout.replace("\\\n", " ").splitlines() if " -m " in line]
+
+
+def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment())
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    for page in tmp_path.rglob("*.html"):
+        fetched = re.findall(r'(?:<script[^>]+src|<link[^>]+href|<img[^>]+src)="(https?://[^"]+)"', page.read_text())
+        assert fetched == [], page
+    reference = (tmp_path / "configuration" / "reward" / "index.html").read_text()
+    assert 'id="critic_calibrated"' in reference
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+
+
+def test_relative_links_of_the_readme_lead_to_files() -> None:
+    text = (ROOT / "README.md").read_text()
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    assert len(links) > 5
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("block", [*blocks("sh")], ids=lambda block: block.page)
+def test_every_command_composes_or_says_why_not(block: Block) -> None:
+    if block.mark is not None:
+        assert block.mark.startswith("not tried: ")
+        return
+    for words in commands(block.text):
+        assert words[0] == "make", f"only make is composed here; say <!-- not tried: why --> before {words}"
+        if words[1] in RUN_ELSEWHERE:
+            continue
+        programs = asked(words[1:])
+        assert programs, words
+        for program in programs:
+            module, *rest = program[program.index("-m") + 1 :]
+            check(module, rest)
+
+
+def check(module: str, arguments: list[str]) -> None:
+    """Whether a program would take its arguments."""
+    if module == "experiments.study":
+        name, *over = arguments
+        known = {*find_study(name).arms}
+        assert {arm for word in over if word.startswith("only=") for arm in word[5:].split(",")} <= known
+    elif module in {"experiments.run", "experiments.plan"}:
+        own = {"gpus", "gpu_memory", "mfu", "tflops"} if module == "experiments.plan" else set[str]()
+        overrides = [word for word in arguments if word != "-m" and word.partition("=")[0] not in own]
+        assert explain(overrides) is None
+    else:
+        assert module in {"experiments.compare", "experiments.catalogue"}, module
+
+
+@pytest.mark.parametrize("block", [*blocks("console")], ids=lambda block: block.text.splitlines()[0][2:])
+def test_every_message_of_the_page_is_what_is_answered(block: Block) -> None:
+    lines = block.text.splitlines()
+    assert len(lines) % 2 == 0
+    for command, message in zip(lines[::2], lines[1::2], strict=True):
+        assert command.startswith("$ make exp ")
+        (program,) = asked(shlex.split(command)[2:])
+        assert explain(program[program.index("-m") + 2 :]) == message
+
+
+def test_what_is_said_while_a_run_goes_on_stands_in_the_code() -> None:
+    """Strings are compared with their line breaks taken out, and what is put into them left open."""
+    told = re.findall(r"^`(.+)`$", (ROOT / "docs" / "faq.md").read_text(), re.M)
+    assert len(told) > 8
+    source = re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in CODE))
+    for message in told:
+        pattern = r"[^\n]*?".join(re.escape(part) for part in message.strip("… ").split("…"))
+        assert re.search(pattern, source), message

@@ -1,0 +1,131 @@
+"""Sweeps through the command line: a job that fails, one that is done already, several at once, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_module
+from mlflow.tracking import MlflowClient
+
+from contrastive_reasoning.policies.load import resolve
+from experiments.schema import register
+from experiments.stages import run_experiment
+
+EMBEDDED = "embedded:llama_countdown"
+EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]"]
+GRPO = ["experiment=clipo_laptop", "debug=fast", "budget.grpo.steps=12", "logger=folder"]
+LONGEST = 600.0
+pytestmark = pytest.mark.xdist_group("sweep")
+register()
+
+
+class Ended(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    said: str
+    errors: str
+
+
+def command(*overrides: str) -> list[str]:
+    return [sys.executable, "-m", "experiments.run", *overrides]
+
+
+def run(*overrides: str) -> Ended:
+    done = subprocess.run(command(*overrides), capture_output=True, text=True, check=False)
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def jobs_of(output: Path) -> list[dict[str, Any]]:
+    """The jobs of the newest sweep, by number."""
+    newest = max(output.glob("sweeps/*"))
+    return sorted((json.loads(path.read_text()) for path in newest.glob("*/job.json")), key=lambda job: job["number"])
+
+
+def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(tmp_path: Path) -> None:
+    """Three policies: none at all, the one that was evaluated before, and a copy of it in another place."""
+    output, copy, empty = tmp_path / "outputs", tmp_path / "copy", tmp_path / "empty"
+    shutil.copytree(resolve(EMBEDDED), copy)
+    empty.mkdir()
+    shared = [*EVALUATED, f"output_dir={output}", "logger=folder"]
+    with initialize_config_module("conf", version_base="1.3"):
+        before = run_experiment(compose("config", shared))
+    swept = run("-m", *shared, f"policy.pretrained={empty},{EMBEDDED},{copy}")
+    assert swept.code == 1, swept.said + swept.errors
+    failed, done_already, done = jobs_of(output)
+    assert [failed["state"], done_already["state"], done["state"]] == ["failed", "done already", "done"]
+    assert failed["cause"] == f"policy.pretrained={empty}: no model there (config.json is missing)"
+    assert f"job 1 (policy.pretrained={EMBEDDED}): done already in {before}" in swept.said
+    assert not list(output.glob("sweeps/*/1/log.txt")), "no process was started for it"
+    assert len(list(output.glob("runs/*/*/summary.json"))) == 2
+    *_, tally, _, last = swept.said.splitlines()
+    assert tally == "3 jobs: 1 done, 1 done already, 1 failed"
+    assert last.startswith(f"job 0 (policy.pretrained={empty}) FAILED: {failed['cause']}; log ")
+    table = next(output.glob("sweeps/*/summary.csv")).read_text().splitlines()
+    assert {line.partition(",")[0] for line in table[1:]} == {EMBEDDED, str(copy)}, "both have results in the table"
+
+
+@pytest.mark.slow
+def test_jobs_at_once_share_the_cores_and_the_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow's SQLite has two writers at once, from the first moment, when its tables are made."""
+    database = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
+    swept = ["seed=0,1,2,3", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "logger.patience=120"]
+    done = run("-m", *EVALUATED, *swept, f"output_dir={tmp_path}")
+    assert done.code == 0, done.said + done.errors
+    jobs = jobs_of(tmp_path)
+    assert [job["state"] for job in jobs] == ["done"] * 4
+    assert jobs[1]["began"] < jobs[0]["ended"], "two ran at once"
+    threads = {yaml.safe_load(path.read_text())["threads"] for path in tmp_path.glob("stages/*/*/config.yaml")}
+    assert threads == {max(1, (os.cpu_count() or 1) // 2)}
+    client = MlflowClient(tracking_uri=database)
+    experiment = client.get_experiment_by_name("llama_baseline")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert sorted(run.data.tags["kind"] for run in runs) == ["experiment"] * 4 + ["stage"] * 4 + ["sweep"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_ctrl_c_stops_all_jobs_and_the_same_command_goes_on(
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a preset, whose mode must not make each job a sweep again."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    ours = [*GRPO, "sweep=fixed_head", f"hydra/launcher={launcher}", f"output_dir={tmp_path}"]
+    ours += ["hydra.launcher.n_jobs=2"] if launcher == "joblib" else []
+    sweep = subprocess.Popen(
+        command(*ours), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + LONGEST
+    while not list(tmp_path.glob("stages/grpo/*/checkpoints/*.ckpt.seal")):
+        assert sweep.poll() is None, sweep.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.killpg(sweep.pid, signal.SIGINT)  # the whole group, as a terminal does
+    said, _ = sweep.communicate(timeout=LONGEST)
+    assert sweep.returncode == 130, said
+    assert {job["state"] for job in jobs_of(tmp_path)} == {"stopped"}
+    assert "the same command goes on" in said
+    assert not list(tmp_path.glob("runs/*/*/summary.json"))
+
+    time.sleep(1.0)  # sweeps are named by the second
+    again = run(*ours)
+    assert again.code == 0, again.said + again.errors
+    assert [job["state"] for job in jobs_of(tmp_path)] == ["done", "done"]
+    logs = [path.read_text() for path in sorted(max(tmp_path.glob("sweeps/*")).glob("*/log.txt"))]
+    assert any(re.search(r"grpo: going on in", log) for log in logs), logs

@@ -1,0 +1,64 @@
+"""What the sections choose to show."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from experiments.report.charts import MOST_POINTS, thinned
+from experiments.report.completions import MOST, chosen
+from experiments.report.figures import last_of_each
+from experiments.report.settings import differences
+
+
+def test_short_histories_are_drawn_as_they_are() -> None:
+    assert thinned([[(0, 0.1), (10, math.nan), (20, 0.3)], []]) == [{0: 0.1, 20: 0.3}]
+
+
+def test_long_histories_are_means_over_the_same_steps() -> None:
+    long, short = [(step, float(step)) for step in range(600)], [(step, 1.0) for step in range(300)]
+    first, second = thinned([long, short])
+    assert len(first) == MOST_POINTS
+    assert (first[0], first[10]) == (4.5, 14.5), "of the steps 0 to 9 and 10 to 19"
+    assert set(second) == {step for step in first if step < 300}
+
+
+def test_completions_of_both_kinds_are_chosen() -> None:
+    rows: list[dict[str, Any]] = [{"status": "ok", "n": n} for n in range(9)] + [{"status": "wrong", "n": 9}]
+    assert [row["n"] for row in chosen(rows)] == [0, 9, 1, 2]
+    assert len(chosen(rows[:9])) == MOST
+
+
+def test_of_a_figure_the_last_step_is_shown() -> None:
+    files = ["figures/critic/goals/1200.png", "figures/critic/goals/900.png", "figures/critic/goals/notes.txt"]
+    assert last_of_each([*files, "figures/a/0.png"]) == ["figures/critic/goals/1200.png", "figures/a/0.png"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told"),
+    [
+        ({"lr": "1", "steps": "5"}, {"lr": "2", "steps": "5"}, [("lr", "1", "2")]),
+        (
+            {"reward.weight": "0.1", "module.reward.weight": "0.1", "module.lr": "1"},
+            {"reward.weight": "0.2", "module.reward.weight": "0.2", "module.lr": "2"},
+            [("module.lr", "1", "2"), ("reward.weight", "0.1", "0.2")],
+        ),
+        (
+            {"reward.critic._target_": "Joint", "reward.critic.width": "512", "reward.critic.head._target_": "Head"},
+            {},
+            [("reward.critic._target_", "Joint", "—")],
+        ),
+        (
+            {"critic._target_": "Joint", "critic.width": "512"},
+            {"critic._target_": "Numeric", "critic.width": "64"},
+            [("critic._target_", "Joint", "Numeric"), ("critic.width", "512", "64")],
+        ),
+    ],
+    ids=["one", "told once, where it is shortest", "a part that is not there", "a part that is exchanged"],
+)
+def test_differences_of_two_configurations(
+    ours: dict[str, str], theirs: dict[str, str], told: list[tuple[str, str, str]]
+) -> None:
+    assert differences(ours, theirs) == told

@@ -1,0 +1,80 @@
+"""``make compare`` over evaluation sets, from a real MLflow to its files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import compare as module
+from experiments.carry import Carrier
+from experiments.compare import main
+from experiments.track import Tracker
+
+GREEDY, SAMPLED = "verifier/accuracy", "verifier/accuracy_sampled"
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(module, "connect", lambda: tracker)
+    monkeypatch.setattr(module, "OUTPUT", tmp_path / "compare")
+    return tmp_path / "compare"
+
+
+def stage_folder(run: Path, stage: str) -> Path:
+    return Path(json.loads((run / "stages.json").read_text())[stage]["folder"])
+
+
+def test_sets_are_columns_in_every_file(
+    outputs: Any, tracker: Tracker, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, final in (("sets_baseline", 0.3), ("sets_other", 0.4)):
+        for seed in (0, 1):
+            run = outputs.run(name, seed=seed, final=final + 0.02 * seed)
+            outputs.log(stage_folder(run, "evaluate"), f"test/larger/{SAMPLED}", {0: final / 2})
+            Carrier(run, tracker).carry(live=False)
+    assert main(["sets_other", "sets_baseline"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "┃ arm ┃ seeds ┃ main ┃ larger ┃" in said
+    assert "│ Δ to sets_baseline │ │ +10.0 ± 0.0 │ +5.0 ± 0.0 │" in said
+    stem = in_folder / "sets_other+sets_baseline" / f"test-{SAMPLED.replace('/', '-')}"
+    assert "| sets_other | 2 | 41.0 ± 12.7 | 20.0 ± 0.0 |" in stem.with_suffix(".md").read_text()
+    assert r"sets\_other & 2 & 41.0 $\pm$ 12.7 & 20.0 $\pm$ 0.0 \\" in stem.with_suffix(".tex").read_text()
+    with stem.with_suffix(".csv").open() as file:
+        rows = [(row["arm"], row["metric"], float(row["mean"])) for row in csv.DictReader(file)]
+    assert rows == [
+        ("sets_baseline", f"test/{SAMPLED}", pytest.approx(0.31)),
+        ("sets_other", f"test/{SAMPLED}", pytest.approx(0.41)),
+        ("sets_baseline", f"test/larger/{SAMPLED}", pytest.approx(0.15)),
+        ("sets_other", f"test/larger/{SAMPLED}", pytest.approx(0.20)),
+    ]
+    assert main(["sets_other", "sets_baseline", "sets=main"]) == 0
+    assert (
+        stem.with_suffix(".md").read_text().startswith("| arm | seeds | trained | before | Δ to sets_baseline | runs |")
+    )
+
+
+def test_a_track_of_greedy_completions_stands_beside_its_paper(outputs: Any, tracker: Tracker, in_folder: Path) -> None:
+    """It has no main set and no sampled completions, so that neither has to be asked for."""
+    run = outputs.run("track_grpo", seed=0, final=0.4, reward="verifier")
+    suite = {"quantity": GREEDY, "published": "clipo_table1"}
+    config = {"seed": 0, "suite": suite, "policy": {"pretrained": "Qwen/Qwen2.5-3B-Instruct"}}
+    (run / "config.yaml").write_text(json.dumps(config))
+    evaluated = stage_folder(run, "evaluate")
+    (evaluated / "metrics.jsonl").unlink()
+    for name in (f"gsm8k/{GREEDY}", "average/m_avg"):
+        outputs.log(evaluated, f"test/{name}", {0: 0.875})
+    Carrier(run, tracker).carry(live=False)
+    assert main(["track_grpo"]) == 0
+    stem = in_folder / "track_grpo" / f"test-{GREEDY.replace('/', '-')}"
+    assert stem.with_suffix(".md").read_text().splitlines()[:4] == [
+        "| arm | seeds | GSM8K | M-Avg. |",
+        "| --- | ---: | ---: | ---: |",
+        "| track_grpo | 1 | 87.5 | 87.5 |",
+        "| published: GRPO, Qwen2.5-3B-Instruct |  | 87.79 | 73.94 |",
+    ]
+    with stem.with_suffix(".csv").open() as file:
+        assert [row["published"] for row in csv.DictReader(file)] == ["0.8779", "0.7394"]
