@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hydra import compose, initialize_config_module
+from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.checks import READ_THERE, SECRET, contradiction
 from experiments.first_line import first_line
+from experiments.own_conf import every_conf
 from experiments.plugins import missing_plugin, needs_optuna
 from experiments.secret_values import secret_in
 from experiments.suggestions import did_you_mean
@@ -30,7 +31,7 @@ def explain(overrides: Sequence[str]) -> str | None:
         return f"{error.override!r} is no override: write key=value"
     if (sentence := _first(_secret(override) for override in parsed)) is not None:
         return sentence
-    with initialize_config_module("conf", version_base="1.3"):
+    with every_conf():
         sentence = _first(missing_plugin(override) for override in parsed) or needs_optuna(parsed)
         if sentence is not None:
             return sentence
