@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiments.own_conf import own_folder
+
 FOLDER = Path(__file__).resolve().parent.parent / "conf" / "experiment"
 
 
@@ -20,8 +22,14 @@ def catalogue(folder: Path) -> dict[str, str]:
     return {path.stem: first_comment(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))}
 
 
+def catalogued() -> dict[str, str]:
+    """The experiments of the house, and those of one's own."""
+    own = own_folder()
+    return catalogue(FOLDER) | (catalogue(own / "experiment") if own else {})
+
+
 def main() -> None:
-    entries = catalogue(FOLDER)
+    entries = catalogued()
     width = max(map(len, entries))
     for name, line in entries.items():
         print(f"{name:<{width}}  {line}")

@@ -7,50 +7,33 @@ one's own imports in turn is not looked at: put what decides the result into the
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from experiments.rooms import OURS
+from experiments.rooms import all_targets, is_ours
+
+INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 
 
 def own_files(config: Any) -> dict[str, Path]:
-    """Name as it stands in the configuration → the file that it is found in."""
-    found = {target: _file_of(target) for target in _targets(config) if target.partition(".")[0] not in OURS}
+    """Name as it stands in the configuration → the file of its module."""
+    found = {target: _file_of(target) for target in all_targets(config) if not is_ours(target)}
     return {target: path for target, path in found.items() if path is not None and not _installed(path)}
 
 
-def _targets(config: Any) -> Iterator[str]:
-    if isinstance(config, Mapping):
-        for key, value in config.items():
-            if key == "_target_":
-                yield str(value)
-            else:
-                yield from _targets(value)
-    elif isinstance(config, list | tuple):
-        for value in config:
-            yield from _targets(value)
-
-
 def _file_of(target: str) -> Path | None:
-    """The module's file, found without importing anything; None where there is none."""
-    first, *rest = target.split(".")
-    spec = None
-    with suppress(ValueError):  # a module that was loaded as a script
-        spec = find_spec(first)
-    if spec is None:
-        return None
-    for folder in spec.submodule_search_locations or ():
-        here = Path(folder)
-        for part in rest:
-            if (here / f"{part}.py").is_file():
-                return here / f"{part}.py"
-            here = here / part
-    return Path(spec.origin) if spec.origin is not None and spec.origin.endswith(".py") else None
+    """The module's file, the module itself not imported; None where there is none, which building it will say."""
+    module = target.rpartition(".")[0]
+    while module:  # the module of my.module.Class.make is two names up
+        with suppress(ImportError, ValueError):  # a parent is no package; it was loaded as a script
+            spec = find_spec(module)
+            if spec is not None:
+                return Path(spec.origin) if spec.origin is not None and spec.has_location else None
+        module = module.rpartition(".")[0]
+    return None
 
 
 def _installed(path: Path) -> bool:
-    places = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-    return any(path.is_relative_to(place) for place in places)
+    return any(path.is_relative_to(place) for place in INSTALLED)

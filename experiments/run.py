@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from experiments.checks import device_count
 from experiments.launch import FAILED, INTERRUPTED, joined, launch, launched, leads
-from experiments.own_conf import NoFolder, hydra_arguments, remember
+from experiments.own_conf import NoFolder, remember
 from experiments.quiet import be_quiet
 from experiments.schema import register
 from experiments.sweep.watch import watched
@@ -83,7 +83,6 @@ def main() -> None:
     sentence = explain(arguments.overrides) if not arguments.help and not arguments.hydra_help else None
     if sentence is not None:
         sys.exit(_refuse(sentence))
-    sys.argv += hydra_arguments()
     watched(run)
 
 

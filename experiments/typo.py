@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hydra import compose
+from hydra import compose, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -16,7 +16,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.checks import READ_THERE, SECRET, contradiction
 from experiments.first_line import first_line
-from experiments.own_conf import every_conf
 from experiments.plugins import missing_plugin, needs_optuna
 from experiments.secret_values import secret_in
 from experiments.suggestions import did_you_mean
@@ -31,7 +30,7 @@ def explain(overrides: Sequence[str]) -> str | None:
         return f"{error.override!r} is no override: write key=value"
     if (sentence := _first(_secret(override) for override in parsed)) is not None:
         return sentence
-    with every_conf():
+    with initialize_config_module("conf", version_base="1.3"):
         sentence = _first(missing_plugin(override) for override in parsed) or needs_optuna(parsed)
         if sentence is not None:
             return sentence
@@ -74,8 +73,16 @@ def _line(override: Override) -> str:
 
 
 def _is_group(override: Override) -> bool:
-    loader = GlobalHydra.instance().config_loader()
-    return override.key_or_group in loader.list_groups("") and override.key_or_group != "hydra"
+    return override.key_or_group in _groups()
+
+
+def _groups() -> set[str]:
+    return {*_options("", ObjectType.GROUP)} - {"hydra"}
+
+
+def _options(group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
+    """Of all folders: it is config.yaml that names one's own."""
+    return GlobalHydra.instance().config_loader().get_group_options(group, kind, config_name="config")
 
 
 def _wrong_mark(override: Override) -> str | None:
@@ -86,7 +93,7 @@ def _wrong_mark(override: Override) -> str | None:
 
 def _wrong_option(override: Override) -> str | None:
     group, option = override.key_or_group, override.value()
-    options = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
+    options = _options(group)
     if option is None or option in options:
         return None
     return f"{group}={option}: no such {group}; {did_you_mean(str(option), options)}"
@@ -97,8 +104,7 @@ def _wrong_key(base: DictConfig, override: Override) -> str | None:
     known = dotted_keys(base)
     if key in known:
         return None
-    groups = GlobalHydra.instance().config_loader().list_groups("")
-    return f"{key}: no such key; {did_you_mean(key, _nearest_room(key, known | {g for g in groups if g != 'hydra'}))}"
+    return f"{key}: no such key; {did_you_mean(key, _nearest_room(key, known | _groups()))}"
 
 
 def _nearest_room(key: str, known: set[str]) -> set[str]:
@@ -144,5 +150,5 @@ def dotted_keys(config: DictConfig) -> set[str]:
 
 def _missing(path: str) -> str:
     group, _, option = path.rpartition("/")
-    options = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
+    options = _options(group)
     return f"these choices together need {group}={option}, which does not exist; {did_you_mean(option, options)}"

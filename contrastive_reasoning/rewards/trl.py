@@ -6,7 +6,8 @@ What TRL's documentation (GRPOTrainer, "Using a custom reward function") says of
 
         prompts, completions    texts; with ``messages: true`` lists of {role, content}, as for conversational data
         completion_ids          the tokens of each completion
-        columns                 a list each, as long as the completions: the problem's fields, and ``answer``
+        columns                 a list each, as long as the completions: the problems' fields, and where no field is
+                                called so ``answer`` and ``id``
         None                    not applicable: it adds nothing to the sum of rewards, which is 0 where it stands alone
         async                   awaited
         trainer_state, log_…    not given: what is learnt from cannot depend on them
@@ -27,6 +28,7 @@ from contrastive_reasoning.rewards.own_function import importable
 from contrastive_reasoning.rewards.worker import worker_command
 from contrastive_reasoning.rewards.worker_pool import WorkerPool, WorkerRefused
 from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.batch_worker import NUMBERS
 from contrastive_reasoning.tasks.chat_prompt import messages_of
 from contrastive_reasoning.tasks.function_worker import packed
@@ -121,8 +123,8 @@ class TRLReward:
             RewardFailed: where it needs one that there is not.
         """
         problems = [rollouts.problem_of(row) for row in range(len(rollouts))]
-        columns = {name: [problem.fields[name] for problem in problems] for name in shared_fields(problems)}
-        columns |= {"answer": [problem.answer for problem in problems], "id": [problem.id for problem in problems]}
+        columns = {"answer": [problem.answer for problem in problems], "id": [problem.id for problem in problems]}
+        columns |= columns_of(problems)
         if unknown := [name for name in self.columns.values() if name not in columns]:
             raise RewardFailed(f"reward.columns names {unknown[0]}, which the problems do not have; {_there(columns)}")
         columns |= {keyword: columns[name] for keyword, name in self.columns.items()}
@@ -155,10 +157,10 @@ def keywords(function: Callable[..., Any]) -> tuple[set[str] | None, set[str]]:
     return (None if anything else {one.name for one in named}), needed
 
 
-def shared_fields(problems: Sequence[Any]) -> list[str]:
-    """The fields that all problems have and that are names in Python."""
-    first = problems[0].fields if problems else {}
-    return [name for name in first if str(name).isidentifier() and all(name in problem.fields for problem in problems)]
+def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
+    """The fields of the problems as the columns of a table: None where a problem lacks what another has."""
+    names = dict.fromkeys(name for problem in problems for name in problem.fields if name.isidentifier())
+    return {name: [problem.fields.get(name) for problem in problems] for name in names}
 
 
 def _conversation(prompt: str) -> list[dict[str, str]]:

@@ -44,6 +44,8 @@ class AnswerTask:
     """``answer``: equal to the gold answer; ``choice``: the gold letter."""
     on_bad: str
     """Rows without a question or an answer, or whose gold does not verify itself: ``refuse`` or ``leave_out``."""
+    train_problems: int | None
+    """How many are trained on; None: all."""
     validation_problems: int
     test_problems: int
     verifier: VerifyMany | None = field(compare=False)
@@ -52,7 +54,7 @@ class AnswerTask:
     def __post_init__(self) -> None:
         if self.judge not in get_args(Judge):
             raise ValueError(f"judge must be one of {', '.join(get_args(Judge))}, got {self.judge!r}")
-        _ = self.rows
+        _ = self.rows  # which refuses what cannot be meant
 
     @property
     def rows(self) -> ProblemSet:
@@ -66,6 +68,7 @@ class AnswerTask:
             format=self.format,
             check_golds=CHECKS[self.judge],
             on_bad=self.on_bad,
+            train_problems=self.train_problems,
             validation_problems=self.validation_problems,
             test_problems=self.test_problems,
         )

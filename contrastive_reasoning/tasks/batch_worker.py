@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import isfinite
 from numbers import Real
 from typing import Any
 
-from contrastive_reasoning.tasks.function_worker import ERROR, serve, unpacked
+from contrastive_reasoning.tasks.function_worker import ERROR, plain, serve, unpacked
 
 NUMBERS = "numbers"
 
@@ -25,8 +25,9 @@ def scored(function: Callable[..., Any], line: str) -> tuple[str, list[float | N
     said = function(**arguments)
     if inspect.isawaitable(said):
         said = asyncio.run(_awaited(said))
-    if not isinstance(said, list | tuple):
+    if isinstance(said, str) or not isinstance(said, Iterable):
         return ERROR, f"returned {type(said).__name__}, not a list of {wanted} numbers"
+    said = [plain(value) for value in said]
     if len(said) != wanted:
         return ERROR, f"returned {len(said)} numbers for {wanted} completions"
     for row, value in enumerate(said):

@@ -32,15 +32,13 @@ class FunctionTask:
     on_bad: str
     """Rows that cannot be posed: ``refuse`` or ``leave_out``."""
     train_problems: int | None
-    """How many are trained on, from the beginning of what is left after the split; None: all."""
+    """How many are trained on; None: all."""
     validation_problems: int
     test_problems: int
     verifier: VerifyProblems = field(compare=False)
 
     def __post_init__(self) -> None:
-        if self.train_problems is not None and self.train_problems < 1:
-            raise ValueError(f"train_problems must be at least 1 (or null), got {self.train_problems}")
-        _ = self.rows
+        _ = self.rows  # which refuses what cannot be meant
 
     @property
     def rows(self) -> ProblemSet:
@@ -54,14 +52,14 @@ class FunctionTask:
             format=self.format,
             check_golds=nothing_to_check,
             on_bad=self.on_bad,
+            train_problems=self.train_problems,
             validation_problems=self.validation_problems,
             test_problems=self.test_problems,
         )
 
     def problems(self, split: Split) -> Sequence[Problem]:
         """The problems of a split, the same in every process: see :meth:`ProblemSet.problems`."""
-        problems = self.rows.problems(split)
-        return problems[: self.train_problems] if split == "train" else problems
+        return self.rows.problems(split)
 
     def left_out(self, split: Split) -> Sequence[str]:
         """The rows that are no problem, with their reasons, of the file that a split is read from."""

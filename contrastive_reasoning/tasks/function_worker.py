@@ -26,7 +26,6 @@ REFUSED, NUMBER, ERROR, FATAL = "refused", "number", "error", "fatal"
 LONGEST = 200
 """Characters of an exception's text that are kept."""
 
-
 Call = Callable[[Callable[..., Any], str], tuple[str, object]]
 """The function and a line → what goes out for it; what the function raises is not its business."""
 
@@ -48,11 +47,16 @@ def serve(memory: int, call: Call) -> None:
 
 def number(function: Callable[..., Any], line: str) -> tuple[str, float | str]:
     """Status, and the number or the reason, of one (problem, completion)."""
-    value = function(*unpacked(line))
+    value = plain(function(*unpacked(line)))
     if not isinstance(value, Real):
         return ERROR, f"returned {type(value).__name__}, not a number"
     value = float(value)
     return (NUMBER, value) if isfinite(value) else (ERROR, f"returned {value}")
+
+
+def plain(value: Any) -> Any:
+    """A scalar of numpy or torch as the number, true or false that it is; anything else as it stands."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
 def _guarded(call: Call, function: Callable[..., Any], line: str) -> tuple[str, object]:

@@ -40,12 +40,16 @@ class ProblemSet:
     """Finds the gold answers that do not verify themselves; compared by identity, so a function of a module."""
     on_bad: str
     """Rows that are no problem: ``refuse`` or ``leave_out``."""
+    train_problems: int | None
+    """How many are trained on, the first of what the other splits leave; None: all."""
     validation_problems: int
     test_problems: int
 
     def __post_init__(self) -> None:
         if self.on_bad not in get_args(OnBad):
             raise ValueError(f"on_bad must be one of {', '.join(get_args(OnBad))}, got {self.on_bad!r}")
+        if self.train_problems is not None and self.train_problems < 1:
+            raise ValueError(f"train_problems must be at least 1 (or null: all), got {self.train_problems}")
         for name in ("validation_problems", "test_problems"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
@@ -61,7 +65,8 @@ class ProblemSet:
         """
         if split not in get_args(Split):
             raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
-        return _problems(self, split)
+        problems = _problems(self, split)
+        return problems[: self.train_problems] if split == "train" else problems
 
     def left_out(self, split: Split) -> Sequence[str]:
         """The rows that are no problem, with their reasons, of the file that a split is read from."""

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
-from contrastive_reasoning.tasks.function_worker import ERROR, LONGEST, serve, unpacked
+from contrastive_reasoning.tasks.function_worker import ERROR, LONGEST, plain, serve, unpacked
 
 OK, WRONG = "ok", "wrong"
 
 
 def judged(function: Callable[..., Any], line: str) -> tuple[str, str]:
     """Status and reason of one (problem, completion)."""
-    said = function(*unpacked(line))
+    said = plain(function(*unpacked(line)))
     if isinstance(said, str):
         reason = next(iter(said.splitlines()), "")[:LONGEST]
         return (WRONG, reason) if reason else (ERROR, "returned an empty text, which is no reason")

@@ -16,11 +16,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from hydra import compose
+from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from experiments.own_conf import every_conf, remember
+from experiments.own_conf import remember
 from experiments.plan.options import Options, PlanError, parsed
 from experiments.schema import register
 from experiments.typo import explain
@@ -63,7 +63,7 @@ def refuse_several_runs(overrides: Sequence[str]) -> None:
 
 def composed(overrides: Sequence[str]) -> tuple[Any, str]:
     """The configuration, and the choice of the group ``trainer``."""
-    with every_conf():
+    with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", list(overrides), return_hydra_config=True)
     return config, config.hydra.runtime.choices.trainer
 

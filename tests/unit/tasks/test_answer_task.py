@@ -44,6 +44,7 @@ def task(tmp_path: Path) -> AnswerTask:
         format=FORMAT,
         judge="answer",
         on_bad="refuse",
+        train_problems=None,
         validation_problems=6,
         test_problems=4,
         verifier=None,
