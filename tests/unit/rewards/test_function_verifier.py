@@ -1,4 +1,4 @@
-"""A function as the verifier, in real processes: each completion has a verdict with its reason, whatever one comes to."""
+"""A function as the verifier, in real processes: every completion has a verdict, whatever one comes to."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_a_function_that_takes_anything_gets_all_and_any_other_what_it_names(
 ) -> None:
     rollouts = rollouts_of(["a", "b"], LAMP)
     with pytest.raises(
-        RewardFailed, match="ValueError: answer, completion_ids, completions, id, level, prompts, word$"
+        RewardFailed, match=r"ValueError: answer, completion_ids, completions, id, level, prompts, word$"
     ):
         reward_of(functions.says_what_it_got)(rollouts)
     assert set(reward_of(functions.process).arguments(rollouts)) == {"completions"}

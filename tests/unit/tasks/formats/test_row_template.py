@@ -42,16 +42,16 @@ def test_an_id_of_its_own_takes_the_place_of_the_rows_number() -> None:
 
 
 def test_a_template_without_a_column_is_refused() -> None:
-    with pytest.raises(ValueError, match="format.prompt must name a column in braces, .* got 'Spell {{word}}'"):
+    with pytest.raises(ValueError, match=r"format.prompt must name a column in braces, .* got 'Spell {{word}}'"):
         RowTemplate(prompt="Spell {{word}}", answer=None, id=None)
 
 
 @pytest.mark.parametrize("part", [{"prompt": "{wrd}"}, {"prompt": "{word}", "answer": "wrd"}])
 def test_a_missing_column_is_named_with_those_there_are(part: dict[str, Any]) -> None:
-    with pytest.raises(MissingColumn, match="^no column wrd; there are word, more, key$"):
+    with pytest.raises(MissingColumn, match=r"^no column wrd; there are word, more, key$"):
         posed(**part)
 
 
 def test_an_empty_column_is_a_bad_row() -> None:
-    with pytest.raises(BadRow, match="^word is empty$"):
+    with pytest.raises(BadRow, match=r"^word is empty$"):
         posed("{word}", {"word": " "})
