@@ -6,16 +6,20 @@ STAMP  := $(VENV)/.installed
 TORCH  := $(shell sed -n 's/^\(torch==[^+;]*\).*/\1/p' constraints.txt)
 RUN    := $(BIN)/python -m experiments.run
 
-name  ?= llama_critic
-over  ?=
-sweep ?=
-suite ?= countdown_laptop
-model ?=
-scale ?=
-gpus  ?=
+name   ?= llama_critic
+over   ?=
+sweep  ?=
+suite  ?= countdown_laptop
+model  ?=
+prompt ?=
+scale  ?=
+gpus   ?=
+
+# One word for the shell, whatever stands in it.
+quoted = '$(subst ','\'',$(1))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare report sync eval plan bench docs clean
+.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare report sync eval sample plan bench docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -53,7 +57,7 @@ types: $(STAMP)  ## check types
 
 check: lint types test  ## lint, types and tests
 
-list:  ## every experiment with its first line
+list:  ## every experiment with its first line, the studies, the sweeps
 	@$(PYTHON) -m experiments.catalogue
 
 dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone
@@ -70,6 +74,9 @@ sync: $(STAMP)  ## send to MLflow what it missed while it did not answer:  name=
 
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
 	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)
+
+sample: $(STAMP)  ## completions of one problem, judged step by step:  model=… prompt='numbers=3,5,8 target=23' over='n=3 critic=…'
+	@$(BIN)/python -m experiments.sample $(if $(model),model=$(model)) $(if $(prompt),$(call quoted,prompt=$(value prompt))) $(over)
 
 plan: $(STAMP)  ## what an experiment costs before anything is loaded:  name=grpo_gsm8k scale=paper gpus=8
 	@$(BIN)/python -m experiments.plan experiment=$(name) $(if $(scale),scale=$(scale)) $(if $(gpus),gpus=$(gpus)) $(over)

@@ -1,4 +1,4 @@
-"""Every experiment with the first line of its file. Standard library only, so that ``make list`` needs no install."""
+"""What there is to run, each with the first line of its file. Standard library only: ``make list`` needs no install."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from pathlib import Path
 
 from experiments.own_conf import own_folder
 
-FOLDER = Path(__file__).resolve().parent.parent / "conf" / "experiment"
+CONF = Path(__file__).resolve().parent.parent / "conf"
+FOLDER = CONF / "experiment"
+SECTIONS = {
+    "Experiments": FOLDER,
+    "Studies, the arms and seeds of a question": CONF / "study",
+    "Sweeps, over values of one experiment": CONF / "sweep",
+}
 
 
 def first_comment(text: str) -> str:
@@ -18,7 +24,7 @@ def first_comment(text: str) -> str:
 
 
 def catalogue(folder: Path) -> dict[str, str]:
-    """Experiment name → its first comment line, sorted by name."""
+    """Name → its first comment line, sorted by name."""
     return {path.stem: first_comment(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))}
 
 
@@ -28,11 +34,21 @@ def catalogued() -> dict[str, str]:
     return catalogue(FOLDER) | (catalogue(own / "experiment") if own else {})
 
 
+def experiments() -> list[str]:
+    return [*catalogued()]
+
+
+def studies() -> list[str]:
+    return [*catalogue(CONF / "study")]
+
+
 def main() -> None:
-    entries = catalogued()
-    width = max(map(len, entries))
-    for name, line in entries.items():
-        print(f"{name:<{width}}  {line}")
+    entries = {title: catalogued() if folder is FOLDER else catalogue(folder) for title, folder in SECTIONS.items()}
+    width = max(len(name) for section in entries.values() for name in section)
+    for title, section in entries.items():
+        print(title)
+        for name, line in section.items():
+            print(f"  {name:<{width}}  {line}")
 
 
 if __name__ == "__main__":

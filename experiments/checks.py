@@ -10,7 +10,8 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.catalogue import FOLDER, catalogue
+from experiments.catalogue import catalogued
+from experiments.embed import EMBEDDED, ROOM
 from experiments.folder_names import flaw, shown
 from experiments.launch import launched, world_size
 from experiments.schema import STAGES
@@ -35,6 +36,7 @@ def contradiction(config: DictConfig) -> str | None:
         small_size,
         small_group,
         no_critic,
+        no_policy,
         no_reference,
         several_devices,
     )
@@ -44,7 +46,7 @@ def contradiction(config: DictConfig) -> str | None:
 def no_experiment(config: DictConfig) -> str | None:
     if not OmegaConf.is_missing(config, "name"):
         return None
-    return f"choose an experiment: experiment=NAME; there are {', '.join(catalogue(FOLDER))}"
+    return f"choose an experiment: experiment=NAME; there are {', '.join(catalogued())}"
 
 
 def no_folder_name(config: DictConfig) -> str | None:
@@ -122,6 +124,15 @@ def no_critic(config: DictConfig) -> str | None:
         if checkpoint is not None and not (Path(checkpoint) / "critic.json").is_file():
             return f"{path}.checkpoint={checkpoint}: no critic there (critic.json is missing)"
     return None
+
+
+def no_policy(config: DictConfig) -> str | None:
+    """A policy that comes with the package is one of a few."""
+    name = config.policy.get("pretrained")
+    ours = [f"{EMBEDDED}{found.parent.name}" for found in ROOM.glob("*/config.json")]
+    if not str(name).startswith(EMBEDDED) or name in ours:
+        return None
+    return f"policy.pretrained={name}: no such policy comes with the package; {did_you_mean(name, ours)}"
 
 
 def no_reference(config: DictConfig) -> str | None:

@@ -19,6 +19,8 @@ from experiments.folder_names import plain
 from experiments.run_tree import read_json
 
 ROOM = Path(__file__).resolve().parents[1] / "contrastive_reasoning" / "policies" / "embedded"
+EMBEDDED = "embedded:"
+"""What a policy of the package is named with."""
 COMMAND = "make exp name={family}_baseline over='{task}stages=[warm_start] policy.pretrained=null seed={seed}'"
 LARGEST = 5_000_000
 """Bytes that an embedded policy may have: it is part of every clone."""

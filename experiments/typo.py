@@ -34,10 +34,21 @@ def explain(overrides: Sequence[str]) -> str | None:
         sentence = _first(missing_plugin(override) for override in parsed) or needs_optuna(parsed)
         if sentence is not None:
             return sentence
-        for variant in variants(parsed):
-            if (sentence := _explain_run(OverridesParser.create().parse_overrides(variant))) is not None:
-                return sentence
-    return None
+        return _first(_explain_words(run) for run in variants(parsed)) or _explain_preset(parsed)
+
+
+def _explain_preset(overrides: Sequence[Override]) -> str | None:
+    """Every value that a preset of ``conf/sweep/`` varies, beside the first ones of what was typed, which wins."""
+    if all(override.key_or_group != "sweep" for override in overrides):
+        return None
+    typed = next(variants(overrides))
+    params = compose("config", typed, return_hydra_config=True).hydra.sweeper.get("params") or {}
+    varied = OverridesParser.create().parse_overrides([f"{key}={values}" for key, values in params.items()])
+    return _first(_explain_words([*run, *typed]) for run in variants(varied))
+
+
+def _explain_words(words: Sequence[str]) -> str | None:
+    return _explain_run(OverridesParser.create().parse_overrides(list(words)))
 
 
 def _explain_run(overrides: Sequence[Override]) -> str | None:

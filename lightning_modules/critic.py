@@ -15,10 +15,11 @@ Every rank has the whole batch, scores its own anchors against all goals, and ta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
-import lightning as L
 import torch
 from torch import Tensor, nn
 
@@ -29,12 +30,13 @@ from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.ranks import all_rows, own_rows
 from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.critic_metrics import OracleMetrics, batch_metrics
+from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.optim import AdamW
 
 VERSION = 1
 
 
-class CriticPretraining(L.LightningModule):
+class CriticPretraining(FiniteSteps):
     """Trains ``critic`` with ``loss`` by automatic optimization.
 
     Args:
@@ -43,6 +45,8 @@ class CriticPretraining(L.LightningModule):
         optimizer: of the critic's weights, with its schedule.
         negatives_per_anchor: negatives drawn per anchor and step where all pairs are too dear; None scores all pairs.
         seed: of those draws, which are a function of (seed, step).
+        gradient_clip: the largest norm of the gradient; None: any.
+        max_skipped_steps: batches that may be left out because a number of theirs is not finite.
 
     Raises:
         ValueError: ``negatives_per_anchor`` is below 1.
@@ -56,8 +60,10 @@ class CriticPretraining(L.LightningModule):
         optimizer: AdamW,
         negatives_per_anchor: int | None,
         seed: int,
+        gradient_clip: float | None,
+        max_skipped_steps: int,
     ) -> None:
-        super().__init__()
+        super().__init__(gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
         if negatives_per_anchor is not None and negatives_per_anchor < 1:
             raise ValueError(f"negatives_per_anchor must be at least 1 or null, got {negatives_per_anchor}")
         self.critic = critic
@@ -71,10 +77,11 @@ class CriticPretraining(L.LightningModule):
     def training_step(self, batch: CriticBatch, batch_idx: int) -> Tensor:
         loss, metrics = self._learned(batch)
         anchors = rows_of(batch.state_actions)
-        mean = loss.detach() / len(members_of(self.critic))
-        self.log("train/critic/loss", mean, prog_bar=True, batch_size=anchors)
-        self.log_dict({f"train/critic/{name}": value for name, value in metrics.items()}, batch_size=anchors)
-        return loss
+        if loss.isfinite():
+            mean = loss.detach() / len(members_of(self.critic))
+            self.log("train/critic/loss", mean, prog_bar=True, batch_size=anchors)
+            self.log_dict({f"train/critic/{name}": value for name, value in metrics.items()}, batch_size=anchors)
+        return self.kept(loss)
 
     def validation_step(self, batch: CriticBatch | CriticOracleBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         with gathered(self.critic):
@@ -108,6 +115,9 @@ class CriticPretraining(L.LightningModule):
 
     def on_validation_end(self) -> None:
         self._last_batch_end = perf_counter()
+
+    def plain(self, batch: CriticBatch) -> Mapping[str, object]:
+        return asdict(batch)
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.critic.parameters())

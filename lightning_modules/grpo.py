@@ -152,7 +152,7 @@ class GRPO(PolicyUpdates):
             known |= self.learned(rollouts)
         except NotFinite as reason:
             folder = Path(self.trainer.default_root_dir) / "skipped"
-            self.skipped.add(reason, rollouts, folder=folder, step=self.rollout_step)
+            self.skipped.add(reason, as_plain(rollouts), folder=folder, step=self.rollout_step)
         self.rollout_step += 1
         self.reported = over_ranks({**known, **self.skipped.metrics}, summed=(OBJECTIVE, SURPRISAL))
         self.report_step(self.reported, batch_size=len(rollouts))
@@ -229,3 +229,13 @@ def drawn(rollouts: RolloutBatch | None) -> RolloutBatch:
     if rollouts is None:
         raise RuntimeError("the batch holds no rollouts: add the RolloutGeneration callback, which draws them")
     return rollouts
+
+
+def as_plain(rollouts: RolloutBatch) -> Mapping[str, object]:
+    """Tensors and strings alone, so that reading them runs nothing."""
+    tensors = ("prompt_ids", "prompt_mask", "completion_ids", "mask", "old_log_probs", "pooled")
+    return {
+        "problems": [problem.id for problem in rollouts.problems],
+        "texts": list(rollouts.texts),
+        **{name: getattr(rollouts, name) for name in tensors},
+    }

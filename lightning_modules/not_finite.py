@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from contrastive_reasoning.ranks import this_rank, total
-from contrastive_reasoning.rollout.batch import RolloutBatch
 
 SKIPPED = "train/health/skipped_steps"
 
@@ -49,28 +48,18 @@ class SkippedSteps:
     def metrics(self) -> dict[str, float]:
         return {SKIPPED: float(self.count)}
 
-    def add(self, reason: NotFinite, rollouts: RolloutBatch, *, folder: Path, step: int) -> None:
-        """Leave the step after ``step`` out.
+    def add(self, reason: NotFinite, batch: Mapping[str, object], *, folder: Path, step: int) -> None:
+        """Leave the step after ``step`` out; ``batch`` holds what ``torch.load`` reads with ``weights_only``.
 
         Raises:
-            FloatingPointError: where that is one too many; the rollouts are in ``folder``.
+            FloatingPointError: where that is one too many; the batch is in ``folder``.
         """
         self.count += 1
         if self.count > self.most:
             path = folder / f"step={step + 1:06d}.rank{this_rank()}.pt"
             path.parent.mkdir(parents=True, exist_ok=True)
-            torch.save(as_plain(rollouts), path)
+            torch.save(dict(batch), path)
             raise FloatingPointError(
-                f"{reason} in step {step + 1}, and {self.most} steps were left out before: the run stops; the rollouts "
-                f"are in {path}, and the policy is as it was before them"
+                f"{reason} in step {step + 1}, and {self.most} steps were left out before: the run stops; its batch "
+                f"is in {path}, and the weights are as they were before it"
             )
-
-
-def as_plain(rollouts: RolloutBatch) -> Mapping[str, object]:
-    """Tensors and strings that ``torch.load`` reads with ``weights_only``."""
-    tensors = ("prompt_ids", "prompt_mask", "completion_ids", "mask", "old_log_probs", "pooled")
-    return {
-        "problems": [problem.id for problem in rollouts.problems],
-        "texts": list(rollouts.texts),
-        **{name: getattr(rollouts, name) for name in tensors},
-    }

@@ -119,11 +119,8 @@ def clipped_step(
     zero = zero_of(module)
     if zero is not None:
         return zero.clipped_step(optimizer)
-    trained = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = _norm(trained)
+    norm = clip_by_norm(parameters, max_norm)
     if norm.isfinite():
-        if max_norm is not None:
-            nn.utils.clip_grads_with_norm_(trained, max_norm, norm)
         optimizer.step()
     optimizer.zero_grad()
     return norm
@@ -132,17 +129,13 @@ def clipped_step(
 def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> Tensor:
     """Scale gradients so that their joint norm is at most ``max_norm`` (None: leave them); return the norm before.
 
-    Raises:
-        FloatingPointError: where the norm is not finite: a step would destroy the policy.
+    Gradients whose norm is not finite are let go: an optimizer's step then leaves everything as it is.
     """
     trained = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = _norm(trained)
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None])
     if not norm.isfinite():
-        raise FloatingPointError(f"the gradient norm is {norm.item()}: the policy is left as it was before this update")
-    if max_norm is not None:
+        for parameter in trained:
+            parameter.grad = None
+    elif max_norm is not None:
         nn.utils.clip_grads_with_norm_(trained, max_norm, norm)
     return norm
-
-
-def _norm(parameters: Sequence[nn.Parameter]) -> Tensor:
-    return nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])

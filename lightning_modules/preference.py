@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-import lightning as L
 from torch import Tensor
 
 from contrastive_reasoning.critics import PreferenceBatch, PreferenceCritic, rows_of, take
 from contrastive_reasoning.losses import cosine, goal_contrast, of_pairs, preference_loss
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.ranks import all_rows, own_rows
+from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.optim import AdamW
 
 VERSION = 1
 
 
-class PreferencePretraining(L.LightningModule):
+class PreferencePretraining(FiniteSteps):
     """Trains ``critic`` by automatic optimization; after the last step sets its goal.
 
     Args:
@@ -24,15 +26,24 @@ class PreferencePretraining(L.LightningModule):
         optimizer: of its weights, with its schedule.
         contrast_weight: λ ≥ 0.
         goal_batches: batches of successful completions that make the goal; the data module's ``successes`` gives them.
+        gradient_clip: the largest norm of the gradient; None: any.
+        max_skipped_steps: batches that may be left out because a number of theirs is not finite.
 
     Raises:
         ValueError: ``contrast_weight`` is negative or ``goal_batches`` below 1.
     """
 
     def __init__(
-        self, *, critic: PreferenceCritic, optimizer: AdamW, contrast_weight: float, goal_batches: int
+        self,
+        *,
+        critic: PreferenceCritic,
+        optimizer: AdamW,
+        contrast_weight: float,
+        goal_batches: int,
+        gradient_clip: float | None,
+        max_skipped_steps: int,
     ) -> None:
-        super().__init__()
+        super().__init__(gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
         if contrast_weight < 0:
             raise ValueError(f"contrast_weight must not be negative, got {contrast_weight}")
         if goal_batches < 1:
@@ -44,8 +55,9 @@ class PreferencePretraining(L.LightningModule):
 
     def training_step(self, batch: PreferenceBatch, batch_idx: int) -> Tensor:
         loss, metrics = self._loss_and_metrics(batch)
-        self._log("train", metrics, batch)
-        return loss
+        if loss.isfinite():
+            self._log("train", metrics, batch)
+        return self.kept(loss)
 
     def validation_step(self, batch: PreferenceBatch, batch_idx: int) -> None:
         with gathered(self.critic):
@@ -58,6 +70,9 @@ class PreferencePretraining(L.LightningModule):
         on_device = ({name: part.to(self.device) for name, part in tokens.items()} for tokens in successes)
         with gathered(self.critic):
             self.critic.set_goal(on_device)
+
+    def plain(self, batch: PreferenceBatch) -> Mapping[str, object]:
+        return asdict(batch)
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.critic.parameters())

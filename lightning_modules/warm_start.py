@@ -7,39 +7,48 @@ The problem of a play is relabelled by hindsight, so every example is a solved o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
-import lightning as L
 import torch
 from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.ranks import ranks, share, total
-from lightning_modules.optim import AdamW, clip_by_norm
-from lightning_modules.zero import zero_of
+from lightning_modules.finite_steps import FiniteSteps
+from lightning_modules.optim import AdamW
 
 VERSION = 1
 
 
-class WarmStart(L.LightningModule):
+class WarmStart(FiniteSteps):
     """Next-token training of ``policy`` on batches of (prompt, completion) pairs; logs by step.
 
     Every rank has the whole batch and reads its share.
+
+    Args:
+        policy: what is trained.
+        optimizer: of its weights, with its schedule.
+        gradient_clip: the largest norm of the gradient; None: any.
+        max_skipped_steps: batches that may be left out because a number of theirs is not finite.
     """
 
-    def __init__(self, *, policy: CausalLMPolicy, optimizer: AdamW, gradient_clip: float | None) -> None:
-        super().__init__()
+    def __init__(
+        self, *, policy: CausalLMPolicy, optimizer: AdamW, gradient_clip: float | None, max_skipped_steps: int
+    ) -> None:
+        super().__init__(gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
         self.policy = policy
-        self.gradient_clip = gradient_clip
         self.optimizer_factory = optimizer
 
     def training_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> Tensor:
         loss, tokens = self.loss(batch)
-        self.log("train/warm_start/loss", total(loss.item()), prog_bar=True, batch_size=len(batch))
+        of_all = total(loss.item())
+        if isfinite(of_all):
+            self.log("train/warm_start/loss", of_all, prog_bar=True, batch_size=len(batch))
         self.log("train/warm_start/tokens", float(tokens), batch_size=len(batch))
-        return loss * ranks()  # of whose gradients strategies take the mean
+        return self.kept(loss) * ranks()  # of whose gradients strategies take the mean
 
     def validation_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> None:
         with gathered(self.policy):
@@ -66,9 +75,13 @@ class WarmStart(L.LightningModule):
         scheduler = self.optimizer_factory.scheduler(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
-        if zero_of(self) is None:  # ZeRO clips in its step
-            self.log("train/warm_start/gradient_norm", clip_by_norm(self.policy.parameters(), self.gradient_clip))
+    def plain(self, batch: Sequence[tuple[str, str]]) -> Mapping[str, object]:
+        return {"prompts": [prompt for prompt, _ in batch], "completions": [completion for _, completion in batch]}
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        super().optimizer_step(*args, **kwargs)
+        if self.gradient_norm.isfinite():
+            self.log("train/warm_start/gradient_norm", self.gradient_norm, batch_size=1)
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         return batch  # text: the policy tokenises it on its own device

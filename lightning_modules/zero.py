@@ -145,6 +145,10 @@ class ZeroStrategy(DeepSpeedStrategy):
     def clipped_step(self, optimizer: LightningOptimizer) -> Tensor:
         """Clip, step, forget the gradients; the norm before clipping. Where it is not finite no step was taken."""
         optimizer.step()
+        return self.gradient_norm()
+
+    def gradient_norm(self) -> Tensor:
+        """Of all ranks, before clipping, as the last step found it."""
         norm = self.deepspeed_engine.get_global_grad_norm()
         return torch.as_tensor(float("nan") if norm is None else norm)
 

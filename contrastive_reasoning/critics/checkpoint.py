@@ -46,7 +46,7 @@ def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
     for name in (WEIGHTS, DESCRIPTION):
         if not (folder / name).is_file():
             raise ValueError(f"no critic in {folder}: {name} is missing")
-    description = _description(folder)
+    description = read_description(folder)
     if description["class"] != _class_name(critic):
         raise ValueError(f"the critic in {folder} is a {description['class']}, expected a {_class_name(critic)}")
     try:
@@ -57,7 +57,12 @@ def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
     critic.load_state_dict(weights, strict=False)
 
 
-def _description(folder: Path) -> dict[str, Any]:
+def read_description(folder: Path) -> dict[str, Any]:
+    """Class, configuration and frozen weights of a saved critic, as ``save_critic`` wrote them.
+
+    Raises:
+        ValueError: for a file that is no JSON or says something else.
+    """
     try:
         said = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold, cross_val_score
 from torch import Tensor
 
 from contrastive_reasoning.geometry.projection import pca
@@ -35,6 +33,9 @@ def parity_accuracy(
     Returns:
         NaN if a class has fewer than two members.
     """
+    from sklearn.linear_model import LogisticRegression  # takes a second to import
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+
     labels = parity.numpy()
     smaller = int(min(labels.sum(), (~labels).sum()))
     if smaller < 2:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from sklearn.manifold import TSNE
 from torch import Tensor
 
 
@@ -53,6 +52,8 @@ def tsne(embeddings: Float[Tensor, "N D"], *, perplexity: float, seed: int) -> F
     Raises:
         ValueError: if there are fewer than four points.
     """
+    from sklearn.manifold import TSNE  # takes a second to import
+
     points = len(embeddings)
     if points < 4:
         raise ValueError(f"t-SNE needs at least 4 points, got {points}")

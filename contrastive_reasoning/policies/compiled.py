@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,16 @@ class _Compiled(nn.Module):
         self.layer = layer
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
-        return _call_compiled(self.layer, *arguments, **named)
+        return _compiled_call()(self.layer, *arguments, **named)
 
 
 def _call(layer: nn.Module, *arguments: Any, **named: Any) -> Any:
     return layer(*arguments, **named)
 
 
-# nothing is compiled before its first call
-_call_compiled: Any = torch.compile(_call, dynamic=True, recompile_limit=VARIANTS)  # pyright: ignore[reportCallIssue]
+@cache  # one for all layers; asking for it takes a second, most of it for imports
+def _compiled_call() -> Any:
+    return torch.compile(_call, dynamic=True, recompile_limit=VARIANTS)  # pyright: ignore[reportCallIssue]
 
 
 @contextmanager

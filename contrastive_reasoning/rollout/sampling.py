@@ -37,8 +37,8 @@ class Sampling:
     """A completion ends with the token that completes one of these strings, which stays part of its text."""
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
-            raise ValueError(f"temperature must be at least 0, got {self.temperature}")
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature must be at least 0 and finite, got {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top_k must be at least 1, or null for all tokens, got {self.top_k}")
         if not 0 < self.top_p <= 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
@@ -59,8 +60,9 @@ def _overrides(study: Study, arm: str, seed: int, own: Sequence[str]) -> tuple[s
     return (*study.common, *own, f"seed={seed}", f"name={study.name}", f"arm={arm}")
 
 
+@cache  # half a second each, and asked for by several checks
 def composed(job: Job) -> DictConfig:
-    """The configuration of a job."""
+    """The configuration of a job, for reading."""
     with initialize_config_module("conf", version_base="1.3"):
         return compose("config", list(job.overrides))
 

@@ -30,6 +30,7 @@ RUN_ELSEWHERE = {
     "compare": "tests/unit/experiments/test_compare.py",
     "report": "tests/unit/experiments/report",
     "dashboard": "tests/integration/test_dashboard.py",
+    "sample": "tests/unit/experiments/sample",
     "sync": "tests/unit/experiments/test_tracker_faults.py",
     "bench": "tests/unit/experiments/bench",
 }

@@ -88,9 +88,9 @@ def judged(folder: Path, count: int, seed: int) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize(("each", "seed"), [(21, 0), pytest.param(130, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("each", "seed"), [(10, 0), pytest.param(130, 1, marks=pytest.mark.slow)])
 def test_hostile_completions_are_harmless(tmp_path: Path, each: int, seed: int) -> None:
-    """399 of them, or 2,470: nothing run, nothing over its limit, nothing right that is not."""
+    """190 of them, or 2,470: nothing run, nothing over its limit, nothing right that is not."""
     report = judged(tmp_path, each * len(FAMILIES), seed)
     found = report["statuses"]
     for judge in ("countdown longproc", "countdown annotated", "story", "choice", "answer"):

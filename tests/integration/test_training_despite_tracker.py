@@ -1,4 +1,4 @@
-"""Whole runs beside a tracker that is dead, slow, answers 500, is killed or cannot be opened: as without one."""
+"""Whole runs beside a tracker that is dead, slow, full, answers 500, is killed or cannot be opened: as without one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]"]
 COSTS = ("train/throughput/", "train/spent/seconds")
 """What differs from run to run: seconds and memory."""
+DISK = "1100k"
+"""MLflow's empty tables take 932 kB."""
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("run")]
 
 
@@ -90,11 +92,54 @@ def test_killed_while_it_trains_and_sent_afterwards(
     door.server.start()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", door.address)
     assert main([str(tmp_path / "outputs")]) == 0
-    tracker = Tracker(door.address)
-    (grpo,) = (stage for stage in tracker.runs(["grpo_laptop"], kind="stage") if stage.tags["stage"] == "grpo")
-    for name in {name for name, _ in expected}:
-        sent = tracker.history(grpo.run_id, name)
-        assert sent == [(step, value) for (of, step), value in sorted(expected.items()) if of == name], name
+    assert sent_numbers(Tracker(door.address), expected) == expected
+
+
+def sent_numbers(tracker: Tracker, names: Iterable[tuple[str, int]]) -> dict[tuple[str, int], float]:
+    """What the tracker has of these metrics."""
+    stages = [stage for stage in tracker.runs(["grpo_laptop"], kind="stage") if stage.tags["stage"] == "grpo"]
+    return {
+        (name, step): value
+        for stage in stages
+        for name in {name for name, _ in names}
+        for step, value in tracker.history(stage.run_id, name)
+    }
+
+
+SMALL_DISK = """
+mount -t tmpfs -o size={size} none disk || exit 77
+"$0" -m experiments.run "$@"
+ended=$?
+df --output=avail -k disk | tail -1 > left.txt
+cp disk/mlflow.db kept.db
+exit $ended
+"""
+NO_NAMESPACE = 77
+
+
+def test_its_disk_is_full_and_the_rest_is_sent_afterwards(
+    tmp_path: Path, expected: dict[tuple[str, int], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk of its own that has room for the tables and for little more."""
+    (tmp_path / "disk").mkdir()
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", SMALL_DISK.format(size=DISK), sys.executable, *SMALL, "logger.patience=1"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/disk/mlflow.db"},
+        capture_output=True,
+        text=True,
+    )
+    if "unshare" in done.stderr or done.returncode == NO_NAMESPACE:
+        pytest.skip("this system lets nobody make a disk of their own")
+    assert done.returncode == 0, done.stderr
+    assert "MLflow has not everything yet; to send the rest: python -m experiments.track" in done.stdout
+    assert int((tmp_path / "left.txt").read_text()) < 64, "it was full"
+    assert numbers(tmp_path) == expected
+    address = f"sqlite:///{tmp_path}/kept.db"
+    assert sent_numbers(Tracker(address), expected) != expected
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    assert main([str(tmp_path / "outputs")]) == 0
+    assert sent_numbers(Tracker(address), expected) == expected
 
 
 def kill_once_it_is_used(door: Door) -> None:

@@ -84,6 +84,8 @@ def fit(callbacks: list[L.Callback], folder: Path) -> tuple[CriticPretraining, A
         optimizer=optimizer,
         negatives_per_anchor=None,
         seed=0,
+        gradient_clip=None,
+        max_skipped_steps=0,
     )
     album = Album()
     trainer = L.Trainer(

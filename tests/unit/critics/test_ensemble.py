@@ -137,7 +137,15 @@ def pretraining(critic: nn.Module, loss: ContrastiveLoss, negatives: int | None)
         schedule="cosine",
         total_steps=STEPS,
     )
-    return CriticPretraining(critic=critic, loss=loss, optimizer=optimizer, negatives_per_anchor=negatives, seed=5)
+    return CriticPretraining(
+        critic=critic,
+        loss=loss,
+        optimizer=optimizer,
+        negatives_per_anchor=negatives,
+        seed=5,
+        gradient_clip=None,
+        max_skipped_steps=0,
+    )
 
 
 class OnlyMember(CriticPretraining):

@@ -35,6 +35,11 @@ def test_nothing_is_wrong_with_what_we_ship(scale: str) -> None:
             "objective=grpo_full_kl",
             "the objective compares with a reference over the whole vocabulary: choose module=grpo",
         ),
+        (
+            "policy.pretrained=embedded:qwen_cuontdown",
+            "policy.pretrained=embedded:qwen_cuontdown: no such policy comes with the package; "
+            "did you mean 'embedded:qwen_countdown'?",
+        ),
         ("trainer.devices=0", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got 0"),
         ("trainer.devices=[0,1]", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got [0, 1]"),
         ("trainer.devices=-1", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got -1"),

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from experiments.catalogue import CONF, catalogue
 from experiments.schema import register
 from experiments.typo import explain
 
@@ -63,6 +64,52 @@ CRITIC = "experiment=llama_critic"
 )
 def test_a_mistake_gets_its_one_sentence(overrides: list[str], sentence: str) -> None:
     assert explain(overrides) == sentence
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("famly=qwen", "family"),
+        ("scale=papr", "paper"),
+        ("task=arithmetc", "arithmetic"),
+        ("reward=critc", "critic"),
+        ("advantage=group_relativ", "group_relative"),
+        ("optimizer=adamW", "adamw"),
+        ("suite=countdown_lapto", "countdown_laptop"),
+        ("debug=fsat", "fast"),
+        ("sweep=seds", "seeds"),
+        ("rollout.sampling.temprature=1.0", "rollout.sampling.temperature"),
+        ("policy.architecture.hiden_size=8", "policy.architecture.hidden_size"),
+        ("budget.grpo.problms=8", "budget.grpo.problems"),
+        ("objective.clip_lo=0.1", "objective.clip_low"),
+        ("trainer.devces=1", "trainer.devices"),
+        ("loss.temperture=1.0", "loss.temperature"),
+        ("output_dri=x", "output_dir"),
+        ("stages=[evalute]", "evaluate"),
+        ("policy.pretrained=embedded:lama_countdown", "embedded:llama_countdown"),
+        ("hydra/launcher=jobib", "joblib"),
+        ("seed=1,2 objective=grpo,dpao", "dapo"),
+    ],
+)
+def test_one_wrong_letter_anywhere_is_answered_with_the_right_name(typed: str, meant: str) -> None:
+    sentence = explain([CRITIC, *typed.split()])
+    assert sentence is not None
+    assert sentence.endswith(f"did you mean {meant!r}?")
+    assert "\n" not in sentence
+
+
+def test_what_a_preset_varies_is_tried_before_the_first_job() -> None:
+    sentence = explain(["experiment=grpo_laptop", "sweep=tau"])
+    assert sentence is not None
+    assert sentence.startswith("reward.temperature: no such key; ")
+    assert explain(["experiment=clipo_laptop", "sweep=fixed_head"]) is None
+    assert explain(["experiment=clipo_laptop", "sweep=fixed_head", "reward=clipo"]) is None  # what is typed wins
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", [*catalogue(CONF / "sweep")])
+def test_every_preset_is_right_for_the_experiment_that_it_is_of(preset: str) -> None:
+    assert explain(["experiment=clipo_laptop", f"sweep={preset}"]) is None
 
 
 def test_without_an_experiment_all_of_them_are_named() -> None:

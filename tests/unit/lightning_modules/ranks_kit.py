@@ -23,12 +23,13 @@ from contrastive_reasoning.losses import BinaryNCE, InfoNCE, SymmetricInfoNCE
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.ranks import barrier, this_rank
+from contrastive_reasoning.ranks import barrier, ranks, this_rank
 from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.interrupt import Interrupted, StopRequest
 from experiments.stage_checkpoint import StageCheckpoint
+from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
 from tests.unit.lightning_modules import grpo_kit, test_critic, test_grpo_clipo, test_warm_start
 
@@ -125,6 +126,22 @@ def grpo(
     parts = grpo_kit.saving_first([*callbacks, grpo_kit.generation(validation_samples=2), known])
     trainer(name, steps, parts).fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
     return {**result(module, known), "head": test_grpo_clipo.head_of(reward)}
+
+
+class SpoiledOnLastRank(Callback):
+    """The second step's loss is no number there, and on no other rank."""
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        if this_rank() < ranks() - 1:
+            return
+        name = "kept" if isinstance(pl_module, FiniteSteps) else "loss"
+        sound = getattr(pl_module, name)
+
+        def spoiled(*args: Any) -> Tensor:
+            step = getattr(pl_module, "rollout_step", trainer.global_step)
+            return sound(*args) * float("nan") if step == 1 else sound(*args)
+
+        setattr(pl_module, name, spoiled)
 
 
 class AskedOnLastRank(Callback):
@@ -251,10 +268,11 @@ def odd_pairs() -> Any:
     return batch
 
 
-def critic(name: str, loss: str, negatives: int | None = None) -> Result:
+def critic(name: str, *callbacks: Callback, loss: str, negatives: int | None = None) -> Result:
     # forward InfoNCE leaves a constant per state free: its gradient is rounding, which Adam's epsilon must outweigh
-    module, known = test_critic.module(loss=LOSSES[loss], negatives_per_anchor=negatives, epsilon=1e-4), Known()
-    trainer(name, STEPS, [known]).fit(module, datamodule=Numbers())
+    module = test_critic.module(loss=LOSSES[loss], negatives_per_anchor=negatives, epsilon=1e-4, max_skipped_steps=1)
+    known = Known()
+    trainer(name, STEPS, [*callbacks, known]).fit(module, datamodule=Numbers())
     return result(module, known)
 
 
@@ -271,12 +289,14 @@ RUNS: dict[str, Callable[[str], Result]] = {
     "critic forward": partial(critic, loss="forward"),
     "critic symmetric": partial(critic, loss="symmetric"),
     "critic binary, drawn negatives": partial(critic, loss="binary", negatives=5),
+    "grpo spoiled": lambda name: grpo(name, SpoiledOnLastRank()),
+    "critic spoiled": lambda name: critic(name, SpoiledOnLastRank(), loss="symmetric"),
 }
 STRATEGIES: dict[str, Sequence[str]] = {
     "ddp": tuple(RUNS),
     "zero1": ("grpo",),
-    "zero2": ("grpo", "lora", "critic symmetric"),
-    "zero3": ("grpo", "lora", "warm_start", "critic symmetric"),
+    "zero2": ("grpo", "lora", "critic symmetric", "grpo spoiled", "critic spoiled"),
+    "zero3": ("grpo", "lora", "warm_start", "critic symmetric", "grpo spoiled", "critic spoiled"),
     "zero3_offload": ("grpo",),
 }
 

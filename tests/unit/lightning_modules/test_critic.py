@@ -55,6 +55,7 @@ def module(
     negatives_per_anchor: int | None = None,
     total_steps: int = 60,
     epsilon: float = 1e-8,
+    max_skipped_steps: int = 0,
 ) -> CriticPretraining:
     optimizer = AdamW(
         learning_rate=3e-3,
@@ -72,6 +73,8 @@ def module(
         optimizer=optimizer,
         negatives_per_anchor=negatives_per_anchor,
         seed=0,
+        gradient_clip=None,
+        max_skipped_steps=max_skipped_steps,
     )
 
 

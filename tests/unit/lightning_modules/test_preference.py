@@ -84,9 +84,8 @@ def module(critic: PreferenceCritic, **changes: Any) -> PreferencePretraining:
         schedule="cosine",
         total_steps=STEPS,
     )
-    return PreferencePretraining(
-        critic=critic, optimizer=optimizer, **({"contrast_weight": 0.5, "goal_batches": 2} | changes)
-    )
+    settings = {"contrast_weight": 0.5, "goal_batches": 2, "gradient_clip": None, "max_skipped_steps": 0}
+    return PreferencePretraining(critic=critic, optimizer=optimizer, **(settings | changes))
 
 
 def trainer(folder: Path, steps: int = STEPS) -> L.Trainer:

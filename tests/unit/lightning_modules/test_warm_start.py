@@ -38,7 +38,7 @@ def policy() -> CausalLMPolicy:
     )
 
 
-def module() -> WarmStart:
+def module(max_skipped_steps: int = 0) -> WarmStart:
     optimizer = AdamW(
         learning_rate=3e-3,
         betas=(0.9, 0.95),
@@ -48,7 +48,7 @@ def module() -> WarmStart:
         schedule="cosine",
         total_steps=40,
     )
-    return WarmStart(policy=policy(), optimizer=optimizer, gradient_clip=1.0)
+    return WarmStart(policy=policy(), optimizer=optimizer, gradient_clip=1.0, max_skipped_steps=max_skipped_steps)
 
 
 def data() -> Plays:

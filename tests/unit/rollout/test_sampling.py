@@ -109,6 +109,8 @@ def test_every_part_of_the_seed_counts() -> None:
     ("key", "value"),
     [
         ("temperature", -1.0),
+        ("temperature", float("nan")),
+        ("temperature", float("inf")),
         ("top_k", 0),
         ("top_p", 0.0),
         ("top_p", 1.1),

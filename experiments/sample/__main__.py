@@ -1,0 +1,18 @@
+"""``python -m experiments.sample``: quiet before the libraries are imported, then the command."""
+
+from __future__ import annotations
+
+import sys
+
+from experiments.quiet import be_quiet
+
+
+def main() -> int:
+    be_quiet()
+    from experiments.sample.command import main as command
+
+    return command(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

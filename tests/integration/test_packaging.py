@@ -1,0 +1,120 @@
+"""The wheel and the source distribution: they build, hold what is needed and no more, and run outside of a clone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments", "conf")
+BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_{}(sys.argv[1]))"
+DATA = (
+    "conf/**/*.yaml",
+    "contrastive_reasoning/policies/embedded/*/*",
+    "contrastive_reasoning/evaluation/published/*.json",
+)
+"""Files that are no code."""
+
+COMMAND = "contrastive-reasoning"
+Installed = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def build(source: Path, kind: str, to: Path) -> Path:
+    """A ``wheel`` or an ``sdist`` by what pyproject.toml names as build backend, in its folder as build tools do."""
+    to.mkdir(exist_ok=True)
+    command = [sys.executable, "-c", BUILD.format(kind), str(to)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return to / done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, with folders beside the rooms that must not come along."""
+    clone = tmp_path_factory.mktemp("clone")
+    leave = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for room in (*ROOMS, "tests/unit/losses", "docs/hooks"):
+        shutil.copytree(ROOT / room, clone / room, ignore=leave)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, clone)
+    (clone / "outputs" / "runs").mkdir(parents=True)
+    (clone / "outputs" / "runs" / "config.yaml").write_text("seed: 0\n")
+    return build(clone, "sdist", tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the source distribution, as an installer does."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (source,) = folder.iterdir()
+    return build(source, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """A command run in an empty folder, where the wheel is installed; the dependencies are this environment's."""
+    target, elsewhere = tmp_path_factory.mktemp("target"), tmp_path_factory.mktemp("elsewhere")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-index", "--no-deps"]
+    subprocess.run([*pip, "--no-compile", "--target", str(target), str(wheel)], check=True)
+
+    environment = os.environ | {"PYTHONPATH": str(target), "PATH": f"{target / 'bin'}:{os.environ['PATH']}"}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=120)
+
+    where = run(sys.executable, "-c", "import experiments; print(experiments.__file__)").stdout
+    assert Path(where).is_relative_to(target)
+    return run
+
+
+def test_the_wheel_holds_the_code_and_the_data_of_the_rooms_and_nothing_else(wheel: Path) -> None:
+    code = {str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    data = {str(path.relative_to(ROOT)) for pattern in DATA for path in ROOT.glob(pattern) if path.is_file()}
+    assert {path.split("/")[0] for path in data} == {"conf", "contrastive_reasoning"}
+    with ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        metadata = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()
+    assert held == code | data
+    assert "Requires-Python: >=3.11" in metadata
+    assert "License-File: LICENSE" in metadata
+
+
+def test_commands_are_answered_outside_of_a_clone(installed: Installed) -> None:
+    listed = installed(COMMAND, "list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "\n  llama_critic " in listed.stdout
+    typo = installed(COMMAND, "exp", "llama_critic", "reward.wieght=1")
+    assert (typo.returncode, typo.stderr) == (2, "reward.wieght: no such key; did you mean 'reward.weight'?\n")
+    study = installed(COMMAND, "study", "countdown_cerdit")
+    assert (study.returncode, study.stderr) == (2, "no study 'countdown_cerdit'; did you mean 'countdown_credit'?\n")
+
+
+def test_embedded_policies_come_along(installed: Installed) -> None:
+    wrong = installed(COMMAND, "sample", "model=embedded:llama_countdwn")
+    assert wrong.stderr.endswith("did you mean 'embedded:llama_countdown'?\n")
+
+
+def test_a_cost_is_planned_outside_of_a_clone(installed: Installed) -> None:
+    planned = installed(COMMAND, "plan", "grpo_gsm8k", "scale=paper", "gpus=8")
+    assert (planned.returncode, planned.stderr) == (0, "")
+    assert "GiB" in planned.stdout
+
+
+@pytest.mark.slow
+def test_an_experiment_runs_outside_of_a_clone_and_leaves_its_results_where_it_was_started(
+    installed: Installed,
+) -> None:
+    done = installed(COMMAND, "exp", "llama_baseline", "debug=fast")
+    assert done.returncode == 0, done.stderr
+    made = installed(sys.executable, "-c", "import os; print(sorted(os.listdir()))").stdout
+    assert "'mlruns', 'outputs'" in made

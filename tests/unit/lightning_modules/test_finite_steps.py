@@ -1,0 +1,188 @@
+"""Steps of critics and of the warm start whose numbers are not finite: left out, counted, and too many end the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning import Callback, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor
+
+from callbacks.health import Health
+from lightning_modules.finite_steps import FiniteSteps
+from lightning_modules.not_finite import SKIPPED
+from tests.unit.lightning_modules import test_critic, test_preference, test_warm_start
+from tests.unit.lightning_modules.grpo_kit import Metrics
+from tests.unit.lightning_modules.test_preference import checkpoint  # noqa: F401  a fixture
+
+BAD = 2
+"""The step whose number is not finite."""
+LOSS = {"warm_start": "train/warm_start/loss", "critic": "train/critic/loss", "preference": "train/critic/loss"}
+
+
+def weights(module: FiniteSteps) -> Tensor:
+    return torch.cat([parameter.detach().flatten().clone() for parameter in module.parameters()])
+
+
+class Weights(Callback):
+    """Of the module after every step, and what its optimizer remembers of the gradients."""
+
+    def __init__(self) -> None:
+        self.after: list[Tensor] = []
+        self.moments: list[Tensor] = []
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
+        self.after.append(weights(pl_module))
+        states = trainer.optimizers[0].state.values()
+        self.moments.append(torch.cat([state["exp_avg"].flatten().clone() for state in states]))
+
+
+class BadLoss(Callback):
+    """Spoils the loss of some steps where the module hands it over; its gradient is sound."""
+
+    def __init__(self, bad: float, *steps: int) -> None:
+        self.bad, self.steps = bad, steps
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        sound: Callable[[Tensor], Tensor] = pl_module.kept
+        pl_module.kept = lambda loss: sound(loss + self.bad if trainer.global_step + 1 in self.steps else loss)
+
+
+class BadGradient(BadLoss):
+    """Spoils one number of the gradient; the loss is sound."""
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        def spoiled(gradient: Tensor) -> Tensor:
+            if trainer.global_step + 1 not in self.steps:
+                return gradient
+            worse = gradient.clone()
+            worse.flatten()[0] = self.bad
+            return worse
+
+        next(parameter for parameter in pl_module.parameters() if parameter.requires_grad).register_hook(spoiled)
+
+
+@pytest.fixture(params=["warm_start", "critic", "preference"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def made(kind: str, request: pytest.FixtureRequest) -> Callable[[int], FiniteSteps]:
+    """Modules of this kind that may leave so many steps out."""
+
+    def make(most: int) -> FiniteSteps:
+        if kind == "warm_start":
+            return test_warm_start.module(max_skipped_steps=most)
+        if kind == "critic":
+            return test_critic.module(max_skipped_steps=most)
+        encoder = request.getfixturevalue("checkpoint")
+        return test_preference.module(test_preference.critic(encoder), max_skipped_steps=most)
+
+    return make
+
+
+def fit(kind: str, module: FiniteSteps, folder: Path, *callbacks: Callback, resume: Path | None = None) -> None:
+    quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    keep = ModelCheckpoint(dirpath=folder, filename="{step}", every_n_train_steps=1, save_top_k=-1)
+    trainer = Trainer(
+        **quiet,
+        accelerator="cpu",
+        max_steps=4,
+        max_epochs=-1,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        log_every_n_steps=1,
+        default_root_dir=folder,
+        callbacks=[*callbacks, keep],
+    )
+    data: dict[str, Any] = {
+        "warm_start": lambda: {"datamodule": test_warm_start.data()},
+        "critic": lambda: {"train_dataloaders": test_critic.loader(test_critic.pairs(), 4)},
+        "preference": lambda: {"datamodule": test_preference.pairs()},
+    }[kind]()
+    trainer.fit(module, **data, ckpt_path=resume, weights_only=True)
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "bad"), [(BadLoss, float("nan")), (BadLoss, float("inf")), (BadGradient, float("nan"))]
+)
+def test_the_step_is_left_out_and_counted(
+    kind: str, made: Callable[[int], FiniteSteps], spoiled: type[BadLoss], bad: float, tmp_path: Path
+) -> None:
+    seen, metrics = Weights(), Metrics()
+    fit(kind, made(1), tmp_path, spoiled(bad, BAD), seen, metrics, Health(limits={}))
+    assert torch.equal(seen.after[BAD - 1], seen.after[BAD - 2]), "bit for bit as before"
+    assert torch.equal(seen.moments[BAD - 1], seen.moments[BAD - 2])
+    assert not torch.equal(seen.after[BAD], seen.after[BAD - 1]), "and then it goes on"
+    assert seen.after[-1].isfinite().all()
+    assert [step[SKIPPED] for step in metrics.steps] == [0, 1, 1, 1]
+
+
+def test_one_too_many_ends_the_run_and_leaves_its_batch(
+    kind: str, made: Callable[[int], FiniteSteps], tmp_path: Path
+) -> None:
+    seen, module = Weights(), made(1)
+    with pytest.raises(
+        FloatingPointError, match="gradient is not finite in step 3, and 1 steps were left out"
+    ) as error:
+        fit(kind, module, tmp_path, BadLoss(float("nan"), 2, 3), seen)
+    assert torch.equal(weights(module), seen.after[0])
+    left = torch.load(tmp_path / "skipped" / "step=000003.rank0.pt", weights_only=True)
+    assert str(tmp_path / "skipped" / "step=000003.rank0.pt") in str(error.value)
+    expected = {
+        "warm_start": {"prompts", "completions"},
+        "critic": {"state_actions", "goals", "positive", "candidate"},
+        "preference": {"chosen", "rejected", "prefix"},
+    }
+    assert set(left) == expected[kind]
+    if kind == "critic":
+        assert torch.equal(left["state_actions"], test_critic.pairs().state_actions)
+
+
+def test_what_was_left_out_is_still_counted_after_a_resume(
+    kind: str, made: Callable[[int], FiniteSteps], tmp_path: Path
+) -> None:
+    fit(kind, made(1), tmp_path, BadLoss(float("nan"), BAD))
+    metrics = Metrics()
+    fit(kind, made(1), tmp_path / "more", metrics, resume=tmp_path / "step=2.ckpt")
+    assert [step[SKIPPED] for step in metrics.steps] == [1, 1]
+
+
+def test_a_loss_that_is_no_number_is_not_logged(kind: str, made: Callable[[int], FiniteSteps], tmp_path: Path) -> None:
+    """The step repeats what was said before it, as Lightning does of whatever a step does not say."""
+    metrics = Metrics()
+    fit(kind, made(1), tmp_path, Inside(float("nan"), BAD), metrics)
+    losses = [step[LOSS[kind]] for step in metrics.steps]
+    assert all(torch.tensor(losses).isfinite())
+    assert losses[1] == losses[0] != losses[2]
+
+
+class Inside(BadLoss):
+    """Spoils the loss where the module works it out."""
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        name = "loss" if hasattr(type(pl_module), "loss") else "_loss_and_metrics"
+        sound = getattr(pl_module, name)
+
+        def worse(*args: Any) -> Any:
+            loss, more = sound(*args)
+            return (loss * self.bad if trainer.global_step + 1 in self.steps else loss), more
+
+        setattr(pl_module, name, worse)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gradient_clip": 0.0}, r"gradient_clip must be positive \(or null\), got 0.0"),
+        ({"max_skipped_steps": -1}, "max_skipped_steps must not be negative, got -1"),
+    ],
+)
+def test_limits_are_checked(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FiniteSteps(**{"gradient_clip": None, "max_skipped_steps": 0} | change)
