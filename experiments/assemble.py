@@ -29,6 +29,9 @@ def build(config: DictConfig, key: str) -> Any:
     except InstantiationException as error:
         if isinstance(error.__cause__, ValueError | TypeError | OSError):
             raise AssemblyError(f"{key}: {first_line(error.__cause__)}") from error
+        if isinstance(error.__cause__, ImportError):
+            said = " ".join(str(error.__cause__).split())  # Hydra names the target in one line, the cause in the next
+            raise AssemblyError(f"{key}: {said}") from error
         raise
     except OmegaConfBaseException as error:
         raise AssemblyError(f"{key}: {first_line(error)}") from error

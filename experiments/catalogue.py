@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiments.own_conf import own_folder
+
 CONF = Path(__file__).resolve().parent.parent / "conf"
 FOLDER = CONF / "experiment"
 SECTIONS = {
@@ -26,8 +28,14 @@ def catalogue(folder: Path) -> dict[str, str]:
     return {path.stem: first_comment(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))}
 
 
+def catalogued() -> dict[str, str]:
+    """The experiments of the house, and those of one's own."""
+    own = own_folder()
+    return catalogue(FOLDER) | (catalogue(own / "experiment") if own else {})
+
+
 def experiments() -> list[str]:
-    return [*catalogue(FOLDER)]
+    return [*catalogued()]
 
 
 def studies() -> list[str]:
@@ -35,7 +43,7 @@ def studies() -> list[str]:
 
 
 def main() -> None:
-    entries = {title: catalogue(folder) for title, folder in SECTIONS.items()}
+    entries = {title: catalogued() if folder is FOLDER else catalogue(folder) for title, folder in SECTIONS.items()}
     width = max(len(name) for section in entries.values() for name in section)
     for title, section in entries.items():
         print(title)

@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.catalogue import FOLDER, catalogue
+from experiments.catalogue import catalogued
 from experiments.embed import EMBEDDED, ROOM
 from experiments.folder_names import flaw, shown
 from experiments.launch import launched, world_size
@@ -46,7 +46,7 @@ def contradiction(config: DictConfig) -> str | None:
 def no_experiment(config: DictConfig) -> str | None:
     if not OmegaConf.is_missing(config, "name"):
         return None
-    return f"choose an experiment: experiment=NAME; there are {', '.join(catalogue(FOLDER))}"
+    return f"choose an experiment: experiment=NAME; there are {', '.join(catalogued())}"
 
 
 def no_folder_name(config: DictConfig) -> str | None:

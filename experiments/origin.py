@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from experiments.catalogue import FOLDER, first_comment
+from experiments.catalogue import catalogued
 
 ORIGIN = "origin.json"
 RUN = ("python", "-m", "experiments.run")
@@ -41,8 +41,7 @@ class Origin:
 
 def origin_of(overrides: Sequence[str], experiment: str | None) -> Origin:
     """The origin of a run that starts in this process; ``experiment`` is the name of its file."""
-    path = FOLDER / f"{experiment}.yaml"
-    about = first_comment(path.read_text(encoding="utf-8")) if experiment and path.is_file() else ""
+    about = catalogued().get(experiment or "", "")
     return Origin(about=about, overrides=list(overrides), python=platform.python_version(), packages=_installed())
 
 

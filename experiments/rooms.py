@@ -20,15 +20,24 @@ OURS = (PURE, "lightning_modules", "datamodules", "callbacks", "experiments")
 
 def targets(config: Any) -> Iterator[str]:
     """Every ``_target_`` of ours in a resolved configuration."""
+    return (target for target in all_targets(config) if is_ours(target))
+
+
+def all_targets(config: Any) -> Iterator[str]:
+    """Every ``_target_`` in a resolved configuration, of whatever library."""
     if isinstance(config, Mapping):
         for key, value in config.items():
-            if key != "_target_":
-                yield from targets(value)
-            elif str(value).partition(".")[0] in OURS:
+            if key == "_target_":
                 yield str(value)
+            else:
+                yield from all_targets(value)
     elif isinstance(config, list | tuple):
         for value in config:
-            yield from targets(value)
+            yield from all_targets(value)
+
+
+def is_ours(target: str) -> bool:
+    return target.partition(".")[0] in OURS
 
 
 def room_of(target: str) -> str:

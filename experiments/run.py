@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 
 from experiments.checks import device_count
 from experiments.launch import FAILED, INTERRUPTED, joined, launch, launched, leads
+from experiments.own_conf import NoFolder, remember
 from experiments.quiet import be_quiet
 from experiments.schema import register
 from experiments.sweep.watch import watched
@@ -74,6 +75,10 @@ def run_on_ranks(ranks: int) -> None:
 
 def main() -> None:
     """Check the overrides, then hand over to Hydra."""
+    try:
+        sys.argv[1:] = remember(sys.argv[1:])
+    except NoFolder as error:
+        sys.exit(_refuse(str(error)))
     arguments = get_args_parser().parse_args()
     sentence = explain(arguments.overrides) if not arguments.help and not arguments.hydra_help else None
     if sentence is not None:

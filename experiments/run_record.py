@@ -22,6 +22,7 @@ from experiments.environment import ENVIRONMENT, INSTALLED, environment, install
 from experiments.files import write_json, write_text, write_yaml
 from experiments.metrics_file import last_values
 from experiments.origin import ORIGIN, as_json, origin_of
+from experiments.own_conf import as_typed
 from experiments.stage_plan import StagePlan
 from experiments.sweep.job import FOLDER, RUN
 
@@ -83,7 +84,8 @@ def _described_folder(config: DictConfig) -> Path:
         chosen = {group: option for group, option in hydra.runtime.choices.items() if option}
         ours = {group: option for group, option in chosen.items() if not group.startswith("hydra/")}
         write_json(folder / "choices.json", ours)
-        write_json(folder / ORIGIN, as_json(origin_of(hydra.overrides.task, ours.get("experiment"))))
+        typed = [*hydra.overrides.task, *as_typed()]
+        write_json(folder / ORIGIN, as_json(origin_of(typed, ours.get("experiment"))))
         if sweep := sweep_of(hydra):
             write_json(folder / "sweep.json", sweep)
     if job := os.environ.get(FOLDER):

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.policies.load import EMBEDDED, resolve
 from experiments.assemble import AssemblyError
 from experiments.fingerprint import BLOCK, STRIDE, content_hash, fingerprint
+from experiments.own_code import own_files
 from experiments.rooms import versions
 from experiments.wiring import parents
 
@@ -78,10 +79,11 @@ NAMING = {"pretrained": STRIDE, "checkpoint": STRIDE, "train_file": BLOCK, "long
 
 
 def file_hashes(relevant: Mapping[str, Any]) -> dict[str, str]:
-    """Name → hash of the files and folders that the configuration only names: policies, critics, problems."""
+    """Name → hash of what the configuration only names: policies, critics, problems, code of one's own."""
     found = {(name, _local(name), NAMING[key]) for key, name in _named(relevant)}
     ordered = sorted(found, key=lambda one: (one[0], -one[2]))  # named in both ways it is read whole
-    return {name: content_hash(path, stride=stride) for name, path, stride in ordered if path is not None}
+    named = {name: content_hash(path, stride=stride) for name, path, stride in ordered if path is not None}
+    return named | {target: content_hash(path, stride=BLOCK) for target, path in own_files(relevant).items()}
 
 
 def _named(node: Any) -> Iterator[tuple[str, str]]:

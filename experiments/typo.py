@@ -84,8 +84,16 @@ def _line(override: Override) -> str:
 
 
 def _is_group(override: Override) -> bool:
-    loader = GlobalHydra.instance().config_loader()
-    return override.key_or_group in loader.list_groups("") and override.key_or_group != "hydra"
+    return override.key_or_group in _groups()
+
+
+def _groups() -> set[str]:
+    return {*_options("", ObjectType.GROUP)} - {"hydra"}
+
+
+def _options(group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
+    """Of all folders: it is config.yaml that names one's own."""
+    return GlobalHydra.instance().config_loader().get_group_options(group, kind, config_name="config")
 
 
 def _wrong_mark(override: Override) -> str | None:
@@ -96,7 +104,7 @@ def _wrong_mark(override: Override) -> str | None:
 
 def _wrong_option(override: Override) -> str | None:
     group, option = override.key_or_group, override.value()
-    options = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
+    options = _options(group)
     if option is None or option in options:
         return None
     return f"{group}={option}: no such {group}; {did_you_mean(str(option), options)}"
@@ -107,8 +115,7 @@ def _wrong_key(base: DictConfig, override: Override) -> str | None:
     known = dotted_keys(base)
     if key in known:
         return None
-    groups = GlobalHydra.instance().config_loader().list_groups("")
-    return f"{key}: no such key; {did_you_mean(key, _nearest_room(key, known | {g for g in groups if g != 'hydra'}))}"
+    return f"{key}: no such key; {did_you_mean(key, _nearest_room(key, known | _groups()))}"
 
 
 def _nearest_room(key: str, known: set[str]) -> set[str]:
@@ -154,5 +161,5 @@ def dotted_keys(config: DictConfig) -> set[str]:
 
 def _missing(path: str) -> str:
     group, _, option = path.rpartition("/")
-    options = GlobalHydra.instance().config_loader().get_group_options(group, ObjectType.CONFIG)
+    options = _options(group)
     return f"these choices together need {group}={option}, which does not exist; {did_you_mean(option, options)}"

@@ -46,6 +46,7 @@ def problem_sets(
             format=format,
             judge=judges[name],
             on_bad=on_bad,
+            train_problems=None,
             validation_problems=0,
             test_problems=0,
             verifier=verifier,

@@ -9,7 +9,9 @@ from transformers import PreTrainedTokenizerBase
 
 
 def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> str:
-    """The prompt as the model reads it: itself, or one user message of the tokenizer's chat template.
+    """The prompt as the model reads it: its text, or its messages in the tokenizer's chat template.
+
+    A plain prompt is one message of the user.
 
     Args:
         tokenizer: whose template it is.
@@ -22,11 +24,12 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bo
     """
     template = tokenizer.chat_template
     if chat_template is False or (chat_template is None and not template):
-        return prompt
+        return str(prompt)
     if not template:
         raise ValueError("policy.chat_template is true, but the tokenizer has no chat template")
-    messages = [{"role": "user", "content": prompt}]
-    if "You are" in str(template):
+    turns = getattr(prompt, "messages", (("user", prompt),))  # a ChatPrompt of the tasks brings its own
+    messages = [{"role": role, "content": content} for role, content in turns]
+    if "You are" in str(template) and messages[0]["role"] != "system":
         # Such a template (Qwen's) writes a system message of its own where none is given; an empty one replaces it.
         messages.insert(0, {"role": "system", "content": ""})
     try:

@@ -7,6 +7,7 @@ from contrastive_reasoning.rewards.constant_value import ConstantValueReward
 from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.format import FormatReward
 from contrastive_reasoning.rewards.function import FunctionReward
+from contrastive_reasoning.rewards.function_verifier import FunctionVerifier
 from contrastive_reasoning.rewards.head import LinearHead, MLPHead
 from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward
 from contrastive_reasoning.rewards.oracle import OracleReward
@@ -15,6 +16,7 @@ from contrastive_reasoning.rewards.overlong import OverlongReward
 from contrastive_reasoning.rewards.perfect_move import PerfectMoveReward
 from contrastive_reasoning.rewards.random_potential import RandomPotentialReward
 from contrastive_reasoning.rewards.shuffled import ShuffledReward
+from contrastive_reasoning.rewards.trl import TRLReward
 from contrastive_reasoning.rewards.verifier import VerifierReward
 from contrastive_reasoning.rewards.weighted_sum import WeightedSum
 
@@ -29,6 +31,7 @@ __all__ = [
     "FlippedOracleReward",
     "FormatReward",
     "FunctionReward",
+    "FunctionVerifier",
     "LinearHead",
     "MLPHead",
     "MonteCarloReward",
@@ -39,6 +42,7 @@ __all__ = [
     "Reward",
     "ShuffledReward",
     "StepCredit",
+    "TRLReward",
     "VerifierReward",
     "WeightedSum",
 ]

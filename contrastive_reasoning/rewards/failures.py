@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 from contrastive_reasoning.tasks.base import Verdict
@@ -27,6 +28,28 @@ def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: fl
         f"the reward failed on {len(failures)} of {rollouts} rollouts ({len(failures) / rollouts:.0%}), more than "
         f"reward.max_failures={limit:g} allows; the first: {first.status}, {first.reason}"
     )
+
+
+class Warned:
+    """Says the first failure of each status; all are counted in the metrics.
+
+    Args:
+        key: of the configuration, what failed.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._said: set[str] = set()
+
+    def __call__(self, failures: Mapping[int, Verdict]) -> None:
+        for verdict in failures.values():
+            if verdict.status not in self._said:
+                self._said.add(verdict.status)
+                warnings.warn(
+                    f"{self.key} failed on a rollout, which is left out; this is said once, the share is "
+                    f"train/reward/failed_{verdict.status}: {verdict.reason}",
+                    stacklevel=3,
+                )
 
 
 def failure_metrics(failures: Mapping[int, Verdict], rollouts: int) -> dict[str, float]:

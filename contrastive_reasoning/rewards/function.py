@@ -11,21 +11,19 @@ verifier of the house is another matter: an answer on which it would compute for
 
 from __future__ import annotations
 
-import inspect
-import pickle
-import warnings
 from collections.abc import Callable, Mapping
 
 from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.rewards.base import Credit
-from contrastive_reasoning.rewards.failures import STATUSES, RewardFailed, failure_metrics, refuse_too_many
+from contrastive_reasoning.rewards.failures import STATUSES, RewardFailed, Warned, failure_metrics, refuse_too_many
+from contrastive_reasoning.rewards.own_function import greeting_of
 from contrastive_reasoning.rewards.worker import Reply, worker_command
 from contrastive_reasoning.rewards.worker_pool import TIMEOUT, WorkerPool, WorkerRefused
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.tasks.function_worker import FATAL, NUMBER, greeting, packed
+from contrastive_reasoning.tasks.function_worker import FATAL, NUMBER, packed
 
 MODULE = "contrastive_reasoning.tasks.function_worker"
 
@@ -66,13 +64,12 @@ class FunctionReward:
         self.max_failures = max_failures
         self.pool = WorkerPool(
             command=worker_command(MODULE, memory_mib * 2**20),
-            greeting=_importable(function),
+            greeting=greeting_of(function, takes=("problem", "completion")),
             workers=workers,
             limit_s=limit_s,
             spent=spent,
         )
-        self._said: set[str] = set()
-        """Statuses of which a failure was warned of."""
+        self._warn = Warned("reward.function")
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         """The credit of the batch, the rollouts that failed left out.
@@ -100,17 +97,6 @@ class FunctionReward:
         """End all workers. A later call starts new ones."""
         self.pool.close()
 
-    def _warn(self, failures: Mapping[int, Verdict]) -> None:
-        """Say the first failure of each status; all are counted in the metrics."""
-        for verdict in failures.values():
-            if verdict.status not in self._said:
-                self._said.add(verdict.status)
-                warnings.warn(
-                    f"reward.function failed on a rollout, which is left out; this is said once, the share is "
-                    f"train/reward/failed_{verdict.status}: {verdict.reason}",
-                    stacklevel=2,
-                )
-
 
 def spent(reply: Reply) -> bool:
     return reply.status == FATAL
@@ -126,16 +112,3 @@ def outcome_of(replies: list[Reply], failures: Mapping[int, Verdict], *, like: T
     numbers = [reply.said for reply in replies if reply.status == NUMBER]
     instead = sum(numbers) / len(numbers) if numbers else 0.0
     return like.new_tensor([instead if row in failures else reply.said for row, reply in enumerate(replies)])
-
-
-def _importable(function: Callable[[Problem, str], float]) -> bytes:
-    try:
-        inspect.signature(function).bind("problem", "completion")
-    except TypeError as error:
-        raise ValueError(f"function must take (problem, completion), {function!r} does not: {error}") from error
-    try:
-        return greeting(function)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ValueError(
-            f"function must be importable by its name in another process, {function!r} is not: {error}"
-        ) from error

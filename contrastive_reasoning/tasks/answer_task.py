@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Literal, get_args
 
 from contrastive_reasoning.tasks.answer import check_golds, verify_answer, verify_choice
 from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
-from contrastive_reasoning.tasks.formats import Format, without_instruction
-from contrastive_reasoning.tasks.read_set import OnBad, ReadSet, Rows, read_set
+from contrastive_reasoning.tasks.formats import Format
+from contrastive_reasoning.tasks.problem_set import ProblemSet
+from contrastive_reasoning.tasks.read_set import CheckGolds, Rows
 from contrastive_reasoning.tasks.sentences import sentence_steps
 
 Judge = Literal["answer", "choice"]
 VerifyMany = Callable[[Sequence[tuple[str, str]], Judge], list[Verdict]]
 """(gold, completion) pairs → their verdicts."""
 
-_LOG = logging.getLogger(__name__)
+CHECKS: Mapping[str, CheckGolds] = {
+    "answer": partial(check_golds, verify=verify_answer),
+    "choice": partial(check_golds, verify=verify_choice),
+}
+"""Made once: what was read is found again by the very object."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerTask:
-    """A problem set. Building one reads nothing; ``problems`` does, once per process.
-
-    No question is in two splits: one that also stands in the test set is left out of training and validation, one of
-    the validation set out of training. What is split off the training set is chosen by a hash of the question.
-    """
+    """A problem set whose answers the house can judge. Building one reads nothing: see :class:`ProblemSet`."""
 
     name: str
     train: Rows | None
@@ -46,44 +44,46 @@ class AnswerTask:
     """``answer``: equal to the gold answer; ``choice``: the gold letter."""
     on_bad: str
     """Rows without a question or an answer, or whose gold does not verify itself: ``refuse`` or ``leave_out``."""
+    train_problems: int | None
+    """How many are trained on; None: all."""
     validation_problems: int
     test_problems: int
     verifier: VerifyMany | None = field(compare=False)
     """Judges many completions at once, in processes of its own; None: in this process."""
 
     def __post_init__(self) -> None:
-        for name, choices in (("judge", Judge), ("on_bad", OnBad)):
-            if getattr(self, name) not in get_args(choices):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {getattr(self, name)!r}")
-        for name in ("validation_problems", "test_problems"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
-        if self.train is None and self.test is None:
-            raise ValueError("train and test are both null: a task needs rows")
+        if self.judge not in get_args(Judge):
+            raise ValueError(f"judge must be one of {', '.join(get_args(Judge))}, got {self.judge!r}")
+        _ = self.rows  # which refuses what cannot be meant
+
+    @property
+    def rows(self) -> ProblemSet:
+        """The problems and their splits."""
+        return ProblemSet(
+            name=self.name,
+            train=self.train,
+            validation=self.validation,
+            test=self.test,
+            path=self.path,
+            format=self.format,
+            check_golds=CHECKS[self.judge],
+            on_bad=self.on_bad,
+            train_problems=self.train_problems,
+            validation_problems=self.validation_problems,
+            test_problems=self.test_problems,
+        )
 
     def problems(self, split: Split) -> Sequence[Problem]:
-        """The problems of a split, the same in every process.
-
-        Raises:
-            ValueError: on an unknown split, rows that cannot be used, or too few to split off what is asked for.
-            OSError: where the rows cannot be read.
-        """
-        if split not in get_args(Split):
-            raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
-        return _problems(self, split)
+        """The problems of a split, the same in every process: see :meth:`ProblemSet.problems`."""
+        return self.rows.problems(split)
 
     def left_out(self, split: Split) -> Sequence[str]:
         """The rows that are no problem, with their reasons, of the file that a split is read from."""
-        return _read(self, split).left_out if self.own_rows(split) else _read(self, "train").left_out
+        return self.rows.left_out(split)
 
     def own_rows(self, split: Split) -> Rows | None:
         """Where a split is read from; None where it is split off the training set."""
-        rows = {"train": self.train, "validation": self.validation, "test": self.test}[split]
-        if rows is None or self.path is None:
-            return rows
-        if self.train is not None and split != "train" and Path(self.path).is_file():
-            return None
-        return rows.at(self.path)
+        return self.rows.own_rows(split)
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         return self.verify_all([problem], [completion])[0]
@@ -103,58 +103,3 @@ class AnswerTask:
     def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
         """None: such sets are scored by the verdict alone."""
         return {}
-
-
-def question_key(problem: Problem) -> str:
-    """The same for problems that ask the same, whatever their spacing, case and instruction."""
-    return " ".join(without_instruction(problem.prompt).split()).casefold()
-
-
-@lru_cache(maxsize=64)
-def _problems(task: AnswerTask, split: Split) -> tuple[Problem, ...]:
-    if split == "test" and task.own_rows("test"):
-        return _read(task, "test").problems
-    reserved = _keys(task, "test") if task.own_rows("test") else frozenset()
-    if split == "validation" and task.own_rows("validation"):
-        return tuple(
-            [problem for problem in _read(task, "validation").problems if question_key(problem) not in reserved]
-        )
-    if not task.own_rows("train"):
-        return ()
-    if task.own_rows("validation"):
-        reserved |= _keys(task, "validation")
-    pool = [problem for problem in _read(task, "train").problems if question_key(problem) not in reserved]
-    parts = _split_off(task, frozenset(map(question_key, pool)))
-    return tuple([problem for problem in pool if parts.get(question_key(problem), "train") == split])
-
-
-def _split_off(task: AnswerTask, keys: frozenset[str]) -> Mapping[str, str]:
-    """Which questions of the training set are test and validation problems: the first ones in the order of a hash."""
-    tests = 0 if task.own_rows("test") else task.test_problems
-    validations = 0 if task.own_rows("validation") else task.validation_problems
-    if tests + validations >= len(keys):
-        asked = f"{validations} validation and {tests} test problems"
-        raise ValueError(f"{task.name}: {asked} cannot be split off {len(keys)} different problems")
-    ordered = sorted(keys, key=lambda key: hashlib.sha256(key.encode()).digest())
-    return dict.fromkeys(ordered[:tests], "test") | dict.fromkeys(ordered[tests : tests + validations], "validation")
-
-
-def _keys(task: AnswerTask, split: Split) -> frozenset[str]:
-    return frozenset(map(question_key, _read(task, split).problems))
-
-
-@lru_cache(maxsize=64)
-def _read(task: AnswerTask, split: Split) -> ReadSet:
-    rows = task.own_rows(split)
-    if rows is None:
-        return ReadSet((), ())
-    found = read_set(
-        rows,
-        task.format,
-        prefix=f"{task.name}/{split}",
-        check_golds=partial(check_golds, verify=verify_choice if task.judge == "choice" else verify_answer),
-        on_bad=task.on_bad,
-    )
-    if found.left_out:
-        _LOG.warning("%s: %d rows left out, the first %s", rows.source, len(found.left_out), found.left_out[0])
-    return found

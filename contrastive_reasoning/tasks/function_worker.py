@@ -26,9 +26,12 @@ REFUSED, NUMBER, ERROR, FATAL = "refused", "number", "error", "fatal"
 LONGEST = 200
 """Characters of an exception's text that are kept."""
 
+Call = Callable[[Callable[..., Any], str], tuple[str, object]]
+"""The function and a line → what goes out for it; what the function raises is not its business."""
 
-def main(memory: int) -> None:
-    """Call the function until the input ends; ``memory`` bytes are what it may take beyond what loading it took."""
+
+def serve(memory: int, call: Call) -> None:
+    """Answer lines until the input ends; ``memory`` bytes are what calls may take beyond what loading took."""
     parent = Conversation()
     try:
         sys.path[:] = unpacked(parent.hear())
@@ -39,17 +42,26 @@ def main(memory: int) -> None:
     limit_memory(memory_in_use() + memory)
     parent.say(READY, "")
     while True:
-        parent.say(*called(function, parent.hear()))
+        parent.say(*_guarded(call, function, parent.hear()))
 
 
-def called(function: Callable[..., Any], line: str) -> tuple[str, float | str]:
-    """Status, and the number or the reason."""
+def number(function: Callable[..., Any], line: str) -> tuple[str, float | str]:
+    """Status, and the number or the reason, of one (problem, completion)."""
+    value = plain(function(*unpacked(line)))
+    if not isinstance(value, Real):
+        return ERROR, f"returned {type(value).__name__}, not a number"
+    value = float(value)
+    return (NUMBER, value) if isfinite(value) else (ERROR, f"returned {value}")
+
+
+def plain(value: Any) -> Any:
+    """A scalar of numpy or torch as the number, true or false that it is; anything else as it stands."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
+def _guarded(call: Call, function: Callable[..., Any], line: str) -> tuple[str, object]:
     try:
-        value = function(*unpacked(line))
-        if not isinstance(value, Real):
-            return ERROR, f"returned {type(value).__name__}, not a number"
-        number = float(value)
-        return (NUMBER, number) if isfinite(number) else (ERROR, f"returned {number}")
+        return call(function, line)
     except MemoryError:
         return FATAL, "out of memory"
     except Exception as error:
@@ -79,4 +91,4 @@ def unpacked(line: str) -> Any:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    serve(int(sys.argv[1]), number)

@@ -51,6 +51,8 @@ class ReadSet(NamedTuple):
 def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds, on_bad: str) -> ReadSet:
     """Read every row. A problem's id is ``prefix/row``, so that rows which say the same are problems of their own.
 
+    A format may put an id of the row's own there; two rows with the same one are no two problems.
+
     Raises:
         ValueError: where no row has the columns that the format reads, for a set without problems, or, with
             ``on_bad="refuse"``, for rows that cannot be read, lack a question or an answer, or hold something else
@@ -59,6 +61,7 @@ def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds
     if on_bad not in get_args(OnBad):
         raise ValueError(f"on_bad must be one of {', '.join(get_args(OnBad))}, got {on_bad!r}")
     posed: dict[int, Problem] = {}
+    places_of: dict[str, str] = {}
     bad: dict[int, str] = {}
     places: list[str] = []
     lacking: MissingColumn | None = None
@@ -67,7 +70,10 @@ def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds
         try:
             if flaw:
                 raise BadRow(flaw)
-            posed[index] = format(row, id=f"{prefix}/{index}")
+            problem = format(row, id=f"{prefix}/{index}")
+            if (first := places_of.setdefault(problem.id, place)) != place:
+                raise BadRow(f"its id {problem.id.removeprefix(prefix + '/')!r} is already that of {first}")
+            posed[index] = problem
         except MissingColumn as error:
             lacking, bad[index] = lacking or error, str(error)
         except BadRow as error:

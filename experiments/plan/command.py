@@ -20,6 +20,7 @@ from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
+from experiments.own_conf import remember
 from experiments.plan.options import Options, PlanError, parsed
 from experiments.schema import register
 from experiments.typo import explain
@@ -35,13 +36,13 @@ def main(arguments: Sequence[str]) -> int:
         return 0 if arguments else USAGE_ERROR
     register()
     try:
-        options, overrides = parsed(arguments)
+        options, overrides = parsed(remember(arguments))
         overrides = with_trainer(overrides, options)
         if (sentence := explain(overrides)) is not None:
             raise PlanError(sentence)
         refuse_several_runs(overrides)
         _show(*composed(overrides), options)
-    except ValueError as error:  # PlanError is one
+    except ValueError as error:  # PlanError and NoFolder are such
         print(error, file=sys.stderr)
         return USAGE_ERROR
     return 0

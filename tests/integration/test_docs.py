@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from experiments.own_conf import VARIABLE, remember
 from experiments.schema import register
 from experiments.study.plan import find_study
 from experiments.typo import explain
@@ -99,7 +100,9 @@ def test_relative_links_of_the_readme_lead_to_files() -> None:
 
 
 @pytest.mark.parametrize("block", [*blocks("sh")], ids=lambda block: block.page)
-def test_every_command_composes_or_says_why_not(block: Block) -> None:
+def test_every_command_composes_or_says_why_not(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv(VARIABLE, "")  # put back as it was, whatever --config-dir sets
     if block.mark is not None:
         assert block.mark.startswith("not tried: ")
         return
@@ -121,6 +124,8 @@ def check(module: str, arguments: list[str]) -> None:
         known = {*find_study(name).arms}
         assert {arm for word in over if word.startswith("only=") for arm in word[5:].split(",")} <= known
     elif module in {"experiments.run", "experiments.plan"}:
+        os.environ.pop(VARIABLE, None)  # of the command before
+        arguments = remember(arguments)
         own = {"gpus", "gpu_memory", "mfu", "tflops"} if module == "experiments.plan" else set[str]()
         overrides = [word for word in arguments if word != "-m" and word.partition("=")[0] not in own]
         assert explain(overrides) is None

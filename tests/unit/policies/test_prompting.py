@@ -6,6 +6,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.prompting import prompt_ids, render
+from contrastive_reasoning.tasks.chat_prompt import ChatPrompt
 
 PLAIN = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<answer>{% endif %}"
@@ -51,3 +52,20 @@ def test_a_beginning_token_stands_once(tokenizer: PreTrainedTokenizerFast) -> No
     assert prompt_ids(tokenizer, "3 4", chat_template=False)[0] == start
     twice = with_template(tokenizer, "<bos>{{ messages[0].content }}")
     assert prompt_ids(twice, "3 4", chat_template=True).count(start) == 1
+
+
+def test_a_conversation_keeps_all_of_its_messages(tokenizer: PreTrainedTokenizerFast) -> None:
+    prompt = ChatPrompt([("system", "Be short."), ("user", "1 + 1?"), ("assistant", "2"), ("user", "2 + 2?")])
+    said = "<system>Be short.<user>1 + 1?<assistant>2<user>2 + 2?<answer>"
+    assert render(with_template(tokenizer, PLAIN), prompt, chat_template=None) == said
+    assert render(with_template(tokenizer, ADDS_ITS_OWN), prompt, chat_template=True) == said
+    plain = render(tokenizer, prompt, chat_template=None)
+    assert (type(plain), plain) == (str, "Be short.\n\n1 + 1?\n\n2\n\n2 + 2?")
+
+
+def test_a_template_that_knows_no_system_message_says_so(tokenizer: PreTrainedTokenizerFast) -> None:
+    strict = with_template(
+        tokenizer, "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    )
+    with pytest.raises(ValueError, match=r"the tokenizer's own template cannot be rendered \(no system\)"):
+        render(strict, ChatPrompt([("system", "Be short."), ("user", "?")]), chat_template=True)

@@ -13,9 +13,10 @@ from typing import Any, get_args
 
 import pytest
 
-from contrastive_reasoning.tasks.answer_task import AnswerTask, question_key
+from contrastive_reasoning.tasks.answer_task import AnswerTask
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict, VerifiesTogether
 from contrastive_reasoning.tasks.formats import PlainAnswer
+from contrastive_reasoning.tasks.problem_set import question_key
 from datamodules.problem_rows import ProblemRows
 
 INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
@@ -43,6 +44,7 @@ def task(tmp_path: Path) -> AnswerTask:
         format=FORMAT,
         judge="answer",
         on_bad="refuse",
+        train_problems=None,
         validation_problems=6,
         test_problems=4,
         verifier=None,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from contrastive_reasoning.tasks.answer import check_golds
-from contrastive_reasoning.tasks.formats import Format, MultipleChoice, PlainAnswer
+from contrastive_reasoning.tasks.formats import Format, MultipleChoice, PlainAnswer, RowTemplate
 from contrastive_reasoning.tasks.read_set import LISTED, ReadSet, read_set
 from datamodules.problem_rows import ProblemRows
 
@@ -108,3 +108,11 @@ def test_a_table_is_counted_in_rows(tmp_path: Path) -> None:
     found = read_set(rows, PLAIN, prefix="set", check_golds=check_golds, on_bad="leave_out")
     assert found.left_out == ("row 1: answer is empty",)
     assert len(found.problems) == 1
+
+
+def test_rows_of_one_id_are_no_two_problems_and_the_first_stays(tmp_path: Path) -> None:
+    own = RowTemplate(prompt="{question}", answer="answer", id="key")
+    rows = [{**GOOD, "key": key} for key in ("a", "b", "a", "a")]
+    lenient = read(tmp_path / "set.jsonl", rows, on_bad="leave_out", format=own)
+    assert [problem.id for problem in lenient.problems] == ["set/a", "set/b"]
+    assert lenient.left_out == tuple(f"line {n}: its id 'a' is already that of line 1" for n in (3, 4))

@@ -1,0 +1,97 @@
+"""A function of your own as the verifier: (problem, completion) → right or not, in processes that may come to any harm.
+
+        returns True, or 1                                   ok
+        returns False, or a number from 0 to less than 1     wrong
+        returns a text                                       wrong, and the text is the reason
+        takes longer than its limit                          timeout: a completion that cannot be judged is not right
+        raises, returns anything else, ends its process      error; more of them than a share end the run
+
+A timeout is the completion's doing, as in the house's own verifiers; an error is the function's, and a function that
+fails on everything would otherwise look like a policy that can do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from contrastive_reasoning.rewards.failures import RewardFailed
+from contrastive_reasoning.rewards.own_function import greeting_of
+from contrastive_reasoning.rewards.worker import Reply, worker_command
+from contrastive_reasoning.rewards.worker_pool import TIMEOUT, WorkerPool, WorkerRefused
+from contrastive_reasoning.tasks.base import Problem, Verdict
+from contrastive_reasoning.tasks.function_worker import FATAL, packed
+from contrastive_reasoning.tasks.verify_worker import OK, WRONG
+
+MODULE = "contrastive_reasoning.tasks.verify_worker"
+
+
+class FunctionVerifier:
+    """The verdict of ``function`` on each completion. Processes start when first needed and are used again.
+
+    Args:
+        function: (problem, completion) → True, False, a number from 0 to 1, or why it is wrong. It is imported by its
+            name in every worker, so it is no lambda and stands in no other function; what it prints goes nowhere.
+        workers: processes at most.
+        limit_s: seconds of wall clock for one call.
+        memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
+        max_failures: the share of the completions judged together that may end in an error.
+
+    Raises:
+        ValueError: for a number out of range, a function that no other process can import, or one that takes other
+            arguments.
+    """
+
+    def __init__(
+        self,
+        *,
+        function: Callable[[Problem, str], bool | float | str],
+        workers: int,
+        limit_s: float,
+        memory_mib: int,
+        max_failures: float,
+    ) -> None:
+        if memory_mib < 1:
+            raise ValueError(f"memory_mib must be at least 1, got {memory_mib}")
+        if not 0 <= max_failures <= 1:
+            raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
+        self.max_failures = max_failures
+        self.pool = WorkerPool(
+            command=worker_command(MODULE, memory_mib * 2**20),
+            greeting=greeting_of(function, takes=("problem", "completion")),
+            workers=workers,
+            limit_s=limit_s,
+            spent=spent,
+        )
+
+    def __call__(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+        """The verdict on each completion, that of its problem beside it.
+
+        Raises:
+            RewardFailed: if too many end in an error, or the function cannot be imported by a worker.
+        """
+        calls = [packed(pair) for pair in zip(problems, completions, strict=True)]
+        try:
+            verdicts = [verdict_of(reply) for reply in self.pool(calls)]
+        except WorkerRefused as error:
+            raise RewardFailed(f"task.verifier.function does not load in a process of its own: {error}") from error
+        failed = [verdict for verdict in verdicts if verdict.status == "error"]
+        # one that is asked for alone, for a table of examples, is no share of anything
+        if len(verdicts) > 1 and len(failed) > self.max_failures * len(verdicts):
+            raise RewardFailed(
+                f"the verifier failed on {len(failed)} of {len(verdicts)} completions, more than "
+                f"task.verifier.max_failures={self.max_failures:g} allows; the first: {failed[0].reason}"
+            )
+        return verdicts
+
+    def close(self) -> None:
+        """End all workers. A later call starts new ones."""
+        self.pool.close()
+
+
+def spent(reply: Reply) -> bool:
+    return reply.status == FATAL
+
+
+def verdict_of(reply: Reply) -> Verdict:
+    known = reply.status in (OK, WRONG, TIMEOUT)
+    return Verdict(status=reply.status if known else "error", reason=str(reply.said))  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,171 @@
+"""A reward function as TRL's GRPOTrainer takes it, called on whole batches in a process that may come to any harm.
+
+        function(prompts=…, completions=…, completion_ids=…, <columns>=…, **kwargs) → [0.5, None, …]
+
+What TRL's documentation (GRPOTrainer, "Using a custom reward function") says of such a function, and what holds here:
+
+        prompts, completions    texts; with ``messages: true`` lists of {role, content}, as for conversational data
+        completion_ids          the tokens of each completion
+        columns                 a list each, as long as the completions: the problems' fields, and where no field is
+                                called so ``answer`` and ``id``
+        None                    not applicable: it adds nothing to the sum of rewards, which is 0 where it stands alone
+        async                   awaited
+        trainer_state, log_…    not given: what is learnt from cannot depend on them
+
+Any keyword is given only where the function takes it. A call that fails or takes too long leaves out the whole batch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from contrastive_reasoning.rewards.base import Credit
+from contrastive_reasoning.rewards.failures import RewardFailed, Warned, failure_metrics, refuse_too_many
+from contrastive_reasoning.rewards.function import failure_of, spent
+from contrastive_reasoning.rewards.own_function import importable
+from contrastive_reasoning.rewards.worker import worker_command
+from contrastive_reasoning.rewards.worker_pool import WorkerPool, WorkerRefused
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.tasks.batch_worker import NUMBERS
+from contrastive_reasoning.tasks.chat_prompt import messages_of
+from contrastive_reasoning.tasks.function_worker import packed
+
+MODULE = "contrastive_reasoning.tasks.batch_worker"
+
+
+class TRLReward:
+    """What a function written for TRL returns for each completion. One process, used again.
+
+    Args:
+        name: of the part, logged as ``train/reward/<name>``.
+        function: as above. It is imported by its name in the worker, so it is no lambda and stands in no other
+            function; what it prints goes nowhere.
+        messages: whether it takes conversations; else texts.
+        columns: keyword of the function → what it is called here, where that is another name: ``answer``, ``id``, or
+            a field of the problems.
+        limit_s: seconds of wall clock for one batch.
+        memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
+        max_failures: the share of a batch's rollouts that may fail: with less than 1 a call that fails ends the run.
+
+    Raises:
+        ValueError: for a number out of range, or a function that no other process can import.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        function: Callable[..., Sequence[float | None]],
+        messages: bool,
+        columns: Mapping[str, str],
+        limit_s: float,
+        memory_mib: int,
+        max_failures: float,
+    ) -> None:
+        if memory_mib < 1:
+            raise ValueError(f"memory_mib must be at least 1, got {memory_mib}")
+        if not 0 <= max_failures <= 1:
+            raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
+        self.name = name
+        self.function = function
+        self.messages = messages
+        self.columns = dict(columns)
+        self.max_failures = max_failures
+        self.pool = WorkerPool(
+            command=worker_command(MODULE, memory_mib * 2**20),
+            greeting=importable(function),
+            workers=1,
+            limit_s=limit_s,
+            spent=spent,
+        )
+        self._warn = Warned("reward.function")
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        """The credit of the batch; all of its rollouts failed where the call did.
+
+        Raises:
+            RewardFailed: for a keyword that the function needs and the problems do not have, a function that cannot
+                be imported by the worker, or a call that fails, unless ``max_failures`` is 1.
+        """
+        try:
+            (reply,) = self.pool([packed((self.arguments(rollouts), len(rollouts)))])
+        except WorkerRefused as error:
+            raise RewardFailed(f"reward.function does not load in a process of its own: {error}") from error
+        rows = range(len(rollouts))
+        failures = {} if reply.status == NUMBERS else dict.fromkeys(rows, failure_of(reply))
+        refuse_too_many(failures, len(rollouts), limit=self.max_failures)
+        self._warn(failures)
+        said: list[float | None] = [None] * len(rollouts) if failures else reply.said
+        given = [number for number in said if number is not None]
+        mean = sum(given) / len(given) if given else 0.0  # moves no mean that is logged
+        like = rollouts.old_log_probs
+        return Credit(
+            outcome=like.new_tensor([number or 0.0 for number in said]),
+            parts={self.name: like.new_tensor([mean if number is None else number for number in said])},
+            failures=failures,
+            metrics={
+                **failure_metrics(failures, len(rollouts)),
+                f"reward/{self.name}_not_applicable": 0.0 if failures else 1 - len(given) / len(rollouts),
+            },
+        )
+
+    def close(self) -> None:
+        """End the worker. A later call starts a new one."""
+        self.pool.close()
+
+    def arguments(self, rollouts: RolloutBatch) -> dict[str, Any]:
+        """The keyword arguments of one call: those that the function takes.
+
+        Raises:
+            RewardFailed: where it needs one that there is not.
+        """
+        problems = [rollouts.problem_of(row) for row in range(len(rollouts))]
+        columns = {"answer": [problem.answer for problem in problems], "id": [problem.id for problem in problems]}
+        columns |= columns_of(problems)
+        if unknown := [name for name in self.columns.values() if name not in columns]:
+            raise RewardFailed(f"reward.columns names {unknown[0]}, which the problems do not have; {_there(columns)}")
+        columns |= {keyword: columns[name] for keyword, name in self.columns.items()}
+        given = columns | {
+            "prompts": [
+                _conversation(problem.prompt) if self.messages else str(problem.prompt) for problem in problems
+            ],
+            "completions": [
+                [{"role": "assistant", "content": text}] if self.messages else text for text in rollouts.texts
+            ],
+            "completion_ids": [
+                ids[kept].tolist() for ids, kept in zip(rollouts.completion_ids, rollouts.mask, strict=True)
+            ],
+        }
+        taken, needed = keywords(self.function)
+        if missing := sorted(needed - given.keys()):
+            raise RewardFailed(
+                f"reward.function takes {missing[0]}, which the problems do not have; {_there(columns)}: "
+                f"reward.columns={{{missing[0]}: NAME}} says what it is called here"
+            )
+        return given if taken is None else {name: value for name, value in given.items() if name in taken}
+
+
+def keywords(function: Callable[..., Any]) -> tuple[set[str] | None, set[str]]:
+    """What a function takes by name, None for anything; and what it cannot do without."""
+    parameters = inspect.signature(function).parameters.values()
+    named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    needed = {one.name for one in named if one.default is one.empty}
+    anything = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    return (None if anything else {one.name for one in named}), needed
+
+
+def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
+    """The fields of the problems as the columns of a table: None where a problem lacks what another has."""
+    names = dict.fromkeys(name for problem in problems for name in problem.fields if name.isidentifier())
+    return {name: [problem.fields.get(name) for problem in problems] for name in names}
+
+
+def _conversation(prompt: str) -> list[dict[str, str]]:
+    return [message._asdict() for message in messages_of(prompt)]
+
+
+def _there(columns: Mapping[str, Any]) -> str:
+    return f"there are {', '.join(sorted(columns))}"

@@ -1,0 +1,24 @@
+"""REINFORCE: the advantage pushes each token's log-probability, and nothing is clipped."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from contrastive_reasoning.objectives import Aggregation, ObjectiveInputs, ObjectiveOutputs
+from contrastive_reasoning.objectives.total import aggregated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reinforce:
+    """loss = − Σ w A log π over the completion tokens, w as the aggregation says."""
+
+    aggregation: Aggregation
+
+    def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
+        return self.aggregation.weights(mask, rows=rows, tokens=tokens)
+
+    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+        losses = torch.where(inputs.mask, -inputs.advantages * inputs.log_probs, 0.0)
+        return ObjectiveOutputs(loss=aggregated(losses, inputs, self.aggregation))

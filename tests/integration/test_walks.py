@@ -1,0 +1,152 @@
+"""The walks of docs/bring_your_own.md: each command of the page in small, on the files that the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from experiments.metrics_file import read_metrics
+from experiments.run_tree import read_json
+from tests.integration.test_docs import BLOCK, asked, commands
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "bring_your_own.md"
+EXAMPLES = ROOT / "docs" / "examples"
+NAMED = re.compile(r"^`(docs/examples/\S+)`\n\n```\w+\n(.*?)^```$", re.M | re.S)
+"""A file's name, and the block below it."""
+
+
+TEMPLATE = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}>"
+SYSTEM_FIRST = "{% if messages[0].role != 'system' %}{{ raise_exception('the first message is lost') }}{% endif %}"
+
+
+def small_model(folder: Path, template: str = TEMPLATE) -> None:
+    """What ``policy=mine`` names, with a chat template."""
+    tokenizer = train_tokenizer(["What is 2 + 2? Be short. 0123456789\n"] * 5, vocab_size=300)
+    tokenizer.chat_template = template
+    tiny_llama(tokenizer).save_pretrained(folder / "models" / "mine")
+    tokenizer.save_pretrained(folder / "models" / "mine")
+
+
+def parquet_of_verl(folder: Path) -> None:
+    """``data/gsm8k`` in verl's form with a system message, and a model that reads no conversation without one."""
+    small_model(folder, SYSTEM_FIRST + TEMPLATE)
+    (folder / "data" / "gsm8k").mkdir(parents=True)
+    for split, numbers in (("train", range(40)), ("test", range(40, 60))):
+        rows = [
+            {
+                "data_source": "openai/gsm8k",
+                "prompt": [
+                    {"role": "system", "content": "Be short."},
+                    {"role": "user", "content": f"What is {number} + {number}?"},
+                ],
+                "ability": "math",
+                "reward_model": {"style": "rule", "ground_truth": str(2 * number)},
+                "extra_info": {"split": split, "index": number},
+            }
+            for number in numbers
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), folder / "data" / "gsm8k" / f"{split}.parquet")
+
+
+def nothing(folder: Path) -> None:
+    """A walk that brings its own files along."""
+
+
+class Walk(NamedTuple):
+    stages: str
+    """Those that are run; an experiment's others are the same as anywhere."""
+    leaves: tuple[str, ...]
+    """Stands in the configuration of the stage that it is about."""
+    curve: str
+    """Drawn by it."""
+    prepare: Callable[[Path], None] = nothing
+
+
+WALKS = {
+    "A task: rows and a function": Walk(
+        "[grpo,evaluate]", ("docs.examples.backwards.verify", "docs/examples/backwards.jsonl"), "train/reward/verifier"
+    ),
+    "A reward": Walk("[grpo]", ("docs.examples.brevity.brevity",), "train/reward/brevity"),
+    "A reward from TRL": Walk(
+        "[grpo]", ("docs.examples.trl_reward.ends_with_newline",), "train/reward/ends_with_newline"
+    ),
+    "An objective": Walk("[grpo]", ("docs.examples.reinforce.Reinforce",), "train/objective/loss"),
+    "A critic": Walk("[critic,grpo]", ("docs.examples.bag.BagCritic",), "train/reward/critic"),
+    "A model folder": Walk("[grpo]", ("models/mine",), "train/reward/verifier", small_model),
+    "Data from verl": Walk("[grpo]", ("data/gsm8k", "models/mine"), "train/reward/verifier", parquet_of_verl),
+}
+OFTEN = ("A task: rows and a function", "Data from verl")
+"""The others take as long, and share most of their way."""
+
+
+def section(title: str) -> str:
+    return PAGE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_every_section_is_walked() -> None:
+    assert re.findall(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), re.M) == list(WALKS)
+
+
+def test_the_page_shows_the_files_as_they_are_and_no_other() -> None:
+    shown = dict(NAMED.findall(PAGE.read_text(encoding="utf-8")))
+    assert shown == {name: (ROOT / name).read_text(encoding="utf-8") for name in shown}
+    files = {str(path.relative_to(ROOT)) for kind in ("*.py", "*.yaml") for path in EXAMPLES.rglob(kind)}
+    assert files == set(shown)
+    blocks = [found["language"] for found in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))]
+    assert len(blocks) - blocks.count("sh") == len(shown), "no block of code stands without the name of its file"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.name)
+def test_a_file_of_yaml_says_what_it_is_first(path: Path) -> None:
+    first = next(line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @"))
+    assert re.match(r"# [A-Z].*\.$", first)
+
+
+@pytest.mark.parametrize(
+    "title", [title if title in OFTEN else pytest.param(title, marks=pytest.mark.slow) for title in WALKS]
+)
+def test_a_walk_leads_where_the_page_says(title: str, tmp_path: Path) -> None:
+    walk = WALKS[title]
+    walk.prepare(tmp_path)
+    folder = walked(title, tmp_path)
+    stage = "critic" if "critic" in walk.stages else "grpo"
+    config = (stage_folder(folder, stage) / "config.yaml").read_text(encoding="utf-8")
+    assert [name for name in walk.leaves if name not in config] == []
+    curves = {measured.name: measured.value for measured in read_metrics(stage_folder(folder, "grpo"))}
+    assert walk.curve in curves, sorted(curves)
+
+
+def walked(title: str, folder: Path) -> Path:
+    """The run folder of the section's command, typed in a folder that has nothing but the page's files."""
+    (block,) = [found for found in BLOCK.finditer(section(title)) if found["language"] == "sh"]
+    (words,) = commands(block["text"])
+    (program,) = asked(words[1:])
+    (folder / "docs").symlink_to(ROOT / "docs")
+    small = ["debug=fast", "logger=folder", f"stages={WALKS[title].stages}"]
+    done = subprocess.run(
+        [sys.executable, *program[1:], *small],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{shlex.join(program)}: {done.stderr}"
+    (run,) = (folder / "outputs" / "runs").glob("*/*")
+    return run
+
+
+def stage_folder(run: Path, stage: str) -> Path:
+    entries: Any = read_json(run / "stages.json")
+    return run.parents[3] / entries[stage]["folder"]

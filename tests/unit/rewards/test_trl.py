@@ -1,0 +1,198 @@
+"""A reward function written for TRL, in a real process: it gets what TRL hands over, and None is not applicable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from contrastive_reasoning.advantages import GroupRelative
+from contrastive_reasoning.rewards import OverlongReward, TRLReward, WeightedSum
+from contrastive_reasoning.rewards.failures import RewardFailed
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.tasks.chat_prompt import ChatPrompt
+from contrastive_reasoning.tasks.example_trl_reward import mentions_answer
+from tests.unit.rewards import faulty_rewards
+from tests.unit.rewards import faulty_verifiers as functions
+
+Rollouts = Callable[..., RolloutBatch]
+Build = Callable[..., TRLReward]
+LAMP = Problem(id="w/0", prompt="Spell lamp.", answer="pmal", fields={"word": "lamp", "level": 1, "not a name": 0})
+RIVER = Problem(id="w/1", prompt=ChatPrompt([("system", "Be short."), ("user", "Spell.")]), answer="revir", fields={})
+pytestmark = pytest.mark.filterwarnings("ignore:reward.function failed")
+
+
+@pytest.fixture
+def reward_of() -> Iterator[Build]:
+    rewards: list[TRLReward] = []
+
+    def build(function: Callable[..., Any] = functions.lengths, **changes: Any) -> TRLReward:
+        settings = {"name": "trl", "messages": False, "columns": {}, "limit_s": 60.0, "memory_mib": 512}
+        rewards.append(TRLReward(function=function, **settings | {"max_failures": 0.0} | changes))
+        return rewards[-1]
+
+    yield build
+    for reward in rewards:
+        reward.close()
+
+
+def test_none_adds_nothing_and_moves_no_mean(rollouts_of: Rollouts, reward_of: Build) -> None:
+    credit = reward_of()(rollouts_of(["ab", "", "abcd", ""]))
+    assert credit.outcome.tolist() == [2, 0, 4, 0]
+    assert credit.parts["trl"].tolist() == [2, 3, 4, 3]
+    assert credit.metrics["reward/trl_not_applicable"] == 0.5
+    assert credit.metrics["reward/failed"] == 0
+    assert not credit.failures
+
+
+def test_where_nothing_is_applicable_there_is_nothing_to_learn(rollouts_of: Rollouts, reward_of: Build) -> None:
+    rollouts = rollouts_of(["", ""])
+    credit = reward_of()(rollouts)
+    assert credit.metrics["reward/trl_not_applicable"] == 1
+    advantages = GroupRelative(normalise_std=True, epsilon=1e-6)(credit, rollouts.mask, 2)
+    assert torch.equal(advantages, torch.zeros_like(advantages))
+
+
+def test_in_a_sum_none_leaves_the_others(rollouts_of: Rollouts, reward_of: Build) -> None:
+    rewards = {"trl": reward_of(), "length": OverlongReward(max_tokens=100, cache_share=0.5)}
+    alone = rewards["length"](rollouts_of(["ab", "", "abc"])).outcome
+    credit = WeightedSum(rewards=rewards, weights={"trl": 0.5, "length": 1.0})(rollouts_of(["ab", "", "abc"]))
+    assert torch.equal(credit.outcome, alone + torch.tensor([1.0, 0.0, 1.5]))
+
+
+def test_it_is_called_once_a_batch_in_one_process_of_its_own(rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of(functions.process)
+    first, again = [reward(rollouts_of(["x", "y", "z", "u"])).outcome for _ in range(2)]
+    assert torch.equal(first, again)
+    assert len({*first.tolist()}) == 1
+    assert os.getpid() not in first.tolist()
+
+
+def test_an_async_function_is_awaited(rollouts_of: Rollouts, reward_of: Build) -> None:
+    assert reward_of(functions.lengths_in_a_while)(rollouts_of(["ab", "abc"])).outcome.tolist() == [2, 3]
+
+
+def test_columns_are_those_of_the_problems_in_the_order_of_the_completions(
+    rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    given = reward_of().arguments(rollouts_of(["a", "b", "c", "d"], LAMP, RIVER))
+    assert {name: given[name] for name in ("word", "level", "answer", "id")} == {
+        "word": ["lamp", "lamp", None, None],
+        "level": [1, 1, None, None],
+        "answer": ["pmal", "pmal", "revir", "revir"],
+        "id": ["w/0", "w/0", "w/1", "w/1"],
+    }
+    assert given["prompts"] == ["Spell lamp."] * 2 + ["Be short.\n\nSpell."] * 2
+    assert all(type(prompt) is str for prompt in given["prompts"]), "the function's process need not know of ours"
+    assert given["completions"] == ["a", "b", "c", "d"]
+    assert "not a name" not in given
+
+
+def test_a_field_that_is_called_answer_is_the_column(rollouts_of: Rollouts, reward_of: Build) -> None:
+    own = Problem(id="w/0", prompt="", answer="", fields={"answer": 46, "id": "a7"})
+    given = reward_of().arguments(rollouts_of(["a", "b"], own))
+    assert (given["answer"], given["id"]) == ([46, 46], ["a7", "a7"])
+
+
+def test_a_function_that_takes_anything_gets_all_and_any_other_what_it_names(
+    rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    rollouts = rollouts_of(["a", "b"], LAMP)
+    with pytest.raises(
+        RewardFailed, match=r"ValueError: answer, completion_ids, completions, id, level, prompts, word$"
+    ):
+        reward_of(functions.says_what_it_got)(rollouts)
+    assert set(reward_of(functions.process).arguments(rollouts)) == {"completions"}
+
+
+def test_completion_ids_are_the_tokens_without_padding(rollouts_of: Rollouts, reward_of: Build) -> None:
+    rollouts = rollouts_of(["21+16=37;", "2"])
+    assert reward_of(functions.tokens)(rollouts).outcome.tolist() == rollouts.mask.sum(dim=1).tolist()
+
+
+def test_conversations_are_lists_of_messages(rollouts_of: Rollouts, reward_of: Build) -> None:
+    rollouts = rollouts_of(["hi", "ho", "hi", "ho"], LAMP, RIVER)
+    assert reward_of(functions.roles, messages=True)(rollouts).outcome.tolist() == [1, 0, 11, 10]
+
+
+def test_a_column_may_have_another_name_here(rollouts_of: Rollouts, reward_of: Build) -> None:
+    rollouts = rollouts_of(["pmal", "lamp"], LAMP)
+    reward = reward_of(partial(functions.solution_in, weight=3.0), columns={"solution": "answer"})
+    assert reward(rollouts).outcome.tolist() == [3, 0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        (
+            {},
+            "reward.function takes solution, which the problems do not have; there are answer, id, level, word: "
+            "reward.columns={solution: NAME} says what it is called here",
+        ),
+        (
+            {"solution": "anser"},
+            "reward.columns names anser, which the problems do not have; there are answer, id, level, word",
+        ),
+    ],
+)
+def test_a_column_that_is_not_there_is_named_with_those_that_are(
+    rollouts_of: Rollouts, reward_of: Build, columns: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(RewardFailed) as refused:
+        reward_of(functions.solution_in, columns=columns)(rollouts_of(["a", "b"], LAMP))
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "reason"),
+    [
+        (functions.lengths, "raises", "error, ValueError: no such unit"),
+        (functions.lengths, "returns None", "error, returned NoneType, not a list of 2 numbers"),
+        (functions.lengths, "ends its process", "error, worker ended with exit code 1"),
+        (functions.lengths, "hangs", "timeout, no reply within 2 s"),
+        (functions.too_few, "x", "error, returned 1 numbers for 2 completions"),
+    ],
+)
+def test_a_call_that_fails_ends_the_run_or_leaves_the_batch_out(
+    rollouts_of: Rollouts, reward_of: Build, function: Callable[..., Any], text: str, reason: str
+) -> None:
+    rollouts = rollouts_of([text, "abc"])
+    with pytest.raises(RewardFailed, match=rf"failed on 2 of 2 rollouts \(100%\), .*; the first: {reason}"):
+        reward_of(function, limit_s=2.0)(rollouts)
+
+
+def test_where_failures_are_allowed_the_batch_is_left_out(rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of(max_failures=1.0)
+    with pytest.warns(UserWarning, match="reward.function failed .*ValueError: no such unit"):
+        credit = reward(rollouts_of(["raises", "abc"]))
+    assert set(credit.failures) == {0, 1}
+    assert (credit.metrics["reward/failed"], credit.metrics["reward/trl_not_applicable"]) == (1, 0)
+    assert reward(rollouts_of(["a", "abc"])).outcome.tolist() == [1, 3]
+
+
+def test_what_no_worker_can_load_ends_the_run_with_a_sentence(rollouts_of: Rollouts, reward_of: Build) -> None:
+    with pytest.raises(RewardFailed, match=r"^reward\.function does not load .*: ImportError: no module named units$"):
+        reward_of(partial(faulty_rewards.Unloadable(), problem=None, completion=None))(rollouts_of(["a", "b"]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"limit_s": 0.0}, "limit_s must be positive, got 0"),
+        ({"memory_mib": 0}, "memory_mib must be at least 1, got 0"),
+        ({"max_failures": 1.5}, r"max_failures must lie in \[0, 1\], got 1.5"),
+        ({"function": lambda completions: [0.0]}, "function must be importable by its name .*lambda"),
+    ],
+)
+def test_refuses_what_cannot_be_meant(reward_of: Build, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        reward_of(**changes)
+
+
+def test_the_example() -> None:
+    assert mentions_answer(completions=["20+26=46", "none", "x"], answer=["46", "46", ""]) == [1.0, 0.0, None]
