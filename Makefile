@@ -43,10 +43,10 @@ study: $(STAMP)  ## run the arms and seeds of a study that are left:  name=count
 	@$(BIN)/python -m experiments.study $(name) $(over)
 
 test: $(STAMP)  ## run the tests
-	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadgroup tests
+	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile tests
 
 test-all: $(STAMP)  ## run all tests, those of minutes too
-	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadgroup -m "slow or not slow" tests
+	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile -m "slow or not slow" tests
 
 lint: $(STAMP)  ## check style and formatting
 	@$(BIN)/ruff check .

@@ -25,7 +25,6 @@ TWO_RANKS = [
     "budget.grpo.steps=6",
 ]
 PATIENCE = 240
-pytestmark = pytest.mark.xdist_group("ranks")
 
 
 def start(outputs: Path) -> subprocess.Popen[str]:

@@ -50,7 +50,6 @@ DEATHS = [
 ]
 """Stage, place and step of each kill, and the step that the next run goes on from; what has trained to its end has no
 step under way."""
-pytestmark = pytest.mark.xdist_group("kills")
 
 
 @pytest.fixture(scope="module")

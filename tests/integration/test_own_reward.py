@@ -28,7 +28,7 @@ def every_third_call_ends_its_process(problem, completion):
 def returns_nothing(problem, completion):
     pass
 """
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("run")]
+pytestmark = pytest.mark.slow
 
 
 def run(folder: Path, function: str, *overrides: str) -> subprocess.CompletedProcess[str]:

@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50", "logger=folder"]
 EXACT = ["policy.compute_dtype=float32"]
 ONLY_EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger=folder"]
-pytestmark = pytest.mark.xdist_group("ranks")
 
 
 def run(*overrides: str, before: tuple[str, ...] = ("-m", "experiments.run")) -> subprocess.CompletedProcess[str]:

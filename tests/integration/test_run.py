@@ -26,8 +26,6 @@ from lightning_modules.grpo import GRPO
 
 SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50"]
 register()
-pytestmark = pytest.mark.xdist_group("run")
-"""One process, for what the first run leaves is used by all of these."""
 
 
 def run(output: Path, *overrides: str) -> Path:

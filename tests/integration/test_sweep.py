@@ -26,7 +26,6 @@ EMBEDDED = "embedded:llama_countdown"
 EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]"]
 GRPO = ["experiment=clipo_laptop", "debug=fast", "budget.grpo.steps=12", "logger=folder"]
 LONGEST = 600.0
-pytestmark = pytest.mark.xdist_group("sweep")
 register()
 
 

@@ -22,7 +22,7 @@ COSTS = ("train/throughput/", "train/spent/seconds")
 """What differs from run to run: seconds and memory."""
 DISK = "1100k"
 """MLflow's empty tables take 932 kB."""
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("run")]
+pytestmark = pytest.mark.slow
 
 
 def run(folder: Path, address: str, *overrides: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,6 @@ from tests.two_ranks import on_ranks
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_kit import RUNS, STRATEGIES, everything
 
-pytestmark = pytest.mark.xdist_group("ranks")
 CASES = [(name, run) for name, runs in STRATEGIES.items() for run in runs]
 
 
