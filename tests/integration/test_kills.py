@@ -31,7 +31,7 @@ WHOLE = [
     "budget.grpo.microbatch_tokens=96",  # several micro-batches
 ]
 """Two batches that warm the reward up, four that the policy learns from; a checkpoint after each."""
-CLOCK = ("train/throughput/", "train/spent/seconds", "train/online_critic/seconds")
+CLOCK = ("system/", "train/throughput/", "train/spent/seconds", "train/online_critic/seconds")
 """Metrics that measure seconds and memory."""
 DEATHS = [
     ("critic", "critic's step", 3, 2),

@@ -18,7 +18,7 @@ from tests.unit.experiments.tracker_kit import Door, Server
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]"]
-COSTS = ("train/throughput/", "train/spent/seconds")
+COSTS = ("system/", "train/throughput/", "train/spent/seconds")
 """What differs from run to run: seconds and memory."""
 DISK = "1100k"
 """MLflow's empty tables take 932 kB."""
