@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 from contrastive_reasoning.tasks.base import Problem, Split, Step, Task, Verdict, VerifiesTogether
 
 Source = Literal["hub", "generated"]
+SIZES = ("train_problems", "validation_problems", "test_problems")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,10 @@ class StandInTask:
     """A local file or folder with the real set; where one is named it is read whatever ``source`` says."""
     real: Task
     generated: Task
+    train_problems: int | None
+    """How many are trained on; None, here and below: as many as the chosen set says."""
+    validation_problems: int | None
+    test_problems: int | None
 
     def __post_init__(self) -> None:
         if self.source not in get_args(Source):
@@ -31,7 +36,9 @@ class StandInTask:
 
     @property
     def chosen(self) -> Task:
-        return self.generated if self.source == "generated" and self.path is None else self.real
+        task: Any = self.generated if self.source == "generated" and self.path is None else self.real
+        said = {name: size for name in SIZES if (size := getattr(self, name)) is not None}
+        return replace(task, **said) if said else task
 
     @property
     def name(self) -> str:

@@ -14,9 +14,13 @@ class Named:
     """A task that says its name in everything it does."""
 
     name: str
+    train_problems: int | None = 1
+    validation_problems: int = 1
+    test_problems: int = 1
 
     def problems(self, split: Split) -> Sequence[Problem]:
-        return [Problem(id=f"{self.name}/{split}", prompt="", answer=self.name)]
+        size = getattr(self, f"{split}_problems")
+        return [Problem(id=f"{self.name}/{split}", prompt="", answer=self.name)] * size
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         return Verdict(status="ok" if completion == self.name else "wrong", reason=self.name)
@@ -33,8 +37,16 @@ class Together(Named):
         return [Verdict(status="ok", reason="together") for _ in completions]
 
 
-def task(source: str, path: str | None) -> StandInTask:
-    return StandInTask(source=source, path=path, real=Together("real"), generated=Named("generated"))
+def task(source: str, path: str | None, train_problems: int | None = None) -> StandInTask:
+    return StandInTask(
+        source=source,
+        path=path,
+        real=Together("real"),
+        generated=Named("generated"),
+        train_problems=train_problems,
+        validation_problems=None,
+        test_problems=None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,6 +62,12 @@ def test_generated_problems_stand_in_while_no_path_is_named(source: str, path: s
     assert chosen.parse_steps(problem, "x")[0].state == name
     assert chosen.scores(problem, "x") == {f"{name}/score": 1.0}
     assert not chosen.left_out("train")
+
+
+@pytest.mark.parametrize("source", ["hub", "generated"])
+def test_sizes_are_those_of_the_chosen_set_unless_they_are_said(source: str) -> None:
+    assert [len(task(source, None).problems(split)) for split in ("train", "validation")] == [1, 1]
+    assert [len(task(source, None, train_problems=3).problems(split)) for split in ("train", "validation")] == [3, 1]
 
 
 def test_a_batch_is_judged_as_the_chosen_task_likes_it() -> None:
