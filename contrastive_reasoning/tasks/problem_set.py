@@ -10,16 +10,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import get_args
 
-from contrastive_reasoning.tasks.base import Problem, Split
+from contrastive_reasoning.tasks.base import Problem, Split, Step
 from contrastive_reasoning.tasks.formats import Format, without_instruction
-from contrastive_reasoning.tasks.read_set import CheckGolds, OnBad, ReadSet, Rows, read_set
+from contrastive_reasoning.tasks.read_set import OnBad, ReadSet, Rows, read_set
+from contrastive_reasoning.tasks.sentences import sentence_steps
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSet:
-    """Rows, and how they are shared out. Building one reads nothing; ``problems`` does, once per process.
+    """Rows, and how they are shared out: a task without its judge. Building one reads nothing; ``problems`` does, once.
 
     No question is in two splits: one that also stands in the test set is left out of training and validation, one of
     the validation set out of training. What is split off the training set is chosen by a hash of the question.
@@ -36,10 +37,8 @@ class ProblemSet:
     """Read from this local file or folder in place of the rows' own. A single file is the training set, and what is
     missing is split off it; without ``train`` it is the test set."""
     format: Format
-    check_golds: CheckGolds
-    """Finds the gold answers that do not verify themselves; compared by identity, so a function of a module."""
     on_bad: str
-    """Rows that are no problem: ``refuse`` or ``leave_out``."""
+    """Rows that are no problem, or whose gold answer is at fault: ``refuse`` or ``leave_out``."""
     train_problems: int | None
     """How many are trained on, the first of what the other splits leave; None: all."""
     validation_problems: int
@@ -68,9 +67,21 @@ class ProblemSet:
         problems = _problems(self, split)
         return problems[: self.train_problems] if split == "train" else problems
 
+    def faulty_golds(self, golds: Sequence[str]) -> list[tuple[int, str]]:
+        """Place and reason of gold answers that do not verify themselves; none here, for who extends this judges."""
+        return []
+
     def left_out(self, split: Split) -> Sequence[str]:
         """The rows that are no problem, with their reasons, of the file that a split is read from."""
         return _read(self, split).left_out if self.own_rows(split) else _read(self, "train").left_out
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        """Its sentences: see :func:`sentence_steps`."""
+        return sentence_steps(completion)
+
+    def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
+        """None: such sets are scored by the verdict alone."""
+        return {}
 
     def own_rows(self, split: Split) -> Rows | None:
         """Where a split is read from; None where it is split off the training set."""
@@ -129,7 +140,7 @@ def _read(problem_set: ProblemSet, split: Split) -> ReadSet:
         rows,
         problem_set.format,
         prefix=f"{problem_set.name}/{split}",
-        check_golds=problem_set.check_golds,
+        check_golds=problem_set.faulty_golds,
         on_bad=problem_set.on_bad,
     )
     if read.left_out:

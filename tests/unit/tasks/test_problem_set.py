@@ -11,7 +11,6 @@ import pytest
 
 from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.formats import RowTemplate
-from contrastive_reasoning.tasks.function_task import nothing_to_check
 from contrastive_reasoning.tasks.problem_set import ProblemSet, question_key
 from datamodules.problem_rows import ProblemRows
 
@@ -32,7 +31,6 @@ def words(tmp_path: Path) -> ProblemSet:
         test=None,
         path=None,
         format=RowTemplate(prompt="Spell {word}.", answer=None, id=None),
-        check_golds=nothing_to_check,
         on_bad="refuse",
         train_problems=None,
         validation_problems=7,
