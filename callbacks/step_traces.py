@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from contrastive_reasoning.rewards import Credit
-from contrastive_reasoning.rewards.oracle import target_in_reach
+from contrastive_reasoning.rewards.oracle import in_reach
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.spans import tokens_of_span
-from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
-from contrastive_reasoning.tasks.countdown import CountdownProblem
+from contrastive_reasoning.tasks.base import Task, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +59,3 @@ def step_trace(
                 )
             )
     return StepTrace(problem=problem.id, correct=verdict.correct, reason=verdict.reason, steps=steps)
-
-
-def in_reach(problem: Problem, step: Step) -> bool | None:
-    """The exact oracle's answer after a legal move of Countdown, else None."""
-    if not isinstance(problem, CountdownProblem) or not step.legal:
-        return None
-    return bool(target_in_reach(problem, step.state))

@@ -12,7 +12,7 @@ from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.shaping import StepValue, illegal_steps, shaped, state_values
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Task
-from contrastive_reasoning.tasks.countdown import reachable
+from contrastive_reasoning.tasks.countdown import CountdownProblem, reachable
 
 CERTAIN = 10.0
 """The logit of what is in reach; of what is not its negative. σ(10) = 0.99995."""
@@ -70,15 +70,17 @@ class OracleReward:
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
         """1 if the problem's target can be reached from the numbers of the state, else 0."""
-        return target_in_reach(problem, state)
+        return float(reachable(state, target_of(problem)))
 
     def _logit(self, problem: Problem, state: Sequence[int]) -> float:
         return CERTAIN if self.label(problem, state) else -CERTAIN
 
 
-def target_in_reach(problem: Problem, state: Sequence[int]) -> float:
-    """1 if the problem's target can be reached from the numbers of the state, else 0."""
-    return float(reachable(state, target_of(problem)))
+def in_reach(problem: Problem, step: Step) -> bool | None:
+    """Whether the target can be reached after a step; None for an illegal one, and outside Countdown."""
+    if not step.legal or not isinstance(problem, CountdownProblem):
+        return None
+    return reachable(step.state, problem.target)
 
 
 def target_of(problem: Problem) -> int:

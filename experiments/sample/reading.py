@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contrastive_reasoning.rewards import CriticReward
+from contrastive_reasoning.rewards.oracle import in_reach
 from contrastive_reasoning.rollout import RolloutBatch
-from contrastive_reasoning.tasks.base import Problem, Step, Verdict
-from contrastive_reasoning.tasks.countdown import reachable
+from contrastive_reasoning.tasks.base import Step, Verdict
 from experiments.sample.question import Question
 
 
@@ -56,11 +56,3 @@ def readings(asked: Question, rollouts: RolloutBatch, critic: CriticReward | Non
         )
         for row, text in enumerate(rollouts.texts)
     ]
-
-
-def in_reach(problem: Problem, step: Step) -> bool | None:
-    """What the exact oracle says of the state after a legal step of a Countdown problem."""
-    target = problem.fields.get("target")
-    if target is None or not step.legal:
-        return None
-    return reachable(step.state, target)

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.advantages.potential import segments_of
 from contrastive_reasoning.rewards import Credit, OracleReward, PerfectMoveReward, VerifierReward, WeightedSum
+from contrastive_reasoning.rewards.oracle import in_reach
 from contrastive_reasoning.rewards.perfect_move import decisions, parents
 from contrastive_reasoning.rewards.shaping import illegal_steps, shaped
 from contrastive_reasoning.rollout import RolloutBatch, token_bytes
@@ -37,6 +38,15 @@ def test_oracle_by_hand(task: Task, rollouts_of) -> None:
     assert credit.parts["verifier"].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     assert credit.steps is not None
     assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1], [], []]
+
+
+def test_only_a_legal_step_of_countdown_is_in_reach_or_not(task: Task) -> None:
+    problem = CountdownProblem((21, 16, 17, 26), 46, style="direct")
+    assert [in_reach(problem, step) for step in task.parse_steps(problem, FIRST)] == [False, False, False]
+    assert [in_reach(problem, step) for step in task.parse_steps(problem, LOST)] == [True, False, False]
+    assert [in_reach(problem, step) for step in task.parse_steps(problem, ILLEGAL)] == [True, True, None]
+    (step, *_) = task.parse_steps(problem, KEPT)
+    assert in_reach(Problem(id="other", prompt="?", answer="46", fields={"target": "46"}), step) is None
 
 
 def test_credit_sits_on_the_tokens_of_its_step(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:

@@ -7,10 +7,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from contrastive_reasoning.rewards.oracle import in_reach
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, verify
 from experiments.sample.page import MOST_CHARACTERS, show
-from experiments.sample.reading import Judged, Reading, in_reach
+from experiments.sample.reading import Judged, Reading
 
 PROBLEM = CountdownProblem((3, 5, 8), 23, style="direct")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
