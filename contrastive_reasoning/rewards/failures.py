@@ -15,6 +15,17 @@ class RewardFailed(RuntimeError):
     """So many rollouts were not rewarded that what is left is not the batch that was drawn."""
 
 
+def checked_share(max_failures: float) -> float:
+    """The same share of rollouts.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if not 0 <= max_failures <= 1:
+        raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
+    return max_failures
+
+
 def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: float) -> None:
     """Refuse a batch of which more than the share ``limit`` has no reward.
 

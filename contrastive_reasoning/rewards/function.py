@@ -17,13 +17,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.rewards.base import Credit
-from contrastive_reasoning.rewards.failures import STATUSES, RewardFailed, Warned, failure_metrics, refuse_too_many
-from contrastive_reasoning.rewards.own_function import greeting_of
-from contrastive_reasoning.rewards.worker import Reply, worker_command
-from contrastive_reasoning.rewards.worker_pool import TIMEOUT, WorkerPool, WorkerRefused
+from contrastive_reasoning.rewards.failures import (
+    STATUSES,
+    Warned,
+    checked_share,
+    failure_metrics,
+    refuse_too_many,
+)
+from contrastive_reasoning.rewards.function_pool import FunctionPool
+from contrastive_reasoning.rewards.worker import Reply
+from contrastive_reasoning.rewards.worker_pool import TIMEOUT
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.tasks.function_worker import FATAL, NUMBER, packed
+from contrastive_reasoning.tasks.function_worker import NUMBER
 
 MODULE = "contrastive_reasoning.tasks.function_worker"
 
@@ -55,19 +61,17 @@ class FunctionReward:
         memory_mib: int,
         max_failures: float,
     ) -> None:
-        if memory_mib < 1:
-            raise ValueError(f"memory_mib must be at least 1, got {memory_mib}")
-        if not 0 <= max_failures <= 1:
-            raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
         self.name = name
         self.function = function
-        self.max_failures = max_failures
-        self.pool = WorkerPool(
-            command=worker_command(MODULE, memory_mib * 2**20),
-            greeting=greeting_of(function, takes=("problem", "completion")),
+        self.max_failures = checked_share(max_failures)
+        self.pool = FunctionPool(
+            function,
+            key="reward.function",
+            takes=("problem", "completion"),
+            module=MODULE,
             workers=workers,
             limit_s=limit_s,
-            spent=spent,
+            memory_mib=memory_mib,
         )
         self._warn = Warned("reward.function")
 
@@ -77,11 +81,7 @@ class FunctionReward:
         Raises:
             RewardFailed: if too many fail, or the function cannot be imported by a worker.
         """
-        calls = [packed((rollouts.problem_of(row), text)) for row, text in enumerate(rollouts.texts)]
-        try:
-            replies = self.pool(calls)
-        except WorkerRefused as error:
-            raise RewardFailed(f"reward.function does not load in a process of its own: {error}") from error
+        replies = self.pool([(rollouts.problem_of(row), text) for row, text in enumerate(rollouts.texts)])
         failures = {row: failure_of(reply) for row, reply in enumerate(replies) if reply.status != NUMBER}
         refuse_too_many(failures, len(rollouts), limit=self.max_failures)
         self._warn(failures)
@@ -96,10 +96,6 @@ class FunctionReward:
     def close(self) -> None:
         """End all workers. A later call starts new ones."""
         self.pool.close()
-
-
-def spent(reply: Reply) -> bool:
-    return reply.status == FATAL
 
 
 def failure_of(reply: Reply) -> Verdict:

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from contrastive_reasoning.rewards.failures import RewardFailed
-from contrastive_reasoning.rewards.own_function import greeting_of
-from contrastive_reasoning.rewards.worker import Reply, worker_command
-from contrastive_reasoning.rewards.worker_pool import TIMEOUT, WorkerPool, WorkerRefused
+from contrastive_reasoning.rewards.failures import RewardFailed, checked_share
+from contrastive_reasoning.rewards.function_pool import FunctionPool
+from contrastive_reasoning.rewards.worker import Reply
+from contrastive_reasoning.rewards.worker_pool import TIMEOUT
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.tasks.function_worker import FATAL, packed
 from contrastive_reasoning.tasks.verify_worker import OK, WRONG
 
 MODULE = "contrastive_reasoning.tasks.verify_worker"
@@ -50,17 +49,15 @@ class FunctionVerifier:
         memory_mib: int,
         max_failures: float,
     ) -> None:
-        if memory_mib < 1:
-            raise ValueError(f"memory_mib must be at least 1, got {memory_mib}")
-        if not 0 <= max_failures <= 1:
-            raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
-        self.max_failures = max_failures
-        self.pool = WorkerPool(
-            command=worker_command(MODULE, memory_mib * 2**20),
-            greeting=greeting_of(function, takes=("problem", "completion")),
+        self.max_failures = checked_share(max_failures)
+        self.pool = FunctionPool(
+            function,
+            key="task.verifier.function",
+            takes=("problem", "completion"),
+            module=MODULE,
             workers=workers,
             limit_s=limit_s,
-            spent=spent,
+            memory_mib=memory_mib,
         )
 
     def __call__(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
@@ -69,11 +66,8 @@ class FunctionVerifier:
         Raises:
             RewardFailed: if too many end in an error, or the function cannot be imported by a worker.
         """
-        calls = [packed(pair) for pair in zip(problems, completions, strict=True)]
-        try:
-            verdicts = [verdict_of(reply) for reply in self.pool(calls)]
-        except WorkerRefused as error:
-            raise RewardFailed(f"task.verifier.function does not load in a process of its own: {error}") from error
+        calls = list(zip(problems, completions, strict=True))
+        verdicts = [verdict_of(reply) for reply in self.pool(calls)]
         failed = [verdict for verdict in verdicts if verdict.status == "error"]
         # one that is asked for alone, for a table of examples, is no share of anything
         if len(verdicts) > 1 and len(failed) > self.max_failures * len(verdicts):
@@ -86,10 +80,6 @@ class FunctionVerifier:
     def close(self) -> None:
         """End all workers. A later call starts new ones."""
         self.pool.close()
-
-
-def spent(reply: Reply) -> bool:
-    return reply.status == FATAL
 
 
 def verdict_of(reply: Reply) -> Verdict:

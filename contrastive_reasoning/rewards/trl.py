@@ -22,16 +22,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from contrastive_reasoning.rewards.base import Credit
-from contrastive_reasoning.rewards.failures import RewardFailed, Warned, failure_metrics, refuse_too_many
-from contrastive_reasoning.rewards.function import failure_of, spent
-from contrastive_reasoning.rewards.own_function import importable
-from contrastive_reasoning.rewards.worker import worker_command
-from contrastive_reasoning.rewards.worker_pool import WorkerPool, WorkerRefused
+from contrastive_reasoning.rewards.failures import (
+    RewardFailed,
+    Warned,
+    checked_share,
+    failure_metrics,
+    refuse_too_many,
+)
+from contrastive_reasoning.rewards.function import failure_of
+from contrastive_reasoning.rewards.function_pool import FunctionPool
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.batch_worker import NUMBERS
 from contrastive_reasoning.tasks.chat_prompt import messages_of
-from contrastive_reasoning.tasks.function_worker import packed
 
 MODULE = "contrastive_reasoning.tasks.batch_worker"
 
@@ -65,21 +68,19 @@ class TRLReward:
         memory_mib: int,
         max_failures: float,
     ) -> None:
-        if memory_mib < 1:
-            raise ValueError(f"memory_mib must be at least 1, got {memory_mib}")
-        if not 0 <= max_failures <= 1:
-            raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
         self.name = name
         self.function = function
         self.messages = messages
         self.columns = dict(columns)
-        self.max_failures = max_failures
-        self.pool = WorkerPool(
-            command=worker_command(MODULE, memory_mib * 2**20),
-            greeting=importable(function),
+        self.max_failures = checked_share(max_failures)
+        self.pool = FunctionPool(
+            function,
+            key="reward.function",
+            takes=None,
+            module=MODULE,
             workers=1,
             limit_s=limit_s,
-            spent=spent,
+            memory_mib=memory_mib,
         )
         self._warn = Warned("reward.function")
 
@@ -90,10 +91,7 @@ class TRLReward:
             RewardFailed: for a keyword that the function needs and the problems do not have, a function that cannot
                 be imported by the worker, or a call that fails, unless ``max_failures`` is 1.
         """
-        try:
-            (reply,) = self.pool([packed((self.arguments(rollouts), len(rollouts)))])
-        except WorkerRefused as error:
-            raise RewardFailed(f"reward.function does not load in a process of its own: {error}") from error
+        (reply,) = self.pool([(self.arguments(rollouts), len(rollouts))])
         rows = range(len(rollouts))
         failures = {} if reply.status == NUMBERS else dict.fromkeys(rows, failure_of(reply))
         refuse_too_many(failures, len(rollouts), limit=self.max_failures)

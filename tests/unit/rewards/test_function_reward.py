@@ -124,12 +124,12 @@ def test_a_kind_of_failure_is_warned_of_once(rollouts_of: Rollouts, reward_of: B
 def test_workers_stay_until_one_comes_to_harm(rollouts_of: Rollouts, reward_of: Build) -> None:
     reward = reward_of(workers=1)
     reward(rollouts_of(["1", "raises"]))
-    (first,) = reward.pool.running
+    (first,) = reward.pool.pool.running
     reward(rollouts_of(["1", "returns None"]))
-    assert reward.pool.running == [first], "an exception is no harm to the process"
+    assert reward.pool.pool.running == [first], "an exception is no harm to the process"
     for harm in ("takes a gigabyte", "ends its process"):
         reward(rollouts_of([harm, "1"]))
-        (second,) = reward.pool.running
+        (second,) = reward.pool.pool.running
         assert second is not first
         first = second
 

@@ -86,7 +86,7 @@ def test_it_travels_to_other_processes_with_its_task(verifier_of: Build) -> None
     verifier = verifier_of()
     judged(verifier, "46")
     there = pickle.loads(pickle.dumps(verifier))
-    assert there.pool.running == []
+    assert there.pool.pool.running == []
     assert judged(there, "46")[0].correct
     there.close()
 
@@ -94,12 +94,12 @@ def test_it_travels_to_other_processes_with_its_task(verifier_of: Build) -> None
 def test_its_workers_are_used_again_and_end_when_it_is_closed(verifier_of: Build) -> None:
     verifier = verifier_of(workers=1)
     judged(verifier, "46", "raises")
-    (first,) = verifier.pool.running
+    (first,) = verifier.pool.pool.running
     judged(verifier, "46")
-    assert verifier.pool.running == [first]
+    assert verifier.pool.pool.running == [first]
     assert first.process.pid != os.getpid()
     verifier.close()
-    assert verifier.pool.running == []
+    assert verifier.pool.pool.running == []
 
 
 def test_what_no_worker_can_load_ends_the_run_with_a_sentence(verifier_of: Build) -> None:
