@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,12 +16,13 @@ from experiments.embed import EMBEDDED, ROOM
 from experiments.folder_names import flaw, shown
 from experiments.launch import launched, world_size
 from experiments.schema import STAGES
-from experiments.secret_values import secret_in
+from experiments.secret_values import secret_finder
 from experiments.suggestions import did_you_mean
 from experiments.wiring import critic_checkpoints
 
 SECRET = "holds the environment's"
 READ_THERE = "a configuration is written into every run folder; what needs it reads it from the environment itself"
+REFERENCE = re.compile(r"\$\{[\w.]+\}")
 RATES = ("learning_rate",)
 MAY_BE_NULL = ("max_prompt_tokens",)
 MAY_BE_NOTHING = ("warmup_steps", "unaimed_steps", "samples", "validation_problems")
@@ -59,6 +61,7 @@ def no_folder_name(config: DictConfig) -> str | None:
 
 def a_secret(config: DictConfig) -> str | None:
     """What stands in the configuration is written into every run folder and sent to the tracker."""
+    secret_in = secret_finder()
     for key, value in leaves(config):
         if isinstance(value, str) and (name := secret_in(value)) is not None:
             return f"{key} {SECRET} {name}: {READ_THERE}"
@@ -66,7 +69,10 @@ def a_secret(config: DictConfig) -> str | None:
 
 
 def leaves(config: DictConfig | ListConfig, above: str = "") -> Iterator[tuple[str, object]]:
-    """Every value by its dotted path: as it is written, and as it is resolved where that can be done."""
+    """Every value by its dotted path: as it is written, and as it is resolved where that can be done.
+
+    A mere reference to another value is not followed: the other is there by its own path.
+    """
     keys: Any = range(len(config)) if isinstance(config, ListConfig) else config.keys()
     for key in keys:
         path, node = f"{above}{key}", config._get_node(key)
@@ -74,7 +80,7 @@ def leaves(config: DictConfig | ListConfig, above: str = "") -> Iterator[tuple[s
             yield from leaves(node, f"{path}.")
         elif isinstance(node, Node):
             yield path, node._value()
-            if node._is_interpolation():
+            if node._is_interpolation() and not REFERENCE.fullmatch(str(node._value())):
                 with suppress(OmegaConfBaseException):
                     yield path, config[key]
 

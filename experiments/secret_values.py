@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import quote, unquote
 
 SHORTEST = 8
@@ -39,8 +39,18 @@ def concealed(text: str, environment: Mapping[str, str] = os.environ) -> str:
 
 def secret_in(text: str, environment: Mapping[str, str] = os.environ) -> str | None:
     """The variable whose secret a text holds or asks for by ``${oc.env:NAME}``; None for a text without any."""
-    asked = next((name for name in _ENVIRONMENT.findall(text) if is_secret(name)), None)
-    return asked or next((name for secret, name in _secrets(environment) if secret in text), None)
+    return secret_finder(environment)(text)
+
+
+def secret_finder(environment: Mapping[str, str] = os.environ) -> Callable[[str], str | None]:
+    """:func:`secret_in` for many texts: the environment is read once."""
+    secrets = list(_secrets(environment))
+
+    def find(text: str) -> str | None:
+        asked = next((name for name in _ENVIRONMENT.findall(text) if is_secret(name)), None)
+        return asked or next((name for secret, name in secrets if secret in text), None)
+
+    return find
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

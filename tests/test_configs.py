@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, reduce
+from copy import deepcopy
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
-from experiments.assemble import build, with_values
+from experiments.assemble import build
 from experiments.checks import contradiction
 from experiments.fits import PARTS
 from experiments.rooms import OURS
@@ -143,9 +145,19 @@ def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def offline(config: DictConfig, models: dict[str, Path]) -> DictConfig:
     """The configuration with the hub's models replaced by tiny folders."""
-    local = str(models[config.family])
-    named = [key for key in dotted_keys(config) if key.rpartition(".")[2] == "pretrained"]
-    return with_values(config, {key: local for key in named if "/" in str(OmegaConf.select(config, key))})
+    copy = deepcopy(config)
+    localise(copy, str(models[config.family]))
+    return copy
+
+
+def localise(node: DictConfig, folder: str) -> None:
+    """Replace the hub's models in this very node."""
+    for key in node:
+        child = node._get_node(key)
+        if isinstance(child, DictConfig) and not child._is_none() and not child._is_interpolation():
+            localise(child, folder)
+        elif key == "pretrained" and "/" in str(child):
+            node[key] = folder
 
 
 @cache
@@ -154,9 +166,10 @@ def room(group: str, option: str) -> Any:
     return composed(config=f"{group}/{option}")._get_node(group)
 
 
-def with_siblings(experiment: str, scale: str) -> Iterator[tuple[str, DictConfig]]:
+def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Iterator[tuple[str, DictConfig]]:
     """The experiment as it is, and with each sibling of each group it names; valid until the next is asked for."""
-    config = composed(f"experiment={experiment}", f"scale={scale}")
+    chosen = (f"experiment={experiment}", f"scale={scale}")
+    config = offline(composed(*chosen), models)
     content = raw(CONF / "experiment" / f"{experiment}.yaml")
     yield experiment, config
     groups = overridden(experiment)
@@ -166,10 +179,11 @@ def with_siblings(experiment: str, scale: str) -> Iterator[tuple[str, DictConfig
             others = [name for name in others if name.startswith(groups.get("task", "countdown"))]
         for sibling in others:
             if group in AXES:
-                yield f"{group}={sibling}", composed(f"experiment={experiment}", f"scale={scale}", f"{group}={sibling}")
+                yield f"{group}={sibling}", offline(composed(*chosen, f"{group}={sibling}"), models)
                 continue
             if group == "family":  # all that it chooses is the policy
-                policy = room("policy", f"{sibling}_{groups.get('task', 'countdown')}_{scale}")
+                policy = deepcopy(room("policy", f"{sibling}_{groups.get('task', 'countdown')}_{scale}"))
+                localise(policy, str(models[sibling]))
                 changes = {"family": sibling, "policy": policy}
             else:
                 changes = {group: OmegaConf.merge(room(group, sibling), content.get(group, {}))}
@@ -186,38 +200,81 @@ def exchanged(config: DictConfig, changes: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        for key, node in before.items():
-            config[key] = node
+        content: Any = config._content  # an assignment would copy the node, and what is known of it would not be found
+        content.update(before)
 
 
 NEEDS_REFERENCE = "the objective compares with a reference over the whole vocabulary: choose module=grpo_reference"
 NEEDS_CRITIC = "the reward asks a critic: add 'critic' to stages or give {}.checkpoint=FOLDER"
-BUILT: set[str] = set()
-"""Resolved nodes that were built before: a part that many experiments share is built once."""
+SEEN: set[tuple[str, ...]] = set()
+"""What was checked before: many experiments with one sibling or another are the same but for their name."""
+BUILT: set[tuple[str, ...]] = set()
+"""Parts that were built before, as written and as resolved."""
 
 
-def build_once(config: DictConfig, resolved: Any, key: str) -> None:
-    node = reduce(lambda part, name: part[name], key.split("."), resolved)
-    mark = json.dumps([key, node], sort_keys=True, default=str)
-    if mark not in BUILT:
-        build(config, key)
-        BUILT.add(mark)
+class Written:
+    """The rooms of a configuration as they are written, and what a part can see of them."""
+
+    def __init__(self, config: DictConfig) -> None:
+        self.config = config
+        self.rooms = {key: self._text(key) for key in map(str, config) if key not in ("name", "experiment")}
+
+    def _text(self, key: str) -> str:
+        node = self.config._get_node(key)
+        return TEXTS.setdefault(id(node), (node, as_text(node)))[1] if isinstance(node, DictConfig) else str(node)
+
+    def mark(self) -> tuple[str, ...]:
+        return tuple(chain.from_iterable(self.rooms.items()))
+
+    def seen_by(self, key: str) -> tuple[str, ...]:
+        """The part ``key``, and every room that it can reach by interpolations."""
+        first, reached = key.split(".")[0], set[str]()
+        waiting = [first]
+        while waiting:
+            room = waiting.pop()
+            if room not in reached:
+                reached.add(room)
+                waiting += [name for name in INTERPOLATED.findall(self.rooms[room]) if name in self.rooms]
+        return (key, *chain.from_iterable((room, self.rooms[room]) for room in sorted(reached)))
+
+
+TEXTS: dict[int, tuple[DictConfig, str]] = {}
+"""By identity, so that a room that stays is written out once; it is kept, so that no other takes its place."""
+INTERPOLATED = re.compile(r"\$\{(\w+)")
+
+
+def as_text(node: DictConfig, *, resolve: bool = False) -> str:
+    return json.dumps(OmegaConf.to_container(node, resolve=resolve), sort_keys=True, default=str)
+
+
+def build_once(config: DictConfig, written: Written, key: str) -> None:
+    """Build a part, unless one was built that is written alike and reads alike, or that resolves to the same."""
+    seen = written.seen_by(key)
+    if seen not in BUILT:
+        BUILT.add(seen)
+        node = OmegaConf.select(config, key)
+        resolved = (key, as_text(node, resolve=True) if isinstance(node, DictConfig) else str(node))
+        if resolved not in BUILT:
+            BUILT.add(resolved)
+            build(config, key)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_builds_with_every_sibling(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
-    for label, config in with_siblings(experiment, scale):
+    for label, config in with_siblings(experiment, scale, tiny_models):
+        written = Written(config)
+        if written.mark() in SEEN:
+            continue
+        SEEN.add(written.mark())
         asking = open_critics(config)
         expected = NEEDS_CRITIC.format(asking[0]) if asking and "critic" not in config.stages else None
         if label == "objective=grpo_full_kl" and config.module.reference is None:
             expected = NEEDS_REFERENCE
         assert contradiction(config) == expected, label
-        local = offline(config, tiny_models)
-        resolved = OmegaConf.to_container(local, resolve=True)
         callbacks = [f"callbacks.{name}" for name in config.callbacks]
         for key in (*chain.from_iterable(PARTS[stage] for stage in config.stages), *callbacks, "trainer"):
-            build_once(local, resolved, key)
+            build_once(config, written, key)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
