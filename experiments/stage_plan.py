@@ -69,9 +69,14 @@ def plan_stage(stage: str, config: DictConfig, finished: Mapping[str, StagePlan]
 
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
     """What decides the stage's result, interpolations resolved."""
-    resolved: Any = OmegaConf.to_container(config, resolve=True)
-    trainer = {key: resolved["trainer"][key] for key in NUMERICS}
-    return {key: resolved[key] for key in KEYS[stage]} | {"trainer": trainer, "budget": resolved["budget"][stage]}
+    trainer = {key: plain(config.trainer[key]) for key in NUMERICS}
+    budget = plain(config.budget[stage])
+    return {key: plain(config[key]) for key in KEYS[stage]} | {"trainer": trainer, "budget": budget}
+
+
+def plain(value: Any) -> Any:
+    """Dictionaries, lists and scalars, interpolations resolved."""
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
 NAMING = {"pretrained": STRIDE, "checkpoint": STRIDE, "train_file": BLOCK, "longproc_dir": BLOCK, "path": BLOCK}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from hydra import compose, initialize_config_module
@@ -30,6 +31,8 @@ def explain(overrides: Sequence[str]) -> str | None:
         return f"{error.override!r} is no override: write key=value"
     if (sentence := _first(_secret(override) for override in parsed)) is not None:
         return sentence
+    for cached in (_composed, _options):
+        cached.cache_clear()  # of another search path, perhaps
     with initialize_config_module("conf", version_base="1.3"):
         sentence = _first(missing_plugin(override) for override in parsed) or needs_optuna(parsed)
         if sentence is not None:
@@ -57,16 +60,22 @@ def _explain_run(overrides: Sequence[Override]) -> str | None:
     if (sentence := _first(_wrong_mark(o) for o in ours) or _first(_wrong_option(o) for o in groups)) is not None:
         return sentence
     try:
-        base = compose("config", [_line(override) for override in groups])
+        base = _composed(*map(_line, groups))
         keys = [override for override in ours if override not in groups]
         wrong = _first(_wrong_key(base, o) for o in keys) or _first(_wrong_value(base, o) for o in keys)
         if wrong is not None:
             return wrong
-        return contradiction(compose("config", [_line(override) for override in ours]))
+        return contradiction(_composed(*map(_line, ours)))
     except MissingConfigException as error:
         return _missing(error.missing_cfg_file or "")
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         return first_line(error.__cause__ or error)
+
+
+@lru_cache(maxsize=64)
+def _composed(*lines: str) -> DictConfig:
+    """For reading: the values of a sweep stand on the same groups."""
+    return compose("config", list(lines))
 
 
 def _secret(override: Override) -> str | None:
@@ -91,6 +100,7 @@ def _groups() -> set[str]:
     return {*_options("", ObjectType.GROUP)} - {"hydra"}
 
 
+@lru_cache(maxsize=64)
 def _options(group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
     """Of all folders: it is config.yaml that names one's own."""
     return GlobalHydra.instance().config_loader().get_group_options(group, kind, config_name="config")
