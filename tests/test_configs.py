@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cache
+from functools import cache, wraps
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from hydra import compose, initialize_config_module
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
+from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
 from experiments.assemble import build
 from experiments.checks import contradiction
@@ -32,8 +33,12 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 FILES = sorted(CONF.glob("*/*.yaml"))
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
-AXES = ("task", "budget")
-"""Groups that other groups are chosen by, or that set values of others."""
+AXES = {
+    "task": ("task", "budget", "policy", "warm_start", "suite"),
+    "budget": ("task", "budget"),
+    "family": ("family", "policy"),
+}
+"""Groups that other groups are chosen by, or that set values of others: group → the rooms that it changes."""
 HYDRA_KEYS = {"_target_", "_partial_", "_convert_", "_recursive_", "_args_"}
 register()
 
@@ -166,42 +171,68 @@ def room(group: str, option: str) -> Any:
     return composed(config=f"{group}/{option}")._get_node(group)
 
 
-def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Iterator[tuple[str, DictConfig]]:
-    """The experiment as it is, and with each sibling of each group it names; valid until the next is asked for."""
-    chosen = (f"experiment={experiment}", f"scale={scale}")
-    config = offline(composed(*chosen), models)
-    content = raw(CONF / "experiment" / f"{experiment}.yaml")
-    yield experiment, config
-    groups = overridden(experiment)
-    for group, option in groups.items():
+def rooms_of(group: str, sibling: str, experiment: str, scale: str) -> dict[str, Any]:
+    """Every node that choosing a sibling changes, unresolved: of an axis also what is chosen by it."""
+    if group not in AXES:
+        return {group: room(group, sibling)}
+    own = overridden(experiment)
+    chosen = {axis: own[axis] for axis in AXES if axis in own} | {group: sibling}
+    changed = composed(f"scale={scale}", *(f"{axis}={option}" for axis, option in sorted(chosen.items())))
+    return {key: changed._get_node(key) for key in AXES[group] if key not in own or key == group}
+
+
+def choices(experiment: str) -> Iterator[tuple[str, list[str]]]:
+    """Each group that the experiment names, with the siblings of what it chooses."""
+    for group, option in (groups := overridden(experiment)).items():
         others = [name for name in siblings(group) if name != option]
         if group == "budget":  # the others are sizes of other tasks
             others = [name for name in others if name.startswith(groups.get("task", "countdown"))]
+        yield group, others
+
+
+def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Iterator[tuple[str, DictConfig]]:
+    """The experiment as it is, and with each sibling of each group it names; valid until the next is asked for."""
+    config = offline(composed(f"experiment={experiment}", f"scale={scale}"), models)
+    yield experiment, config
+    for group, others in choices(experiment):
         for sibling in others:
-            if group in AXES:
-                yield f"{group}={sibling}", offline(composed(*chosen, f"{group}={sibling}"), models)
-                continue
-            if group == "family":  # all that it chooses is the policy
-                policy = deepcopy(room("policy", f"{sibling}_{groups.get('task', 'countdown')}_{scale}"))
-                localise(policy, str(models[sibling]))
-                changes = {"family": sibling, "policy": policy}
-            else:
-                changes = {group: OmegaConf.merge(room(group, sibling), content.get(group, {}))}
-            with exchanged(config, changes):
+            with exchanged_for(config, group, sibling, scale, models):
                 yield f"{group}={sibling}", config
 
 
 @contextmanager
-def exchanged(config: DictConfig, changes: dict[str, Any]) -> Iterator[None]:
-    """Within it ``config`` has other nodes: the same as composing it with them, in a small part of the time."""
-    before = {key: config._get_node(key) for key in changes}
-    for key, node in changes.items():
-        config[key] = node
+def exchanged_for(config: DictConfig, group: str, sibling: str, scale: str, models: dict[str, Path]) -> Iterator[None]:
+    """Within it the configuration is as if composed with the sibling: the same, in a small part of the time."""
+    content = raw(CONF / "experiment" / f"{config.name}.yaml")
+    rooms = rooms_of(group, sibling, config.name, scale)
+    before = {key: config._get_node(key) for key in rooms}
+    for key, node in rooms.items():
+        config[key] = OmegaConf.merge(node, content[key]) if key in content else node
+    if "policy" in rooms:
+        localise(config.policy, str(models[config.family]))
     try:
         yield
     finally:
-        content: Any = config._content  # an assignment would copy the node, and what is known of it would not be found
-        content.update(before)
+        nodes_of: Any = config._content  # an assignment would copy the node, and what is known of it would not be found
+        nodes_of.update(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def policies_are_read_once() -> Iterator[None]:
+    """The same few folders would be read two thousand times: half of all that building takes."""
+    load_policy, read = load.load_policy, dict[str, Any]()
+
+    @wraps(load_policy)  # whose arguments are read off it
+    def load_once(**given: Any) -> Any:
+        if given["pretrained"] is None:
+            return load_policy(**given)
+        mark = repr([(key, value) for key, value in sorted(given.items()) if key != "corpus"])
+        read[mark] = read.get(mark) or load_policy(**given)
+        return deepcopy(read[mark])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load, "load_policy", load_once)
+        yield
 
 
 NEEDS_REFERENCE = "the objective compares with a reference over the whole vocabulary: choose module=grpo_reference"
@@ -257,6 +288,18 @@ def build_once(config: DictConfig, written: Written, key: str) -> None:
         if resolved not in BUILT:
             BUILT.add(resolved)
             build(config, key)
+
+
+@pytest.mark.parametrize("experiment", ["critic_text", "clipo_gsm8k", "qwen_vineppo"])
+def test_a_node_exchanged_is_the_sibling_composed(experiment: str, tiny_models: dict[str, Path]) -> None:
+    for scale in SCALES:
+        config = offline(composed(f"experiment={experiment}", f"scale={scale}"), tiny_models)
+        for group, others in choices(experiment):
+            wanted = offline(
+                composed(f"experiment={experiment}", f"scale={scale}", f"{group}={others[-1]}"), tiny_models
+            )
+            with exchanged_for(config, group, others[-1], scale, tiny_models):
+                assert as_text(offline(config, tiny_models)) == as_text(wanted), f"{group}={others[-1]}"
 
 
 @pytest.mark.parametrize("scale", SCALES)
