@@ -14,6 +14,8 @@ NAMES = ("experiment", "arm")
 """Axes whose values speak for themselves."""
 NO_AXES = ("seed", "git_sha", "key", "kind", "sweep", "method")
 """Tags that do not say what was done, or that say it once more."""
+WATCHING = ("callbacks", "checkpoints", "logger", "output_dir")
+"""Rooms that change nothing of what they watch or keep: runs from before and after an update of them are alike."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,7 @@ def known_axes(runs: Sequence[RunRecord]) -> list[str]:
 def telling_axes(runs: Sequence[RunRecord]) -> list[str]:
     """``experiment`` and as many more as it takes for no arm to mix unlike runs: each splits what those before left."""
     axes = ["experiment"]
-    for axis in known_axes(runs):
+    for axis in filter(_decides, known_axes(runs)):
         if _parts(runs, [*axes, axis]) > _parts(runs, axes):
             axes.append(axis)
     return axes
@@ -83,7 +85,7 @@ def mixed(arm: Arm) -> dict[str, list[str]]:
 
 
 def _all_axes(arm: Arm) -> list[str]:
-    return [*known_axes(arm.members), "git_sha"]
+    return [*filter(_decides, known_axes(arm.members)), "git_sha"]
 
 
 def _arm(axes: Sequence[str], key: tuple[str, ...], members: Sequence[RunRecord]) -> Arm:
@@ -94,6 +96,10 @@ def _arm(axes: Sequence[str], key: tuple[str, ...], members: Sequence[RunRecord]
 
 def _parts(runs: Sequence[RunRecord], axes: Sequence[str]) -> int:
     return len({tuple(value_of(run, axis) for axis in axes) for run in runs})
+
+
+def _decides(name: str) -> bool:
+    return name.partition(".")[0] not in WATCHING
 
 
 def _is_seed(name: str) -> bool:

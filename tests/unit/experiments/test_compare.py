@@ -91,6 +91,14 @@ def test_by_default_unlike_runs_are_never_averaged() -> None:
     assert [arm.label for arm in arms_by(runs, axes)] == ["a · weight=0.1", "a · weight=0.2", "b · weight=0.1"]
 
 
+def test_what_only_watches_sets_no_runs_apart() -> None:
+    before = record("a", seed=0, **{"reward.weight": "0.1"})
+    after = record("a", seed=1, **{"reward.weight": "0.1", "callbacks.every.clock.limit_s": "9", "output_dir": "there"})
+    (arm,) = arms_by([before, after], telling_axes([before, after]))
+    assert set(arm.runs) == {"0", "1"}
+    assert mixed(arm) == {}
+
+
 def test_a_label_is_what_tells_arms_apart() -> None:
     runs = [record("a", seed=0, task="t", weight=weight) for weight in ("0.1", "0.2")]
     arms = arms_by(runs, ["experiment", "task", "weight"])
