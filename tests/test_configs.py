@@ -108,7 +108,7 @@ def test_begins_with_a_line_that_says_what_it_is(path: Path) -> None:
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_is_named_as_its_file(experiment: str) -> None:
-    assert composed(f"experiment={experiment}").name == experiment
+    assert composed(f"experiment={experiment}", f"scale={SCALES[0]}").name == experiment
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)

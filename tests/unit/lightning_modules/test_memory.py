@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,14 @@ class Hungry:
 
     def weights(self, mask: Tensor, *, rows: float, tokens: float) -> Tensor:
         return self.sound.weights(mask, rows=rows, tokens=tokens)
+
+
+@pytest.fixture(autouse=True)
+def only_what_the_test_makes_is_searched_for_garbage() -> Iterator[None]:
+    """Each halving collects it, which takes a second among all that hundreds of tests before have left."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def settings(**changes: Any) -> dict[str, Any]:
