@@ -23,8 +23,9 @@ from experiments.files import write_json, write_text, write_yaml
 from experiments.metrics_file import last_values
 from experiments.origin import ORIGIN, as_json, origin_of
 from experiments.own_conf import as_typed
+from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan
-from experiments.sweep.job import FOLDER, RUN
+from experiments.sweep.job import FOLDER, RUN, TYPED
 
 SWEEP = "CONTRASTIVE_REASONING_SWEEP"
 """The variable by which a job's process, and the ranks that it starts, know the sweep they belong to."""
@@ -106,8 +107,8 @@ def _swept(hydra: Any) -> str:
 
 
 def _command_line(sweep: Path) -> list[str]:
-    """The overrides as they were typed, from the file that Hydra writes before it launches the jobs."""
-    return list(OmegaConf.load(sweep / "multirun.yaml").hydra.overrides.task)
+    """The overrides as they were typed."""
+    return read_json(sweep / TYPED)["overrides"]
 
 
 def _new_folder(parent: Path, seed: int) -> Path:

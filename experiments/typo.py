@@ -69,7 +69,9 @@ def _explain_run(overrides: Sequence[Override]) -> str | None:
     except MissingConfigException as error:
         return _missing(error.missing_cfg_file or "")
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        return first_line(error.__cause__ or error)
+        cause = error.__cause__ or error
+        key = getattr(cause, "full_key", None)
+        return f"{key}: {first_line(cause)}" if key else first_line(cause)
 
 
 @lru_cache(maxsize=64)

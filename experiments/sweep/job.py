@@ -1,7 +1,7 @@
 """A job of a sweep as its folder tells it: written by who runs the job, read by who watches the sweep.
 
 outputs/sweeps/<time>/
-    multirun.yaml       the command line, by Hydra
+    typed.json          {"overrides": […]}, the command line
     stop                there once somebody has asked the sweep to stop
     <number>/job.json   a Job
     <number>/run.json   {"folder": …}, the run folder that the job opened
@@ -21,7 +21,7 @@ from experiments.run_tree import read_json
 
 State = Literal["waiting", "running", "done", "done already", "failed", "stopped"]
 STATES: tuple[State, ...] = get_args(State)
-JOB, RUN, LOG, STOP = "job.json", "run.json", "log.txt", "stop"
+JOB, RUN, LOG, STOP, TYPED = "job.json", "run.json", "log.txt", "stop", "typed.json"
 FOLDER = "CONTRASTIVE_REASONING_JOB"
 """The variable by which a job's process knows where to leave ``run.json``."""
 

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from experiments.files import write_json
 from experiments.launch import FAILED, INTERRUPTED, launched
-from experiments.sweep.job import STOP, write_job
+from experiments.sweep.job import STOP, TYPED, write_job
 
 if TYPE_CHECKING:
     from experiments.sweep.live import LiveJobs
@@ -75,6 +76,9 @@ class SweepWatch(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Find what is done already, share the cores out, open the table and take Ctrl-C."""
+        sweep = Path(config.hydra.sweep.dir)
+        # Hydra's own sweeper writes the command line down as well, Optuna's does not
+        write_json(sweep / TYPED, {"overrides": list(config.hydra.overrides.task)})
         if launched():  # by torchrun: the jobs run here, as ranks
             return
         from rich.console import Console
@@ -83,7 +87,6 @@ class SweepWatch(Callback):
         from experiments.sweep.expected import at_once, expected_jobs, runs_here
         from experiments.sweep.live import LiveJobs
 
-        sweep = Path(config.hydra.sweep.dir)
         jobs = expected_jobs(config)
         share = max(1, (os.cpu_count() or 1) // at_once(config.hydra.launcher, len(jobs)))
         if share < (os.cpu_count() or 1):

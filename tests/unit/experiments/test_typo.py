@@ -31,6 +31,7 @@ CRITIC = "experiment=llama_critic"
         ([CRITIC, "~reward.weight"], "~reward.weight: a key cannot be removed; write key=null"),
         ([CRITIC, "reward.weight=abc"], "reward.weight=abc: it takes a number, got a word"),
         ([CRITIC, "seed=abc"], "seed=abc: it takes a number, got a word"),
+        ([CRITIC, "seed=0.5"], "seed: Value '0.5' of type 'float' could not be converted to Integer"),
         ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys, got a number"),
         ([CRITIC, "seed"], "'seed' is no override: write key=value"),
         ([CRITIC, "stages=[warm_start,gpro]"], "stages: no stage 'gpro'; did you mean 'grpo'?"),

@@ -1,0 +1,96 @@
+"""What is not installed for everybody: each extra resolves and does its part, in an environment of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EMBEDDED = "embedded:llama_countdown"
+EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger=folder"]
+EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+TRIALS = 4
+OPTUNA = ["hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", f"hydra.sweeper.n_trials={TRIALS}"]
+OPTUNA += ["hydra.sweeper.n_jobs=1", "hydra.sweeper.sampler.seed=0"]
+pytestmark = pytest.mark.slow
+
+
+def pip(python: Path | str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def index() -> None:
+    """Packages can be had from somewhere."""
+    tried = pip(sys.executable, "--dry-run", "--no-deps", "--ignore-installed", "hydra-core")
+    if tried.returncode != 0:
+        pytest.skip(f"no package index can be reached: {tried.stderr.strip().splitlines()[-1]}")
+
+
+@pytest.fixture
+def with_extra(index: None, tmp_path: Path) -> Callable[[str], Path]:
+    """The interpreter of an environment that has this one beneath it, and an extra on top."""
+
+    def made(extra: str) -> Path:
+        subprocess.run([sys.executable, "-m", "venv", tmp_path / "own"], check=True)
+        python = tmp_path / "own" / "bin" / "python"
+        asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+        packages = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
+        (packages / "beneath.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
+        done = pip(python, *EXTRAS[extra])
+        assert done.returncode == 0, done.stderr
+        return python
+
+    return made
+
+
+def swept(python: Path, folder: Path, *overrides: str) -> tuple[int, str, list[dict[str, Any]]]:
+    """Exit code, what was said, and the jobs by number."""
+    command = [str(python), "-m", "experiments.run", "-m", *EVALUATED, f"output_dir={folder}", *overrides]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    jobs = [json.loads(path.read_text()) for path in folder.glob("sweeps/*/*/job.json")]
+    return done.returncode, done.stdout + done.stderr, sorted(jobs, key=lambda job: job["number"])
+
+
+def test_ray_runs_the_jobs_of_a_sweep(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
+    python, folder, empty = with_extra("ray"), tmp_path / "outputs", tmp_path / "empty"
+    folder.mkdir()
+    empty.mkdir()
+    code, said, jobs = swept(python, folder, "hydra/launcher=ray", f"policy.pretrained={empty},{EMBEDDED}")
+    assert [job["state"] for job in jobs] == ["failed", "done"], said
+    assert code == 1
+    assert jobs[0]["cause"] == f"policy.pretrained={empty}: no model there (config.json is missing)"
+    again, said, jobs = swept(python, folder, "hydra/launcher=ray", f"policy.pretrained={EMBEDDED}")
+    assert (again, [job["state"] for job in jobs].count("done already")) == (0, 1), said
+
+
+def test_optuna_learns_from_what_jobs_return(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
+    python, folder = with_extra("optuna"), tmp_path / "outputs"
+    folder.mkdir()
+    sampled = "rollout.sampling.temperature=interval(0.5,1.5)"
+    code, said, jobs = swept(python, folder, *OPTUNA, sampled)
+    assert (code, [job["state"] for job in jobs]) == (0, ["done"] * TRIALS), said
+    assert len({override for job in jobs for override in job["overrides"] if "temperature" in override}) == TRIALS
+    best = next(folder.glob("sweeps/*/optimization_results.yaml")).read_text()
+    with next(folder.glob("sweeps/*/summary.csv")).open() as file:
+        assert f"best_value: {max(float(row['mean']) for row in csv.DictReader(file))}" in best
+
+
+def test_a_trial_that_fails_takes_no_other_along(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
+    python, folder, empty = with_extra("optuna"), tmp_path / "outputs", tmp_path / "empty"
+    folder.mkdir()
+    empty.mkdir()
+    code, said, jobs = swept(python, folder, *OPTUNA, f"policy.pretrained=choice({empty},{EMBEDDED})")
+    assert (code, len(jobs), {job["state"] for job in jobs}) == (1, TRIALS, {"failed", "done"}), said
