@@ -13,6 +13,7 @@ outputs/runs/<experiment>/<time>-<seed>/
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +24,14 @@ from omegaconf import OmegaConf
 from experiments.data_sets import DataSet, data_sets_of
 from experiments.metrics_file import Metric, read_metrics
 from experiments.model_files import ModelFiles, model_files
+from experiments.origin import ORIGIN
 from experiments.parameters import flatten
 
 Kind = Literal["sweep", "experiment", "stage", "comparison"]
 HEADLINES = ("test/", "start/", "val/")
+LONGEST_NAME = 120
+NOT_TOLD = ("experiment", "name", "seed", "sweep", "hydra", "output_dir", "callbacks", "checkpoints", "logger")
+"""Overrides that are told otherwise, or that change nothing of what comes out."""
 MODEL_LIMIT = "logger.model_megabytes"
 
 
@@ -38,6 +43,7 @@ class TrackedRun:
     """Its identity, ``<experiment>/<time>-<seed>[/<stage>]``: a tag by which the run is found again."""
     kind: Kind
     name: str
+    """For people; two runs may have the same one."""
     parent: str | None
     folder: Path
     params: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +82,7 @@ def runs_of(folder: Path) -> list[TrackedRun]:
     experiment = TrackedRun(
         key=key,
         kind="experiment",
-        name=folder.name,
+        name=_name(folder, tags),
         parent=sweep.key if sweep else None,
         folder=folder,
         params=flatten(config),
@@ -95,7 +101,7 @@ def _stage(experiment: TrackedRun, stage: str, folder: Path, entry: Mapping[str,
     return TrackedRun(
         key=f"{experiment.key}/{stage}",
         kind="stage",
-        name=stage,
+        name=f"{experiment.name} · {stage}",
         parent=experiment.key,
         folder=folder,
         params=flatten(config),
@@ -136,6 +142,17 @@ def _tags(folder: Path, config: Mapping[str, Any], name: str) -> dict[str, str]:
     study = {"study": name, "arm": str(config["arm"])} if config.get("arm") else {}
     method = {"method": choices.get("experiment", name)}  # of an experiment under a name of its own, too
     return {**choices, **roots, **method, "experiment": name, **study, **sweep}
+
+
+def _name(folder: Path, tags: Mapping[str, str]) -> str:
+    """What tells a run from others in a legend: ``llama_critic · reward.weight=0.25 · seed 0``; of an arm its name."""
+    seed = [f"seed {tags['seed']}"] if "seed" in tags else []
+    if "arm" in tags:
+        return " · ".join([tags["arm"], *seed])
+    typed = read_json(folder / ORIGIN).get("overrides", [])
+    told = [override for override in typed if re.split(r"[.=/@]", override)[0] not in NOT_TOLD]
+    said = " · ".join([tags["method"], *told])
+    return " · ".join([said if len(said) <= LONGEST_NAME else said[: LONGEST_NAME - 1] + "…", *seed])
 
 
 def _sweep(folder: Path, name: str) -> TrackedRun | None:

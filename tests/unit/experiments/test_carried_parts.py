@@ -25,7 +25,7 @@ def made(outputs: Any, name: str, *, megabytes: float = 100.0, reused: bool = Fa
     folder = outputs.run(name, seed=0, final=0.4)
     with (folder / "config.yaml").open("a") as config:
         config.write(f"logger:\n  model_megabytes: {megabytes}\n")
-    (stage,) = (run.folder for run in runs_of(folder) if run.name == "grpo")
+    (stage,) = (run.folder for run in runs_of(folder) if run.tags.get("stage") == "grpo")
     (stage / "config.yaml").write_text(json.dumps(STAGE))
     (stage / "begun.json").write_text(json.dumps({"files": {"problems.jsonl": "0a1b2c"}}))
     policy().save(stage / "policy")
@@ -67,7 +67,7 @@ def test_a_policy_goes_once_it_is_whole_and_with_the_run_that_made_it(
 ) -> None:
     folder = made(outputs, f"model_{state}", reused=state == "reused")
     if state == "unfinished":
-        next(run.folder for run in runs_of(folder) if run.name == "grpo").joinpath("result.json").unlink()
+        next(run.folder for run in runs_of(folder) if run.tags.get("stage") == "grpo").joinpath("result.json").unlink()
     run = carried(tracker, folder)
     assert "model" not in run.tags
     assert not tracker.artifacts.files(run.run_id, "policy")

@@ -89,7 +89,7 @@ def test_sending_twice_leaves_nothing_twice(tracker: Tracker, outputs: Any, memo
 def test_only_new_lines_are_sent(tracker: Tracker, outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = outputs.run("increments", seed=0, final=0.4)
     carry(folder, tracker)
-    stage = next(run.folder for run in runs_of(folder) if run.name == "grpo")
+    stage = next(run.folder for run in runs_of(folder) if run.tags.get("stage") == "grpo")
     outputs.log(stage, VAL, {30: 0.5, 40: 0.6})
     sent: list[int] = []
     log_metrics: Callable[..., None] = tracker.log_metrics
@@ -100,7 +100,7 @@ def test_only_new_lines_are_sent(tracker: Tracker, outputs: Any, monkeypatch: py
 
 def test_more_metrics_than_a_request_may_hold(tracker: Tracker, outputs: Any) -> None:
     folder = outputs.run("many", seed=0, final=0.4)
-    stage = next(run.folder for run in runs_of(folder) if run.name == "grpo")
+    stage = next(run.folder for run in runs_of(folder) if run.tags.get("stage") == "grpo")
     outputs.log(stage, "train/long", {step: step / 7 for step in range(2500)})
     carry(folder, tracker)
     (grpo,) = (run for run in tracker.runs(["many"], kind="stage") if run.tags["stage"] == "grpo")
@@ -110,7 +110,7 @@ def test_more_metrics_than_a_request_may_hold(tracker: Tracker, outputs: Any) ->
 def test_after_a_resumption_the_history_has_the_later_value(tracker: Tracker, outputs: Any) -> None:
     folder = outputs.run("resumed", seed=0, final=0.4)
     carry(folder, tracker)
-    stage = next(run.folder for run in runs_of(folder) if run.name == "grpo")
+    stage = next(run.folder for run in runs_of(folder) if run.tags.get("stage") == "grpo")
     line = json.dumps({"step": 10, "name": VAL, "value": 0.9, "time": 1_800_000_000.0})
     with (stage / "metrics.jsonl").open("a") as file:
         file.write(line + "\n")
@@ -121,7 +121,7 @@ def test_after_a_resumption_the_history_has_the_later_value(tracker: Tracker, ou
 
 def test_figures_and_tables_are_artifacts(tracker: Tracker, outputs: Any) -> None:
     folder = outputs.run("pictures", seed=0, final=0.4)
-    stage = next(run.folder for run in runs_of(folder) if run.name == "grpo")
+    stage = next(run.folder for run in runs_of(folder) if run.tags.get("stage") == "grpo")
     for step, text in ((5, "a"), (10, "b")):
         table = stage / "tables" / "val" / "completions" / f"{step}.json"
         table.parent.mkdir(parents=True, exist_ok=True)

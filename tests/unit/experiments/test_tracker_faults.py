@@ -51,7 +51,7 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
 
 
 def grpo_of(folder: Path) -> Path:
-    return next(run.folder for run in runs_of(folder) if run.name == "grpo")
+    return next(run.folder for run in runs_of(folder) if run.tags.get("stage") == "grpo")
 
 
 def history(tracker: Tracker, name: str, metric: str = VAL) -> list[tuple[int, float]]:
