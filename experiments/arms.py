@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from experiments.run_tree import WATCHING
 from experiments.track import RunRecord
 
 ABSENT = "—"
@@ -14,8 +15,6 @@ NAMES = ("experiment", "arm")
 """Axes whose values speak for themselves."""
 NO_AXES = ("seed", "git_sha", "key", "kind", "sweep", "method")
 """Tags that do not say what was done, or that say it once more."""
-WATCHING = ("callbacks", "checkpoints", "logger", "output_dir")
-"""Rooms that change nothing of what they watch or keep: runs from before and after an update of them are alike."""
 
 
 @dataclass(frozen=True, kw_only=True)

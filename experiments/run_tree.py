@@ -30,7 +30,9 @@ from experiments.parameters import flatten
 Kind = Literal["sweep", "experiment", "stage", "comparison"]
 HEADLINES = ("test/", "start/", "val/")
 LONGEST_NAME = 120
-NOT_TOLD = ("experiment", "name", "seed", "sweep", "hydra", "output_dir", "callbacks", "checkpoints", "logger")
+WATCHING = ("callbacks", "checkpoints", "logger", "output_dir")
+"""Rooms that change nothing of what they watch or keep: runs from before and after an update of them are alike."""
+NOT_TOLD = ("experiment", "name", "seed", "sweep", "hydra", *WATCHING)
 """Overrides that are told otherwise, or that change nothing of what comes out."""
 MODEL_LIMIT = "logger.model_megabytes"
 
