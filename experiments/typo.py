@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,14 +25,23 @@ from experiments.sweep_variants import variants
 
 def explain(overrides: Sequence[str]) -> str | None:
     """What is wrong with these overrides, in one sentence; None where they compose. Every value of a sweep is tried."""
+    return next(explain_each([overrides]))
+
+
+def explain_each(commands: Iterable[Sequence[str]]) -> Iterator[str | None]:
+    """The same of several command lines; what they have alike is composed once, and kept for who composes it next."""
+    for cached in (composed, _options):
+        cached.cache_clear()  # of another search path, perhaps
+    return map(_explain, commands)
+
+
+def _explain(overrides: Sequence[str]) -> str | None:
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except OverrideParseException as error:
         return f"{error.override!r} is no override: write key=value"
     if (sentence := _first(_secret(override) for override in parsed)) is not None:
         return sentence
-    for cached in (_composed, _options):
-        cached.cache_clear()  # of another search path, perhaps
     with initialize_config_module("conf", version_base="1.3"):
         sentence = _first(missing_plugin(override) for override in parsed) or needs_optuna(parsed)
         if sentence is not None:
@@ -60,12 +69,12 @@ def _explain_run(overrides: Sequence[Override]) -> str | None:
     if (sentence := _first(_wrong_mark(o) for o in ours) or _first(_wrong_option(o) for o in groups)) is not None:
         return sentence
     try:
-        base = _composed(*map(_line, groups))
+        base = composed(*map(_line, groups))
         keys = [override for override in ours if override not in groups]
         wrong = _first(_wrong_key(base, o) for o in keys) or _first(_wrong_value(base, o) for o in keys)
         if wrong is not None:
             return wrong
-        return contradiction(_composed(*map(_line, ours)))
+        return contradiction(composed(*map(_line, ours)))
     except MissingConfigException as error:
         return _missing(error.missing_cfg_file or "")
     except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -74,9 +83,9 @@ def _explain_run(overrides: Sequence[Override]) -> str | None:
         return f"{key}: {first_line(cause)}" if key else first_line(cause)
 
 
-@lru_cache(maxsize=64)
-def _composed(*lines: str) -> DictConfig:
-    """For reading: the values of a sweep stand on the same groups."""
+@lru_cache(maxsize=256)
+def composed(*lines: str) -> DictConfig:
+    """For reading: the values of a sweep stand on the same groups, and so do arms of a study. Hydra is initialised."""
     return compose("config", list(lines))
 
 

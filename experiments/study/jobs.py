@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from hydra import compose, initialize_config_module
+from hydra import initialize_config_module
 from omegaconf import DictConfig
 
 from experiments.study.plan import START, Study, StudyError
-from experiments.typo import explain
+from experiments.typo import composed as composed_lines
+from experiments.typo import explain_each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +60,10 @@ def _overrides(study: Study, arm: str, seed: int, own: Sequence[str]) -> tuple[s
     return (*study.common, *own, f"seed={seed}", f"name={study.name}", f"arm={arm}")
 
 
-@cache  # half a second each, and asked for by several checks
 def composed(job: Job) -> DictConfig:
-    """The configuration of a job, for reading."""
+    """The configuration of a job, for reading; composed once, for it takes half a second and several checks ask."""
     with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", list(job.overrides))
+        return composed_lines(*job.overrides)
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
@@ -73,6 +72,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
     Raises:
         StudyError: for the first that is refused.
     """
-    for job in {job.arm: job for job in jobs}.values():
-        if (sentence := explain(job.overrides)) is not None:
-            raise StudyError(f"arm {job.arm}: {sentence}")
+    first = {job.arm: job for job in jobs}
+    for arm, sentence in zip(first, explain_each(job.overrides for job in first.values()), strict=True):
+        if sentence is not None:
+            raise StudyError(f"arm {arm}: {sentence}")

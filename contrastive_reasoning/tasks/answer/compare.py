@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from contrastive_reasoning.tasks.answer.based import read_based, same_based
 from contrastive_reasoning.tasks.answer.collection import Collection, read_collection
@@ -42,9 +43,7 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0) -> Verdict
     if depth > MAX_DEPTH:
         return unparsed(f"lists nested deeper than {MAX_DEPTH}")
 
-    def deeper(gold: str, answer: str) -> Verdict | None:
-        return compare(gold, answer, formula, depth + 1)
-
+    deeper = partial(compare, formula=formula, depth=depth + 1)
     plain_verdict = _numbers(gold, answer) or _words(gold, answer)
     if plain_verdict:
         return plain_verdict

@@ -5,7 +5,7 @@ Mia has 5 figs. Tom has 3 more. Mia buys 4. Tom mails Mia 2. How many has Mia?  
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -125,24 +125,14 @@ def plan_of(story: Story, meanings: Mapping[str, Meaning], *, limit: int) -> tup
 
     None where no plan exists: an amount would be negative, broken or above ``limit``, or the answer would be 0.
     """
-    amounts = [story.start, story.second]
+    amounts = [story.start, story.start if story.opening in _RELATIONS else story.second]
     written: list[tuple[int, PlanStep]] = []  # whose amount it gives, in the story's order
-
-    def happens(word: str, person: int, op: str, number: int, *, before: int | None = None) -> bool:
-        equation = Equation.of(amounts[person] if before is None else before, op, number)
+    for word, person, op, number in _changes(story, meanings):
+        equation = Equation.of(amounts[person], op, number)
         if equation is None or equation.result > limit:
-            return False
+            return None
         amounts[person] = equation.result
         written.append((person, PlanStep(word, equation)))
-        return True
-
-    relation = _RELATIONS.get(story.opening)
-    if relation and not happens(story.opening, 1, relation, story.second, before=story.start):
-        return None
-    for clause in story.clauses:
-        for person, op in zip((clause.person, 1 - clause.person), _EFFECTS[meanings[clause.word]], strict=True):
-            if op and not happens(clause.word, person, op, clause.number):
-                return None
     if isinstance(story.asked, int):
         kept = tuple([step for person, step in written if person == story.asked])
     else:
@@ -151,3 +141,13 @@ def plan_of(story: Story, meanings: Mapping[str, Meaning], *, limit: int) -> tup
         steps = [step for _, step in written]
         kept = (*steps, PlanStep(story.asked, last)) if last and last.result <= limit else ()
     return kept if kept and kept[-1].equation.result > 0 else None
+
+
+def _changes(story: Story, meanings: Mapping[str, Meaning]) -> Iterator[tuple[str, int, str, int]]:
+    """What changes an amount, in the story's order: the word for it, whose amount, and what is done with it."""
+    if relation := _RELATIONS.get(story.opening):
+        yield story.opening, 1, relation, story.second
+    for clause in story.clauses:
+        for person, op in zip((clause.person, 1 - clause.person), _EFFECTS[meanings[clause.word]], strict=True):
+            if op:
+                yield clause.word, person, op, clause.number

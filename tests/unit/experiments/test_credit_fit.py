@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hydra import compose, initialize_config_module
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-import conf
 from experiments.assemble import AssemblyError
-from experiments.credit_fit import check_credit_fits, critic_values_states
+from experiments.credit_fit import critic_values_states
 from experiments.schema import register
 from experiments.stages import check_light_parts
 
@@ -62,20 +59,6 @@ def test_what_does_not_fit_is_one_sentence(overrides: tuple[str, ...], sentence:
     with pytest.raises(AssemblyError, match=sentence) as refusal:
         check_light_parts(composed(*overrides))
     assert "\n" not in str(refusal.value)
-
-
-STUDIES = {path.stem: OmegaConf.load(path) for path in sorted((Path(conf.__file__).parent / "study").glob("*.yaml"))}
-ARMS = {
-    f"{name}/{arm}": [*study.common, *node.overrides]
-    for name, study in STUDIES.items()
-    for arm, node in study.arms.items()
-}
-
-
-@pytest.mark.parametrize("arm", ARMS)
-def test_every_arm_of_a_study_fits(arm: str) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
-        check_credit_fits(compose("config", ARMS[arm]))
 
 
 def test_critics_are_asked_without_being_built() -> None:

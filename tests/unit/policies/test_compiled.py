@@ -94,6 +94,7 @@ def fresh() -> Iterator[None]:
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 def test_a_pass_is_compiled_once_and_generation_never(monkeypatch: pytest.MonkeyPatch) -> None:
     pack(monkeypatch, False)
     policy, plain = build(), build(compiled=False)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from experiments.credit_fit import check_credit_fits
 from experiments.schema import register
 from experiments.study.comparable import check_comparable
 from experiments.study.finished import mark_of, stage_plans
@@ -124,4 +125,5 @@ def test_every_arm_of_every_study_can_be_run(name: str) -> None:
     for arm, job in jobs.items():
         stages = [plan.name for plan in stage_plans(composed(job))]
         assert arm == "start" or {"grpo", "evaluate"} <= set(stages)
+        check_credit_fits(composed(job))
     assert (STUDIES / f"{name}.yaml").read_text().splitlines()[0].endswith(f"make study name={name}")
