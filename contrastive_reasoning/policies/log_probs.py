@@ -12,6 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from contrastive_reasoning.policies.few_shapes import with_spare_rows
+
 KEPT = 2**21
 """Logits of a pass, tokens × V, up to which they are kept for backward: 8 MB in fp32."""
 
@@ -64,7 +66,9 @@ def _recomputed(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: fl
 
 
 def _project(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, bias: Tensor | None) -> Tensor:
-    logits = torch.nn.functional.linear(hidden, weight, bias)
+    device = hidden.device
+    cast = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else hidden.dtype
+    logits = torch.nn.functional.linear(with_spare_rows(hidden, cast), weight, bias)[: len(hidden)]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
     chosen = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     return chosen - logits.logsumexp(-1)

@@ -3,7 +3,8 @@
     tokens      prompt 0 · · ·  prompt 1 · ·  completion 0 · ·  completion 1 · · ·  …        (1, N)
     positions   0 1 2 3         0 1 2         4 5 6             4 5 6 7               both continue prompt 0
 
-All but attention treats tokens one by one, and attention follows the plan.
+All but attention treats tokens one by one, and attention follows the plan. Spare tokens (``few_shapes``) come before
+the others, and each sees itself alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from contrastive_reasoning.policies.attention import AttentionPlan
+from contrastive_reasoning.policies.few_shapes import spare_rows
 from contrastive_reasoning.policies.pass_cost import Lengths, completion_blocks, prompt_blocks
 from contrastive_reasoning.policies.shared_prompts import SharedPrompts, causal_block, continuing_block
 
@@ -49,10 +51,12 @@ def packed(
         mask: where their tokens are.
         owner: the prompt that each completion continues.
         lengths: the same in numbers.
-        dtype: of the scores of attention.
+        dtype: of the scores of attention, and of the products.
     """
     sizes, own_sizes = prompt_mask.sum(dim=1), mask.sum(dim=1)
-    starts, own_starts = _starts(sizes), int(sizes.sum()) + _starts(own_sizes)
+    spare = torch.zeros(spare_rows(lengths.packed, mask.device, dtype), dtype=torch.long, device=mask.device)
+    starts = len(spare) + _starts(sizes)
+    own_starts = len(spare) + int(sizes.sum()) + _starts(own_sizes)
     own_positions = sizes[owner][:, None] + mask.cumsum(dim=1) - 1
     device = mask.device
     blocks = [
@@ -62,9 +66,11 @@ def packed(
         continuing_block(own_starts[rows], own_sizes[rows], starts[owner[rows]], sizes[owner[rows]], dtype)
         for rows in (torch.tensor(block, device=device) for block in completion_blocks(lengths))
     ]
+    if len(spare):
+        blocks.append(causal_block(torch.arange(len(spare), device=spare.device), torch.ones_like(spare)))
     return Packed(
-        ids=torch.cat([prompt_ids[prompt_mask], completion_ids[mask]])[None],
-        positions=torch.cat([prompt_mask.cumsum(dim=1)[prompt_mask] - 1, own_positions[mask]])[None],
+        ids=torch.cat([spare, prompt_ids[prompt_mask], completion_ids[mask]])[None],
+        positions=torch.cat([spare, prompt_mask.cumsum(dim=1)[prompt_mask] - 1, own_positions[mask]])[None],
         plan=SharedPrompts(blocks),
         predicting=_before(starts + sizes - 1, own_starts, mask, owner),
     )

@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from contrastive_reasoning.policies.attention import no_mask
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.few_shapes import spare_rows
 
 TOKENS_AT_ONCE = 4096
 """Tokens of one pass at most, one prompt at least: what a pass holds besides keys and values grows with them."""
@@ -27,7 +28,10 @@ class ReadPrompt(NamedTuple):
 
 
 class PackedPrompts:
-    """The attention plan of such a pass: tokens ``borders[i]`` … ``borders[i+1]`` − 1 are prompt i."""
+    """The attention plan of such a pass: tokens ``borders[i]`` … ``borders[i+1]`` − 1 are prompt i.
+
+    Spare tokens (``few_shapes``) come after them and see nothing.
+    """
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.borders = list(pairwise(accumulate(lengths, initial=0)))
@@ -57,7 +61,8 @@ class PackedPrompts:
             )
             for start, end in self.borders
         ]
-        return torch.cat(seen, dim=2)
+        spare = query[:, :, self.borders[-1][1] :]
+        return torch.cat([*seen, torch.zeros_like(spare)] if spare.numel() else seen, dim=2)
 
 
 def read_prompts(policy: CausalLMPolicy, prompts: Sequence[Int[Tensor, " _"]]) -> list[ReadPrompt]:
@@ -69,9 +74,10 @@ def _read(policy: CausalLMPolicy, prompts: Sequence[Tensor]) -> list[ReadPrompt]
     plan = PackedPrompts([len(prompt) for prompt in prompts])
     device = prompts[0].device
     positions = torch.cat([torch.arange(len(prompt), device=device) for prompt in prompts])
+    spare = positions.new_zeros(spare_rows(len(positions), device, policy.compute_dtype))
     output = policy.model(
-        input_ids=torch.cat(list(prompts))[None],
-        position_ids=positions[None],
+        input_ids=torch.cat([*prompts, spare])[None],
+        position_ids=torch.cat([positions, spare])[None],
         attention_mask=no_mask(device),
         attention_plan=plan,
         use_cache=False,

@@ -1,0 +1,33 @@
+"""Rows added to a product in half precision on a CPU, so that its shapes come again.
+
+oneDNN builds code for each shape of such a product: that takes longer than a small product itself, holds about half a
+megabyte, and the code of the last 1,024 shapes is kept. A rollout batch has another number of tokens at every step, so
+that without more rows most products would be built anew for ever. There are 32 sizes for every doubling; what is added
+is at most a thirty-second, or fifteen rows where there are few.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import pad
+
+FEWEST = 16
+"""Sizes are multiples of this, at least."""
+SIZES = 32
+"""Sizes between a power of two and the next."""
+
+
+def spare_rows(rows: int, device: torch.device, dtype: torch.dtype) -> int:
+    """How many rows to add to ``rows`` of a product in ``dtype``; none in full precision and on other devices."""
+    if device.type != "cpu" or dtype not in (torch.bfloat16, torch.float16):
+        return 0
+    apart = max(FEWEST, (1 << max(rows, 1).bit_length() - 1) // SIZES)
+    return -rows % apart
+
+
+def with_spare_rows(rows: Float[Tensor, "n d"], dtype: torch.dtype) -> Float[Tensor, "m d"]:
+    """The rows and zeros below them, as many as ``spare_rows`` says, for a product in ``dtype``."""
+    spare = spare_rows(len(rows), rows.device, dtype)
+    return pad(rows, (0, 0, 0, spare)) if spare else rows

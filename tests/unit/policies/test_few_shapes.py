@@ -1,0 +1,127 @@
+"""Spare rows: how many, that they change nothing but rounding, and that other sizes have shapes seen before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from contrastive_reasoning.policies import causal_lm, few_shapes, packed
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.few_shapes import spare_rows, with_spare_rows
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.rollout import prefill
+from contrastive_reasoning.rollout.prefill import read_prompts
+
+CPU = torch.device("cpu")
+HALF = torch.bfloat16
+TOKENIZER = train_tokenizer(["1+2=3;3+4=7"], vocab_size=270, kind="llama")
+
+
+def policy(dtype: torch.dtype = HALF) -> CausalLMPolicy:
+    model = tiny_llama(TOKENIZER, hidden_size=32, seed=1)
+    return CausalLMPolicy(model=model, tokenizer=TOKENIZER, compute_dtype=dtype, chat_template=False)
+
+
+def rows(completions: list[int]) -> dict[str, Any]:
+    """Completions of these lengths, two of each prompt of five tokens."""
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.arange(max(completions)) < torch.tensor(completions)[:, None]
+    prompts = torch.randint(3, 250, (len(completions) // 2, 5), generator=generator)
+    return {
+        "prompt_ids": prompts,
+        "prompt_mask": torch.ones_like(prompts, dtype=torch.bool),
+        "completion_ids": torch.randint(3, 250, mask.shape, generator=generator) * mask,
+        "mask": mask,
+        "owner": torch.arange(len(completions)) // 2,
+    }
+
+
+class Products(TorchDispatchMode):
+    """The shapes of all products in half precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: set[tuple[torch.Size, ...]] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default):
+            self.shapes |= {tuple(a.shape for a in args)} if args[-1].dtype == HALF else set()
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def without_spare_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patched:
+        for module in (few_shapes, packed, prefill):
+            patched.setattr(module, "spare_rows", lambda *_: 0)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("given", "spare"), [(0, 0), (1, 15), (16, 0), (511, 1), (513, 15), (1025, 31), (4096, 0), (4097, 127), (8191, 1)]
+)
+def test_sizes_are_few_and_little_is_added(given: int, spare: int) -> None:
+    assert spare_rows(given, CPU, HALF) == spare
+    assert spare_rows(given, CPU, torch.float32) == spare_rows(given, torch.device("cuda"), HALF) == 0
+
+
+def test_between_two_powers_there_are_32_sizes() -> None:
+    sizes = {n + spare_rows(n, CPU, HALF) for n in range(1025, 2049)}
+    assert len(sizes) == 32
+    assert all(spare_rows(n, CPU, HALF) <= max(15, n // 32) for n in range(1, 10_000))
+
+
+def test_the_rows_stay_and_zeros_come_below() -> None:
+    given = torch.randn(3, 2)
+    filled = with_spare_rows(given, HALF)
+    assert torch.equal(filled[:3], given)
+    assert torch.equal(filled[3:], torch.zeros(13, 2))
+    assert with_spare_rows(given, torch.float32) is given
+
+
+def test_passes_and_prefills_of_other_sizes_have_shapes_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: True)
+    model = policy()
+
+    def shapes(longest: int) -> set[tuple[torch.Size, ...]]:
+        with Products() as products:
+            model.log_probs(**rows([longest, 2, 6, 7])).sum().backward()
+            with torch.no_grad():
+                read_prompts(model, [torch.arange(3, 3 + longest)])
+        return products.shapes
+
+    seen = shapes(34)
+    assert seen
+    assert all(shapes(longest) == seen for longest in (35, 36, 38))
+    with without_spare_rows(monkeypatch):
+        assert not shapes(36) & shapes(37) - seen, "else each size has its own"
+        assert len(shapes(36) - seen) > 10
+
+
+def test_spare_rows_change_nothing_but_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log-probs, their gradient, and keys, values and logits of prompts, all as near to full precision as without."""
+    monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: True)
+
+    def results(dtype: torch.dtype) -> list[Tensor]:
+        model = policy(dtype)
+        log_probs = model.log_probs(**rows([9, 2, 6, 7]))
+        log_probs.sin().sum().backward()
+        with torch.no_grad():
+            (read,) = read_prompts(model, [torch.arange(3, 14)])
+        gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        return [log_probs.detach(), gradient, read.keys_values.float(), read.logits.float()]
+
+    exact, filled = results(torch.float32), results(HALF)
+    with without_spare_rows(monkeypatch):
+        plain = results(HALF)
+    for wanted, got, other in zip(exact, filled, plain, strict=True):
+        assert_close(got.shape, other.shape)
+        assert (got - wanted).norm() <= 1.5 * (other - wanted).norm() + 1e-6
+        assert (got - wanted).norm() <= 0.05 * wanted.norm()
