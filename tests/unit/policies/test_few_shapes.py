@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from contrastive_reasoning.policies import causal_lm, few_shapes, packed
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.decoder import decoder_of
 from contrastive_reasoning.policies.few_shapes import spare_rows, with_spare_rows
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import prefill
@@ -86,15 +87,27 @@ def test_the_rows_stay_and_zeros_come_below() -> None:
     assert with_spare_rows(given, torch.float32) is given
 
 
-def test_passes_and_prefills_of_other_sizes_have_shapes_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
+class Alone:
+    """A plan in which each token sees itself."""
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
+        return value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
+
+
+def test_passes_prefills_and_steps_of_other_sizes_have_shapes_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: True)
     model = policy()
+    decoder = decoder_of(model)
+    assert decoder is not None
 
     def shapes(longest: int) -> set[tuple[torch.Size, ...]]:
         with Products() as products:
             model.log_probs(**rows([longest, 2, 6, 7])).sum().backward()
             with torch.no_grad():
-                read_prompts(model, [torch.arange(3, 3 + longest)])
+                tokens = torch.arange(3, 3 + longest)
+                read_prompts(model, [tokens])
+                logits, _ = decoder.read(tokens, tokens, Alone())
+                assert len(logits) == longest
         return products.shapes
 
     seen = shapes(34)
