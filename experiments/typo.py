@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from experiments.checks import READ_THERE, SECRET, contradiction
 from experiments.first_line import first_line
@@ -74,7 +74,8 @@ def _explain_run(overrides: Sequence[Override]) -> str | None:
         wrong = _first(_wrong_key(base, o) for o in keys) or _first(_wrong_value(base, o) for o in keys)
         if wrong is not None:
             return wrong
-        return contradiction(composed(*map(_line, ours)))
+        whole = composed(*map(_line, ours))
+        return _first(_leads_nowhere(whole, override) for override in keys) or contradiction(whole)
     except MissingConfigException as error:
         return _missing(error.missing_cfg_file or "")
     except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -155,6 +156,17 @@ def _wrong_value(base: DictConfig, override: Override) -> str | None:
     if wanted in (None, given):
         return None
     return f"{key}={value}: it takes {wanted}, got {given}"
+
+
+def _leads_nowhere(config: DictConfig, override: Override) -> str | None:
+    """A reference to a key that there is not: where it is read, its own key is not known any more."""
+    try:
+        OmegaConf.select(config, override.key_or_group)
+    except InterpolationKeyError as error:
+        return f"{_line(override)}: {first_line(error)}"
+    except OmegaConfBaseException:
+        return None  # what a resolver knows in a run only
+    return None
 
 
 def kind(value: Any) -> str | None:

@@ -59,6 +59,10 @@ CRITIC = "experiment=llama_critic"
             "hydra.run.dir holds the environment's MY_TOKEN: a configuration is written into every run folder; "
             "what needs it reads it from the environment itself",
         ),
+        (
+            [CRITIC, "policy.pretrained=${nothing.there}"],
+            "policy.pretrained=${nothing.there}: Interpolation key 'nothing.there' not found",
+        ),
         ([CRITIC, "seed=0,1", "reward.weight=0.1,much"], "reward.weight=much: it takes a number, got a word"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
