@@ -1,9 +1,9 @@
 """Rows added to a product in half precision on a CPU, so that its shapes come again.
 
-oneDNN builds code for each shape of such a product: that takes longer than a small product itself, holds about half a
-megabyte, and the code of the last 1,024 shapes is kept. A rollout batch has another number of tokens at every step, so
-that without more rows most products would be built anew for ever. There are 32 sizes for every doubling; what is added
-is at most a thirty-second, or fifteen rows where there are few.
+oneDNN builds code for each shape of such a product: that takes longer than a small product itself, holds half a
+megabyte to one, and the code of the last 1,024 shapes is kept. A rollout batch has another number of tokens at every
+step, so that without more rows most products would be built anew for ever. There are 32 sizes for every doubling; what
+is added is at most a thirty-second, or fifteen rows where there are few.
 """
 
 from __future__ import annotations
