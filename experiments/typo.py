@@ -165,7 +165,7 @@ def _leads_nowhere(config: DictConfig, override: Override) -> str | None:
     except InterpolationKeyError as error:
         return f"{_line(override)}: {first_line(error)}"
     except OmegaConfBaseException:
-        return None  # what a resolver knows in a run only
+        pass  # what a resolver knows in a run only
     return None
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import linear, pad
 
 FEWEST = 16
 """Sizes are multiples of this, at least."""
@@ -27,7 +27,11 @@ def spare_rows(rows: int, device: torch.device, dtype: torch.dtype) -> int:
     return -rows % apart
 
 
-def with_spare_rows(rows: Float[Tensor, "n d"], dtype: torch.dtype) -> Float[Tensor, "m d"]:
-    """The rows and zeros below them, as many as ``spare_rows`` says, for a product in ``dtype``."""
-    spare = spare_rows(len(rows), rows.device, dtype)
-    return pad(rows, (0, 0, 0, spare)) if spare else rows
+def linear_of_few_shapes(
+    x: Float[Tensor, "n i"], weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None
+) -> Float[Tensor, "n o"]:
+    """W x + b of each row, by a product with spare rows where it is in half precision on a CPU, autocast's included."""
+    device = x.device
+    dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else x.dtype
+    spare = spare_rows(len(x), device, dtype)
+    return linear(pad(x, (0, 0, 0, spare)), weight, bias)[: len(x)] if spare else linear(x, weight, bias)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.few_shapes import linear_of_few_shapes
 from contrastive_reasoning.policies.log_probs import placed, token_log_probs
 
 
@@ -108,5 +109,5 @@ def _divergence(
 
 
 def _log_softmax(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:
-    logits = torch.nn.functional.linear(hidden, weight, bias)
+    logits = linear_of_few_shapes(hidden, weight, bias)
     return (logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature).log_softmax(dim=-1)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from contrastive_reasoning.policies.few_shapes import with_spare_rows
+from contrastive_reasoning.policies.few_shapes import linear_of_few_shapes
 
 KEPT = 2**21
 """Logits of a pass, tokens × V, up to which they are kept for backward: 8 MB in fp32."""
@@ -66,9 +66,7 @@ def _recomputed(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: fl
 
 
 def _project(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, bias: Tensor | None) -> Tensor:
-    device = hidden.device
-    cast = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else hidden.dtype
-    logits = torch.nn.functional.linear(with_spare_rows(hidden, cast), weight, bias)[: len(hidden)]
+    logits = linear_of_few_shapes(hidden, weight, bias)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
     chosen = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     return chosen - logits.logsumexp(-1)

@@ -53,12 +53,12 @@ def packed(
         lengths: the same in numbers.
         dtype: of the scores of attention, and of the products.
     """
+    device = mask.device
     sizes, own_sizes = prompt_mask.sum(dim=1), mask.sum(dim=1)
-    spare = torch.zeros(spare_rows(lengths.packed, mask.device, dtype), dtype=torch.long, device=mask.device)
+    spare = torch.zeros(spare_rows(lengths.packed, device, dtype), dtype=torch.long, device=device)
     starts = len(spare) + _starts(sizes)
     own_starts = len(spare) + int(sizes.sum()) + _starts(own_sizes)
     own_positions = sizes[owner][:, None] + mask.cumsum(dim=1) - 1
-    device = mask.device
     blocks = [
         causal_block(starts[rows], sizes[rows])
         for rows in (torch.tensor(block, device=device) for block in prompt_blocks(lengths))
@@ -67,7 +67,7 @@ def packed(
         for rows in (torch.tensor(block, device=device) for block in completion_blocks(lengths))
     ]
     if len(spare):
-        blocks.append(causal_block(torch.arange(len(spare), device=spare.device), torch.ones_like(spare)))
+        blocks.append(causal_block(torch.arange(len(spare), device=device), torch.ones_like(spare)))
     return Packed(
         ids=torch.cat([spare, prompt_ids[prompt_mask], completion_ids[mask]])[None],
         positions=torch.cat([spare, prompt_mask.cumsum(dim=1)[prompt_mask] - 1, own_positions[mask]])[None],

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from contrastive_reasoning.policies import causal_lm, few_shapes, packed
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.decoder import decoder_of
-from contrastive_reasoning.policies.few_shapes import spare_rows, with_spare_rows
+from contrastive_reasoning.policies.few_shapes import linear_of_few_shapes, spare_rows
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import prefill
 from contrastive_reasoning.rollout.prefill import read_prompts
@@ -79,12 +80,15 @@ def test_between_two_powers_there_are_32_sizes() -> None:
     assert all(spare_rows(n, CPU, HALF) <= max(15, n // 32) for n in range(1, 10_000))
 
 
-def test_the_rows_stay_and_zeros_come_below() -> None:
-    given = torch.randn(3, 2)
-    filled = with_spare_rows(given, HALF)
-    assert torch.equal(filled[:3], given)
-    assert torch.equal(filled[3:], torch.zeros(13, 2))
-    assert with_spare_rows(given, torch.float32) is given
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_product_has_a_row_for_each_given_and_spare_ones_in_half_precision_only(autocast: bool) -> None:
+    x, weight, bias = torch.randn(3, 2), torch.randn(4, 2), torch.randn(4)
+    assert torch.equal(linear_of_few_shapes(x, weight, bias), linear(x, weight, bias))
+    given = [part if autocast else part.to(HALF) for part in (x, weight, bias)]
+    with torch.autocast("cpu", HALF, enabled=autocast), Products() as products:
+        found = linear_of_few_shapes(*given)
+    assert_close(found, linear(x, weight, bias).to(HALF), atol=0.05, rtol=0.05)
+    assert {shapes[-2] for shapes in products.shapes} == {(16, 2)}
 
 
 class Alone:
