@@ -58,7 +58,7 @@ class Running:
         logs.mkdir(parents=True, exist_ok=True)
         self.log = logs / f"{job.arm}-{job.seed}.log"
         self._began = time.monotonic()
-        environment = {**os.environ, **dict.fromkeys(THREADS, str(threads)), "PYTHONUNBUFFERED": "1"}
+        environment = {**dict.fromkeys(THREADS, str(threads)), **os.environ, "PYTHONUNBUFFERED": "1"}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 job.command,
