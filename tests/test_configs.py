@@ -32,7 +32,8 @@ from experiments.wiring import open_critics
 CONF = Path(__file__).resolve().parent.parent / "conf"
 FILES = sorted(CONF.glob("*/*.yaml"))
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
-SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
+FIRST, *OTHERS = SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
+"""Siblings at the default, laptop, are built each time; those at other scales are among the slow tests."""
 AXES = {
     "task": ("task", "budget", "policy", "warm_start", "suite"),
     "budget": ("task", "budget"),
@@ -191,9 +192,8 @@ def choices(experiment: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Iterator[tuple[str, DictConfig]]:
-    """The experiment as it is, and with each sibling of each group it names; valid until the next is asked for."""
+    """The experiment with each sibling of each group it names; valid until the next is asked for."""
     config = offline(composed(f"experiment={experiment}", f"scale={scale}"), models)
-    yield experiment, config
     for group, others in choices(experiment):
         for sibling in others:
             with exchanged_for(config, group, sibling, scale, models):
@@ -290,6 +290,13 @@ def build_once(config: DictConfig, written: Written, key: str) -> None:
             build(config, key)
 
 
+def build_parts(config: DictConfig, written: Written) -> None:
+    """What the stages of an experiment are made of, each kind once."""
+    callbacks = [f"callbacks.{name}" for name in config.callbacks]
+    for key in (*chain.from_iterable(PARTS[stage] for stage in config.stages), *callbacks, "trainer"):
+        build_once(config, written, key)
+
+
 @pytest.mark.parametrize("experiment", ["critic_text", "clipo_gsm8k", "qwen_vineppo"])
 def test_a_node_exchanged_is_the_sibling_composed(experiment: str, tiny_models: dict[str, Path]) -> None:
     for scale in SCALES:
@@ -304,6 +311,14 @@ def test_a_node_exchanged_is_the_sibling_composed(experiment: str, tiny_models: 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_an_experiment_builds(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
+    config = offline(composed(f"experiment={experiment}", f"scale={scale}"), tiny_models)
+    assert contradiction(config) is None
+    build_parts(config, Written(config))
+
+
+@pytest.mark.parametrize("scale", [FIRST, *(pytest.param(scale, marks=pytest.mark.slow) for scale in OTHERS)])
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_builds_with_every_sibling(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
     for label, config in with_siblings(experiment, scale, tiny_models):
         written = Written(config)
@@ -315,9 +330,7 @@ def test_an_experiment_builds_with_every_sibling(experiment: str, scale: str, ti
         if label == "objective=grpo_full_kl" and config.module.reference is None:
             expected = NEEDS_REFERENCE
         assert contradiction(config) == expected, label
-        callbacks = [f"callbacks.{name}" for name in config.callbacks]
-        for key in (*chain.from_iterable(PARTS[stage] for stage in config.stages), *callbacks, "trainer"):
-            build_once(config, written, key)
+        build_parts(config, written)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
