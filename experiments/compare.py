@@ -7,8 +7,8 @@
 
 Only finished runs count, of each arm and seed the newest. Without ``by`` runs that differ in anything but the seed are
 kept apart. Where they were tested on several evaluation sets, these are the columns, and figures that a paper printed
-for the same method and model stand under ours. CSV, Markdown, LaTeX and the picture go to ``outputs/compare/`` and to
-MLflow.
+for the same method and model stand under ours. CSV, Markdown, LaTeX and two pictures, the curves and what each arm
+gained, go to ``outputs/compare/`` and to MLflow.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from experiments.comparison_table import as_csv, as_latex, as_markdown, as_rich
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
 from experiments.folder_names import flaw, shown
+from experiments.gains import draw_gains
 from experiments.study.plan import study_names
 from experiments.track import RunRecord, Tracker, TrackerError, connect
 from experiments.wishes import Refused
@@ -69,6 +70,9 @@ def compare(
     if curves:
         files.append(stem.with_suffix(".png"))
         draw_curves(curves, metric=curve, steps="training steps (GRPO: rollout batches)").savefig(files[-1], dpi=160)
+    if (gains := draw_gains(found.table)) is not None:
+        files.append(stem.with_name(f"{stem.name}-gains.png"))
+        gains.savefig(files[-1], dpi=160)
     log_comparison(tracker, names[0], files)
     console = Console()
     if not console.is_terminal:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
 
 from experiments.comparison import CURVE
 from experiments.curves import CAPTION, Curve, draw_on, look
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section
+from experiments.report.svg import as_svg, quiet
 
 STAGES = ("grpo", "critic", "warm_start")
 VALIDATION = (CURVE, "val/verifier/accuracy")
@@ -31,8 +29,6 @@ MOST_ARMS = 14
 """As many as differ in colour and dashes at a glance."""
 SWATCH = "M0 6 H28"
 SVG_DASHES = {"-": "none", "--": "7 3", "-.": "7 3 2 3", ":": "2 3"}
-QUIET: Any = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif"}
-"""Text stays text, and the same curves make the same file."""
 
 
 def charts(found: Gathered, curve: str | None) -> Html:
@@ -96,15 +92,12 @@ def _means(history: Sequence[tuple[int, float]], width: int) -> dict[int, float]
 
 
 def _drawn(curves: Mapping[int, Curve], metric: str, size: tuple[float, float]) -> Html:
-    with matplotlib.rc_context(QUIET):
+    with quiet():
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots()
         draw_on(axes, list(curves.values()), metric=metric, places=list(curves))
         axes.set_xlabel("training steps")
-        file = io.StringIO()
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    text = file.getvalue()
-    return Html(text[text.index("<svg") :])
+        return as_svg(figure)
 
 
 def _legend(found: Gathered) -> Html:

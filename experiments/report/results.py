@@ -1,4 +1,4 @@
-"""The tables: arms × evaluation sets, of sampled and of greedy completions."""
+"""The tables, arms × evaluation sets, of sampled and of greedy completions; and what each arm gained."""
 
 from __future__ import annotations
 
@@ -7,15 +7,26 @@ from collections.abc import Iterator
 from experiments.compare import notes
 from experiments.comparison import GREEDY, METRIC, is_of
 from experiments.evaluation_sets import columns_of, published_beside
+from experiments.gains import draw_gains
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, joined, section, table
+from experiments.report.svg import as_svg, quiet
 from experiments.set_table import SetTable, head, lines, set_table
 
 
 def results(found: Gathered) -> Html:
     """The section; below the tables stands what they would hide."""
     written = joined(_written(one) for one in _tables(found))
-    return section("Results", written, *(element("p", line, class_="note") for line in notes(found.arms)))
+    return section(
+        "Results", written, _gains(found), *(element("p", line, class_="note") for line in notes(found.arms))
+    )
+
+
+def _gains(found: Gathered) -> Html:
+    """The comparison's bars, where there is a baseline."""
+    with quiet():
+        figure = draw_gains(found.comparison.table)
+        return Html("") if figure is None else element("div", as_svg(figure), class_="wide")
 
 
 def _tables(found: Gathered) -> Iterator[SetTable]:

@@ -179,7 +179,7 @@ def test_from_mlflow_to_files(tracker: Tracker, compared: Mapping[str, str], tmp
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     (logged,) = tracker.runs(names, kind="comparison")
     files = {file.path for file in tracker._client.list_artifacts(logged.run_id)}
-    assert files == {table.with_suffix(suffix).name for suffix in (".csv", ".md", ".tex", ".png")}
+    assert files == {f"{table.stem}{ending}" for ending in (".csv", ".md", ".tex", ".png", "-gains.png")}
 
 
 def test_a_run_counts_when_it_has_finished(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
