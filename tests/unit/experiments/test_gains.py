@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from io import BytesIO
 
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from experiments.gains import ACROSS, PUBLISHED, WHISKER, draw_gains
 from experiments.set_table import SetTable
@@ -24,11 +26,14 @@ def gains(table: SetTable) -> Figure:
 
 def bars(axes: Axes) -> list[tuple[int, float]]:
     """Place from the top and length."""
-    return [(round(bar.get_y() + bar.get_height() / 2), bar.get_width()) for bar in axes.patches]
+    drawn = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+    return [(round(bar.get_y() + bar.get_height() / 2), bar.get_width()) for bar in drawn]
 
 
 def lines(axes: Axes, colour: str) -> list[list[tuple[float, float]]]:
-    return [list(map(tuple, line.get_xydata())) for line in axes.lines if to_hex(line.get_color()) == colour.lower()]
+    """The points of each line of this colour."""
+    drawn = [line for line in axes.lines if to_hex(line.get_color()) == colour.lower()]
+    return [[(float(x), float(y)) for x, y in np.asarray(line.get_xydata())] for line in drawn]
 
 
 def test_a_panel_for_each_set_and_a_bar_for_each_arm_but_the_baseline() -> None:
