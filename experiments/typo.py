@@ -22,6 +22,9 @@ from experiments.secret_values import secret_in
 from experiments.suggestions import did_you_mean
 from experiments.sweep_variants import variants
 
+VARIABLE = "${oc.env:"
+"""A reference to a variable of the environment, which is known before a run."""
+
 
 def explain(overrides: Sequence[str]) -> str | None:
     """What is wrong with these overrides, in one sentence; None where they compose. Every value of a sweep is tried."""
@@ -159,14 +162,13 @@ def _wrong_value(base: DictConfig, override: Override) -> str | None:
 
 
 def _leads_nowhere(config: DictConfig, override: Override) -> str | None:
-    """A reference to a key that there is not: where it is read, its own key is not known any more."""
+    """A reference to a key or a variable that there is not: where it is read, its own key is not known any more."""
     try:
         OmegaConf.select(config, override.key_or_group)
-    except InterpolationKeyError as error:
-        return f"{_line(override)}: {first_line(error)}"
-    except OmegaConfBaseException:
-        pass  # what a resolver knows in a run only
-    return None
+    except OmegaConfBaseException as error:
+        if isinstance(error, InterpolationKeyError) or VARIABLE in _line(override):
+            return f"{_line(override)}: {first_line(error)}"
+    return None  # also of what a resolver knows in a run only
 
 
 def kind(value: Any) -> str | None:

@@ -63,6 +63,11 @@ CRITIC = "experiment=llama_critic"
             [CRITIC, "policy.pretrained=${nothing.there}"],
             "policy.pretrained=${nothing.there}: Interpolation key 'nothing.there' not found",
         ),
+        (
+            [CRITIC, "policy.pretrained=${oc.env:NO_SUCH_VARIABLE}/llama"],
+            "policy.pretrained=${oc.env:NO_SUCH_VARIABLE}/llama: KeyError raised while resolving interpolation: "
+            "\"Environment variable 'NO_SUCH_VARIABLE' not found\"",
+        ),
         ([CRITIC, "seed=0,1", "reward.weight=0.1,much"], "reward.weight=much: it takes a number, got a word"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
