@@ -25,6 +25,8 @@ MARKER, DIGIT, HEIGHT, LINE = 8.0, 6.0, 9.0, 1.4
 """A point's width, a digit's width and height, a line's width, in typographic points, with the space around them."""
 LEADER = 14.0
 """How far off, in the same, a number still needs no line to its point."""
+ENTRY, AROUND = 0.205, 1.75
+"""Inches: what an arm takes in the legend, for which nothing makes room, and what the rest of the picture takes."""
 CAPTION = (
     "Large: arms, with 95% intervals over seeds (none for a single seed), cut at the frame. Small: single seeds, minus "
     "the baseline's run of the same seed."
@@ -33,7 +35,7 @@ CAPTION = (
 
 def draw_doses(study: Study, arms: Sequence[DosedArm]) -> Figure:
     """One picture of the arms that value steps, the least dose first, one at least."""
-    figure = Figure(figsize=(8.8, 5.6), layout="constrained")
+    figure = Figure(figsize=(8.8, max(5.6, ENTRY * len(arms) + AROUND)), layout="constrained")
     axes = figure.subplots()
     axes.axhline(0, color=COLOURS[0], linewidth=1.6, label=f"{study.primary.baseline} (baseline)")
     axes.axvline(0.5, color="0.35", linewidth=1.2, linestyle="--", label="0.5: knows nothing")

@@ -97,3 +97,12 @@ def test_a_point_in_the_corner_is_labelled_inside_and_beside_its_bar() -> None:
     label = around(295 + dx, 195 + dy, 6.0, 8.0)
     assert label.within(FRAME)
     assert not label.meets(bar)
+
+
+def test_the_legend_of_many_arms_ends_above_the_caption(runs: Any) -> None:
+    figure = draw_doses(runs.study(), [arm(f"arm_{n}", 0.5 + 0.01 * n, 0.01 * (n % 5), 0.02) for n in range(40)])
+    FigureCanvasAgg(figure).draw()
+    legend = figure.legends[0].get_window_extent()
+    caption = next(text for text in figure.texts if text.get_text() == figure.get_supxlabel())
+    assert legend.y0 > caption.get_window_extent().y1
+    assert legend.y1 <= figure.bbox.y1
