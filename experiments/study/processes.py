@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from experiments.study.jobs import Job
+from experiments.threads import THREADS, cores_each
 
 LOOK_SECONDS = 0.2
 GRACE_SECONDS = 120.0
 """What a stopped job may take to close its files and send the rest to MLflow."""
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Tell = Callable[[str], None]
 
@@ -31,7 +31,7 @@ def run_jobs(jobs: Iterable[Job], *, parallel: int, logs: Path, tell: Tell) -> M
         KeyboardInterrupt: after all running jobs were asked to stop and have ended.
     """
     waiting, running, failed = list(jobs), dict[Job, Running](), dict[str, Path]()
-    total, threads = len(waiting), max(1, (os.cpu_count() or 1) // parallel)
+    total, threads = len(waiting), cores_each(parallel)
     try:
         while waiting or running:
             while waiting and len(running) < parallel:

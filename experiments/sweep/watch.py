@@ -27,11 +27,11 @@ from omegaconf import DictConfig
 from experiments.files import write_json
 from experiments.launch import FAILED, INTERRUPTED, launched
 from experiments.sweep.job import STOP, TYPED, write_job
+from experiments.threads import THREADS, cores_each
 
 if TYPE_CHECKING:
     from experiments.sweep.live import LiveJobs
 
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 GO_ON = "the same command goes on: what is finished is not run again, what was stopped continues from its checkpoint"
 _watched: list[LiveJobs] = []
@@ -88,7 +88,7 @@ class SweepWatch(Callback):
         from experiments.sweep.live import LiveJobs
 
         jobs = expected_jobs(config)
-        share = max(1, (os.cpu_count() or 1) // at_once(config.hydra.launcher, len(jobs)))
+        share = cores_each(at_once(config.hydra.launcher, len(jobs)))
         if share < (os.cpu_count() or 1):
             for name in THREADS:
                 os.environ.setdefault(name, str(share))

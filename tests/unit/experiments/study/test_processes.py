@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.study import processes
+from experiments import threads as shared
 from experiments.study.jobs import Job
-from experiments.study.processes import THREADS, run_jobs
+from experiments.study.processes import run_jobs
+from experiments.threads import THREADS
 
 
 class Telling(Job):
@@ -27,7 +28,7 @@ def _threads_of_jobs(folder: Path, parallel: int) -> list[str]:
 
 @pytest.mark.parametrize(("parallel", "threads"), [(1, 6), (2, 3), (4, 1), (9, 1)])
 def test_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parallel: int, threads: int) -> None:
-    monkeypatch.setattr(processes.os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(shared.os, "cpu_count", lambda: 6)
     for name in THREADS:
         monkeypatch.delenv(name, raising=False)
     assert _threads_of_jobs(tmp_path, parallel) == [f"{threads} {threads}"] * 2
