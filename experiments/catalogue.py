@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.own_conf import own_folder
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 FOLDER = CONF / "experiment"
-SECTIONS = {
-    "Experiments": FOLDER,
-    "Studies, the arms and seeds of a question": CONF / "study",
-    "Sweeps, over values of one experiment": CONF / "sweep",
-}
+COMMAND = " make "
+"""With it a study's first line ends, for who reads the file; the list says it once for all."""
+HAS_MAKEFILE = (CONF.parent / "Makefile").is_file()
+"""An installed package has none: there the console command is typed."""
+
+
+def typed(command: str, name: str, rest: str = "") -> str:
+    """How a command is typed where this runs."""
+    words = f"make {command} name={name}" if HAS_MAKEFILE else f"contrastive-reasoning {command} {name}"
+    return f"{words} {rest}".strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A folder of configurations to run."""
+
+    title: str
+    folder: Path
+    run: str
+    """How one of them is run."""
+
+
+SECTIONS = (
+    Section(title="Experiments", folder=FOLDER, run=typed("exp", "NAME")),
+    Section(title="Studies, the arms and seeds of a question", folder=CONF / "study", run=typed("study", "NAME")),
+    Section(
+        title="Sweeps, over values of one experiment",
+        folder=CONF / "sweep",
+        run=typed("sweep", "EXPERIMENT", "sweep=NAME"),
+    ),
+)
 
 
 def first_comment(text: str) -> str:
@@ -43,12 +70,12 @@ def studies() -> list[str]:
 
 
 def main() -> None:
-    entries = {title: catalogued() if folder is FOLDER else catalogue(folder) for title, folder in SECTIONS.items()}
-    width = max(len(name) for section in entries.values() for name in section)
-    for title, section in entries.items():
-        print(title)
-        for name, line in section.items():
-            print(f"  {name:<{width}}  {line}")
+    entries = [catalogued() if section.folder is FOLDER else catalogue(section.folder) for section in SECTIONS]
+    width = max(len(name) for lines in entries for name in lines)
+    for section, lines in zip(SECTIONS, entries, strict=True):
+        print(f"{section.title}: {section.run}")
+        for name, line in lines.items():
+            print(f"  {name:<{width}}  {line.partition(COMMAND)[0].rstrip()}")
 
 
 if __name__ == "__main__":

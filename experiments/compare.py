@@ -14,7 +14,6 @@ gained, go to ``outputs/compare/`` and to MLflow.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from experiments import set_table_forms
 from experiments.arms import Arm, mixed
 from experiments.comparison import CURVE, METRIC, Comparison, comparison_of
 from experiments.comparison_table import as_csv, as_latex, as_markdown, as_rich
+from experiments.comparison_words import as_flags, comparison_parser, wishes
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
 from experiments.folder_names import flaw, shown
@@ -154,26 +154,9 @@ def is_study(options: argparse.Namespace) -> bool:
     return plain and options.names[0] in study_names()
 
 
-def as_flags(arguments: Sequence[str]) -> list[str]:
-    """``metric=x`` as ``--metric=x``."""
-    return [f"--{word}" if re.match("[a-z]+=", word) else word for word in arguments]
-
-
-def listed(wish: str | None) -> list[str] | None:
-    """``a,b`` or ``[a,b]`` as a list."""
-    return None if wish is None else [one.strip() for one in wish.strip("[]").split(",")]
-
-
 def main(arguments: Sequence[str]) -> int:
     """Flags may be written as overrides: ``metric=x`` is ``--metric=x``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.compare", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("names", nargs="+", help="experiments")
-    parser.add_argument("--metric", help=f"by its name for the main set; {METRIC} where runs have it")
-    parser.add_argument("--sets", help="the evaluation sets to show, with commas; main is the suite's main one")
-    parser.add_argument("--by", help="tags or parameters that make an arm, with commas")
-    parser.add_argument("--baseline", help="an arm, or a value that only one arm has")
-    parser.add_argument("--curve", help="the metric of the picture")
-    options = parser.parse_args(as_flags(arguments))
+    options = comparison_parser("experiments.compare", __doc__).parse_args(as_flags(arguments))
     if is_study(options):
         from experiments.study.report import main as report_on_study
 
@@ -183,10 +166,7 @@ def main(arguments: Sequence[str]) -> int:
         lines = compare(
             connect(),
             options.names,
-            metric=options.metric,
-            sets=listed(options.sets),
-            by=listed(options.by),
-            baseline=options.baseline,
+            **wishes(options),
             curve=options.curve or validated,
             output=OUTPUT,
         )

@@ -8,13 +8,12 @@ One HTML file that fetches nothing. The words are those of ``python -m experimen
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.compare import as_flags, listed
-from experiments.comparison import METRIC, comparison_of
+from experiments.comparison import comparison_of
+from experiments.comparison_words import as_flags, comparison_parser, wishes
 from experiments.files import write_text
 from experiments.folder_names import flaw, shown
 from experiments.report.charts import charts
@@ -62,26 +61,13 @@ def check_curve(found: Gathered, curve: str | None) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Flags may be written as overrides: ``metric=x`` is ``--metric=x``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.report", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("names", nargs="+", help="experiments")
-    parser.add_argument("--metric", help=f"by its name for the main set; {METRIC} where runs have it")
-    parser.add_argument("--sets", help="the evaluation sets to show, with commas; main is the suite's main one")
-    parser.add_argument("--by", help="tags or parameters that make an arm, with commas")
-    parser.add_argument("--baseline", help="an arm, or a value that only one arm has")
-    parser.add_argument("--curve", help="the metric of the large picture")
+    parser = comparison_parser("experiments.report", __doc__)
     parser.add_argument("--output", type=Path, help="the file; outputs/report/NAME.html")
     options = parser.parse_args(as_flags(arguments))
     try:
         output = options.output or default_output(options.names)
         tracker = connect()
-        comparison = comparison_of(
-            tracker,
-            options.names,
-            metric=options.metric,
-            sets=listed(options.sets),
-            by=listed(options.by),
-            baseline=options.baseline,
-        )
+        comparison = comparison_of(tracker, options.names, **wishes(options))
         found = gather(tracker, options.names, comparison)
         check_curve(found, options.curve)
         write_text(output, report(found, curve=options.curve))

@@ -23,6 +23,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError, build
+from experiments.own_conf import NoFolder, remember
 from experiments.sample.options import Options, SampleError, parsed
 from experiments.sample.question import Question, question
 from experiments.schema import register
@@ -40,11 +41,11 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     register()
     try:
-        options, overrides = parsed(arguments)
+        options, overrides = parsed(remember(arguments))
         config = composed([*BASE, *overrides])
         asked = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
         write_and_show(config, options, asked)
-    except (SampleError, AssemblyError) as error:
+    except (SampleError, AssemblyError, NoFolder) as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR
     return 0

@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.schema import register
 from experiments.study.comparable import check_comparable
-from experiments.study.jobs import check_jobs, jobs_of, start_job
+from experiments.study.jobs import check_jobs, jobs_of, start_jobs
 from experiments.study.plan import Study, StudyError, find_study
 from experiments.suggestions import did_you_mean
 
@@ -51,9 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         study = find_study(chosen.name)
         wishes = checked(study, chosen)
-        first = start_job(study)
-        arms = jobs_of(study, None)
-        check_jobs([*([first] if first else []), *arms])
+        arms = jobs_of(study, {})
+        check_jobs([*start_jobs(study).values(), *arms])
         check_comparable(study, arms)
         return _run(study, wishes)
     except StudyError as error:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from omegaconf import DictConfig
 
 from experiments.stage_plan import StagePlan, plan_stage
 from experiments.stages import needed
-from experiments.study.jobs import Job, composed, jobs_of, start_job
+from experiments.study.jobs import Job, composed, jobs_of, start_jobs
 from experiments.study.plan import START, Study
 from experiments.track import RunRecord, Tracker
 from experiments.wiring import POLICY
@@ -45,16 +44,21 @@ def mark_of(job: Job) -> Mark:
     return Mark(job.arm, str(job.seed), last.fingerprint)
 
 
-def start_policy(first: Job) -> Path:
-    """Where the common warm start leaves its policy."""
-    *_, plan = stage_plans(composed(first))
-    return plan.folder / POLICY
+@cache
+def start_plan(start: Job) -> StagePlan:
+    """The one stage of a warm start."""
+    *_, plan = stage_plans(composed(start))
+    return plan
+
+
+def start_policies(study: Study) -> dict[int, str]:
+    """By seed, where the warm start that it begins from leaves its policy."""
+    return {seed: str(start_plan(job).folder / POLICY) for seed, job in start_jobs(study).items()}
 
 
 def todays_jobs(study: Study) -> list[Job]:
-    """All jobs, from the policy that they would begin from today."""
-    first = start_job(study)
-    return jobs_of(study, None if first is None else str(start_policy(first)))
+    """All jobs, from the policies that they would begin from today."""
+    return jobs_of(study, start_policies(study))
 
 
 def todays_marks(tracker: Tracker, study: Study) -> set[Mark]:

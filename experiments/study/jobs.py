@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hydra import initialize_config_module
 from omegaconf import DictConfig
 
-from experiments.study.plan import START, Study, StudyError
+from experiments.study.plan import START, Start, Study, StudyError
 from experiments.typo import composed as composed_lines
 from experiments.typo import explain_each
 
@@ -31,16 +31,17 @@ class Job:
         return [sys.executable, "-m", "experiments.run", *self.overrides]
 
 
-def jobs_of(study: Study, policy: str | None) -> list[Job]:
+def jobs_of(study: Study, policies: Mapping[int, str]) -> list[Job]:
     """Row by row of ``order``, in a row seed by seed, of a seed each arm.
 
     Args:
         study: which.
-        policy: the folder of the warm start that all begin from; None leaves ``policy.pretrained`` as it is.
+        policies: by seed the folder of the warm start it begins from; a seed that has none leaves
+            ``policy.pretrained`` as it is.
     """
-    begin = [] if policy is None else [f"policy.pretrained={policy}"]
+    begin = {seed: [f"policy.pretrained={policy}"] for seed, policy in policies.items()}
     return [
-        Job(arm=arm, seed=seed, overrides=_overrides(study, arm, seed, [*study.arms[arm].overrides, *begin]))
+        Job(arm=arm, seed=seed, overrides=_overrides(study, arm, seed, study.arms[arm].overrides, begin.get(seed, [])))
         for row in study.order
         for seed in range(max((study.arms[arm].seeds for arm in row), default=0))
         for arm in row
@@ -48,16 +49,25 @@ def jobs_of(study: Study, policy: str | None) -> list[Job]:
     ]
 
 
-def start_job(study: Study) -> Job | None:
-    """The warm start that all arms begin from; None where they begin from a policy that there is."""
-    if study.start is None:
-        return None
-    own = [*study.start.overrides, "stages=[warm_start]", "policy.pretrained=null"]
-    return Job(arm=START, seed=study.start.seed, overrides=_overrides(study, START, study.start.seed, own))
+def start_jobs(study: Study) -> dict[int, Job]:
+    """By seed of the arms, the warm start that they begin from; empty where they begin from a policy that there is.
+
+    One job for all seeds, or one for each: see ``Start.seed``.
+    """
+    start = study.start
+    if start is None:
+        return {}
+    most = max((arm.seeds for arm in study.arms.values()), default=0)
+    return {seed: _start(study, start, seed if start.seed is None else start.seed) for seed in range(most)}
 
 
-def _overrides(study: Study, arm: str, seed: int, own: Sequence[str]) -> tuple[str, ...]:
-    return (*study.common, *own, f"seed={seed}", f"name={study.name}", f"arm={arm}")
+def _start(study: Study, start: Start, seed: int) -> Job:
+    stage = ["stages=[warm_start]", "policy.pretrained=null"]
+    return Job(arm=START, seed=seed, overrides=_overrides(study, START, seed, start.overrides, stage))
+
+
+def _overrides(study: Study, arm: str, seed: int, own: Sequence[str], further: Sequence[str]) -> tuple[str, ...]:
+    return (*study.common, *own, *further, f"seed={seed}", f"name={study.name}", f"arm={arm}")
 
 
 def composed(job: Job) -> DictConfig:

@@ -11,6 +11,7 @@ from experiments.study.results import ArmResult
 from experiments.track import RunRecord
 
 TEST_BED = ("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens")
+BEGUN_FROM = "policy.pretrained"
 MOST_NOTED = 5
 
 
@@ -33,7 +34,7 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[RunReco
     lines += notes_on_commits(compared)
     lines += notes_on_arms(arms_by(compared, ["arm"]))
     lines += notes_on_costs(arms)
-    differing = differing_test_beds(arms)
+    differing = differing_test_beds(arms, start_per_seed=study.start_per_seed)
     if differing:
         more = f" and {len(differing) - MOST_NOTED} more" if len(differing) > MOST_NOTED else ""
         lines.append(f"The arms were not tested alike: {', '.join(differing[:MOST_NOTED])}{more} differ.")
@@ -75,15 +76,26 @@ def notes_on_commits(runs: Sequence[RunRecord]) -> list[str]:
     return [f"Made by different code: {'; '.join(f'[{sha}] {arms_and_seeds(those)}' for sha, those in made.items())}."]
 
 
-def differing_test_beds(arms: Sequence[ArmResult]) -> list[str]:
+def differing_test_beds(arms: Sequence[ArmResult], *, start_per_seed: bool) -> list[str]:
     """Parameters of the test bed that are not the same in all runs; a run's own seed is no part of it.
 
     ``threads`` among them, which change what a second holds.
+
+    Args:
+        arms: that are compared.
+        start_per_seed: each seed begins from another policy, which has to be the same for the arms of that seed.
     """
     runs = [run for arm in arms for run in arm.runs]
     names = dict.fromkeys(name for run in runs for name in run.params if name.startswith(TEST_BED))
     fixed = [name for name in names if not name.endswith("seed")]
-    differing = [name for name in fixed if len({value_of(run, name) for run in runs}) > 1]
+    alike_by_seed = {BEGUN_FROM} if start_per_seed else set()
+    differing = [name for name in fixed if not _alike(runs, name, by_seed=name in alike_by_seed)]
     threads = {tuple(result.threads) for arm in arms for result in arm.seeds.values()}
     alike = len(threads) <= 1 and all(len(each) <= 1 for each in threads)
     return differing if alike else [*differing, "threads"]
+
+
+def _alike(runs: Sequence[RunRecord], name: str, *, by_seed: bool) -> bool:
+    """Whether the runs, or those of each seed, have one value of a parameter."""
+    values = {(run.tags["seed"] if by_seed else "", value_of(run, name)) for run in runs}
+    return len(values) == len({seed for seed, _ in values})

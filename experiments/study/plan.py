@@ -4,7 +4,8 @@ question: …                          what the study is to tell
 primary: {metric: …, arm: …, baseline: …}   fixed before the runs: what is compared with what, by which number
 curve: …                             the validation metric that is compared at equal compute
 common: [task.counts=[4], …]         overrides of all jobs: the test bed
-start: {overrides: […], seed: 0}     whose warm start all arms and seeds begin from; null: policy.pretrained says
+start: {overrides: […], seed: 0}     whose warm start all arms and seeds begin from; null: policy.pretrained says;
+                                     seed: each draws one for every seed, from which all its arms begin
 arms: {name: {about: …, overrides: […], seeds: 5}}
 order: [[the minimum set], [the rest]]      a row is run with seed 0, then with seed 1, …, before the next row
 parallel: 2                          jobs at once on this machine
@@ -32,6 +33,8 @@ CURVES = ("val/verifier/accuracy", "val/verifier/accuracy_sampled")
 PASS_AT = r"val/verifier/pass_at_[1-9]\d*"
 """The curves that validation draws, and a third kind: pass@k of as many samples as it takes of each problem."""
 START = "start"
+EACH = "each"
+"""For ``start.seed``: as many warm starts as seeds, so that an interval over seeds is over starts too."""
 SET_BY_THE_STUDY = ("seed", "name", "arm")
 KINDS: dict[Any, str] = {str: "a text", int: "a whole number", list: "a list", dict: "a mapping", type(None): "null"}
 
@@ -61,10 +64,11 @@ class Primary:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """The experiment whose warm start is run once."""
+    """The experiment whose warm start is run before the arms."""
 
     overrides: Sequence[str]
-    seed: int
+    seed: int | None
+    """Of the one that all begin from; None: each seed of the arms has its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,11 @@ class Study:
     arms: Mapping[str, Arm]
     order: Sequence[Sequence[str]]
     parallel: int
+
+    @property
+    def start_per_seed(self) -> bool:
+        """Whether each seed draws a warm start of its own."""
+        return self.start is not None and self.start.seed is None
 
 
 def find_study(name: str, *, folder: Path = STUDIES) -> Study:
@@ -142,8 +151,12 @@ def _arm(name: str, node: Any, where: str) -> Arm:
 
 
 def _start(node: Any, where: str) -> Start:
-    taken = _taken(node, where, {"overrides": list, "seed": int})
-    return Start(overrides=_overrides(taken["overrides"], f"{where}.overrides"), seed=taken["seed"])
+    taken = _taken(node, where, {"overrides": list, "seed": (int, str)})
+    seed = taken["seed"]
+    if isinstance(seed, str) and seed != EACH:
+        raise StudyError(f"{where}.seed must be a whole number, or {EACH!r} for one of each seed's own, got {seed!r}")
+    overrides = _overrides(taken["overrides"], f"{where}.overrides")
+    return Start(overrides=overrides, seed=None if seed == EACH else seed)
 
 
 def _overrides(words: Sequence[Any], where: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is left of a study, run: the common warm start first, then every job that MLflow has not seen finish."""
+"""What is left of a study, run: the warm starts first, then every job that MLflow has not seen finish."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from experiments.lock import lock
 from experiments.stages import finished as stage_finished
 from experiments.study.finished import (
     finished_marks,
-    stage_plans,
-    start_policy,
+    start_plan,
     still_to_do,
+    todays_jobs,
     todays_marks,
 )
-from experiments.study.jobs import Job, composed, jobs_of, start_job
+from experiments.study.jobs import Job, composed, start_jobs
 from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
 from experiments.study.report import report
@@ -33,28 +33,30 @@ def run_study(study: Study, *, parallel: int, only: Sequence[str], seeds: int | 
         StudyError: where another process runs this study.
         KeyboardInterrupt: after the jobs were stopped.
     """
-    first = start_job(study)
-    outputs = Path(composed(first or jobs_of(study, None)[0]).output_dir)
+    jobs = _wanted(todays_jobs(study), only, seeds)
+    outputs = Path(composed(jobs[0]).output_dir)
     folder = outputs / "studies" / study.name
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / ".lock", wait=False) as alone:
         if not alone:
             raise StudyError(f"{study.name}: another process runs this study ({folder / '.lock'})")
         tell(study.question)
-        if first is not None and not _started(first, folder):
-            return FAILED
-        wanted = _wanted(jobs_of(study, None if first is None else str(start_policy(first))), only, seeds)
-        return _run(study, wanted, parallel, outputs, folder)
+        return _run(study, jobs, parallel, outputs, folder)
 
 
 def _run(study: Study, jobs: Sequence[Job], parallel: int, outputs: Path, folder: Path) -> int:
     runs = outputs / "runs" / study.name
     runs.mkdir(parents=True, exist_ok=True)
     _send(runs)
-    left = still_to_do(jobs, finished_marks(connect(), study))
-    tell(f"{len(jobs) - len(left)} of {len(jobs)} jobs are finished; {len(left)} to run, {parallel} at a time")
+    seeds = {job.seed for job in jobs}
+    starts = {seed: job for seed, job in start_jobs(study).items() if seed in seeds}
+    missing = [job for job in dict.fromkeys(starts.values()) if not stage_finished(start_plan(job))]
+    no_start = run_jobs(missing, parallel=parallel, logs=folder, tell=tell)
+    begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
+    left = still_to_do(begun, finished_marks(connect(), study))
+    tell(f"{len(begun) - len(left)} of {len(jobs)} jobs are finished; {len(left)} to run, {parallel} at a time")
     failed = run_jobs(left, parallel=parallel, logs=folder, tell=tell)
-    return close(study, failed, sent=runs if left else None)
+    return close(study, {**no_start, **failed}, sent=runs if left else None)
 
 
 def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int:
@@ -85,12 +87,6 @@ def _send(runs: Path) -> None:
     """What MLflow missed while a job ran or was killed."""
     if any(runs.rglob("stages.json")) and not sync([runs], connect):
         tell(f"MLflow has not everything yet; to send the rest: python -m experiments.track {runs}")
-
-
-def _started(first: Job, folder: Path) -> bool:
-    """Whether the warm start that all begin from is there, after it has been run if it was not."""
-    *_, plan = stage_plans(composed(first))
-    return stage_finished(plan) or not run_jobs([first], parallel=1, logs=folder, tell=tell)
 
 
 def _wanted(jobs: Sequence[Job], only: Sequence[str], seeds: int | None) -> list[Job]:

@@ -145,9 +145,10 @@ def caption_of(study: Study, rows: Sequence[Row]) -> str:
         if counted
         else "compute not counted"
     )
+    starts = ", each seed with a warm start of its own" if study.start_per_seed else ""
     return (
-        f"In percent, {study.primary.metric}. Success and Δ with nested bootstrap intervals over seeds and problems, "
-        "with one seed over problems alone; "
+        f"In percent, {study.primary.metric}. Success and Δ with nested bootstrap intervals over seeds"
+        f"{starts} and problems, with one seed over problems alone; "
         "Δ over seeds with Student's or Welch's; P(improvement) over pairs of runs; IQM of the sampled shares of all "
         f"seeds and problems; {equal}; area: the curve's mean height over those tokens (Δ); tokens to baseline: until "
         "the mean curve reaches the value at which the baseline's ends."

@@ -92,6 +92,7 @@ def test_the_wheel_holds_the_code_and_the_data_of_the_rooms_and_nothing_else(whe
 def test_commands_are_answered_outside_of_a_clone(installed: Installed) -> None:
     listed = installed(COMMAND, "list")
     assert (listed.returncode, listed.stderr) == (0, "")
+    assert listed.stdout.startswith("Experiments: contrastive-reasoning exp NAME\n")
     assert "\n  llama_critic " in listed.stdout
     typo = installed(COMMAND, "exp", "llama_critic", "reward.wieght=1")
     assert (typo.returncode, typo.stderr) == (2, "reward.wieght: no such key; did you mean 'reward.weight'?\n")

@@ -1,4 +1,4 @@
-"""A study of two arms and two seeds through the command line: stopped, gone on with, and with an arm that fails."""
+"""A study of two arms and two seeds through the command line: stopped, gone on with, and where a job or start fails."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from experiments.schema import register
+from experiments.study.finished import start_plan
+from experiments.study.jobs import start_jobs
+from experiments.study.plan import find_study
 from experiments.track import Tracker
 
 STUDY = """
@@ -18,7 +22,7 @@ question: Does the machinery run?
 primary: {{metric: test/verifier/accuracy, arm: oracle, baseline: grpo}}
 curve: val/verifier/accuracy_sampled
 common: [debug=fast, policy.corpus.plays=50, budget.grpo.steps=20, 'output_dir={outputs}', logger.patience=60]
-start: {{overrides: [experiment=llama_baseline], seed: 0}}
+start: {{overrides: [experiment=llama_baseline], seed: {seed}}}
 arms:
   grpo: {{about: the verifier alone, overrides: [experiment=llama_baseline], seeds: 2}}
   oracle: {{about: the oracle, overrides: [experiment=llama_oracle], seeds: 2}}
@@ -50,7 +54,7 @@ def wait_for_a_checkpoint(study: subprocess.Popen[str], outputs: Path) -> None:
 
 def test_a_stopped_study_goes_on_and_ends_with_what_it_has(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
-    (tmp_path / "tiny.yaml").write_text(STUDY.format(outputs=outputs))
+    (tmp_path / "tiny.yaml").write_text(STUDY.format(outputs=outputs, seed=0))
     study = start(tmp_path)
     wait_for_a_checkpoint(study, outputs)
     study.send_signal(signal.SIGINT)
@@ -86,3 +90,26 @@ def test_a_stopped_study_goes_on_and_ends_with_what_it_has(tmp_path: Path) -> No
     assert "| grpo | 2 |" in table
     assert "| oracle | 2 |" in table
     assert "at equal tokens and seconds" in table
+
+
+def test_a_seed_whose_warm_start_fails_stops_no_other(tmp_path: Path) -> None:
+    register()
+    outputs, file = tmp_path / "outputs", tmp_path / "tiny.yaml"
+    file.write_text(STUDY.format(outputs=outputs, seed="each"))
+    blocked = start_plan(start_jobs(find_study(str(file)))[1]).folder
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("a file where the folder of seed 1's warm start should be\n")
+    said, _ = (study := start(tmp_path, "only=grpo,oracle")).communicate(timeout=LONGEST)
+    assert study.returncode == 1, said
+    assert f"start seed 1: FAILED, see {outputs / 'studies' / 'tiny' / 'start-1.log'}" in said
+    assert "| oracle | 1 |" in (outputs / "compare" / "tiny" / "study.md").read_text()
+
+    blocked.unlink()
+    said, _ = (study := start(tmp_path, "only=grpo,oracle")).communicate(timeout=LONGEST)
+    assert study.returncode == 0, said
+    assert "2 of 4 jobs are finished; 2 to run" in said
+    assert "not tested alike" not in said
+    tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    runs = [run for run in tracker.runs(["tiny"], kind="experiment") if run.status == "FINISHED"]
+    begun = {(run.tags["seed"], run.params["policy.pretrained"]) for run in runs if run.tags["arm"] != "start"}
+    assert len(begun) == len({seed for seed, _ in begun}) == len({policy for _, policy in begun}) == 2

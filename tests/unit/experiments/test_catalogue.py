@@ -3,7 +3,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from experiments.catalogue import FOLDER, SECTIONS, catalogue, first_comment
+import pytest
+
+from experiments.catalogue import FOLDER, SECTIONS, catalogue, first_comment, typed
 
 
 def test_hydra_headers_are_no_description() -> None:
@@ -23,5 +25,21 @@ def test_listing_imports_the_standard_library_alone() -> None:
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
     titles = [line for line in done.stdout.splitlines() if not line.startswith("  ")]
     listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
-    assert titles == list(SECTIONS)
-    assert listed == [name for folder in SECTIONS.values() for name in sorted(path.stem for path in folder.glob("*"))]
+    assert titles == [f"{section.title}: {section.run}" for section in SECTIONS]
+    there = [sorted(path.stem for path in section.folder.glob("*.yaml")) for section in SECTIONS]
+    assert listed == [name for names in there for name in names]
+    assert not any(" make " in line for line in done.stdout.splitlines() if line.startswith("  "))
+
+
+@pytest.mark.parametrize(
+    ("has_makefile", "commands"),
+    [
+        (True, ["make study name=NAME", "make sweep name=EXPERIMENT sweep=NAME"]),
+        (False, ["contrastive-reasoning study NAME", "contrastive-reasoning sweep EXPERIMENT sweep=NAME"]),
+    ],
+)
+def test_commands_are_those_of_where_it_runs(
+    monkeypatch: pytest.MonkeyPatch, has_makefile: bool, commands: list[str]
+) -> None:
+    monkeypatch.setattr("experiments.catalogue.HAS_MAKEFILE", has_makefile)
+    assert [typed("study", "NAME"), typed("sweep", "EXPERIMENT", "sweep=NAME")] == commands

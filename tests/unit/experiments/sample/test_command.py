@@ -14,6 +14,7 @@ from contrastive_reasoning.critics import NumericV2
 from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.losses import dot
 from contrastive_reasoning.tasks.countdown import reachable
+from experiments.own_conf import VARIABLE
 from experiments.sample.command import main
 
 SIZES = {"dimension": 4, "digit_dimension": 4, "hidden_dimension": 8, "hidden_layers": 1}
@@ -63,6 +64,18 @@ def test_another_model_and_length_are_used(capsys: pytest.CaptureFixture[str]) -
     assert "Completion 1 of 1 3 tokens, cut off at its longest" in said(capsys, PROMPT, "max_tokens=3")
 
 
+def test_a_folder_of_ones_own_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.delenv(VARIABLE)  # and what the command sets is taken back afterwards
+    mine = tmp_path / "rollout" / "brief.yaml"
+    mine.parent.mkdir()
+    mine.write_text("# Mine.\ndefaults:\n  - engine\n  - _self_\nsampling:\n  max_tokens: 3\n")
+    page = said(capsys, "--config-dir", str(tmp_path), "rollout=brief", PROMPT, "temperature=0.0")
+    assert "Completion 1 of 1 3 tokens, cut off at its longest" in page
+
+
 def test_a_text_is_judged_where_its_answer_is_given(capsys: pytest.CaptureFixture[str]) -> None:
     text = "prompt=Ben has 6 toys. Mia gives Ben 2. How many has Ben?"
     assert "Verdict: none, the answer is not known" in said(capsys, text, "task=arithmetic")
@@ -84,6 +97,7 @@ def test_a_text_is_judged_where_its_answer_is_given(capsys: pytest.CaptureFixtur
             "did you mean 'embedded:llama_countdown'?",
         ),
         (["model=./nowhere"], "policy: policy.pretrained=./nowhere: no model there (config.json is missing)"),
+        (["--config-dir=no/where"], "--config-dir no/where: no such folder"),
         (["critic=nowhere"], "critic=nowhere: no critic there (critic.json is missing)"),
         ([f"prompt={'1 ' * 999}"], "problem given: its prompt of "),
         ([PROMPT, "task=arithmetic"], "prompt=numbers=3,5,8 target=23: such problems are Countdown's, and the task is"),

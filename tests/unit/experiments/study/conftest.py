@@ -30,14 +30,14 @@ class StudyRuns:
         self.marks = set[Mark]()
         """Of today's jobs."""
 
-    def study(self, *, seeds: int = 2) -> Study:
+    def study(self, *, seeds: int = 2, start: Mapping[str, Any] | None = None) -> Study:
         arm = {"about": "", "overrides": [], "seeds": seeds}
         content = {
             "question": "Is it better?",
             "primary": {"metric": "test/verifier/accuracy", "arm": "better", "baseline": "plain"},
             "curve": CURVE,
             "common": [],
-            "start": None,
+            "start": start,
             "arms": {"better": {**arm, "about": "improved"}, "plain": arm},
             "order": [["better", "plain"]],
             "parallel": 1,
@@ -55,6 +55,7 @@ class StudyRuns:
         critic_seconds: float | None = None,
         counted: bool = True,
         checkpoint: str | None = None,
+        pretrained: str | None = None,
         time: str = "2026-01-01T00-00-00",
         counts: Sequence[int] = (3,),
         finished: bool = True,
@@ -100,6 +101,7 @@ class StudyRuns:
             name = "train/spent/seconds" if counted else "val/critic/loss"
             stages["critic"] = self.outputs.stage("critic", mark, {name: {9: critic_seconds}})
         said = {"git_sha": git_sha, "task": {"counts": list(counts)}, "reward": {"checkpoint": checkpoint}}
+        said |= {"policy": {"pretrained": pretrained}}
         self._record(arm, seed, mark, stages, said, time=time, finished=finished)
 
     def _record(

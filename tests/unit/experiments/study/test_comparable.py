@@ -53,13 +53,13 @@ def study(*overrides: str, metric: str = "accuracy", curve: str = SAMPLED) -> St
 )
 def test_an_arm_that_leaves_nothing_to_compare_is_refused(asked: Study, sentence: str) -> None:
     with pytest.raises(StudyError, match=f"arm better: .*{sentence}"):
-        check_comparable(asked, [job for job in jobs_of(asked, None) if job.arm == "better"])
+        check_comparable(asked, [job for job in jobs_of(asked, {}) if job.arm == "better"])
 
 
 @pytest.mark.parametrize("curve", ["accuracy", SAMPLED, "pass_at_4"])
 def test_what_can_be_compared_passes(curve: str) -> None:
     asked = study("rollout.validation_samples=4", "budget.evaluate.samples=4", metric=SAMPLED, curve=curve)
-    check_comparable(asked, jobs_of(asked, None)[1:])
+    check_comparable(asked, jobs_of(asked, {})[1:])
 
 
 @pytest.mark.parametrize("address", [None, "nowhere://at-all"])

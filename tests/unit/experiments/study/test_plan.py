@@ -11,8 +11,8 @@ import yaml
 from experiments.credit_fit import check_credit_fits
 from experiments.schema import register
 from experiments.study.comparable import check_comparable
-from experiments.study.finished import mark_of, stage_plans
-from experiments.study.jobs import check_jobs, composed, jobs_of, start_job
+from experiments.study.finished import mark_of, stage_plans, start_policies
+from experiments.study.jobs import check_jobs, composed, jobs_of, start_jobs
 from experiments.study.plan import STUDIES, StudyError, find_study, read_study, study_names
 
 CONTENT = yaml.safe_load("""
@@ -46,7 +46,7 @@ def changed(path: str, value: Any) -> Any:
 
 
 def test_jobs_come_row_by_row_and_seed_by_seed() -> None:
-    jobs = jobs_of(read_study("s", CONTENT), None)
+    jobs = jobs_of(read_study("s", CONTENT), {})
     assert [(job.arm, job.seed) for job in jobs] == [
         ("plain", 0),
         ("better", 0),
@@ -60,12 +60,24 @@ def test_jobs_come_row_by_row_and_seed_by_seed() -> None:
 
 def test_all_arms_begin_from_the_one_warm_start() -> None:
     study = read_study("s", CONTENT)
-    start = start_job(study)
-    assert start is not None
+    starts = start_jobs(study)
+    assert list(starts) == [0, 1, 2]
+    (start,) = set(starts.values())
     assert composed(start).stages == ["warm_start"]
     assert (composed(start).seed, composed(start).policy.pretrained) == (7, None)
-    assert {composed(job).policy.pretrained for job in jobs_of(study, "a/policy")} == {"a/policy"}
-    assert start_job(read_study("s", changed("start", None))) is None
+    jobs = jobs_of(study, dict.fromkeys(starts, "a/policy"))
+    assert {composed(job).policy.pretrained for job in jobs} == {"a/policy"}
+    assert start_jobs(read_study("s", changed("start", None))) == {}
+
+
+def test_each_seed_can_begin_from_a_warm_start_of_its_own() -> None:
+    study = read_study("s", changed("start.seed", "each"))
+    assert {seed: composed(start).seed for seed, start in start_jobs(study).items()} == {0: 0, 1: 1, 2: 2}
+    policies = start_policies(study)
+    assert len(set(policies.values())) == 3
+    begun = {(job.arm, job.seed): composed(job).policy.pretrained for job in jobs_of(study, policies)}
+    assert begun == {(arm, seed): policies[seed] for arm, seed in begun}
+    assert len(begun) == 6
 
 
 @pytest.mark.parametrize(
@@ -76,6 +88,8 @@ def test_all_arms_begin_from_the_one_warm_start() -> None:
         ("parallel", True, "s.parallel must be a whole number, got True"),
         ("parallel", 0, "s.parallel must be at least 1, got 0"),
         ("start", [], r"s.start must be a mapping or null, got \[\]"),
+        ("start.seed", "every", "s.start.seed must be a whole number, or 'each' .*, got 'every'"),
+        ("start.seed", None, "s.start.seed must be a whole number or a text, got None"),
         ("arms.plain.seeds", 0, "s.arms.plain.seeds must be at least 1, got 0"),
         ("arms.plain.about", ..., "s.arms.plain.about is missing; there must be about, overrides, seeds"),
         ("arms.plain", 3, "s.arms.plain must be a mapping with about, overrides, seeds; got 3"),
@@ -105,21 +119,20 @@ def test_an_unknown_study_is_answered_with_the_nearest() -> None:
 def test_an_arm_that_the_command_line_would_refuse_is_named() -> None:
     study = read_study("s", changed("arms.third.overrides", ["experiment=llama_oracle", "reward.wight=0.1"]))
     with pytest.raises(StudyError, match=r"arm third: reward.wight: no such key; did you mean 'reward.weight'"):
-        check_jobs(jobs_of(study, None))
+        check_jobs(jobs_of(study, {}))
 
 
 def test_a_mark_knows_the_seed_and_what_is_trained_and_not_the_studys_name() -> None:
-    marks = {job: mark_of(job).fingerprint for job in jobs_of(read_study("s", changed("start", None)), None)}
+    marks = {job: mark_of(job).fingerprint for job in jobs_of(read_study("s", changed("start", None)), {})}
     assert len(set(marks.values())) == len(marks)
-    again = jobs_of(read_study("other", changed("start", None)), None)
+    again = jobs_of(read_study("other", changed("start", None)), {})
     assert [mark_of(job).fingerprint for job in again] == list(marks.values())
 
 
 @pytest.mark.parametrize("name", study_names())
 def test_every_arm_of_every_study_can_be_run(name: str) -> None:
     study = find_study(name)
-    start = start_job(study)
-    jobs = {job.arm: job for job in [*([start] if start else []), *jobs_of(study, None)]}
+    jobs = {job.arm: job for job in [*start_jobs(study).values(), *jobs_of(study, {})]}
     check_jobs(list(jobs.values()))
     check_comparable(study, [job for arm, job in jobs.items() if arm != "start"])
     for arm, job in jobs.items():

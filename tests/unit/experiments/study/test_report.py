@@ -179,6 +179,20 @@ def test_other_numbers_of_threads_are_not_tested_alike(runs: Any, tmp_path: Path
     assert ("The arms were not tested alike: threads differ." in lines) == (threads != 1)
 
 
+@pytest.mark.parametrize(("seed", "better_0", "alike"), [("each", "a", True), ("each", "b", False), (0, "a", False)])
+def test_starts_may_differ_over_seeds_where_each_has_its_own(
+    runs: Any, tmp_path: Path, seed: int | str, better_0: str, alike: bool
+) -> None:
+    for arm, policies in (("plain", "ab"), ("better", f"{better_0}b")):
+        for number, policy in enumerate(policies):
+            runs.add(arm, number, solved=[0, 1], curve=FLAT, pretrained=policy)
+    study = runs.study(start={"overrides": [], "seed": seed})
+    lines = report(runs.tracker, study, marks=runs.marks, output=tmp_path)
+    assert ("The arms were not tested alike: policy.pretrained differ." in lines) != alike
+    captions = [line for line in lines if "over seeds, each seed with a warm start of its own and problems" in line]
+    assert len(captions) == (seed == "each")
+
+
 def test_without_the_baseline_there_is_nothing_to_compare(runs: Any) -> None:
     with pytest.raises(StudyError, match=f"No run of {runs.name} in MLflow"):
         read_results(runs.tracker, runs.study(), runs.marks)
