@@ -275,7 +275,7 @@ def test_the_budget_changes_only_what_is_held_at_a_time(
     twice, and what is allocated stays within the budget, save for a single row that is longer."""
     sampling = replace(SAMPLED, max_tokens=40, stop=["7"])
     whole = Engine(max_batch_tokens=10**6).generate(
-        any_policy, problems, group_size=5, sampling=sampling, seed=(3,), pooled=pooled
+        any_policy, problems, group_size=3, sampling=sampling, seed=(3,), pooled=pooled
     )
     held, tokens = [], []
     advance = SharedCache.advance
@@ -286,7 +286,7 @@ def test_the_budget_changes_only_what_is_held_at_a_time(
         lambda _, inputs: tokens.append(inputs[0].numel())
     )
     split = Engine(max_batch_tokens=budget).generate(
-        any_policy, problems, group_size=5, sampling=sampling, seed=(3,), pooled=pooled
+        any_policy, problems, group_size=3, sampling=sampling, seed=(3,), pooled=pooled
     )
     counting.remove()
     assert torch.equal(split.completion_ids, whole.completion_ids)

@@ -68,6 +68,7 @@ def test_shapes_have_the_size_they_are_called_by(model: str, billions: float) ->
     assert sum(weight.numel() for weight in built.parameters()) / 1e9 == pytest.approx(billions, rel=0.005)
 
 
+@pytest.mark.slow
 def test_another_model_goes_all_the_way_to_a_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Qwen2 with more tokens than its tokenizer has, as those of a GPU have."""
     monkeypatch.setitem(models.QWEN2, "toy", TOY)
