@@ -53,7 +53,7 @@ def draw_gains(table: SetTable) -> Figure | None:
         axes.set_visible(False)
     unit = ", points" if table.is_share else ""
     figure.suptitle(f"Δ {table.metric} to {table.baseline}{unit}".replace("$", r"\$"), fontsize=10, x=0.02, ha="left")
-    printed = any(row.deltas for row in table.published.values())
+    printed = any(table.published_deltas(label) for label in labels)
     said = textwrap.fill(CAPTION + (DIAMONDS if printed else ""), int(CHARACTERS * (LABELS + wide)))
     figure.supxlabel(said, fontsize=8, color="0.35", x=0.02, ha="left")
     return figure
@@ -70,9 +70,9 @@ def _draw(axes: Axes, table: SetTable, column: str, labels: Sequence[str]) -> No
     found = [(place, _gain(table, column, label)) for place, label in enumerate(labels)]
     bars = [(place, factor * gain.value, factor * gain.half) for place, gain in found if gain is not None]
     printed = [
-        (place, table.published[label].deltas[column])
+        (place, deltas[column])
         for place, label in enumerate(labels)
-        if label in table.published and column in table.published[label].deltas
+        if column in (deltas := table.published_deltas(label))
     ]
     axes.barh([place for place, _, _ in bars], [gain for _, gain, _ in bars], height=0.62, color=BAR, alpha=0.75)
     ends = [(place, gain - half, gain + half) for place, gain, half in bars if not math.isnan(half)]

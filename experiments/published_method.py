@@ -1,45 +1,35 @@
-"""Which row of a published table an arm repeats: the same objective, the same reward, the same base model."""
+"""Which row of a published table an arm repeats: the same settings, the same base model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experiments.arms import Arm, value_of
+from experiments.arms import ABSENT, Arm, value_of
 
 if TYPE_CHECKING:
-    from contrastive_reasoning.evaluation import PublishedTable
+    from contrastive_reasoning.evaluation import PublishedArm, PublishedTable
+    from experiments.track import RunRecord
 
-METHODS: Mapping[tuple[str, str], str] = {
-    (objective, reward): objective.upper() + ending
-    for objective in ("grpo", "gspo", "dapo", "gmpo")
-    for reward, ending in (("verifier", ""), ("clipo", "+CLIPO"))
-}
-"""(objective, reward), by the names of their files, → the paper's method."""
 MODEL = "policy.pretrained"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedRow:
-    """What a paper printed for a method; percentages."""
-
-    method: str
-    model: str
-    figures: Mapping[str, float]
-    """By set or average."""
-    deltas: Mapping[str, float]
-    """The Δ to the method without CLIPO; empty for such a one."""
-
-
-def published_row(arm: Arm, table: PublishedTable | None) -> PublishedRow | None:
-    """The row of ``table`` that all runs of ``arm`` repeat; None where there is none."""
-    if table is None:
-        return None
+def published_arm(arm: Arm, table: PublishedTable | None) -> PublishedArm | None:
+    """The row that all runs of ``arm`` repeat; None where there is none."""
     runs = arm.runs.values()
-    methods = {METHODS.get((value_of(run, "objective"), value_of(run, "reward"))) for run in runs}
-    method = methods.pop() if len(methods) == 1 else None
-    if method is None or method not in table.rows or {value_of(run, MODEL) for run in runs} != {table.model}:
-        return None
-    model = table.model.rpartition("/")[2]
-    return PublishedRow(method=method, model=model, figures=table.rows[method], deltas=table.deltas.get(method, {}))
+    return next((row for row in table.arms if all(_repeats(run, row) for run in runs)), None) if table else None
+
+
+def _repeats(run: RunRecord, row: PublishedArm) -> bool:
+    if value_of(run, MODEL) != row.model:
+        return False
+    return all(_alike(value_of(run, key), value) for key, value in row.settings.items())
+
+
+def _alike(said: str, printed: str | float) -> bool:
+    """Numbers by their value; what a run does not say, of a reward without temperature say, is not held against it."""
+    if isinstance(printed, str):
+        return said == printed
+    try:
+        return said == ABSENT or float(said) == printed
+    except ValueError:
+        return False

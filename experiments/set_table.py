@@ -23,11 +23,11 @@ from experiments.arms import Arm
 from experiments.comparison_table import Row, rows_of
 from experiments.curves import SHARES
 from experiments.evaluation_sets import Column
-from experiments.published_method import PublishedRow, published_row
+from experiments.published_method import published_arm
 from experiments.seeds import Difference, Estimate, over_seeds
 
 if TYPE_CHECKING:
-    from contrastive_reasoning.evaluation import PublishedTable
+    from contrastive_reasoning.evaluation import PublishedArm, PublishedTable
 
 WELCH = " ʷ"
 SAME = 1e-9
@@ -48,10 +48,15 @@ class SetTable:
     """By column, by label; an arm that was not tested on a set has no row there."""
     start: Mapping[str, Estimate]
     """By column, before training, where every run of a seed began alike; empty where they did not."""
-    published: Mapping[str, PublishedRow]
+    published: Mapping[str, PublishedArm]
     """By label."""
     source: str | None
     """Where the published figures come from; None where no arm has any."""
+
+    def published_deltas(self, label: str) -> Mapping[str, float]:
+        """By set, the Δ that a paper printed for an arm, where it is to what the baseline repeats; else empty."""
+        row, plain = self.published.get(label), self.published.get(self.baseline or "")
+        return row.deltas if row and plain and row.plain == plain.method else {}
 
     @property
     def is_share(self) -> bool:
@@ -92,7 +97,7 @@ def set_table(
         tested = [arm for arm in arms if any(column.metric in run.metrics for run in arm.runs.values())]
         found = rows_of(tested, column.metric, baseline)
         rows[column.name] = {arm.label: row for arm, row in zip(tested, found, strict=True)}
-    repeated = {arm.label: row for arm in arms if (row := published_row(arm, published)) is not None}
+    repeated = {arm.label: row for arm in arms if (row := published_arm(arm, published)) is not None}
     return SetTable(
         metric=metric,
         columns=columns,
@@ -101,7 +106,7 @@ def set_table(
         rows=rows,
         start=common_start(arms, columns),
         published=repeated,
-        source=published.source if published and repeated else None,
+        source="; ".join(dict.fromkeys(row.source for row in repeated.values())) or None,
     )
 
 
@@ -133,14 +138,14 @@ def _arm_lines(table: SetTable, label: str) -> Iterator[Line]:
         yield from _published_lines(table, table.published[label])
 
 
-def _published_lines(table: SetTable, row: PublishedRow) -> Iterator[Line]:
+def _published_lines(table: SetTable, row: PublishedArm) -> Iterator[Line]:
     names = [column.name for column in table.columns]
     figures = [f"{row.figures[name]:.2f}" if name in row.figures else "" for name in names]
-    yield Line(label=f"published: {row.method}, {row.model}", seeds="", cells=figures, is_arm=False)
+    model = row.model.rpartition("/")[2]
+    yield Line(label=f"published: {row.method}, {model}", seeds="", cells=figures, is_arm=False)
     if row.deltas:
         deltas = [f"{row.deltas[name]:+.2f}" if name in row.deltas else "" for name in names]
-        plain = row.method.partition("+")[0]
-        yield Line(label=f"published: Δ to {plain}", seeds="", cells=deltas, is_arm=False)
+        yield Line(label=f"published: Δ to {row.plain}", seeds="", cells=deltas, is_arm=False)
 
 
 def common_start(arms: Sequence[Arm], columns: Sequence[Column]) -> dict[str, Estimate]:

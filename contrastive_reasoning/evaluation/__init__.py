@@ -20,7 +20,12 @@ from contrastive_reasoning.evaluation.nested_bootstrap import (
 )
 from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
 from contrastive_reasoning.evaluation.problem_sets import problem_sets
-from contrastive_reasoning.evaluation.published_table import PublishedTable, published_names, published_table
+from contrastive_reasoning.evaluation.published_table import (
+    PublishedArm,
+    PublishedTable,
+    published_names,
+    published_table,
+)
 from contrastive_reasoning.evaluation.suite import Setting, Suite
 from contrastive_reasoning.evaluation.track import Track
 
@@ -28,6 +33,7 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "Interval",
+    "PublishedArm",
     "PublishedTable",
     "Setting",
     "Suite",

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 FOLDER = files("contrastive_reasoning.evaluation") / "published"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedArm:
+    """One method at one setting, and what a paper printed for it; percentages."""
+
+    source: str
+    """The table it stands in."""
+    method: str
+    model: str
+    """The base model, by its name on the hub."""
+    settings: Mapping[str, str | float]
+    """Key of our configuration → its value, for all keys by which a paper's arms differ."""
+    figures: Mapping[str, float]
+    """By set or average."""
+    deltas: Mapping[str, float]
+    """The Δ printed under it, which the paper took before rounding; empty where there is none."""
+    plain: str | None
+    """The method that the Δ is to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +43,12 @@ class PublishedTable:
     """Method → column → figure; the first row is the base model."""
     deltas: Mapping[str, Mapping[str, float]]
     """The Δ printed under a method, which the paper took before rounding."""
+    arms: Sequence[PublishedArm]
+    """All rows but the base model's, and those of the paper's further tables on the same sets.
+
+    A temperature is the one a table says, else the paper's default of 0.05; GRPO+CLIPO of Table 2 is its Table 17's row
+    of 0.02, figure by figure.
+    """
 
 
 def published_names() -> list[str]:
@@ -45,4 +71,27 @@ def published_table(name: str) -> PublishedTable:
         part: {method: dict(zip(columns, figures, strict=True)) for method, figures in content[part].items()}
         for part in ("rows", "deltas")
     }
-    return PublishedTable(source=content["source"], model=content["model"], columns=columns, **named)
+    return PublishedTable(
+        source=content["source"], model=content["model"], columns=columns, **named, arms=_arms(content)
+    )
+
+
+def _arms(content: Mapping[str, Any]) -> list[PublishedArm]:
+    """The rows of the file's own table, then the further ones."""
+    own = [
+        {"source": content["source"], "method": method, "settings": settings, "figures": content["rows"][method]}
+        | ({"deltas": deltas, "plain": method.partition("+")[0]} if (deltas := content["deltas"].get(method)) else {})
+        for method, settings in content["settings"].items()
+    ]
+    return [
+        PublishedArm(
+            source=arm["source"],
+            method=arm["method"],
+            model=arm.get("model", content["model"]),
+            settings=arm["settings"],
+            figures=dict(zip(content["columns"], arm["figures"], strict=True)),
+            deltas=dict(zip(content["columns"], arm["deltas"], strict=True)) if "deltas" in arm else {},
+            plain=arm.get("plain"),
+        )
+        for arm in (*own, *content["further"])
+    ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import mean
 
 import pytest
 
 from contrastive_reasoning.evaluation import PublishedTable, published_table
 
+CONF = Path(__file__).resolve().parents[3] / "conf"
 AVERAGES = {
     "clipo_table1": {
         "m_avg": ["gsm8k", "gsm_symbolic", "gsm_p1", "gsm_p2"],
@@ -31,7 +33,7 @@ def table(name: str) -> PublishedTable:
 
 
 def test_averages_are_those_of_their_columns(name: str, table: PublishedTable) -> None:
-    for method, row in table.rows.items():
+    for method, row in [*table.rows.items(), *((arm.method, arm.figures) for arm in table.arms)]:
         for average, sets in AVERAGES[name].items():
             assert row[average] == pytest.approx(mean(row[one] for one in sets), abs=0.011), (method, average)
         every = [one for sets in AVERAGES[name].values() for one in sets]
@@ -46,12 +48,39 @@ def test_differences_are_those_to_the_plain_method(table: PublishedTable) -> Non
             assert delta == pytest.approx(table.rows[method][column] - plain[column], abs=0.011), (method, column)
 
 
+def test_differences_of_every_arm_are_those_to_the_arm_they_name(table: PublishedTable) -> None:
+    for arm in (arm for arm in table.arms if arm.deltas):
+        (plain,) = (other for other in table.arms if (other.method, other.model) == (arm.plain, arm.model))
+        for column, delta in arm.deltas.items():
+            assert delta == pytest.approx(arm.figures[column] - plain.figures[column], abs=0.011), (arm.method, column)
+
+
+def test_no_two_arms_have_the_same_settings_and_each_names_a_reward_of_ours(table: PublishedTable) -> None:
+    settings = [(arm.model, *sorted(arm.settings.items())) for arm in table.arms]
+    assert len(set(settings)) == len(settings)
+    for arm in table.arms:
+        assert (CONF / "reward" / f"{arm.settings['reward']}.yaml").is_file()
+        assert (CONF / "objective" / f"{arm.settings['objective']}.yaml").is_file()
+
+
+def test_the_arms_of_the_further_tables() -> None:
+    """Tables 11, 13, 15, 16 of the first track, 12, 14, 17, 18, 19 of the second."""
+    first, second = (published_table(name) for name in AVERAGES)
+    assert len(first.arms) == 8 + 1 + 2 + 3 + 3
+    assert len(second.arms) == 8 + 1 + 2 + 4 + 4 + 4
+    figures = {(arm.model, arm.method): arm.figures for table in (first, second) for arm in table.arms}
+    assert figures[first.model, "DAPO+CLIPO, SoftNN"]["avg"] == 63.12
+    assert figures[second.model, "GRPO+CLIPO, τ 0.02, groups of 32"]["c_avg"] == 26.54
+    assert figures["meta-llama/Llama-3.1-8B-Instruct", "GRPO+CLIPO"]["math_perturb_simple"] == 42.87
+
+
 def test_rows_and_headings() -> None:
     first, second = (published_table(name) for name in AVERAGES)
     methods = ["GRPO", "GSPO", "DAPO", "GMPO"]
     for table in (first, second):
         assert list(table.rows) == ["Base Model", *methods, *(f"{method}+CLIPO" for method in methods)]
     assert (first.columns["theoremqa"], first.rows["GRPO+CLIPO"]["gsm_p2"]) == ("thrmQA", 54.16)
+    assert (first.arms[4].method, first.arms[4].figures) == ("GRPO+CLIPO", first.rows["GRPO+CLIPO"])
     assert (second.columns["math_perturb_hard"], second.rows["DAPO+CLIPO"]["aime25"]) == ("Math_H", 13.33)
 
 

@@ -23,6 +23,7 @@ PUBLISHED = PublishedTable(
         "GRPO+CLIPO": {"one": 52.0, "avg": 61.25},
     },
     deltas={"GRPO+CLIPO": {"one": 1.01, "avg": -0.25}},
+    arms=[],
 )
 TRACK = SimpleNamespace(
     columns={"one": "one/verifier/accuracy", "avg": "average/avg"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from io import StringIO
 
 import pytest
@@ -19,10 +20,20 @@ TRACK = {"suite.quantity": "verifier/accuracy", "suite.published": "clipo_table1
 MODEL = "Qwen/Qwen2.5-3B-Instruct"
 
 
-def track_run(name: str, seed: int, *, gsm8k: float, p1: float | None, reward: str, model: str = MODEL) -> RunRecord:
+def track_run(
+    name: str,
+    seed: int,
+    *,
+    gsm8k: float,
+    p1: float | None,
+    reward: str,
+    model: str = MODEL,
+    settings: Mapping[str, str] | None = None,
+) -> RunRecord:
     metrics = {"test/gsm8k/verifier/accuracy": gsm8k, "start/gsm8k/verifier/accuracy": 0.5}
     metrics |= {} if p1 is None else {"test/gsm_p1/verifier/accuracy": p1}
-    return finished(name, seed=seed, metrics=metrics, reward=reward, params={**TRACK, "policy.pretrained": model})
+    params = {**TRACK, "policy.pretrained": model, **(settings or {})}
+    return finished(name, seed=seed, metrics=metrics, reward=reward, params=params)
 
 
 def table_of(runs: list[RunRecord], *, baseline: str | None = "plain") -> SetTable:
@@ -56,6 +67,37 @@ def test_figures_of_another_model_are_not_beside_ours() -> None:
     table = table_of(two_arms(model="Qwen/Qwen2.5-0.5B"))
     assert not any("published" in line.label for line in lines(table))
     assert "Published" not in table.caption
+
+
+@pytest.mark.parametrize(
+    ("reward", "settings", "method"),
+    [
+        ("clipo", {"reward.temperature": "0.05", "rollout.group_size": "16"}, "GRPO+CLIPO"),
+        ("clipo", {"reward.temperature": "0.020", "reward.weight": "0.2"}, "GRPO+CLIPO, τ 0.02"),
+        ("clipo", {"reward.temperature": "0.3"}, None),
+        ("clipo", {"rollout.group_size": "8"}, None),
+        ("clipo_softnn", {"reward.weight": "1.0"}, "GRPO+CLIPO, SoftNN"),
+        ("clipo_softnn", {"reward.weight": "0.2"}, None),
+        ("clipo_fixed_head", {"reward.temperature": "${tau}"}, None),
+        ("verifier", {"rollout.group_size": "8"}, None),
+    ],
+)
+def test_an_arm_stands_beside_the_row_of_its_own_settings(
+    reward: str, settings: dict[str, str], method: str | None
+) -> None:
+    runs = [track_run("arm", s, gsm8k=0.8, p1=0.7, reward=reward, settings=settings) for s in (0, 1)]
+    assert [row.method for row in table_of(runs).published.values()] == ([] if method is None else [method])
+
+
+def test_a_published_difference_names_what_it_is_to_and_is_a_gain_over_that_alone() -> None:
+    runs = [track_run("clipo", 0, gsm8k=0.8, p1=0.7, reward="clipo")]
+    runs += [track_run("fixed", 0, gsm8k=0.8, p1=0.7, reward="clipo_fixed_head")]
+    runs += [track_run("plain", 0, gsm8k=0.8, p1=0.7, reward="verifier")]
+    table = table_of(runs, baseline="plain")
+    assert "published: Δ to GRPO+CLIPO" in [line.label for line in lines(table)]
+    assert [dict(table.published_deltas(label)).get("gsm8k") for label in ("clipo", "fixed")] == [0.23, None]
+    assert table_of(runs, baseline="clipo").published_deltas("fixed")["gsm8k"] == 0.61
+    assert table.caption.endswith("Published: CLIPO, Table 1, Pass@1 in %; CLIPO, Table 11.")
 
 
 def test_a_reward_that_the_table_does_not_have_is_no_row_of_it() -> None:
