@@ -61,7 +61,7 @@ list:  ## every experiment with its first line, the studies, the sweeps
 	@$(PYTHON) -m experiments.catalogue
 
 dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone
-	@$(BIN)/mlflow ui --host 127.0.0.1 --backend-store-uri $${MLFLOW_TRACKING_URI:-sqlite:///mlruns/mlflow.db}
+	@$(BIN)/python -m experiments.dashboard $(over)
 
 compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over='…'
 	@$(BIN)/python -m experiments.compare $(name) $(over)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from os import environ
 from typing import Literal
 
 Words = list[str]
@@ -19,7 +18,6 @@ Names = Literal["experiment", "study", ""]
 EVALUATED, SUITE = "llama_critic", "countdown_laptop"
 """What ``eval`` takes where nothing is said: the Makefile's own defaults."""
 COMPARED = "[metric=…] [sets=main,…] [by=key,key] [baseline=NAME] [curve=…]"
-DATABASE = "sqlite:///mlruns/mlflow.db"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +80,6 @@ def of_evaluation(typed: Sequence[str]) -> Words:
 def of_sync(typed: Sequence[str]) -> Words:
     name, rest = named(typed)
     return ["outputs" if name is None else f"outputs/runs/{name}", *rest]
-
-
-def of_dashboard(typed: Sequence[str]) -> Words:
-    address = environ.get("MLFLOW_TRACKING_URI") or DATABASE
-    return ["ui", "--host", "127.0.0.1", "--backend-store-uri", address, *typed]
 
 
 def as_typed(typed: Sequence[str]) -> Words:
@@ -180,8 +173,8 @@ COMMANDS = {
         summary="open MLflow on the local results, for this machine alone",
         usage="[MLflow's own flags]",
         example="dashboard --port 5001",
-        module="mlflow",
-        words=of_dashboard,
+        module="experiments.dashboard",
+        words=as_typed,
     ),
     "sync": Command(
         summary="send to MLflow what it missed while it did not answer",

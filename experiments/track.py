@@ -188,10 +188,14 @@ class Tracker:
         Raises:
             TrackerError: where nobody answers.
         """
+        return sorted(self.experiment_ids())
+
+    def experiment_ids(self) -> dict[str, str]:
+        """Name → id, the newest first; the rest as for :meth:`experiments`."""
         from mlflow.exceptions import MlflowException
 
         try:
-            return sorted(e.name for e in self._client.search_experiments() if e.name != "Default")
+            return {e.name: e.experiment_id for e in self._client.search_experiments() if e.name != "Default"}
         except MlflowException as error:
             raise TrackerError(f"MLflow at {self.address} does not answer ({type(error).__name__})") from error
 

@@ -1,21 +1,25 @@
-"""``make dashboard``: pages for this machine alone, and what is sent to a server by an address with a login in it."""
+"""``make dashboard``: pages for this machine alone, experiments side by side, and a login that is written nowhere."""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
+import shutil
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from experiments.carry import Carrier
+from experiments.dashboard import command, pages, side_by_side
 from experiments.files import write_json
 from experiments.run_tree import read_json
 from experiments.sent import MEMORY_FILE
@@ -24,32 +28,57 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGIN = "me:opensesame"
-
-
-def recipe() -> list[str]:
-    """The command of the Makefile's target, its variables filled in as ``make`` does."""
-    text = (ROOT / "Makefile").read_text()
-    (line,) = re.findall(r"^dashboard:.*\n\t@(.*)$", text, re.MULTILINE)
-    command = line.replace("$(BIN)", str(ROOT / ".venv" / "bin")).replace("$$", "$")
-    return shlex.split(
-        subprocess.run(["sh", "-c", f"echo {command}"], capture_output=True, text=True, check=True).stdout
-    )
+NAMES = ("llama_baseline", "llama_critic")
 
 
 def test_the_dashboard_is_bound_to_this_machine() -> None:
-    command = recipe()
-    assert command[0].endswith("bin/mlflow")
-    assert command[command.index("--host") + 1] == "127.0.0.1"
+    bound = command(["--port", "5001"], "sqlite:///some.db")
+    assert bound == ["ui", "--host", "127.0.0.1", "--backend-store-uri", "sqlite:///some.db", "--port", "5001"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "address", "at"),
+    [
+        ([], "sqlite:///some.db", "http://127.0.0.1:5000"),
+        (["--port", "5001"], "sqlite:///some.db", "http://127.0.0.1:5001"),
+        (["--workers", "1", "--port=5002"], "sqlite:///some.db", "http://127.0.0.1:5002"),
+        (["-p", "5003"], "sqlite:///some.db", "http://127.0.0.1:5003"),
+        ([], "https://there:8080/", "https://there:8080"),
+    ],
+)
+def test_where_the_pages_are(typed: list[str], address: str, at: str) -> None:
+    assert pages(typed, address) == at
+
+
+def test_the_address_of_all_side_by_side_holds_their_ids() -> None:
+    address = side_by_side({"llama_baseline": "3", "llama_critic": "11"}, "http://127.0.0.1:5000")
+    place, _, query = address.partition("?")
+    assert place == "http://127.0.0.1:5000/#/compare-experiments/s"
+    assert parse_qs(query) == {
+        "experiments": ['["3","11"]'],
+        "searchFilter": ["tags.stage = 'grpo'"],
+        "compareRunsMode": ["CHART"],
+    }
 
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """Of the dashboard, started as the Makefile does, on a free port and over an empty database."""
+    """Of the dashboard, started as the Makefile does, on a free port, over a database of two experiments."""
+    database = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    for name in NAMES:
+        MlflowClient(database).create_experiment(name, artifact_location=str(tmp_path / "artifacts"))
     port = free_port()
-    command = [*recipe(), "--port", str(port), "--default-artifact-root", str(tmp_path / "artifacts"), "--workers", "1"]
-    command[command.index("--backend-store-uri") + 1] = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    started = [sys.executable, "-m", "experiments.dashboard", "--port", str(port), "--workers", "1"]
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": database, "PYTHONPATH": str(ROOT)}
     with (tmp_path / "server.log").open("w") as log:
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            [*started, "--default-artifact-root", str(tmp_path / "artifacts")],
+            cwd=tmp_path,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
@@ -84,3 +113,27 @@ def test_the_dashboard_listens_on_loopback_and_a_login_is_written_nowhere(port: 
     assert list(read_json(run / MEMORY_FILE)) == [f"http://127.0.0.1:{port}"]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if b"opensesame" in path.read_bytes()]
+
+
+@pytest.mark.slow
+def test_what_it_says_leads_to_the_experiments_side_by_side(port: int, tmp_path: Path) -> None:
+    said = (tmp_path / "server.log").read_text()
+    (address,) = re.findall(rf"^http://127\.0\.0\.1:{port}/#/compare\S+$", said, re.MULTILINE)
+    assert "llama_critic, llama_baseline side by side:" in said
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no chromium to open the page in")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+    flags += [f"--user-data-dir={tmp_path / 'chromium'}", "--virtual-time-budget=300000", "--dump-dom"]
+    page = subprocess.run([chromium, *flags, address], capture_output=True, text=True, check=True, timeout=600)
+    assert "Displaying Runs from 2 Experiments" in page.stdout
+
+
+@pytest.mark.slow
+def test_runs_on_a_server_are_shown_by_its_own_pages(port: int) -> None:
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.dashboard"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith(f"The runs are on a server that has its own pages: http://127.0.0.1:{port}\n")
+    assert f"http://127.0.0.1:{port}/#/compare-experiments/s?" in done.stdout
