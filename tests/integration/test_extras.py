@@ -94,3 +94,10 @@ def test_a_trial_that_fails_takes_no_other_along(with_extra: Callable[[str], Pat
     empty.mkdir()
     code, said, jobs = swept(python, folder, *OPTUNA, f"policy.pretrained=choice({empty},{EMBEDDED})")
     assert (code, len(jobs), {job["state"] for job in jobs}) == (1, TRIALS, {"failed", "done"}), said
+
+
+@pytest.mark.parametrize("packages", [EXTRAS["gpu"], EXTRAS["liger"], ["vllm"]], ids=["gpu", "liger", "vllm"])
+def test_what_takes_a_gpu_can_be_had(index: None, packages: list[str]) -> None:
+    """vLLM has an environment of its own, so no version of ours binds it; what these need is not fetched."""
+    tried = pip(sys.executable, "--dry-run", "--no-deps", "--ignore-installed", *packages)
+    assert tried.returncode == 0, tried.stderr
