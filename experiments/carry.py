@@ -20,7 +20,8 @@ from experiments.lock import lock
 from experiments.metrics_file import complete_lines
 from experiments.run_tree import Kind, TrackedRun, find_run_folders, headline_metrics, runs_of
 from experiments.secret_values import concealed
-from experiments.sent import Memory, Sent
+from experiments.sent import Found, Memory, Sent
+from experiments.sweep.state import End
 
 if TYPE_CHECKING:
     from experiments.track import Tracker
@@ -29,6 +30,7 @@ PASS_SECONDS = 5.0
 LAST_PASSES, PAUSE_SECONDS = 3, 1.0
 LOCK_FILE = ".mirror.lock"
 CHUNK = 1000
+STATUS: dict[End, str] = {"done": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 FILES: dict[Kind, tuple[str, ...]] = {
     "sweep": ("sweep.json",),
     "experiment": (
@@ -65,7 +67,7 @@ class Carrier:
                 self._send_metrics(run, sent)
                 self._send_tables(run, sent)
                 self._send_model(run, sent)
-            if run.kind == "experiment" and (run.finished or not live):
+            if run.kind == "experiment" and (run.end or not live):
                 self.tracker.log_metrics(sent.run_id, headline_metrics(self.folder))
             self._set_status(run, sent, live=live)
             self.memory.save()
@@ -75,11 +77,12 @@ class Carrier:
         if run.key not in self._seen:
             with lock(self.folder.parent / LOCK_FILE):  # the jobs of a sweep make their common parent once
                 found = self.tracker.find_run(run.tags["experiment"], run.key)
-                run_id, deleted = found or (self._create(run), False)
+                run_id, deleted, status = found or Found(self._create(run), deleted=False, status="RUNNING")
             if deleted:
                 return None
             if run.key not in self.memory.runs or self.memory.runs[run.key].run_id != run_id:
                 self.memory.runs[run.key] = Sent(run_id=run_id)
+            self.memory.runs[run.key].status = status  # of a sweep it is sent by the mirrors of all its jobs
             self._seen.add(run.key)
         return self.memory.runs[run.key]
 
@@ -134,7 +137,7 @@ class Carrier:
         return before != now
 
     def _set_status(self, run: TrackedRun, sent: Sent, *, live: bool) -> None:
-        status = "FINISHED" if run.finished else "RUNNING" if live or run.kind == "sweep" else "KILLED"
+        status = STATUS[run.end] if run.end else "RUNNING" if live or run.kind == "sweep" else "KILLED"
         if status != sent.status:
             self.tracker.set_status(sent.run_id, status, end=ended(run))
             sent.status = status
@@ -218,7 +221,9 @@ def follow(folder: Path, connect: Callable[[], Tracker], wishes: TextIO = sys.st
 
 
 def ended(run: TrackedRun) -> float:
-    """When a run ended: its closing file was written, else its last metric, else now."""
+    """When a run ended: as it says itself, else its closing file was written, else its last metric, else now."""
+    if run.ended is not None:
+        return run.ended
     closing = run.folder / ("result.json" if run.kind == "stage" else "summary.json")
     if closing.exists():
         return closing.stat().st_mtime

@@ -122,9 +122,9 @@ def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> 
     """The files as a run of their own, one for each comparison however often it is made."""
     key = f"compare/{files[0].parent.name}/{files[0].stem}"
     found = tracker.find_run(experiment, key)
-    if found is not None and found[1]:
+    if found is not None and found.deleted:
         return  # a person deleted it
-    run_id = found[0] if found else None
+    run_id = found.run_id if found else None
     if run_id is None:
         tags = {"key": key, "kind": "comparison", "experiment": experiment}
         run_id = tracker.create_run(experiment, name=key, start=time.time(), tags=tags, parent=None)

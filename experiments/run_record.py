@@ -97,7 +97,8 @@ def _described_folder(config: DictConfig) -> Path:
 def sweep_of(hydra: Any) -> dict[str, str] | None:
     """The sweep that this run is a job of, though it may run as a process of its own; None where it is none."""
     if hydra.mode == RunMode.MULTIRUN:
-        return {"sweep": Path(hydra.sweep.dir).name, "overrides": _swept(hydra)}
+        folder = Path(hydra.sweep.dir)
+        return {"sweep": folder.name, "overrides": _swept(hydra), "folder": str(folder)}
     return json.loads(os.environ[SWEEP]) if SWEEP in os.environ else None
 
 

@@ -7,6 +7,7 @@ outputs/runs/<experiment>/<time>-<seed>/
     environment.json, installed.txt     what it ran on: see experiments/environment.py      (optional)
     stages.json     {stage: {"folder": …, "fingerprint": …, "reused": bool}}, in order of running
     sweep.json      {"sweep": id, …}, if it is one job of a multirun                       (optional)
+                    of ``sweeps/<id>/``, where its state is: see experiments/sweep/state.py
     summary.json    written last, when the experiment has ended
 """
 
@@ -26,6 +27,7 @@ from experiments.metrics_file import Metric, read_metrics
 from experiments.model_files import ModelFiles, model_files
 from experiments.origin import ORIGIN
 from experiments.parameters import flatten
+from experiments.sweep.state import End, read_state
 
 Kind = Literal["sweep", "experiment", "stage", "comparison"]
 HEADLINES = ("test/", "start/", "val/")
@@ -53,7 +55,10 @@ class TrackedRun:
     data_sets: Sequence[DataSet] = ()
     model: ModelFiles | None = None
     """Of a stage that has made a policy, which one that was reused has not: its run is another's."""
-    finished: bool
+    end: End | None
+    """As its files say; None of one that goes on or was killed."""
+    ended: float | None = None
+    """Seconds since the epoch, where no file of its folder tells it."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -89,7 +94,7 @@ def runs_of(folder: Path) -> list[TrackedRun]:
         folder=folder,
         params=flatten(config),
         tags=tags,
-        finished=(folder / "summary.json").exists(),
+        end="done" if (folder / "summary.json").exists() else None,
     )
     stages = [_stage(experiment, stage, path, entry) for stage, path, entry in stage_folders(folder)]
     return [*([sweep] if sweep else []), experiment, *stages]
@@ -110,7 +115,7 @@ def _stage(experiment: TrackedRun, stage: str, folder: Path, entry: Mapping[str,
         tags={**experiment.tags, **told},
         data_sets=data_sets_of(stage, config, files=files, choices=experiment.tags),
         model=model_files(folder, most_megabytes=limit) if finished and not entry["reused"] else None,
-        finished=finished,
+        end="done" if finished else None,
     )
 
 
@@ -161,15 +166,23 @@ def _sweep(folder: Path, name: str) -> TrackedRun | None:
     entry = read_json(folder / "sweep.json")
     if not entry:
         return None
-    siblings = (path.parent for path in folder.parent.glob("*/sweep.json") if read_json(path) == entry)
     sweep = str(entry["sweep"])
+    state = read_state(_located(folder, Path(entry.get("folder", f"sweeps/{sweep}"))))
+    told = {key: value for key, value in entry.items() if key not in ("sweep", "folder")}
     return TrackedRun(
         key=f"{name}/sweep-{sweep}",
         kind="sweep",
         name=f"sweep {sweep}",
         parent=None,
         folder=folder,
-        params=flatten({key: value for key, value in entry.items() if key != "sweep"}) if len(entry) > 1 else {},
+        params=flatten(told) if told else {},
         tags={"experiment": name, "sweep": sweep},
-        finished=all((sibling / "summary.json").exists() for sibling in siblings),
+        end=state.end if state else _end_of_all(folder, entry),
+        ended=state.ended if state else None,
     )
+
+
+def _end_of_all(folder: Path, entry: Mapping[str, Any]) -> End | None:
+    """Of a sweep that nobody watched: it is done once all of its jobs are, as far as they have begun."""
+    siblings = (path.parent for path in folder.parent.glob("*/sweep.json") if read_json(path) == entry)
+    return "done" if all((sibling / "summary.json").exists() for sibling in siblings) else None

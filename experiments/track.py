@@ -25,6 +25,7 @@ from experiments.lock import lock
 from experiments.metrics_file import Metric
 from experiments.parameters import tracker_name
 from experiments.secret_values import concealed, without_login
+from experiments.sent import Found
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -118,12 +119,12 @@ class Tracker:
 
     # Writing
 
-    def find_run(self, experiment: str, key: str) -> tuple[str, bool] | None:
-        """Id of the run tagged with ``key``, and whether a person deleted it; None where there is none."""
+    def find_run(self, experiment: str, key: str) -> Found | None:
+        """The run tagged with ``key``; None where there is none."""
         found = self._client.search_runs(
             [self._experiment_id(experiment)], f"tags.key = '{key}'", run_view_type=_everything(), max_results=1
         )
-        return (found[0].info.run_id, found[0].info.lifecycle_stage == "deleted") if found else None
+        return Found.of(found[0].info) if found else None
 
     def create_run(
         self, experiment: str, *, name: str, start: float, tags: Mapping[str, str], parent: str | None

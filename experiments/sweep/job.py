@@ -3,6 +3,7 @@
 outputs/sweeps/<time>/
     typed.json          {"overrides": […]}, the command line
     stop                there once somebody has asked the sweep to stop
+    state.json          how far it is, see experiments/sweep/state.py
     <number>/job.json   a Job
     <number>/run.json   {"folder": …}, the run folder that the job opened
     <number>/log.txt    what it said

@@ -53,19 +53,24 @@ def watched(run: Callable[[], Any]) -> None:
             raise
         code = stop.code
     if _watched:
-        ended = _end(_watched.pop())
+        ended = _end(_watched.pop(), code)
         sys.exit(code or ended)
 
 
-def _end(live: LiveJobs) -> int:
+def _end(live: LiveJobs, code: str | int | None) -> int:
+    """Show and write down what became of a sweep whose launcher ended with ``code``; returns the exit code."""
+    from experiments.sweep.close import close_sweep
     from experiments.sweep.summary import summarise
 
     jobs = live.stop()
     print("\n".join(summarise(live.sweep, jobs)))
-    if (live.sweep / STOP).exists():
+    if (live.sweep / STOP).exists() or code == INTERRUPTED:
         print(f"stopped; {GO_ON}", file=sys.stderr)
+        close_sweep(live.sweep, "stopped", jobs)
         return INTERRUPTED
-    return FAILED if any(job.state == "failed" for job in jobs) else 0
+    failed = bool(code) or any(job.state == "failed" for job in jobs)
+    close_sweep(live.sweep, "failed" if failed else "done", jobs)
+    return FAILED if failed else 0
 
 
 class SweepWatch(Callback):
@@ -83,10 +88,12 @@ class SweepWatch(Callback):
             return
         from rich.console import Console
 
+        from experiments.sweep.close import open_sweep
         from experiments.sweep.done import mark_done
         from experiments.sweep.expected import at_once, expected_jobs, runs_here
         from experiments.sweep.live import LiveJobs
 
+        open_sweep(sweep)
         jobs = expected_jobs(config)
         share = cores_each(at_once(config.hydra.launcher, len(jobs)))
         if share < (os.cpu_count() or 1):

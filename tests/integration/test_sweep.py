@@ -52,15 +52,30 @@ def jobs_of(output: Path) -> list[dict[str, Any]]:
     return sorted((json.loads(path.read_text()) for path in newest.glob("*/job.json")), key=lambda job: job["number"])
 
 
-def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(tmp_path: Path) -> None:
+def statuses(database: str, name: str) -> dict[str, set[str]]:
+    """Kind → status of the runs of an experiment in MLflow."""
+    client = MlflowClient(tracking_uri=database)
+    experiment = client.get_experiment_by_name(name)
+    assert experiment is not None
+    found: dict[str, set[str]] = {}
+    for one in client.search_runs([experiment.experiment_id]):
+        found.setdefault(one.data.tags["kind"], set()).add(one.info.status)
+    return found
+
+
+def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three policies: none at all, the one that was evaluated before, and a copy of it in another place."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", database := f"sqlite:///{tmp_path / 'mlflow.db'}")
     output, copy, empty = tmp_path / "outputs", tmp_path / "copy", tmp_path / "empty"
     shutil.copytree(resolve(EMBEDDED), copy)
     empty.mkdir()
     shared = [*EVALUATED, f"output_dir={output}", "logger=folder"]
     with initialize_config_module("conf", version_base="1.3"):
         before = run_experiment(compose("config", shared))
-    swept = run("-m", *shared, f"policy.pretrained={empty},{EMBEDDED},{copy}")
+    to_mlflow = ["logger=default", "logger.patience=120"]
+    swept = run("-m", *shared, *to_mlflow, f"policy.pretrained={empty},{EMBEDDED},{copy}")
     assert swept.code == 1, swept.said + swept.errors
     failed, done_already, done = jobs_of(output)
     assert [failed["state"], done_already["state"], done["state"]] == ["failed", "done already", "done"]
@@ -73,6 +88,11 @@ def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(t
     assert last.startswith(f"job 0 (policy.pretrained={empty}) FAILED: {failed['cause']}; log ")
     table = next(output.glob("sweeps/*/summary.csv")).read_text().splitlines()
     assert {line.partition(",")[0] for line in table[1:]} == {EMBEDDED, str(copy)}, "both have results in the table"
+    assert statuses(database, "llama_baseline") == {
+        "sweep": {"FAILED"},
+        "experiment": {"FINISHED"},
+        "stage": {"FINISHED"},
+    }
 
 
 @pytest.mark.slow
@@ -90,11 +110,9 @@ def test_jobs_at_once_share_the_cores_and_the_tracker(tmp_path: Path, monkeypatc
     assert jobs[1]["began"] < jobs[0]["ended"], "two ran at once"
     threads = {yaml.safe_load(path.read_text())["threads"] for path in tmp_path.glob("stages/*/*/config.yaml")}
     assert threads == {max(1, (os.cpu_count() or 1) // 2)}
+    assert statuses(database, "llama_baseline") == {kind: {"FINISHED"} for kind in ("experiment", "stage", "sweep")}
     client = MlflowClient(tracking_uri=database)
-    experiment = client.get_experiment_by_name("llama_baseline")
-    assert experiment is not None
-    runs = client.search_runs([experiment.experiment_id])
-    assert {run.info.status for run in runs} == {"FINISHED"}
+    runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
     assert sorted(run.data.tags["kind"] for run in runs) == ["experiment"] * 4 + ["stage"] * 4 + ["sweep"]
 
 
