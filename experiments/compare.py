@@ -26,7 +26,7 @@ from experiments import set_table_forms
 from experiments.arms import Arm, mixed
 from experiments.comparison import CURVE, METRIC, Comparison, comparison_of
 from experiments.comparison_table import as_csv, as_latex, as_markdown, as_rich
-from experiments.comparison_words import as_flags, comparison_parser, wishes
+from experiments.comparison_words import comparison_parser, wishes
 from experiments.curves import Curve, draw_curves
 from experiments.files import write_text
 from experiments.folder_names import flaw, shown
@@ -156,7 +156,7 @@ def is_study(options: argparse.Namespace) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """Flags may be written as overrides: ``metric=x`` is ``--metric=x``."""
-    options = comparison_parser("experiments.compare", __doc__).parse_args(as_flags(arguments))
+    options = comparison_parser("experiments.compare", __doc__).read(arguments)
     if is_study(options):
         from experiments.study.report import main as report_on_study
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Sequence
 from typing import TypedDict
 
 from experiments.comparison import METRIC
+from experiments.words import WordsParser
 
 
 class Wishes(TypedDict):
@@ -19,14 +18,14 @@ class Wishes(TypedDict):
     baseline: str | None
 
 
-def comparison_parser(module: str, doc: str | None) -> argparse.ArgumentParser:
+def comparison_parser(module: str, doc: str | None) -> WordsParser:
     """The names and wishes that every comparison takes.
 
     Args:
         module: run as ``python -m``.
         doc: its docstring, whose first line describes it.
     """
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=(doc or "").split("\n")[0])
+    parser = WordsParser(module, doc)
     parser.add_argument("names", nargs="+", help="experiments")
     parser.add_argument("--metric", help=f"by its name for the main set; {METRIC} where runs have it")
     parser.add_argument("--sets", help="the evaluation sets to show, with commas; main is the suite's main one")
@@ -39,11 +38,6 @@ def comparison_parser(module: str, doc: str | None) -> argparse.ArgumentParser:
 def wishes(options: argparse.Namespace) -> Wishes:
     """What was wished for, lists taken apart."""
     return Wishes(metric=options.metric, sets=_listed(options.sets), by=_listed(options.by), baseline=options.baseline)
-
-
-def as_flags(arguments: Sequence[str]) -> list[str]:
-    """``metric=x`` as ``--metric=x``."""
-    return [f"--{word}" if re.match("[a-z]+=", word) else word for word in arguments]
 
 
 def _listed(wish: str | None) -> list[str] | None:

@@ -11,10 +11,20 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
 
     A dotted key also matches by its last part, so ``weight`` finds ``reward.weight``.
     """
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6) or by_last_part(word, known)
-    if near:
-        return f"did you mean {near[0]!r}?"
+    if (near := nearest(word, known)) is not None:
+        return f"did you mean {near!r}?"
     return f"there are {', '.join(sorted(known))}" if known else "there are none"
+
+
+def nearest(word: str, known: Collection[str]) -> str | None:
+    """The name that was meant, it seems."""
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6) or by_last_part(word, known)), None)
+
+
+def did_you_mean_one_of(word: str, known: Collection[str]) -> str:
+    """The same with all there is beside the nearest, for a handful of names: ``did you mean 'x' of x, y, z?``."""
+    nearest = did_you_mean(word, known)
+    return f"{nearest[:-1]} of {', '.join(sorted(known))}?" if nearest.endswith("?") else nearest
 
 
 def by_last_part(word: str, known: Collection[str]) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.comparison import comparison_of
-from experiments.comparison_words import as_flags, comparison_parser, wishes
+from experiments.comparison_words import comparison_parser, wishes
 from experiments.files import write_text
 from experiments.folder_names import flaw, shown
 from experiments.report.charts import charts
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     """Flags may be written as overrides: ``metric=x`` is ``--metric=x``."""
     parser = comparison_parser("experiments.report", __doc__)
     parser.add_argument("--output", type=Path, help="the file; outputs/report/NAME.html")
-    options = parser.parse_args(as_flags(arguments))
+    options = parser.read(arguments)
     try:
         output = options.output or default_output(options.names)
         tracker = connect()

@@ -16,18 +16,19 @@ from experiments.study.comparable import check_comparable
 from experiments.study.jobs import check_jobs, jobs_of, start_jobs
 from experiments.study.plan import Study, StudyError, find_study
 from experiments.suggestions import did_you_mean
+from experiments.words import USAGE_ERROR, WordsParser
 
-USAGE_ERROR, INTERRUPTED = 2, 130
+INTERRUPTED = 130
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
     """Flags may be written as overrides: ``parallel=1`` is ``--parallel=1``."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.study", description=(__doc__ or "").split("\n")[0])
+    parser = WordsParser("experiments.study", __doc__)
     parser.add_argument("name", help="a file of conf/study/, or the path of one")
     parser.add_argument("--parallel", type=int, help="jobs at once; else as the study says")
     parser.add_argument("--only", help="arms, with commas")
     parser.add_argument("--seeds", type=int, help="the first so many seeds of each arm")
-    return parser.parse_args([f"--{word}" if "=" in word and not word.startswith("-") else word for word in arguments])
+    return parser.read(arguments)
 
 
 def checked(study: Study, chosen: argparse.Namespace) -> dict[str, Any]:
