@@ -16,7 +16,9 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from experiments.checks import READ_THERE, SECRET, contradiction
+from experiments.dotted import dotted_keys
 from experiments.first_line import first_line
+from experiments.hydra_words import is_hydras, wrong_hydra
 from experiments.plugins import missing_plugin, needs_optuna
 from experiments.secret_values import secret_in
 from experiments.suggestions import did_you_mean
@@ -49,7 +51,13 @@ def _explain(overrides: Sequence[str]) -> str | None:
         sentence = _first(missing_plugin(override) for override in parsed) or needs_optuna(parsed)
         if sentence is not None:
             return sentence
-        return _first(_explain_words(run) for run in variants(parsed)) or _explain_preset(parsed)
+        sentence = _first(_explain_words(run) for run in variants(parsed)) or _explain_hydra(parsed)
+        return sentence or _explain_preset(parsed)
+
+
+def _explain_hydra(overrides: Sequence[Override]) -> str | None:
+    typed = OverridesParser.create().parse_overrides(next(variants(overrides)))
+    return wrong_hydra(typed, [_line(override) for override in typed if _is_group(override)])
 
 
 def _explain_preset(overrides: Sequence[Override]) -> str | None:
@@ -67,7 +75,7 @@ def _explain_words(words: Sequence[str]) -> str | None:
 
 
 def _explain_run(overrides: Sequence[Override]) -> str | None:
-    ours = [override for override in overrides if not override.key_or_group.startswith("hydra")]
+    ours = [override for override in overrides if not is_hydras(override)]
     groups = [override for override in ours if _is_group(override)]
     if (sentence := _first(_wrong_mark(o) for o in ours) or _first(_wrong_option(o) for o in groups)) is not None:
         return sentence
@@ -181,17 +189,6 @@ def kind(value: Any) -> str | None:
         ((dict, DictConfig), "a mapping of keys"),
     )
     return next((name for type_, name in kinds if isinstance(value, type_)), None)
-
-
-def dotted_keys(config: DictConfig) -> set[str]:
-    """Every key of the configuration by its dotted path; values are not resolved."""
-    keys: set[str] = set()
-    for key in config:
-        keys.add(str(key))
-        value = None if OmegaConf.is_missing(config, key) else config._get_node(key)
-        if isinstance(value, DictConfig) and not value._is_none() and not value._is_interpolation():
-            keys |= {f"{key}.{inner}" for inner in dotted_keys(value)}
-    return keys
 
 
 def _missing(path: str) -> str:

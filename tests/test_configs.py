@@ -22,11 +22,11 @@ from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
 from experiments.assemble import build
 from experiments.checks import contradiction
+from experiments.dotted import dotted_keys
 from experiments.fits import PARTS
 from experiments.rooms import OURS
 from experiments.schema import register
 from experiments.stage_plan import StagePlan, plan_stage
-from experiments.typo import dotted_keys
 from experiments.wiring import open_critics
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
