@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.catalogue import catalogued
 from experiments.embed import EMBEDDED, ROOM
+from experiments.enumerated import unknown_word
 from experiments.folder_names import flaw, shown
 from experiments.launch import launched, world_size
 from experiments.schema import STAGES
@@ -35,6 +36,7 @@ def contradiction(config: DictConfig) -> str | None:
         no_folder_name,
         a_secret,
         unknown_stage,
+        unknown_word,
         small_size,
         small_group,
         no_critic,
