@@ -1,84 +1,85 @@
-"""A stage's progress: a bar on a terminal, a line now and then in a log."""
+"""A stage's progress, its validations included, as whoever shows it does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from time import monotonic
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import ProgressBar
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
-from callbacks.pace import Pace
-
-REFRESH_SECONDS = 0.25
+from contrastive_reasoning.progress import Display, Phase, Quiet
+from contrastive_reasoning.ranks import this_rank
 
 
 class Progress(ProgressBar):
     """Steps done of all, time gone and left, rate, and the metrics worth watching. Only watches.
 
     Args:
+        stage: whose steps they are.
         metrics: names to show, of those that the module logs.
         window: steps over which the rate is taken.
-        seconds_between_lines: how often a log that is no terminal gets a line.
-        console: where to show it; null: standard output.
+        display: who shows it; of several ranks the first one's.
     """
 
-    def __init__(
-        self, *, metrics: Sequence[str], window: int, seconds_between_lines: float, console: Console | None
-    ) -> None:
+    def __init__(self, *, stage: str, metrics: Sequence[str], window: int, display: Display) -> None:
         super().__init__()
+        self.stage = stage
         self.metrics = tuple(metrics)
         self.window = window
-        self.seconds_between_lines = seconds_between_lines
-        self.console = console or Console()
-        self._enabled = True
-        self._bar: Bar | None = None
+        self.display = display if this_rank() == 0 else Quiet()
+        self._training: Phase | None = None
+        self._validating: Phase | None = None
 
     def disable(self) -> None:
-        self._enabled = False
+        self.display = Quiet()
 
-    def enable(self) -> None:
-        self._enabled = True
-
-    def print(self, *args: Any, **kwargs: Any) -> None:
-        """Above the bar."""
-        self.console.print(*args, **kwargs)
+    def phase(self, name: str, *, unit: str, total: int | None) -> Phase:
+        """One within this stage, for whoever keeps it waiting."""
+        return Phase(self.display, stage=self.stage, name=name, unit=unit, total=total)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Open the bar, or remember when the first line is due."""
-        self._pace = Pace(self.window)
-        self._pace.mark(trainer.global_step, monotonic())
-        self._started = self._shown_at = monotonic()
-        if self._enabled and self.console.is_terminal:
-            self._bar = new_bar(self.console)
-            total = trainer.max_steps if trainer.max_steps >= 0 else None
-            self._task = self._bar.add_task("", total=total, completed=trainer.global_step, left="", metrics="")
-            self._bar.start()
+        total = trainer.max_steps if trainer.max_steps >= 0 else None
+        self._training = Phase(
+            self.display, stage=self.stage, unit="steps", total=total, done=trainer.global_step, window=self.window
+        )
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Move the bar or write a line, whichever it is, if it is due."""
-        now = monotonic()
-        self._pace.mark(trainer.global_step, now)
-        if now - self._shown_at >= (self.seconds_between_lines if self._bar is None else REFRESH_SECONDS):
-            self._show(trainer, type(pl_module).__name__)
+        if self._training is not None:
+            self._training.move(trainer.global_step, lambda: self._numbers(trainer))
 
-    def on_validation_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        batches = sum(trainer.num_val_batches)
+        self._validating = self.phase("validating", unit="batches", total=int(batches) if isfinite(batches) else None)
+
+    def on_validation_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
-        """Say that the pause is a validation, and how far it is."""
-        if self._bar is not None:
-            total = sum(trainer.num_val_batches)
-            self._bar.update(self._task, description=f"{type(pl_module).__name__} validating {batch_idx + 1}/{total:g}")
+        """The numbers are the newest that there are, those of training among them."""
+        if self._validating is not None:
+            self._validating.move(self._validating.done + 1, lambda: self._numbers(trainer))
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """What came out, where there was time for a line before."""
+        if self._validating is not None:
+            if self._validating.told:
+                self._validating.say(self._validating.done, self._numbers(trainer))
+            self._validating.close()
+            self._validating = None
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The last numbers stay on the screen."""
-        self._show(trainer, type(pl_module).__name__)
+        """The last numbers are always shown."""
+        if self._training is not None:
+            self._training.say(trainer.global_step, self._numbers(trainer))
         self._close()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
@@ -88,50 +89,16 @@ class Progress(ProgressBar):
         self._close()
 
     def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        """Also what an error has left open."""
+        for phase in (self._validating, self._training):
+            if phase is not None:
+                phase.close()
+        self._validating = self._training = None
 
-    def _show(self, trainer: L.Trainer, name: str) -> None:
-        if not self._enabled:
-            return
-        self._shown_at = monotonic()
-        step, left, metrics = trainer.global_step, self._left(trainer), shown(trainer.callback_metrics, self.metrics)
-        if self._bar is not None:
-            self._bar.update(self._task, description=name, completed=step, left=left, metrics=metrics)
-            return
-        total = f"/{trainer.max_steps}" if trainer.max_steps >= 0 else ""
-        parts = [f"{name} {step}{total}", f"{clock(self._shown_at - self._started)} gone", left, metrics]
-        self.console.print(" · ".join(filter(None, parts)), soft_wrap=True, markup=False, highlight=False)
-
-    def _left(self, trainer: L.Trainer) -> str:
-        rate, left = self._pace.rate, self._pace.seconds_left(trainer.max_steps)
-        speed = [] if rate is None else [f"{rate:.3g} steps/s"]
-        return " · ".join([*([] if left is None else [f"{clock(left)} left"]), *speed])
+    def _numbers(self, trainer: L.Trainer) -> dict[str, float]:
+        return known(trainer.callback_metrics, self.metrics)
 
 
-def new_bar(console: Console) -> Bar:
-    """An empty bar with our columns."""
-    return Bar(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-        TextColumn("{task.fields[metrics]}", style="italic"),
-        console=console,
-        refresh_per_second=4,
-    )
-
-
-def shown(values: Any, names: Sequence[str]) -> str:
-    """``verifier/accuracy 0.31 · objective/loss 0.02``: of ``names`` those that there are, without their split."""
-    found = [(name, float(values[name])) for name in names if name in values]
-    return " · ".join(f"{name.removeprefix('train/')} {value:.3g}" for name, value in found)
-
-
-def clock(seconds: float) -> str:
-    """``0:07``, ``12:30``, ``1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def known(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, float]:
+    """Of ``names`` those that there are, in their order."""
+    return {name: float(values[name]) for name in names if name in values}

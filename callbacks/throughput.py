@@ -9,9 +9,9 @@ from typing import Any
 import lightning as L
 
 from callbacks.memory import memory_in_use, peak_memory
-from callbacks.pace import Pace
 from callbacks.phase_clock import PhaseClock, attached_clock, detach_clock
 from callbacks.utilisation import Utilisation
+from contrastive_reasoning.progress import Pace
 
 ROOM = "train/throughput/"
 

@@ -15,13 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
-from rich.progress import Progress
 
 from contrastive_reasoning.tasks.countdown.encoding import PADDING, WIDTH
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw
 from contrastive_reasoning.tasks.countdown.problem import problem_key
 from contrastive_reasoning.tasks.countdown.search import SearchTree, search
-from contrastive_reasoning.tasks.countdown.stream import chunks, ordered_map
+from contrastive_reasoning.tasks.countdown.stream import Progress, chunks, ordered_map
 
 DrawRow = Callable[[SearchTree, random.Random], Sequence[int]]
 """One triple of a trajectory as a row of integers."""
@@ -47,6 +46,7 @@ def triple_table(
     held_out: Collection[tuple[int, ...]],
     draw_row: DrawRow,
     workers: int,
+    progress: Progress | None = None,
 ) -> Int[ndarray, "N T W"]:
     """N = ``trajectories`` distinct problems of the training split, T = ``triples_each`` rows from the search of each.
 
@@ -59,6 +59,7 @@ def triple_table(
         held_out: sorted numbers of states that neither start a trajectory nor stand in a row, whatever the target.
         draw_row: a module-level function, so that workers can be sent it.
         workers: processes; 0 searches in this one.
+        progress: called with the number of trajectories found so far.
 
     Raises:
         ValueError: if the space holds too few problems.
@@ -73,18 +74,17 @@ def triple_table(
         draw_row=draw_row,
     )
     found: dict[str, Int[ndarray, "T W"]] = {}
-    with Progress(transient=True) as progress:
-        bar = progress.add_task("searching trajectories", total=trajectories)
-        for drawn in ordered_map(work, chunks(count(), CHUNK), workers=workers):
-            before = len(found)
-            for trajectory in drawn:
-                if len(found) < trajectories:
-                    found.setdefault(trajectory.key, trajectory.rows)
-            progress.update(bar, completed=len(found))
-            if len(found) == trajectories:
-                return np.stack(list(found.values()))
-            if len(found) == before:
-                raise ValueError(f"{space} holds about {before} training problems, {trajectories} are wanted")
+    for drawn in ordered_map(work, chunks(count(), CHUNK), workers=workers):
+        before = len(found)
+        for trajectory in drawn:
+            if len(found) < trajectories:
+                found.setdefault(trajectory.key, trajectory.rows)
+        if progress:
+            progress(len(found))
+        if len(found) == trajectories:
+            return np.stack(list(found.values()))
+        if len(found) == before:
+            raise ValueError(f"{space} holds about {before} training problems, {trajectories} are wanted")
     raise AssertionError("the indices never end")
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from contrastive_reasoning.critics.base import CriticBatch, CriticOracleBatch
+from contrastive_reasoning.progress import phase_of
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from datamodules.batch_stream import training_loader
@@ -84,16 +85,18 @@ class TraceArrays(L.LightningDataModule, ABC):
         """Searches all trajectories, once."""
         if self.table is None:
             judged = {problem.key for split in ("validation", "test") for problem in self.task.problems(split)}
-            self.table = triple_table(
-                self.space,
-                trajectories=self.trajectories,
-                triples_each=self.triples_each,
-                seed=self.seed,
-                exclude=judged | self.task.reserved_keys(),
-                held_out=held_out_states(self.task),
-                draw_row=type(self).draw_row,
-                workers=self.search_workers,
-            )
+            with phase_of(self.trainer, "searching", unit="trajectories", total=self.trajectories) as phase:
+                self.table = triple_table(
+                    self.space,
+                    trajectories=self.trajectories,
+                    triples_each=self.triples_each,
+                    seed=self.seed,
+                    exclude=judged | self.task.reserved_keys(),
+                    held_out=held_out_states(self.task),
+                    draw_row=type(self).draw_row,
+                    workers=self.search_workers,
+                    progress=phase.move,
+                )
 
     def batch(self, number: int, *, validation: bool = False) -> CriticBatch:
         """Batch ``number`` of the training or of the validation trajectories: a function of it and the seed."""

@@ -107,12 +107,12 @@ COMMANDS = {
     ),
     "study": Command(
         summary="run the arms and seeds of a study that are left",
-        usage="NAME [parallel=1] [only=arm,arm] [seeds=2]",
+        usage="NAME [parallel=1] [only=arm,arm] [seeds=2] [progress=json]",
         example="study countdown_credit parallel=1",
         module="experiments.study",
         words=of_study,
         names="study",
-        own_keys=("parallel", "only", "seeds"),
+        own_keys=("parallel", "only", "seeds", "progress"),
     ),
     "list": Command(
         summary="every experiment with its first line, the studies, the sweeps",

@@ -8,6 +8,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
+from contrastive_reasoning.progress import Display, Phase, Quiet
 from contrastive_reasoning.ranks import this_rank
 from experiments import evaluation_table
 from experiments.assemble import build, with_values
@@ -23,10 +25,13 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
         policies = {"start": config, "test": with_values(config, trained)}
     logger = RunFolderLogger(folder=folder)
     suite = build(config, "suite")
-    results = {
-        split: evaluate_one(suite, build(wired, "policy"), split, logger, config.seed)
-        for split, wired in policies.items()
-    }
+    display: Display = build(config, "progress") if this_rank() == 0 else Quiet()
+    results: dict[str, Mapping[str, float]] = {}
+    with Phase(display, stage="evaluate", unit="problems", total=len(policies) * suite.size) as phase:
+        for number, (split, wired) in enumerate(policies.items()):
+            watch = watched(phase, split, before=number * suite.size)
+            results[split] = evaluate_one(suite, build(wired, "policy"), split, logger, config.seed, watch)
+            phase.say((number + 1) * suite.size, success(split, results[split]))
     if unusable := left_out(suite):
         logger.log_table("test/left_out", unusable, step=0)
     rows, caption = evaluation_table.summary_rows(suite, results), evaluation_table.caption(suite)
@@ -38,9 +43,25 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
     return {"metrics": {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}}
 
 
-def evaluate_one(suite: Any, policy: Any, split: str, logger: RunFolderLogger, seed: int) -> Mapping[str, float]:
+def watched(phase: Phase, split: str, *, before: int) -> Watch:
+    """Moves the phase of all policies, of which so many problems are done."""
+
+    def told(done: int, rates: Rates) -> None:
+        phase.move(before + done, lambda: success(split, rates()))
+
+    return told
+
+
+def success(split: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """Of the metrics what is shown meanwhile, in every setting, under the names that are logged."""
+    return {f"{split}/{name}": value for name, value in metrics.items() if name.endswith((GREEDY, SAMPLED))}
+
+
+def evaluate_one(
+    suite: Any, policy: Any, split: str, logger: RunFolderLogger, seed: int, watch: Watch
+) -> Mapping[str, float]:
     """Evaluate one policy and log its numbers, its completions and why they failed."""
-    found = suite(policy.eval(), seed=seed)
+    found = suite(policy.eval(), seed=seed, watch=watch)
     logger.log_metrics({f"{split}/{name}": value for name, value in found.metrics.items()}, step=0)
     logger.log_table(f"{split}/completions", found.rows, step=0)
     logger.log_table(f"{split}/reasons", [{"reason": k, "count": n} for k, n in found.reasons.items()], step=0)

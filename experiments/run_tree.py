@@ -32,7 +32,7 @@ from experiments.sweep.state import End, read_state
 Kind = Literal["sweep", "experiment", "stage", "comparison"]
 HEADLINES = ("test/", "start/", "val/")
 LONGEST_NAME = 120
-WATCHING = ("callbacks", "checkpoints", "logger", "output_dir")
+WATCHING = ("callbacks", "checkpoints", "logger", "progress", "output_dir")
 """Rooms that change nothing of what they watch or keep: runs from before and after an update of them are alike."""
 NOT_TOLD = ("experiment", "name", "seed", "sweep", "hydra", *WATCHING)
 """Overrides that are told otherwise, or that change nothing of what comes out."""

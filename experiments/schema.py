@@ -51,6 +51,7 @@ class Root:
     callbacks: Any = MISSING
     checkpoints: Any = MISSING
     logger: Any = MISSING
+    progress: Any = MISSING
 
 
 def register() -> None:

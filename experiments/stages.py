@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 
+from contrastive_reasoning.progress import clock
 from contrastive_reasoning.ranks import barrier, from_first, this_rank
 from experiments import evaluation, evaluation_table, fits
 from experiments.assemble import build, with_values
@@ -135,6 +136,7 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
     if this_rank() == 0:
         write_json(plan.folder / RESULT, described | dict(result))
     barrier()
+    print(f"{plan.name}: done after {clock(time.monotonic() - started)}")
 
 
 def _reuse_line(plan: StagePlan) -> str:

@@ -24,6 +24,7 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
         for room in MATHEMATICS
     },
     f"{PURE}.ranks": (set(), {"transformers", "lightning", "hydra", "mlflow"}),
+    f"{PURE}.progress": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.policies": ({f"{PURE}.losses"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.critics": ({f"{PURE}.losses", f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.rollout": ({f"{PURE}.policies", f"{PURE}.tasks", f"{PURE}.ranks"}, {"lightning", "hydra", "mlflow"}),

@@ -26,18 +26,23 @@ from contrastive_reasoning.evaluation.published_table import (
     published_names,
     published_table,
 )
+from contrastive_reasoning.evaluation.so_far import GREEDY, SAMPLED, Rates, Watch
 from contrastive_reasoning.evaluation.suite import Setting, Suite
 from contrastive_reasoning.evaluation.track import Track
 
 __all__ = [
+    "GREEDY",
+    "SAMPLED",
     "Estimate",
     "Evaluation",
     "Interval",
     "PublishedArm",
     "PublishedTable",
+    "Rates",
     "Setting",
     "Suite",
     "Track",
+    "Watch",
     "bootstrap",
     "correct_per_problem",
     "evaluate",

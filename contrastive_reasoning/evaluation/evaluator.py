@@ -11,13 +11,13 @@ from typing import Any, get_args
 
 from contrastive_reasoning.evaluation.interval import mean_interval
 from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
+from contrastive_reasoning.evaluation.so_far import GREEDY, SAMPLED, SoFar, Watch
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.ranks import gather, share, unshare
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.spans import readable
-from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Status, Task, Verdict
 
 
@@ -44,6 +44,7 @@ def evaluate(
     greedy: Sampling,
     k_values: Sequence[int],
     seed: int,
+    watch: Watch | None = None,
 ) -> Evaluation:
     """Write one greedy and ``samples`` sampled completions of each problem and judge them.
 
@@ -59,6 +60,7 @@ def evaluate(
         greedy: of the greedy one; temperature 0.
         k_values: pass@k for these k, each at most ``samples``.
         seed: of the samples and of the bootstrap.
+        watch: told how far it is while completions are written.
 
     Raises:
         ValueError: for no problems, a ``greedy`` that samples, or a k above ``samples``.
@@ -67,11 +69,14 @@ def evaluate(
     own = share(problems)
     answered: list[_Answered] = []
     if own:
-        best = engine.generate(policy, own, group_size=1, sampling=greedy, seed=(seed, "evaluate", "greedy"))
-        drawn: RolloutBatch | None = None
-        if samples:
-            drawn = engine.generate(policy, own, group_size=samples, sampling=sampling, seed=(seed, "evaluate"))
-        answered = _answered(task, best, drawn, k_values)
+        so_far = SoFar(task, own, count=len(problems), samples=samples, watch=watch)
+
+        def drawn(metric: str, group_size: int, how: Sampling, *name: str) -> RolloutBatch:
+            told, of = so_far.listener(metric, group_size), (seed, "evaluate", *name)
+            return engine.generate(policy, own, group_size=group_size, sampling=how, seed=of, written=told)
+
+        best = drawn(GREEDY, 1, greedy, "greedy")
+        answered = _answered(task, best, drawn(SAMPLED, samples, sampling) if samples else None, k_values, so_far)
     found = unshare(gather(answered))
     verdicts = [one.verdict for one in found]
     values = {name: [one.values[name] for one in found] for name in found[0].values}
@@ -91,14 +96,16 @@ class _Answered:
     row: Mapping[str, Any]
 
 
-def _answered(task: Task, best: RolloutBatch, drawn: RolloutBatch | None, k_values: Sequence[int]) -> list[_Answered]:
+def _answered(
+    task: Task, best: RolloutBatch, drawn: RolloutBatch | None, k_values: Sequence[int], so_far: SoFar
+) -> list[_Answered]:
     """Each problem of ``best`` with its samples, which stand in the same order."""
-    verdicts = verdicts_of(task, best)
+    verdicts = so_far.verdicts(GREEDY, best)
     per_problem = _greedy_values(best, task, verdicts)
     correct: list[int] = []
     samples = 0 if drawn is None else drawn.group_size
     if drawn is not None:
-        correct = correct_per_problem(verdicts_of(task, drawn), samples)
+        correct = correct_per_problem(so_far.verdicts(SAMPLED, drawn), samples)
         per_problem |= sampled_values(correct, samples, k_values)
     return [
         _Answered(
@@ -120,7 +127,7 @@ def correct_per_problem(verdicts: Sequence[Verdict], group_size: int) -> list[in
 
 def sampled_values(correct: Sequence[int], samples: int, k_values: Sequence[int]) -> dict[str, list[float]]:
     """Per problem the share of correct samples and pass@k."""
-    values = {"verifier/accuracy_sampled": [c / samples for c in correct]}
+    values = {SAMPLED: [c / samples for c in correct]}
     return values | {f"verifier/pass_at_{k}": [pass_at_k(samples, c, k) for c in correct] for k in k_values}
 
 
@@ -141,7 +148,7 @@ def reason_kind(verdict: Verdict) -> str:
 def _greedy_values(best: RolloutBatch, task: Task, verdicts: Sequence[Verdict]) -> dict[str, list[float]]:
     scores = [task.scores(best.problem_of(row), text) for row, text in enumerate(best.texts)]
     return {
-        "verifier/accuracy": [float(verdict.correct) for verdict in verdicts],
+        GREEDY: [float(verdict.correct) for verdict in verdicts],
         **{name: [float(score[name]) for score in scores] for name in scores[0]},
         "completion/tokens": best.mask.sum(1).double().tolist(),
         "completion/truncated": [float(reason == "length") for reason in best.finish_reasons],

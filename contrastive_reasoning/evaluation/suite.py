@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contrastive_reasoning.evaluation.evaluator import Evaluation, evaluate
+from contrastive_reasoning.evaluation.so_far import Rates, Watch
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling
-from contrastive_reasoning.tasks.base import Task
+from contrastive_reasoning.tasks.base import Problem, Task
 
 MAIN = "main"
 """The setting whose metrics keep their plain names."""
@@ -29,6 +30,11 @@ class Setting:
     k_values: Sequence[int]
     """pass@k for these k."""
 
+    @property
+    def asked(self) -> Sequence[Problem]:
+        """The problems themselves."""
+        return self.task.problems("test")[: self.problems]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
@@ -42,27 +48,50 @@ class Suite:
         """What stands in the columns of a table: setting → its metric."""
         return {name: _named(name, "verifier/accuracy") for name in self.settings}
 
-    def __call__(self, policy: CausalLMPolicy, *, seed: int) -> Evaluation:
-        """Evaluate the policy in every setting; the rows say which setting they are from."""
-        found = {name: self._evaluate(setting, policy, seed) for name, setting in self.settings.items()}
+    @property
+    def size(self) -> int:
+        """Problems of all settings."""
+        return sum(len(setting.asked) for setting in self.settings.values())
+
+    def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
+        """Evaluate the policy in every setting; the rows say which setting they are from.
+
+        ``watch`` is told of the problems of all settings together.
+        """
+        found: dict[str, Evaluation] = {}
+        before = 0
+        for name, setting in self.settings.items():
+            told = None if watch is None else _within(watch, name, before)
+            found[name] = self._evaluate(setting, policy, seed, told)
+            before += len(setting.asked)
         return Evaluation(
             metrics={_named(name, key): value for name, one in found.items() for key, value in one.metrics.items()},
             reasons={_named(name, key): count for name, one in found.items() for key, count in one.reasons.items()},
             rows=[{"setting": name, **row} for name, one in found.items() for row in one.rows],
         )
 
-    def _evaluate(self, setting: Setting, policy: CausalLMPolicy, seed: int) -> Evaluation:
+    def _evaluate(self, setting: Setting, policy: CausalLMPolicy, seed: int, watch: Watch | None) -> Evaluation:
         return evaluate(
             policy,
             setting.task,
-            setting.task.problems("test")[: setting.problems],
+            setting.asked,
             engine=self.engine,
             samples=setting.samples,
             sampling=setting.sampling,
             greedy=setting.greedy,
             k_values=setting.k_values,
             seed=seed,
+            watch=watch,
         )
+
+
+def _within(watch: Watch, setting: str, before: int) -> Watch:
+    """For one setting, when so many problems of others are done."""
+
+    def told(done: int, rates: Rates) -> None:
+        watch(before + done, lambda: {_named(setting, name): value for name, value in rates().items()})
+
+    return told
 
 
 def _named(setting: str, name: str) -> str:

@@ -8,6 +8,7 @@ from statistics import mean
 
 from contrastive_reasoning.evaluation.evaluator import Evaluation
 from contrastive_reasoning.evaluation.published_table import PublishedTable, published_table
+from contrastive_reasoning.evaluation.so_far import Watch
 from contrastive_reasoning.evaluation.suite import Setting, Suite
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.base import RolloutEngine
@@ -75,9 +76,18 @@ class Track:
     def published_table(self) -> PublishedTable | None:
         return None if self.published is None else published_table(self.published)
 
-    def __call__(self, policy: CausalLMPolicy, *, seed: int) -> Evaluation:
+    @property
+    def size(self) -> int:
+        """Problems of all sets."""
+        return self._suite.size
+
+    @property
+    def _suite(self) -> Suite:
+        return Suite(engine=self.engine, settings=self.settings)
+
+    def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
         """Evaluate the policy on every set, and average."""
-        found = Suite(engine=self.engine, settings=self.settings)(policy, seed=seed)
+        found = self._suite(policy, seed=seed, watch=watch)
         averages = {
             f"average/{name}": mean(found.metrics[f"{one}/{self.quantity}"] for one in sets)
             for name, sets in self.averages.items()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Sampling, Seed
 from contrastive_reasoning.tasks.base import Problem
+
+Written = Callable[[int, str], None]
+"""Told of a completion once it is written: its row in the batch, and its text."""
 
 
 @runtime_checkable
@@ -23,6 +26,7 @@ class RolloutEngine(Protocol):
         seed: Seed,
         pooled: bool = False,
         prefixes: Sequence[Sequence[int]] | None = None,
+        written: Written | None = None,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem, prompt-major; the same for the same seed and weights.
 
@@ -30,6 +34,7 @@ class RolloutEngine(Protocol):
         With ``prefixes``, one for each problem, completions are continued: the tokens of a prefix are read behind the
         prompt and stand in ``prompt_ids``, the completions of the batch are what follows, up to what the prefix leaves
         of ``max_tokens``. An empty prefix is the same as none.
+        ``written`` is told of each completion once, early or late, in any order, from the thread that called.
 
         Raises:
             ValueError: for no problems, a group size below 1, a prompt that does not fit the context, or a prefix that

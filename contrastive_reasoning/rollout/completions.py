@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
 from contrastive_reasoning.rollout.requests import Requests
 from contrastive_reasoning.rollout.sampling import Sampling
@@ -56,6 +57,23 @@ class Completions:
             finish_reasons=[_reason(stopped) for stopped in self.stopped.tolist()],
             group_size=requests.group_size,
         )
+
+
+class Teller:
+    """Tells who listens of completions that are written; where nobody does it costs nothing."""
+
+    def __init__(self, completions: Completions, policy: CausalLMPolicy, written: Written | None) -> None:
+        self.completions, self.written = completions, written
+        self.table = () if written is None else spelling(policy)
+
+    def __call__(self, rows: Sequence[int]) -> None:
+        """These rows are written."""
+        if self.written is None:
+            return
+        at = list(rows)
+        ids, lengths = self.completions.ids[at].tolist(), self.completions.lengths[at].tolist()
+        for row, tokens, length in zip(at, ids, lengths, strict=True):
+            self.written(row, text_of(self.table, tokens[:length]))
 
 
 def spelling(policy: CausalLMPolicy) -> Sequence[bytes]:

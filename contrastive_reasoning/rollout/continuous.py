@@ -13,7 +13,7 @@ from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.decoder import decoder_of
-from contrastive_reasoning.rollout.completions import Completions, ends_of
+from contrastive_reasoning.rollout.completions import Completions, Teller, ends_of
 from contrastive_reasoning.rollout.prefill import read_prompts
 from contrastive_reasoning.rollout.requests import Requests
 from contrastive_reasoning.rollout.sampling import Sampling, draw
@@ -37,9 +37,10 @@ class ContinuousDecode:
         *,
         budget: int,
         pooled: bool,
+        tell: Teller,
     ) -> None:
         self.policy, self.requests, self.completions = policy, requests, completions
-        self.sampling, self.pooled = sampling, pooled
+        self.sampling, self.pooled, self.tell = sampling, pooled, tell
         self.step: Step = decoder_of(policy) or ModelStep(policy, states=pooled)
         self.ends = ends_of(policy, sampling, requests)
         self.lengths = requests.prompt_mask.sum(1)
@@ -100,6 +101,7 @@ class ContinuousDecode:
         gone = (~alive).nonzero()[:, 0].tolist()
         if not gone:
             return values
+        self.tell([self.running[i] for i in gone])
         order = self.cache.leave(gone)
         self.running = [self.running[i] for i in order]
         if self.running:

@@ -15,8 +15,9 @@ import torch
 from torch import nn
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.completions import Completions
+from contrastive_reasoning.rollout.completions import Completions, Teller
 from contrastive_reasoning.rollout.continuous import ContinuousDecode
 from contrastive_reasoning.rollout.repeated import RepeatedDecode
 from contrastive_reasoning.rollout.requests import encode
@@ -47,11 +48,12 @@ class Engine:
         seed: Seed,
         pooled: bool = False,
         prefixes: Sequence[Sequence[int]] | None = None,
+        written: Written | None = None,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem; the same for the same seed and weights.
 
-        With ``pooled`` the mean hidden state of each completion comes from the same passes: a row then stays for one
-        pass more, which reads its last token.
+        ``written`` is told of a completion when its row leaves the batch. With ``pooled`` the mean hidden state of each
+        completion comes from the same passes: a row then stays for one pass more, which reads its last token.
 
         Raises:
             ValueError: for no problems, a group size below 1, a prompt that does not fit the context, or a prefix that
@@ -65,15 +67,17 @@ class Engine:
             rows = row_uniforms(problems, group_size=group_size, length=width, seed=seed, prefixes=requests.prefixes)
             uniforms = rows.to(policy.device)
         completions = Completions(len(requests), width, policy.device)
+        tell = Teller(completions, policy, written)
         with torch.no_grad(), evaluating(policy.model), policy.autocast():
             if policy.plans_attention:
                 decode = ContinuousDecode(
-                    policy, requests, completions, sampling, budget=self.max_batch_tokens, pooled=pooled
+                    policy, requests, completions, sampling, budget=self.max_batch_tokens, pooled=pooled, tell=tell
                 )
                 decode.run(uniforms)
             else:
                 for rows in requests.chunks(self.max_batch_tokens):
                     RepeatedDecode(policy, requests, rows, completions, sampling, pooled).run(uniforms)
+                    tell(rows)
         return completions.batch(policy, problems, requests, sampling)
 
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.completions import Completions, spelling
+from contrastive_reasoning.rollout.completions import Completions, Teller, spelling
 from contrastive_reasoning.rollout.engine import evaluating
 from contrastive_reasoning.rollout.pooled import pooled_states
 from contrastive_reasoning.rollout.requests import Requests, encode
@@ -39,16 +40,19 @@ class HFEngine:
         seed: Seed,
         pooled: bool = False,
         prefixes: Sequence[Sequence[int]] | None = None,
+        written: Written | None = None,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem; raises as ``Engine.generate`` does."""
         limit = sampling.max_tokens
         requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
         completions = Completions(len(requests), int(requests.limits.max()), policy.device)
+        tell = Teller(completions, policy, written)
         devices = [policy.device] if policy.device.type == "cuda" else []
         with torch.no_grad(), evaluating(policy.model), policy.autocast(), torch.random.fork_rng(devices=devices):
             for rows in requests.chunks(self.max_batch_tokens):
                 torch.manual_seed(derived_seed((*seed, rows.start)))
                 _write(policy, requests, rows, completions, sampling)
+                tell(rows)
         rollouts = completions.batch(policy, problems, requests, sampling)
         if not pooled:
             return rollouts

@@ -17,11 +17,13 @@ import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.ranks import barrier
+from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.completions import Completions
+from contrastive_reasoning.rollout.completions import Completions, spelling
 from contrastive_reasoning.rollout.pooled import pooled_states
 from contrastive_reasoning.rollout.requests import Requests, encode
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed, names_of
+from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.rollout.vllm_answers import AnswerReader, Drawn
 from contrastive_reasoning.rollout.vllm_http import JSONServer
 from contrastive_reasoning.rollout.vllm_policy import Report, ServedPolicy, check_log_probs
@@ -77,6 +79,7 @@ class VLLMEngine:
         seed: Seed,
         pooled: bool = False,
         prefixes: Sequence[Sequence[int]] | None = None,
+        written: Written | None = None,
     ) -> RolloutBatch:
         """``group_size`` completions of each problem. With ``pooled`` the trainer's own passes compute the states.
 
@@ -88,7 +91,7 @@ class VLLMEngine:
         requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
         report = on_first_rank(lambda: self._ready(policy))
         check_log_probs(report.logprobs_mode, sampling)
-        drawn = self._draw(policy, problems, requests, sampling, seed)
+        drawn = self._draw(policy, problems, requests, sampling, seed, written)
         barrier()
         on_first_rank(self._done)
         rollouts = _filled(drawn, requests, policy).batch(policy, problems, requests, sampling)
@@ -121,10 +124,12 @@ class VLLMEngine:
         requests: Requests,
         sampling: Sampling,
         seed: Seed,
+        written: Written | None,
     ) -> list[Drawn]:
-        """The B completions, prompt-major."""
+        """The B completions, prompt-major; ``written`` is told in this order, too."""
         reader = AnswerReader(policy, sampling)
         seeds = request_seeds(problems, seed, prefixes=requests.prefixes)
+        table = () if written is None else spelling(policy)
 
         def group(p: int) -> list[Drawn]:
             prompt = requests.prompt_ids[p][requests.prompt_mask[p]].tolist()
@@ -134,7 +139,13 @@ class VLLMEngine:
             return reader.read(answer, prompt=prompt, group_size=size, limit=limit, begun=requests.prefixes[p])
 
         with ThreadPoolExecutor(self.concurrency) as pool:
-            return [drawn for rows in pool.map(group, range(len(problems))) for drawn in rows]
+            drawn: list[Drawn] = []
+            for rows in pool.map(group, range(len(problems))):
+                drawn += rows
+                if written is not None:
+                    for row, one in enumerate(rows, start=len(drawn) - len(rows)):
+                        written(row, text_of(table, one.ids))
+            return drawn
 
 
 def request_seeds(problems: Sequence[Problem], seed: Seed, *, prefixes: Sequence[Sequence[int]] = ()) -> list[int]:

@@ -39,6 +39,7 @@ ROOMS = {
     "callbacks": "What watches a run.",
     "checkpoints": "What is kept to go on from.",
     "logger": "Where numbers go.",
+    "progress": "How a run says how far it is.",
 }
 """Every group of ``conf/``, in the order of a reader's questions."""
 

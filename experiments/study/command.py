@@ -1,6 +1,7 @@
 """Run what is left of a study, then show what there is:  make study name=countdown_credit
 
 python -m experiments.study NAME [parallel=1] [only=arm,arm] [seeds=2]      fewer jobs at once, a part of the arms
+python -m experiments.study NAME [progress=json]                            how its jobs say how far they are
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from experiments.schema import register
@@ -28,6 +30,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--parallel", type=int, help="jobs at once; else as the study says")
     parser.add_argument("--only", help="arms, with commas")
     parser.add_argument("--seeds", type=int, help="the first so many seeds of each arm")
+    parser.add_argument("--progress", help="of the jobs: a file of conf/progress/")
     return parser.read(arguments)
 
 
@@ -43,6 +46,11 @@ def checked(study: Study, chosen: argparse.Namespace) -> dict[str, Any]:
     return {"parallel": parallel, "only": only, "seeds": chosen.seeds}
 
 
+def showing(study: Study, progress: str | None) -> Study:
+    """The study whose jobs say in this way how far they are; what they compute, and who finds it again, is the same."""
+    return study if progress is None else replace(study, common=[*study.common, f"progress={progress}"])
+
+
 def main(arguments: Sequence[str]) -> int:
     register()
     chosen = options(arguments)
@@ -50,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        study = find_study(chosen.name)
+        study = showing(find_study(chosen.name), chosen.progress)
         wishes = checked(study, chosen)
         arms = jobs_of(study, {})
         check_jobs([*start_jobs(study).values(), *arms])

@@ -43,6 +43,21 @@ def test_completions_are_those_that_the_weights_and_the_seed_give(
             assert torch.equal(ours, alone.completion_ids[one][alone.mask[one]])
 
 
+def test_who_listens_is_told_of_each_completion(
+    engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    told: list[tuple[int, str]] = []
+    rollouts = engine.generate(
+        policy,
+        problems,
+        group_size=3,
+        sampling=SAMPLED,
+        seed=SEED,
+        written=lambda row, text: told.append((row, text)),
+    )
+    assert told == list(enumerate(rollouts.texts))
+
+
 @pytest.mark.parametrize("sampling", [SAMPLED, GREEDY], ids=["sampled", "greedy"])
 def test_greedy_and_sampled_rollouts_are_a_whole_batch(
     engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem], sampling: Sampling

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from callbacks.pace import Pace
 from callbacks.throughput import Throughput
+from contrastive_reasoning.progress import Pace
 
 STEP_SECONDS = 0.02
 

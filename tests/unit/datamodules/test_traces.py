@@ -100,10 +100,20 @@ def test_epochs_take_turns_with_the_triples_of_a_trajectory() -> None:
 
 def test_the_table_holds_distinct_training_problems_whatever_the_workers() -> None:
     small = ProblemSpace(counts=[3], number_range=[1, 9], target_range=[10, 20], max_search_lines=None)
+    counts: list[int] = []
     table = triple_table(
-        small, trajectories=30, triples_each=2, seed=0, exclude=(), held_out=(), draw_row=target_row, workers=0
+        small,
+        trajectories=30,
+        triples_each=2,
+        seed=0,
+        exclude=(),
+        held_out=(),
+        draw_row=target_row,
+        workers=0,
+        progress=counts.append,
     )
     assert table.shape == (30, 2, 7)
+    assert counts[-1] == 30
     assert (table[:, 0, 6] == table[:, 1, 6]).all()
     again = triple_table(
         small, trajectories=30, triples_each=2, seed=0, exclude=(), held_out=(), draw_row=target_row, workers=1

@@ -8,10 +8,10 @@ from statistics import mean
 import pytest
 import torch
 
-from contrastive_reasoning.evaluation import Evaluation, Setting, Suite, evaluate, reason_kind
+from contrastive_reasoning.evaluation import Evaluation, Rates, Setting, Suite, Watch, evaluate, reason_kind
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
-from contrastive_reasoning.rollout import Engine, Sampling
+from contrastive_reasoning.rollout import Engine, HFEngine, RolloutEngine, Sampling
 from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
 
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=[])
@@ -53,7 +53,9 @@ def policy() -> CausalLMPolicy:
     return CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
 
 
-def found(policy: CausalLMPolicy, engine: Engine = ENGINE, samples: int = SAMPLES) -> Evaluation:
+def found(
+    policy: CausalLMPolicy, engine: RolloutEngine = ENGINE, samples: int = SAMPLES, watch: Watch | None = None
+) -> Evaluation:
     return evaluate(
         policy,
         Parity(),
@@ -64,6 +66,7 @@ def found(policy: CausalLMPolicy, engine: Engine = ENGINE, samples: int = SAMPLE
         greedy=GREEDY,
         k_values=[2, SAMPLES],
         seed=0,
+        watch=watch,
     )
 
 
@@ -120,6 +123,48 @@ def test_without_samples_only_greedy_quantities_remain(policy: CausalLMPolicy) -
     assert not any("sampled" in name or "pass_at" in name for name in metrics)
 
 
+class Watching:
+    """What was told, the success asked for each time."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, dict[str, float]]] = []
+
+    def __call__(self, done: int, rates: Rates) -> None:
+        self.told.append((done, dict(rates())))
+
+
+@pytest.mark.parametrize("engine", [ENGINE, Engine(max_batch_tokens=40), HFEngine(max_batch_tokens=100)])
+def test_who_watches_hears_of_every_completion_and_at_last_of_what_is_found(
+    policy: CausalLMPolicy, engine: RolloutEngine
+) -> None:
+    watching = Watching()
+    evaluation = found(policy, engine, watch=watching)
+    counts = [done for done, _ in watching.told]
+    assert counts == [n // (1 + SAMPLES) for n in range(1, 12 * (1 + SAMPLES) + 1)]
+    assert not any("verifier/accuracy_sampled" in rates for _, rates in watching.told[:12])
+    sampled = [rates["verifier/accuracy_sampled"] for _, rates in watching.told[12:]]
+    assert len(set(sampled)) > 10, "it moves while completions are written"
+    last = watching.told[-1][1]
+    assert last == {name: pytest.approx(evaluation.metrics[name]) for name in last}
+    assert set(last) == {"verifier/accuracy", "verifier/accuracy_sampled"}
+    assert evaluation.metrics == found(policy, engine).metrics, "it only watches"
+
+
+def test_what_was_judged_on_the_way_is_not_judged_again(
+    policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+    verify = Parity.verify
+
+    def counted(self: Parity, problem: Problem, completion: str) -> Verdict:
+        judged.append(problem.id)
+        return verify(self, problem, completion)
+
+    monkeypatch.setattr(Parity, "verify", counted)
+    found(policy, watch=Watching())
+    assert len(judged) == 12 * (1 + SAMPLES)
+
+
 def test_it_says_when_training_saw_the_problems(policy: CausalLMPolicy) -> None:
     metrics = found(policy).metrics
     assert (metrics["problems/seen_in_training"], metrics["problems/count"]) == (1.0, 12.0)
@@ -145,8 +190,13 @@ def test_contradictory_settings_are_refused(policy: CausalLMPolicy) -> None:
 def test_a_suite_names_its_settings(policy: CausalLMPolicy) -> None:
     main = Setting(task=Parity(), problems=5, samples=2, sampling=SAMPLED, greedy=GREEDY, k_values=[2])
     suite = Suite(engine=ENGINE, settings={"main": main, "short": replace(main, problems=3, samples=0)})
-    evaluation = suite(policy, seed=0)
+    watching = Watching()
+    evaluation = suite(policy, seed=0, watch=watching)
     assert evaluation.metrics["problems/count"] == 5
+    counts = [done for done, _ in watching.told]
+    assert counts == sorted(counts)
+    assert counts[-1] == suite.size == 8
+    assert set(watching.told[-1][1]) == {"short/verifier/accuracy"}
     assert evaluation.metrics["short/problems/count"] == 3
     assert "verifier/pass_at_2" in evaluation.metrics
     assert [row["setting"] for row in evaluation.rows] == ["main"] * 5 + ["short"] * 3

@@ -94,8 +94,11 @@ def test_by_default_unlike_runs_are_never_averaged() -> None:
 def test_what_only_watches_sets_no_runs_apart() -> None:
     before = record("a", seed=0, **{"reward.weight": "0.1"})
     after = record("a", seed=1, **{"reward.weight": "0.1", "callbacks.every.clock.limit_s": "9", "output_dir": "there"})
-    (arm,) = arms_by([before, after], telling_axes([before, after]))
-    assert set(arm.runs) == {"0", "1"}
+    shown = {"progress": "json", "progress._target_": "JSONLines", "progress.seconds_between_lines": "60"}
+    again = record("a", seed=2, **{"reward.weight": "0.1"}, **shown)
+    runs = [before, after, again]
+    (arm,) = arms_by(runs, telling_axes(runs))
+    assert set(arm.runs) == {"0", "1", "2"}
     assert mixed(arm) == {}
 
 

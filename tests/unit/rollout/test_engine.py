@@ -55,6 +55,27 @@ def test_log_probs_are_those_of_a_plain_forward_pass(
     assert (recomputed(any_policy, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
 
 
+@pytest.mark.parametrize("pooled", [False, True], ids=["plain", "pooled"])
+@pytest.mark.parametrize("made", [Engine, HFEngine])
+@pytest.mark.parametrize("budget", [60, 10_000])
+def test_who_listens_is_told_of_each_completion_once(
+    any_policy: CausalLMPolicy,
+    problems: Sequence[Problem],
+    made: type[Engine | HFEngine],
+    budget: int,
+    pooled: bool,
+) -> None:
+    told: list[tuple[int, str]] = []
+
+    def written(row: int, text: str) -> None:
+        told.append((row, text))
+
+    engine, settings = made(max_batch_tokens=budget), {"group_size": 3, "sampling": SAMPLED, "seed": (0,)}
+    rollouts = engine.generate(any_policy, problems, **settings, pooled=pooled, written=written)
+    assert sorted(told) == list(enumerate(rollouts.texts))
+    assert rollouts.texts == engine.generate(any_policy, problems, **settings, pooled=pooled).texts
+
+
 def test_greedy_tokens_are_those_of_generate(any_policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
     own, reference = (
         engine.generate(any_policy, problems, group_size=1, sampling=GREEDY, seed=(0,))

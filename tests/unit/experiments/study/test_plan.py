@@ -10,6 +10,7 @@ import yaml
 
 from experiments.credit_fit import check_credit_fits
 from experiments.schema import register
+from experiments.study.command import showing
 from experiments.study.comparable import check_comparable
 from experiments.study.finished import mark_of, stage_plans, start_policies
 from experiments.study.jobs import check_jobs, composed, jobs_of, start_jobs
@@ -78,6 +79,16 @@ def test_each_seed_can_begin_from_a_warm_start_of_its_own() -> None:
     begun = {(job.arm, job.seed): composed(job).policy.pretrained for job in jobs_of(study, policies)}
     assert begun == {(arm, seed): policies[seed] for arm, seed in begun}
     assert len(begun) == 6
+
+
+def test_how_jobs_show_their_progress_is_no_part_of_what_they_are() -> None:
+    study = read_study("s", CONTENT)
+    assert showing(study, None) is study
+    told = jobs_of(showing(study, "json"), {})
+    assert [composed(job).progress._target_.rpartition(".")[2] for job in told[:1]] == ["JSONLines"]
+    assert mark_of(told[0]) == mark_of(jobs_of(study, {})[0])
+    with pytest.raises(StudyError, match="progress=jsn: no such progress; did you mean 'json'"):
+        check_jobs(jobs_of(showing(study, "jsn"), {}))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How fast steps follow each other, over the last few of them."""
+"""How fast steps follow each other, over the last few of them or over all."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ from collections import deque
 
 
 class Pace:
-    """Steps per second over the last ``window`` steps; validation between them counts, as it does for whoever waits."""
+    """Steps per second over the last ``window`` steps; validation between them counts, as it does for whoever waits.
 
-    def __init__(self, window: int) -> None:
-        if window < 1:
+    With None the rate is over all that was marked: for what is done in bursts.
+    """
+
+    def __init__(self, window: int | None) -> None:
+        if window is not None and window < 1:
             raise ValueError(f"window must be at least 1 step, got {window}")
-        self._ends: deque[tuple[int, float]] = deque(maxlen=window + 1)
+        self._first: tuple[int, float] | None = None
+        self._ends: deque[tuple[int, float]] = deque(maxlen=1 if window is None else window + 1)
+        self._whole = window is None
 
     def mark(self, step: int, now: float) -> None:
         """``step`` steps are done at ``now``, in seconds."""
+        self._first = self._first or (step, now)
         self._ends.append((step, now))
 
     @property
     def rate(self) -> float | None:
         """Steps per second; None before two marks."""
-        if len(self._ends) < 2:
+        if self._first is None:
             return None
-        (first, then), (last, now) = self._ends[0], self._ends[-1]
+        first, then = self._first if self._whole else self._ends[0]
+        last, now = self._ends[-1]
         return (last - first) / (now - then) if now > then else None
 
     def seconds_left(self, total: int) -> float | None:

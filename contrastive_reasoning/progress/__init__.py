@@ -1,0 +1,9 @@
+"""How far long phases are, and the siblings that show it: ``Lines``, ``JSONLines`` and ``Quiet``."""
+
+from contrastive_reasoning.progress.display import Display, Moment, Quiet
+from contrastive_reasoning.progress.json_lines import JSONLines
+from contrastive_reasoning.progress.lines import Lines, clock
+from contrastive_reasoning.progress.pace import Pace
+from contrastive_reasoning.progress.phase import Phase, ShowsPhases, phase_of
+
+__all__ = ["Display", "JSONLines", "Lines", "Moment", "Pace", "Phase", "Quiet", "ShowsPhases", "clock", "phase_of"]

@@ -1,0 +1,127 @@
+"""What a run says of how far it is: in lines of JSON, quietly, and on several ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.schema import STAGES
+
+SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50", "logger=folder"]
+EVERY_LINE = ["progress=json", "progress.seconds_between_lines=0"]
+KEYS = {"stage", "phase", "step", "steps", "unit", "seconds_gone", "seconds_left", "rate"}
+
+
+def run(output: Path, *overrides: str) -> str:
+    """One experiment by the command line; what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.run", *overrides, f"output_dir={output}"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def objects(said: str) -> list[dict[str, Any]]:
+    """The lines of JSON, which are those that begin with a brace, read strictly."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return [json.loads(line, parse_constant=refuse) for line in said.splitlines() if line.startswith("{")]
+
+
+def own_steps(found: list[dict[str, Any]], stage: str) -> list[dict[str, Any]]:
+    """The lines of a stage that count its own steps."""
+    return [line for line in found if line["stage"] == stage and line["phase"] is None]
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("outputs")
+
+
+@pytest.fixture(scope="module")
+def told(outputs: Path) -> list[dict[str, Any]]:
+    """What a whole run said in JSON."""
+    return objects(run(outputs, *SMALL, *EVERY_LINE))
+
+
+def summary(outputs: Path) -> dict[str, dict[str, float]]:
+    """The newest run's."""
+    return json.loads(max(outputs.glob("runs/*/*/summary.json")).read_text())["metrics"]
+
+
+def test_every_stage_and_its_validations_tell_steps_rate_and_time_left(told: list[dict[str, Any]]) -> None:
+    assert all(line.keys() >= KEYS for line in told)
+    assert list(dict.fromkeys(line["stage"] for line in told)) == list(STAGES)
+    for stage in STAGES:
+        lines = own_steps(told, stage)
+        assert all(before["step"] <= after["step"] for before, after in pairwise(lines))
+        last = lines[-1]
+        assert last["step"] == last["steps"] > 0, stage
+        assert last["seconds_left"] == 0
+        assert last["rate"] > 0
+    validations = [line for line in told if line["phase"] == "validating"]
+    assert {line["stage"] for line in validations} == {"warm_start", "critic", "grpo"}
+
+
+def test_grpo_tells_success_and_the_whole_reward(told: list[dict[str, Any]], outputs: Path) -> None:
+    last, logged = own_steps(told, "grpo")[-1], summary(outputs)["grpo"]
+    for name in ("train/reward/verifier", "train/reward/outcome", "val/verifier/accuracy"):
+        assert last[name] == pytest.approx(logged[name]), name
+
+
+def test_evaluation_counts_problems_and_ends_with_what_is_logged(told: list[dict[str, Any]], outputs: Path) -> None:
+    lines, logged = own_steps(told, "evaluate"), summary(outputs)["evaluate"]
+    assert {(line["unit"], line["steps"]) for line in lines} == {("problems", 8)}, "four, before training and after"
+    assert {line["step"] for line in lines} >= set(range(1, 9))
+    halves = ("start", 4), ("test", 8)
+    for split, problems in halves:
+        (*_, last) = (line for line in lines if f"{split}/verifier/accuracy" in line)
+        assert last["step"] == problems
+        for name in (f"{split}/verifier/accuracy", f"{split}/verifier/accuracy_sampled"):
+            assert last[name] == pytest.approx(logged[name]), name
+
+
+def test_quiet_says_only_that_stages_begin_and_end_and_runs_none_anew(
+    told: list[dict[str, Any]], outputs: Path
+) -> None:
+    said = run(outputs, *SMALL, "progress=quiet", "reward.weight=0.25").splitlines()
+    for stage in STAGES[:2]:
+        assert any(line.startswith(f"{stage}: reusing ") for line in said), "how it is shown is no part of a stage"
+    for stage in STAGES[2:]:
+        assert any(line.startswith(f"{stage}: running in ") for line in said)
+        assert any(line.startswith(f"{stage}: done after 0:") for line in said)
+    for word in (" gone", " left", "steps/s", "problems/s", "{"):
+        assert not any(word in line for line in said), word
+
+
+def test_the_search_for_the_critics_data_tells_its_rate(tmp_path: Path) -> None:
+    found = objects(run(tmp_path, "experiment=critic_numeric_v2", "debug=fast", "logger=folder", *EVERY_LINE))
+    searching = [line for line in found if line["phase"] == "searching"]
+    assert [line["step"] for line in searching] == sorted({line["step"] for line in searching})
+    assert searching[-1]["step"] == searching[-1]["steps"] == 200
+    assert {(line["stage"], line["unit"]) for line in searching} == {("critic", "trajectories")}
+    assert all(line["rate"] > 0 for line in searching)
+
+
+def test_of_several_ranks_the_first_counts_for_all(tmp_path: Path) -> None:
+    only = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger=folder", "trainer=ddp"]
+    lines = own_steps(objects(run(tmp_path, *only, *EVERY_LINE)), "evaluate")
+    steps = [line["step"] for line in lines]
+    assert steps == sorted(steps), "one rank alone speaks"
+    assert set(steps) >= {2, 4}, "of four problems each has two"
+    assert {line["steps"] for line in lines} == {4}
+    logged = summary(tmp_path)["evaluate"]
+    assert lines[-1]["test/verifier/accuracy"] == pytest.approx(logged["test/verifier/accuracy"])

@@ -1,0 +1,92 @@
+"""How a phase is counted, and how a moment of it reads."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from math import inf, nan
+
+import pytest
+from rich.console import Console
+
+from contrastive_reasoning.progress import JSONLines, Lines, Moment, Pace, Phase, clock
+from contrastive_reasoning.progress.lines import line_of
+
+MOMENT = Moment(
+    stage="grpo",
+    phase=None,
+    unit="steps",
+    done=12,
+    total=60,
+    seconds_gone=40.0,
+    seconds_left=160.0,
+    rate=0.3,
+    numbers={"train/reward/verifier": 0.31, "val/verifier/accuracy": 0.12345},
+)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(7.2, "0:07"), (750.0, "12:30"), (3723.0, "1:02:03")])
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
+
+
+def test_a_line() -> None:
+    said = "grpo 12/60 · 0:40 gone · 2:40 left · 0.3 steps/s · reward/verifier 0.31 · val/verifier/accuracy 0.123"
+    assert line_of(MOMENT) == said
+    early = replace(MOMENT, phase="validating", done=0, total=None, seconds_left=None, rate=None, numbers={})
+    assert line_of(early) == "grpo validating 0 · 0:40 gone"
+
+
+def test_an_object(capsys: pytest.CaptureFixture[str]) -> None:
+    JSONLines(seconds_between_lines=0.0).show(replace(MOMENT, numbers={"a/b": nan, "a/c": inf, "a/d": 1.5}, rate=None))
+    assert json.loads(capsys.readouterr().out) == {
+        "stage": "grpo",
+        "phase": None,
+        "step": 12,
+        "steps": 60,
+        "unit": "steps",
+        "seconds_gone": 40.0,
+        "seconds_left": 160.0,
+        "rate": None,
+        "a/b": None,
+        "a/c": None,
+        "a/d": 1.5,
+    }
+
+
+def test_the_rate_of_a_window_and_that_of_all() -> None:
+    recent, whole = Pace(1), Pace(None)
+    for step, second in ((0, 0.0), (10, 1.0), (11, 2.0)):
+        recent.mark(step, second)
+        whole.mark(step, second)
+    assert (recent.rate, whole.rate) == (1.0, 5.5)
+    assert (recent.seconds_left(21), whole.seconds_left(22)) == (10.0, 2.0)
+
+
+def test_nobody_asks_for_numbers_that_are_not_shown() -> None:
+    def never() -> dict[str, float]:
+        raise AssertionError("asked")
+
+    stream = io.StringIO()
+    with Phase(Lines(seconds_between_lines=1e6, console=Console(file=stream)), stage="a", unit="b", total=2) as phase:
+        phase.move(1, never)
+        assert not phase.told
+        phase.say(2, {"c/d": 1.0})
+        assert phase.told
+    assert stream.getvalue().startswith("a 2/2 · 0:00 gone · 0:00 left · ")
+
+
+def test_a_phase_within_another_stands_under_it_on_a_terminal_and_goes() -> None:
+    stream = io.StringIO()
+    display = Lines(seconds_between_lines=10.0, console=Console(file=stream, force_terminal=True, width=120))
+    with Phase(display, stage="grpo", unit="steps", total=4) as outer:
+        with Phase(display, stage="grpo", name="validating", unit="batches", total=3) as inner:
+            inner.say(2, {})
+        both = stream.getvalue()
+        outer.say(4, {"val/verifier/accuracy": 0.25})
+    assert "grpo validating" in both
+    last = stream.getvalue().split("\r")[-1]
+    assert "4/4" in last
+    assert "0.25" in last
+    assert "validating" not in last
