@@ -94,6 +94,7 @@ def test_evaluation_counts_problems_and_ends_with_what_is_logged(told: list[dict
             assert last[name] == pytest.approx(logged[name]), name
 
 
+@pytest.mark.slow
 def test_quiet_says_only_that_stages_begin_and_end_and_runs_none_anew(
     told: list[dict[str, Any]], outputs: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_quiet_says_only_that_stages_begin_and_end_and_runs_none_anew(
         assert not any(word in line for line in said), word
 
 
+@pytest.mark.slow
 def test_the_search_for_the_critics_data_tells_its_rate(tmp_path: Path) -> None:
     found = objects(run(tmp_path, "experiment=critic_numeric_v2", "debug=fast", "logger=folder", *EVERY_LINE))
     searching = [line for line in found if line["phase"] == "searching"]
@@ -116,6 +118,7 @@ def test_the_search_for_the_critics_data_tells_its_rate(tmp_path: Path) -> None:
     assert all(line["rate"] > 0 for line in searching)
 
 
+@pytest.mark.slow
 def test_of_several_ranks_the_first_counts_for_all(tmp_path: Path) -> None:
     only = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger=folder", "trainer=ddp"]
     lines = own_steps(objects(run(tmp_path, *only, *EVERY_LINE)), "evaluate")
