@@ -278,7 +278,9 @@ def main(arguments: Sequence[str]) -> int:
         if options.follow:
             os.nice(5)  # training comes first
             return 0 if carry.follow(options.folders[0], connect) else 1
-        return 0 if carry.sync(options.folders, answering) else 1
+        from experiments.sweep.send import send_sweeps
+
+        return 0 if all([carry.sync(options.folders, answering), send_sweeps(options.folders, connect)]) else 1
     except TrackerError as error:
         print(error, file=sys.stderr)
         return 2

@@ -10,19 +10,26 @@ from matplotlib.figure import Figure
 
 from experiments.comparison import CURVE
 from experiments.curves import CAPTION, Curve, draw_on, look
-from experiments.report.gathered import Gathered
+from experiments.report.gathered import Gathered, identity
 from experiments.report.markup import Html, element, section
 from experiments.report.svg import as_svg, quiet
+from experiments.track import RunRecord
 
 STAGES = ("grpo", "critic", "warm_start")
 VALIDATION = (CURVE, "val/verifier/accuracy")
 HEALTH = (
-    *("train/reward/outcome", "train/reward/verifier", "train/verdict/ok", "train/rollout/completion_tokens"),
-    *("train/rollout/truncated", "train/rollout/surprisal", "train/advantage/informative_groups"),
-    *("train/objective/approx_kl", "train/objective/clip_fraction", "train/optimizer/gradient_norm"),
-    *("train/alarm/repeated_states", "train/clipo/loss", "val/critic/categorical_accuracy"),
+    *("train/reward/outcome", "train/reward/verifier", "train/verdict/ok", "train/reward/critic"),
+    *("train/reward/oracle", "train/rollout/completion_tokens", "train/rollout/truncated", "train/rollout/surprisal"),
+    *("train/advantage/informative_groups", "train/objective/approx_kl", "train/objective/clip_fraction"),
+    *("train/optimizer/gradient_norm", "train/alarm/repeated_states", "train/clipo/loss"),
+    *("train/clipo/positive_cosine", "train/critic/ece"),
 )
-"""Reward, length, entropy (surprisal estimates it) and what else tells whether a policy learns."""
+"""Rewards, length, entropy (surprisal estimates it) and what else tells whether a policy learns."""
+CRITIC = (
+    *("train/critic/loss", "val/critic/categorical_accuracy", "val/oracle/auroc_depth1", "val/oracle/ece"),
+    "val/probe/positive_cosine",
+)
+"""Whether a critic does, over the optimizer steps of its own stage."""
 MOST_POINTS = 60
 """Of a curve; where more were logged, each point is the mean of its share of them."""
 MOST_ARMS = 14
@@ -35,7 +42,7 @@ def charts(found: Gathered, curve: str | None) -> Html:
     """The section: success first, then the health of training; ``curve`` replaces the former."""
     wanted = [curve] if curve else [*VALIDATION]
     drawn = list(_pictures(found, wanted, size=(11.0, 4.2)))
-    small = list(_pictures(found, HEALTH, size=(4.6, 2.9)))
+    small = list(_pictures(found, [*HEALTH, *CRITIC], size=(4.6, 2.9)))
     if not drawn and not small:
         return Html("")
     parts = [element("div", picture, class_="wide") for picture in drawn]
@@ -45,7 +52,8 @@ def charts(found: Gathered, curve: str | None) -> Html:
     more = f" The last {left_out} of the arms above are not drawn." if left_out > 0 else ""
     about = (
         f"{CAPTION} Of more than {MOST_POINTS} points each drawn one is a mean. What stayed constant, or equals "
-        f"another picture, is left out.{more}"
+        "another picture, is left out. Steps are those of the stage in brackets; GRPO's are rollout batches. A critic "
+        f"that several runs share counts once, under the first arm.{more}"
     )
     return section("Curves", _legend(found), *parts, element("p", about, class_="note"))
 
@@ -54,19 +62,32 @@ def _pictures(found: Gathered, metrics: Sequence[str], *, size: tuple[float, flo
     """A picture for each metric that tells something: neither constant throughout, nor the same as one before."""
     before: list[list[Sequence[Mapping[int, float]]]] = []
     for metric in metrics:
-        curves = dict(_curves(found, metric))
+        stages = dict(_stages(found, metric))
+        curves = dict(_curves(found, metric, stages))
         seeds = [curve.seeds for curve in curves.values()]
         values = {value for arm in seeds for history in arm for value in history.values()}
         if len(values) > 1 and seeds not in before:
             before.append(seeds)
-            yield element("figure", element("figcaption", metric), _drawn(curves, metric, size))
+            of = ", ".join(dict.fromkeys(run.tags["stage"] for place in curves for run in stages[place]))
+            caption = element("figcaption", metric, element("span", f" ({of})"))
+            yield element("figure", caption, _drawn(curves, metric, size))
 
 
-def _curves(found: Gathered, metric: str) -> Iterator[tuple[int, Curve]]:
-    """By the place of the arm, whose colour it has in every picture."""
+def _stages(found: Gathered, metric: str) -> Iterator[tuple[int, list[RunRecord]]]:
+    """Place of the arm → its stages that logged the metric. A critic that several seeds or arms share is there once: it
+    is one critic, and says nothing of the spread over seeds."""
+    seen: set[tuple[str, str]] = set()
     for place, arm in enumerate(found.arms[:MOST_ARMS]):
-        read = [found.tracker.history(run.run_id, metric) for run in found.stages_of(arm, metric, STAGES)]
-        curve = Curve(label=arm.label, seeds=thinned(read))
+        new = {identity(run): run for run in found.stages_of(arm, metric, STAGES)}
+        yield place, [run for key, run in new.items() if key not in seen or run.tags["stage"] == STAGES[0]]
+        seen |= new.keys()
+
+
+def _curves(found: Gathered, metric: str, stages: Mapping[int, Sequence[RunRecord]]) -> Iterator[tuple[int, Curve]]:
+    """By the place of the arm, whose colour it has in every picture."""
+    for place, runs in stages.items():
+        read = [found.tracker.history(run.run_id, metric) for run in runs]
+        curve = Curve(label=found.arms[place].label, seeds=thinned(read))
         if curve.seeds and curve.steps:
             yield place, curve
 
@@ -97,7 +118,7 @@ def _drawn(curves: Mapping[int, Curve], metric: str, size: tuple[float, float]) 
         axes = figure.subplots()
         draw_on(axes, list(curves.values()), metric=metric, places=list(curves))
         axes.set_xlabel("training steps")
-        return as_svg(figure)
+        return as_svg(figure, said=f"{metric} over training steps: {', '.join(c.label for c in curves.values())}")
 
 
 def _legend(found: Gathered) -> Html:

@@ -18,6 +18,7 @@ from experiments.files import write_text
 from experiments.folder_names import flaw, shown
 from experiments.report.charts import charts
 from experiments.report.commands import commands
+from experiments.report.comparisons import comparisons
 from experiments.report.completions import completions
 from experiments.report.environment import environment
 from experiments.report.figures import figures
@@ -43,6 +44,7 @@ def report(found: Gathered, *, curve: str | None) -> str:
         question(found),
         results(found),
         charts(found, curve),
+        comparisons(found),
         figures(found),
         completions(found),
         settings(found),

@@ -1,79 +1,87 @@
-"""The pictures that the newest run of each arm logged, the last of each name; equal ones once, made small."""
+"""The pictures that the runs logged: of each kind the newest of every arm in turn, equal ones once, made small."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from PIL import Image
-
-from experiments.report.gathered import Gathered
+from experiments.arms import Arm, value_of
+from experiments.report.choose import Logged, chosen, grid, told
+from experiments.report.gathered import Gathered, identity
 from experiments.report.markup import Html, element, section
 from experiments.track import RunRecord
 
+Kind = tuple[str, str]
+"""Stage and name of the picture."""
+Steps = Mapping[str, Sequence[tuple[int, str]]]
+"""Name of a picture → its steps and files, the first first."""
+Listed = tuple[RunRecord, Steps]
+"""A stage whose files were listed."""
 FOLDER = "figures"
-MOST, MOST_OF_AN_ARM = 12, 4
-WIDTH, COLOURS = 1000, 128
 FIRST = "similarity"
-"""What is shown before other pictures, in the name."""
-LARGEST = 4_000_000
-"""Bytes of a file that is opened at all."""
-STAGES = ("critic", "grpo")
+"""What is shown before other pictures of its stage, in the name."""
+START_TOO = ("clipo/completions",)
+"""Of these the first step is shown beside the last: what training did to the space is seen from both."""
+STAGES = ("critic", "grpo", "warm_start")
+"""In this order; those of other stages follow."""
+ABOUT = (
+    f"Of each arm its newest run that logged the picture, at the last step; {', '.join(START_TOO)} at the first step "
+    "too. Equal ones once, under the first arm. Other steps and seeds are in MLflow, under figures/ of a stage's run."
+)
 
 
 def figures(found: Gathered) -> Html:
     """The section."""
-    drawn = list(_pictures(found))
-    shown = [element("figure", element("figcaption", said), _image(content)) for said, content in drawn[:MOST]]
-    more = f" {len(drawn) - MOST} more are in MLflow." if len(drawn) > MOST else ""
-    about = f"Of the newest run of each arm, as they were last logged; equal ones once.{more}"
-    grid = element("div", *shown, class_="pictures large")
-    return section("Figures of the runs", *([grid, element("p", about, class_="note")] if shown else []))
+    by_kind = logged_by_kind(found)
+    if not by_kind:
+        return Html("")
+    picked = chosen(found.tracker.artifacts, by_kind)
+    note = element("p", ABOUT, class_="note")
+    return section("Figures of the runs", grid(picked), note, told(picked, where="under figures/ of the stage's run"))
 
 
-def _pictures(found: Gathered) -> Iterator[tuple[str, bytes]]:
-    """Each with what it shows, first one of every arm, then the second ones."""
-    seen: set[str] = set()
-    of_arms = [(arm.label, list(_of_arm(found, found.newest_stages(arm)))) for arm in found.arms]
-    for place in range(MOST_OF_AN_ARM):
-        for label, pictures in of_arms:
-            if place >= len(pictures):
-                continue
-            run, path = pictures[place]
-            content = found.tracker.artifacts.read(run.run_id, path)
-            digest = hashlib.sha256(content).hexdigest()
-            if digest not in seen and len(content) <= LARGEST:
-                seen.add(digest)
-                name, _, step = path.removeprefix(f"{FOLDER}/").removesuffix(".png").rpartition("/")
-                yield f"{name} at step {step}: {label}", content
+def logged_by_kind(found: Gathered) -> dict[str, list[Logged]]:
+    """``<stage> <name>`` → what each arm has of it; what arms share, as a critic, under the first of them."""
+    by_kind: dict[Kind, dict[tuple[str, str], Logged]] = {}
+    listed: dict[tuple[str, str], Listed] = {}
+    for arm in found.arms:
+        for kind, (run, same) in _newest(found, arm, listed).items():
+            stage, steps = listed[same]
+            by_kind.setdefault(kind, {}).setdefault(same, _logged(arm, run, stage, kind[1], steps[kind[1]]))
+    return {" ".join(kind): list(by_kind[kind].values()) for kind in sorted(by_kind, key=_order)}
 
 
-def _of_arm(found: Gathered, stages: Mapping[str, RunRecord]) -> Iterator[tuple[RunRecord, str]]:
-    for stage in STAGES:
-        if stage in stages:
-            files = found.tracker.artifacts.files(stages[stage].run_id, FOLDER)
-            ordered = sorted(last_of_each(files), key=lambda path: FIRST not in path)
-            yield from ((stages[stage], path) for path in ordered)
+def _newest(
+    found: Gathered, arm: Arm, listed: dict[tuple[str, str], Listed]
+) -> dict[Kind, tuple[RunRecord, tuple[str, str]]]:
+    """Kind → the newest run of the arm that logged it, and what its stage is listed under; each is listed once."""
+    newest: dict[Kind, tuple[RunRecord, tuple[str, str]]] = {}
+    for run in sorted(arm.runs.values(), key=lambda run: -run.start):
+        for name, stage in found.stages.get(run.run_id, {}).items():
+            same = identity(stage)
+            if same not in listed:
+                listed[same] = stage, steps_of(found.tracker.artifacts.files(stage.run_id, FOLDER))
+            for picture in listed[same][1]:
+                newest.setdefault((name, picture), (run, same))
+    return newest
 
 
-def last_of_each(files: Sequence[str]) -> list[str]:
-    """Of ``figures/<name>/<step>.png`` the highest step of each name."""
-    last: dict[str, tuple[int, str]] = {}
+def _logged(arm: Arm, run: RunRecord, stage: RunRecord, picture: str, steps: Sequence[tuple[int, str]]) -> Logged:
+    told = dict.fromkeys((steps[0], steps[-1]) if picture in START_TOO else steps[-1:])
+    of = f"of {stage.tags['stage']}: {arm.label}, seed {value_of(run, 'seed')}"
+    captions = {path: f"{picture} at step {step} {of}" for step, path in told}
+    return Logged(owner=arm.label, run_id=stage.run_id, captions=captions)
+
+
+def steps_of(files: Sequence[str]) -> Steps:
+    """Of ``figures/<name>/<step>.png`` the steps of each name, the lowest first."""
+    found: dict[str, list[tuple[int, str]]] = {}
     for path in files:
-        name, _, step = path.removesuffix(".png").rpartition("/")
+        name, _, step = path.removeprefix(f"{FOLDER}/").removesuffix(".png").rpartition("/")
         if path.endswith(".png") and step.isdigit():
-            last[name] = max(last.get(name, (-1, "")), (int(step), path))
-    return [path for _, path in last.values()]
+            found.setdefault(name, []).append((int(step), path))
+    return {name: sorted(steps) for name, steps in found.items()}
 
 
-def _image(content: bytes) -> Html:
-    """The picture inside of the page."""
-    with Image.open(io.BytesIO(content), formats=["PNG"]) as opened:
-        small = opened.convert("RGB")
-    small.thumbnail((WIDTH, WIDTH))
-    file = io.BytesIO()
-    small.quantize(COLOURS).save(file, format="PNG", optimize=True)
-    data = base64.b64encode(file.getvalue()).decode()
-    return element("img", src=f"data:image/png;base64,{data}", alt="")
+def _order(kind: Kind) -> tuple[int, str, bool, str]:
+    stage, name = kind
+    return (STAGES.index(stage) if stage in STAGES else len(STAGES), stage, FIRST not in name, name)

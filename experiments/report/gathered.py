@@ -61,6 +61,11 @@ def gather(tracker: Tracker, names: Sequence[str], comparison: Comparison) -> Ga
     return Gathered(tracker=tracker, names=names, comparison=comparison, stages=stages, origins=origins)
 
 
+def identity(stage: RunRecord) -> tuple[str, str]:
+    """The same for all runs that share a stage; without a fingerprint a stage is shared by none."""
+    return stage.tags["stage"], stage.tags.get("fingerprint", stage.run_id)
+
+
 def _origin(tracker: Tracker, run_id: str) -> Origin | None:
     if ORIGIN not in tracker.artifacts.files(run_id):
         return None

@@ -26,7 +26,8 @@ def _gains(found: Gathered) -> Html:
     """The comparison's bars, where there is a baseline."""
     with quiet():
         figure = draw_gains(found.comparison.table)
-        return Html("") if figure is None else element("div", as_svg(figure), class_="wide")
+        said = f"What each arm gained over {found.comparison.table.baseline}: {found.comparison.metric}"
+        return Html("") if figure is None else element("div", as_svg(figure, said=said), class_="wide")
 
 
 def _tables(found: Gathered) -> Iterator[SetTable]:

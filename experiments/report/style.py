@@ -28,6 +28,7 @@ code { font: .92em ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 figure { margin: .4rem 0; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(21rem, 1fr)); gap: .8rem 1.6rem; }
 .pictures.large { grid-template-columns: repeat(auto-fill, minmax(min(30rem, 100%), 1fr)); }
+.pictures .together { grid-column: 1 / -1; }
 .pictures img, .pictures svg, .wide svg { width: 100%; height: auto; }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; padding: 0; margin: .5rem 0; }
 .legend svg { vertical-align: middle; margin-right: .4rem; }

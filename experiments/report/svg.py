@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from experiments.report.markup import Html
+from experiments.report.markup import Html, element
 
 QUIET: Any = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif"}
 """Text stays text, and the same picture makes the same file."""
@@ -20,9 +20,9 @@ def quiet() -> AbstractContextManager[None]:
     return matplotlib.rc_context(QUIET)
 
 
-def as_svg(figure: Figure) -> Html:
-    """The picture alone, without the head of a file."""
+def as_svg(figure: Figure, *, said: str) -> Html:
+    """The picture alone, without the head of a file; ``said`` is what it is, for those who do not see it."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = file.getvalue()
-    return Html(text[text.index("<svg") :])
+    return element("div", Html(text[text.index("<svg") :]), role="img", **{"aria-label": said})

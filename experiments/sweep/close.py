@@ -1,6 +1,6 @@
 """The two ends of a sweep's folder: cleared for a new beginning, and closed with what became of the sweep.
 
-The jobs' mirrors have ended by then, so the sweep's run in MLflow, the jobs' parent, is carried once more.
+The jobs' mirrors have ended by then, so the sweep's run in MLflow, the jobs' parent, is sent once more with what it drew.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.mirror import start_mirror, stop_mirror
-from experiments.run_tree import read_config
-from experiments.sweep.job import JOB, RUN, STOP, Job, run_folder
+from experiments.sweep.job import JOB, RUN, STOP, Job
+from experiments.sweep.send import send_aside
 from experiments.sweep.state import End, SweepState, write_state
 
 
@@ -22,16 +21,7 @@ def open_sweep(sweep: Path) -> None:
     write_state(sweep, SweepState())
 
 
-def close_sweep(sweep: Path, end: End, jobs: Sequence[Job]) -> None:
-    """Write how it ended, and have MLflow know: one parent for each experiment that it ran."""
+def close_sweep(sweep: Path, end: End, jobs: Sequence[Job]) -> list[str]:
+    """Write how it ended, and have MLflow know; returns a line where that did not come to its end."""
     write_state(sweep, SweepState(state=end, ended=time.time()))
-    began = (run_folder(sweep / str(job.number), job) for job in jobs if job.state != "done already")
-    newest = {folder.parent: folder for folder in began if folder is not None}
-    mirrors = {folder: start_mirror(folder) for folder in newest.values() if _logger(folder).get("mirror")}
-    for folder, process in mirrors.items():
-        if not stop_mirror(process, timeout=float(_logger(folder)["patience"])):
-            print(f"MLflow has not everything yet; to send the rest: python -m experiments.track {folder}")
-
-
-def _logger(folder: Path) -> dict[str, float]:
-    return read_config(folder).get("logger", {})
+    return send_aside(sweep, jobs)

@@ -63,14 +63,14 @@ def _end(live: LiveJobs, code: str | int | None) -> int:
     from experiments.sweep.summary import summarise
 
     jobs = live.stop()
-    print("\n".join(summarise(live.sweep, jobs)))
-    if (live.sweep / STOP).exists() or code == INTERRUPTED:
-        print(f"stopped; {GO_ON}", file=sys.stderr)
-        close_sweep(live.sweep, "stopped", jobs)
-        return INTERRUPTED
+    print("\n".join(summarise(live.sweep, jobs)), flush=True)
+    stopped = (live.sweep / STOP).exists() or code == INTERRUPTED
     failed = bool(code) or any(job.state == "failed" for job in jobs)
-    close_sweep(live.sweep, "failed" if failed else "done", jobs)
-    return FAILED if failed else 0
+    if stopped:
+        print(f"stopped; {GO_ON}", file=sys.stderr)
+    for line in close_sweep(live.sweep, "stopped" if stopped else "failed" if failed else "done", jobs):
+        print(line)
+    return INTERRUPTED if stopped else FAILED if failed else 0
 
 
 class SweepWatch(Callback):

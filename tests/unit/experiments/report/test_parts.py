@@ -9,7 +9,7 @@ import pytest
 
 from experiments.report.charts import MOST_POINTS, thinned
 from experiments.report.completions import MOST, chosen
-from experiments.report.figures import last_of_each
+from experiments.report.figures import steps_of
 from experiments.report.settings import differences
 
 
@@ -31,9 +31,10 @@ def test_completions_of_both_kinds_are_chosen() -> None:
     assert len(chosen(rows[:9])) == MOST
 
 
-def test_of_a_figure_the_last_step_is_shown() -> None:
+def test_the_steps_of_a_figure_are_in_the_order_of_numbers() -> None:
     files = ["figures/critic/goals/1200.png", "figures/critic/goals/900.png", "figures/critic/goals/notes.txt"]
-    assert last_of_each([*files, "figures/a/0.png"]) == ["figures/critic/goals/1200.png", "figures/a/0.png"]
+    first, last = (900, "figures/critic/goals/900.png"), (1200, "figures/critic/goals/1200.png")
+    assert steps_of([*files, "figures/a/0.png"]) == {"critic/goals": [first, last], "a": [(0, "figures/a/0.png")]}
 
 
 @pytest.mark.parametrize(
