@@ -56,7 +56,8 @@ class Shades:
 
 def add_run(outputs: Any, tracker: Tracker, shades: Shades, arm: str, seed: int, *, sweep: str | None = None) -> None:
     """A run with every picture at three steps; all runs of arm b and c share one critic, those of a have their own."""
-    run: Path = outputs.run("all_kinds", seed=seed, final=0.3 + 0.1 * seed, reward=arm, sweep=sweep, time=f"t-{arm}")
+    final = {"a": 0.3, "b": 0.4, "c": 0.5}[arm] + 0.01 * seed
+    run: Path = outputs.run("all_kinds", seed=seed, final=final, reward=arm, sweep=sweep, time=f"t-{arm}")
     fingerprint = f"critic-{seed}" if arm == "a" else "critic-shared"
     fresh = not (outputs.root / "stages/critic" / fingerprint).exists()
     curves = {name: {0: 0.1 * seed, 10: 0.9 + place} for place, name in enumerate(CRITIC_CURVES)}
@@ -130,6 +131,13 @@ def test_a_start_is_followed_by_its_later_step(page: str) -> None:
 def test_what_arms_share_is_shown_once(page: str) -> None:
     similar = [alt for alt in alts(page) if alt.startswith("critic/similarity")]
     assert [alt.rpartition(":")[2] for alt in similar] == [" reward=a, seed 1", " reward=b, seed 1"]
+
+
+def test_what_is_left_out_is_told_and_is_of_a_kind_that_is_shown(page: str) -> None:
+    """Nine pictures in the first turn, as many in the second, two in the third, and two kinds have a third arm."""
+    assert len([alt for alt in alts(page) if " at step " in alt]) == 20
+    assert "<summary>2 left out here, in MLflow under figures/ of the stage&#x27;s run</summary>" in page
+    assert "<li>grpo curves: reward=c</li><li>grpo train/step_credit: reward=c</li>" in page
 
 
 @pytest.mark.parametrize("metric", [*CRITIC_CURVES, *GRPO_CURVES])
