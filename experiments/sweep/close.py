@@ -1,6 +1,6 @@
 """The two ends of a sweep's folder: cleared for a new beginning, and closed with what became of the sweep.
 
-The jobs' mirrors have ended by then, so the sweep's run in MLflow, the jobs' parent, is sent once more with what it drew.
+The jobs' mirrors have ended by then, so the sweep's run in MLflow, their parent, is sent once more with what it drew.
 """
 
 from __future__ import annotations
