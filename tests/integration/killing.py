@@ -1,9 +1,10 @@
-"""Real runs that end by SIGKILL at a chosen place, each forked from one process that has imported everything.
+"""Real runs that end by a signal at a chosen place, each forked from one process that has imported everything.
 
     test ──► {"overrides": […], "place": "reward", "step": 3} ──► this process ──fork──► python -m experiments.run …
          ◄── {"status": -9} ◄──────────────────────────────────────── waits ◄──────────── killed
 
-A run does what the command line does; nothing in it knows that it will be killed, and nothing is tidied up.
+A run does what the command line does; nothing in it knows what will come. The signal is SIGKILL, after which nothing is
+tidied up, or those that were asked for.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class Runs:
     """What the runs say."""
 
     def __call__(self, *overrides: str, **death: Any) -> int:
-        """The exit status of a run, −9 where it was killed: at ``place`` in ``step``, or once ``file`` has ``lines``
-        lines and ``seconds`` more have passed."""
+        """The exit status of a run, −9 where it was killed: at ``place`` in ``step``, there by ``signals`` if given, or
+        once ``file`` has ``lines`` lines and ``seconds`` more have passed."""
         asked, told = self.process.stdin, self.process.stdout
         assert asked is not None
         assert told is not None
@@ -119,7 +120,7 @@ def live(asked: dict[str, Any]) -> None:
     try:
         os.setsid()
         if "place" in asked:
-            die_at(asked["place"], asked["step"])
+            strike_at(asked["place"], asked["step"], asked.get("signals", [signal.SIGKILL]))
         sys.argv = ["experiments.run", *asked["overrides"]]
         experiments.run.run()
         status = 0
@@ -142,8 +143,8 @@ def kill_from_outside(run: int, asked: dict[str, Any]) -> None:
         time.sleep(0.005)
 
 
-def die_at(place: str, step: int) -> None:
-    """Have this process killed where a call of that place in ``step`` begins; 0: before the first."""
+def strike_at(place: str, step: int, signals: list[int]) -> None:
+    """Send this process the signals where a call of that place in ``step`` begins; 0: before the first."""
     from experiments.stage_checkpoint import StageCheckpoint, steps_of
 
     under_way = 0
@@ -163,16 +164,26 @@ def die_at(place: str, step: int) -> None:
     calls = 0
 
     @wraps(lived)
-    def deadly(*args: Any, **kwargs: Any) -> Any:
+    def struck(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
         if under_way == step:
             calls += 1
             if calls == call:
                 HALF_DONE.get(name, lambda *_: None)(lived, *args)
-                os.kill(os.getpid(), signal.SIGKILL)
+                for number in signals:
+                    send(number)
         return lived(*args, **kwargs)
 
-    setattr(owner, name, deadly)
+    setattr(owner, name, struck)
+
+
+def send(number: int) -> None:
+    """Send this process a signal, and give who listens time to let go of it: two that arrive at once are one."""
+    listening = signal.getsignal(number)
+    os.kill(os.getpid(), number)
+    deadline = time.monotonic() + 5
+    while signal.getsignal(number) is listening and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def half_a_checkpoint(save: Callable[..., None], trainer: Any, path: Path, **_: Any) -> None:

@@ -1,4 +1,4 @@
-"""One of two ranks killed: the other one ends, and the same command makes of it what two whole ranks make."""
+"""One of two ranks killed, or both asked to stop: all end, and the same command comes to what two whole ranks make."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from experiments.kept_checkpoints import newest_sound
+from experiments.launch import INTERRUPTED
 from experiments.metrics_file import METRICS_FILE
 from tests.integration.test_kills import assert_same, stage
 
@@ -51,11 +53,18 @@ def wait_for_step(outputs: Path, step: int, run: subprocess.Popen[Any]) -> None:
         time.sleep(0.02)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The outputs of two ranks that nobody stopped."""
+    outputs = tmp_path_factory.mktemp("whole")
+    assert start(outputs).wait(PATIENCE) == 0
+    return outputs
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["0", "1"])
-def test_after_one_of_two_ranks_was_killed_the_run_goes_on(tmp_path: Path, victim: str) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert start(whole).wait(PATIENCE) == 0
+def test_after_one_of_two_ranks_was_killed_the_run_goes_on(whole: Path, tmp_path: Path, victim: str) -> None:
+    killed = tmp_path / "killed"
     run = start(killed)
     wait_for_step(killed, 3, run)
     ranks = ranks_of(run.pid)
@@ -68,3 +77,22 @@ def test_after_one_of_two_ranks_was_killed_the_run_goes_on(tmp_path: Path, victi
     assert list(stage(killed, "grpo").glob("checkpoints/*.seal"))
     assert start(killed).wait(PATIENCE) == 0
     assert_same(stage(killed, "grpo"), stage(whole, "grpo"))
+
+
+@pytest.mark.slow
+def test_a_signal_to_who_started_two_ranks_has_both_save_the_same_step_and_the_run_goes_on(
+    whole: Path, tmp_path: Path
+) -> None:
+    run = start(tmp_path)
+    wait_for_step(tmp_path, 2, run)
+    ranks = ranks_of(run.pid)
+    assert set(ranks) == {"0", "1"}
+    run.send_signal(signal.SIGTERM)
+    _, said = run.communicate(timeout=PATIENCE)
+    assert run.returncode == INTERRUPTED, said
+    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values()), "all have ended"
+    left, passed_over = newest_sound(stage(tmp_path, "grpo") / "checkpoints")
+    assert passed_over == []
+    assert f"(checkpoint {left}); to go on from there run the same command again" in said
+    assert start(tmp_path).wait(PATIENCE) == 0
+    assert_same(stage(tmp_path, "grpo"), stage(whole, "grpo"))

@@ -1,10 +1,11 @@
-"""SIGKILL wherever it strikes, then the same command again: bitwise the run that was not killed."""
+"""A signal wherever it strikes, then the same command again: bitwise the run that nobody stopped."""
 
 from __future__ import annotations
 
 import json
 import random
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import pytest
 import torch
 
 from experiments.kept_checkpoints import newest_sound, path_of
+from experiments.launch import INTERRUPTED
 from experiments.metrics_file import METRICS_FILE, complete_lines, read_metrics
 from tests.integration.killing import Runs, runs
 
-KILLED = -9
+KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM
 WHOLE = [
     "experiment=llama_critic_calibrated",  # curves, an online critic and AdamW: as much state as there is
     "online=refresh",
@@ -80,6 +82,23 @@ def test_a_run_killed_in_every_phase_is_the_run_that_was_not(run: Runs, whole: P
     assert run(*WHOLE, f"output_dir={tmp_path}") == 0
     for name in ("critic", "grpo"):
         assert_same(stage(tmp_path, name), stage(whole, name))
+
+
+def test_a_run_asked_to_stop_saves_its_step_and_goes_on_but_one_asked_twice_stops_at_once(
+    run: Runs, whole: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(whole / "stages" / "critic", tmp_path / "stages" / "critic")
+    here, term = f"output_dir={tmp_path}", int(signal.SIGTERM)
+    assert run(*WHOLE, here, place="backward", step=3, signals=[term, term]) == TERMINATED
+    checkpoints = stage(tmp_path, "grpo") / "checkpoints"
+    assert newest_sound(checkpoints)[0] == path_of(checkpoints, 2), "the step under way is lost"
+    assert run(*WHOLE, here, place="backward", step=4, signals=[term]) == INTERRUPTED == 130
+    left = path_of(checkpoints, 4)
+    assert newest_sound(checkpoints)[0] == left
+    told = run.log.read_text().splitlines()[-1]
+    assert told.startswith(f"grpo: stopped by SIGTERM at step 4 (checkpoint {left}); to go on from there run the same")
+    assert run(*WHOLE, here) == 0
+    assert_same(stage(tmp_path, "grpo"), stage(whole, "grpo"))
 
 
 def test_a_killed_stage_goes_on_under_changed_code_only_where_that_was_asked_for(
