@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,56 @@ def test_a_name_of_plain_parts_stays_as_it_is() -> None:
     assert plain_parts("val/completions", what="table") == "val/completions"
 
 
+def drawn(number: int) -> list[str]:
+    """Random names of up to eight pieces, most of which are what paths are made of."""
+    chance = random.Random(0)
+    pieces = [
+        "..",
+        ".",
+        "/",
+        "\\",
+        "~",
+        ":",
+        "\x00",
+        " ",
+        "*",
+        "\u202e",
+        "C:",
+        "a",
+        "b",
+        "é",
+        "κ",
+        "-",
+        "_",
+        "run",
+        "0",
+    ]
+    return ["".join(chance.choices(pieces, k=chance.randint(1, 8))) for _ in range(number)]
+
+
 def test_no_plain_name_leaves_its_folder(tmp_path: Path) -> None:
-    """The sentence above by means of the file system itself."""
+    """What is accepted makes one entry of the folder and nothing else, by means of the file system itself."""
     home = tmp_path / "home"
-    for name in OUTSIDE + ODD:
-        if "\x00" in name or not name.isprintable():
-            continue
-        inside = (home / name).resolve().parent == home.resolve()
-        assert inside or flaw(name) is not None
+    home.mkdir()
+    accepted = {name for name in drawn(20_000) if flaw(name) is None}
+    assert len(accepted) > 500
+    for name in accepted:
+        assert (home / name).resolve() == home.resolve() / name, name
+        (home / name).touch()
+    assert {path.name for path in home.iterdir()} == accepted
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_a_name_of_plain_parts_does_not_leave_its_folder_either(tmp_path: Path) -> None:
+    home = tmp_path.resolve()
+    accepted = [name for name in drawn(20_000) if "/" in name and _accepted(name)]
+    assert len(accepted) > 100
+    for name in accepted:
+        assert (home / name).resolve().relative_to(home).as_posix() == name
+
+
+def _accepted(name: str) -> bool:
+    try:
+        return plain_parts(name, what="table") == name
+    except ValueError:
+        return False
