@@ -93,11 +93,12 @@ def test_the_batch_script_asks_for_what_it_runs() -> None:
     script = (ROOT / "docs" / "train.sbatch").read_text()
     subprocess.run(["bash", "-n", ROOT / "docs" / "train.sbatch"], check=True)
     asked = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\d+)$", script, flags=re.MULTILINE))
-    overrides = re.findall(r"^ +((?:experiment|scale|trainer[\w.]*)=\S+?)(?: \\)?$", script, flags=re.MULTILINE)
+    overrides = re.findall(r"^ +((?:experiment|scale|trainer[\w.]*)=\S+?)(?: [\\&])?$", script, flags=re.MULTILINE)
     assert asked["ntasks-per-node"] == "1", "torchrun starts the ranks of a node"
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", [value.replace('"$SLURM_NNODES"', asked["nodes"]) for value in overrides])
     assert config.trainer.num_nodes == int(asked["nodes"])
     assert config.trainer.devices == int(asked["gpus-per-node"])
     assert config.budget.grpo.problems % (config.trainer.devices * config.trainer.num_nodes) == 0
+    assert re.search(r"^#SBATCH --signal=B:USR1@\d+$", script, flags=re.MULTILINE), "which the script listens for"
     assert f"--nproc-per-node={asked['gpus-per-node']}" in script

@@ -1,0 +1,64 @@
+"""docs/train.sbatch as SLURM runs it; programs in the places of ``srun`` and ``scontrol`` note what they are asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "train.sbatch"
+SCONTROL = """#!/bin/bash
+echo "$@" >> asked
+[ "$1" = show ] && echo node-1
+exit 0
+"""
+SRUN = """#!/bin/bash
+trap 'echo SIGTERM >> asked; exit {stopped}' TERM
+touch started
+for _ in {{1..{tenths}}}; do sleep 0.1; done
+exit {ended}
+"""
+SHOW, REQUEUE = "show hostnames node-[1-2]", "requeue 7"
+
+
+def started(folder: Path, **srun: int) -> subprocess.Popen[bytes]:
+    """The script in this folder; ``srun`` has started."""
+    for name, text in {"scontrol": SCONTROL, "srun": SRUN.format(**{"stopped": 143, **srun})}.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    job = {"SLURM_JOB_NODELIST": "node-[1-2]", "SLURM_NNODES": "2", "SLURM_JOB_ID": "7"}
+    variables = os.environ | job | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    script = subprocess.Popen(["bash", SCRIPT], cwd=folder, env=variables)
+    deadline = time.monotonic() + 60
+    while not (folder / "started").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return script
+
+
+def asked(folder: Path) -> list[str]:
+    return (folder / "asked").read_text().splitlines()
+
+
+def test_a_run_that_is_out_of_time_is_told_to_save_and_queued_again(tmp_path: Path) -> None:
+    script = started(tmp_path, tenths=600, ended=0)
+    script.send_signal(signal.SIGUSR1)
+    assert script.wait(60) == 143
+    assert asked(tmp_path) == [SHOW, "SIGTERM", REQUEUE]
+
+
+def test_one_that_ends_in_the_time_that_was_left_is_not(tmp_path: Path) -> None:
+    script = started(tmp_path, tenths=600, ended=0, stopped=0)
+    script.send_signal(signal.SIGUSR1)
+    assert script.wait(60) == 0
+    assert asked(tmp_path) == [SHOW, "SIGTERM"]
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_nor_is_one_that_ends_or_fails_by_itself(tmp_path: Path, ended: int) -> None:
+    assert started(tmp_path, tenths=1, ended=ended).wait(60) == ended
+    assert asked(tmp_path) == [SHOW]
