@@ -10,19 +10,19 @@ was damaged since. Neither is loaded.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.files import write_json
+from experiments.intact import damage as damage_of
+from experiments.intact import marks, parts
 
 CHECKPOINT, SEAL, PARTIAL = ".ckpt", ".seal", ".new"
-CHUNK = 1 << 20
 
 
 class CheckpointError(RuntimeError):
@@ -54,8 +54,8 @@ def path_of(folder: Path, step: int) -> Path:
 
 def seal(path: Path, *, step: int, metric: Metric | None) -> None:
     """Bring a checkpoint to the disk for good, then say so."""
-    files = {name: {"bytes": part.stat().st_size, "sha256": _sha256(part)} for name, part in _parts(path)}
-    for _, part in _parts(path):
+    files = marks(path)
+    for _, part in parts(path):
         _sync(part)
     _sync(path.parent)
     told = None if metric is None else {"name": metric.name, "value": metric.value}
@@ -102,16 +102,7 @@ def damage(path: Path) -> str | None:
     said = _read(_seal(path))
     if said is None:
         return f"checkpoint {path} cannot be judged, its seal {_seal(path).name} is damaged"
-    there = dict(_parts(path))
-    for name, expected in said["files"].items():
-        part = there.get(name)
-        if part is None:
-            return f"checkpoint {path} lacks {name}"
-        if part.stat().st_size != expected["bytes"]:
-            return f"checkpoint {part} is damaged: {part.stat().st_size} bytes, not {expected['bytes']}"
-        if _sha256(part) != expected["sha256"]:
-            return f"checkpoint {part} is damaged: not what was written (sha256 differs)"
-    return None
+    return damage_of(path, said["files"], what="checkpoint")
 
 
 def clear(folder: Path, *, keep: Sequence[Path]) -> None:
@@ -135,22 +126,6 @@ def _read(path: Path) -> dict[str, Any] | None:
         return said if sound and files and (metric is None or {"name", "value"} <= metric.keys()) else None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def _parts(path: Path) -> Iterator[tuple[str, Path]]:
-    """Names within the checkpoint, and files; a checkpoint that is a file has the empty name."""
-    if path.is_file():
-        yield "", path
-    else:
-        yield from ((str(part.relative_to(path)), part) for part in sorted(path.rglob("*")) if part.is_file())
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _sync(path: Path) -> None:

@@ -16,7 +16,7 @@ from experiments import evaluation, evaluation_table, fits
 from experiments.assemble import build, with_values
 from experiments.begun import LOCK, RESULT, begin, go_on
 from experiments.credit_fit import check_credit_fits
-from experiments.files import write_json, write_yaml
+from experiments.files import write_yaml
 from experiments.interrupt import Interrupted
 from experiments.kept_checkpoints import kept
 from experiments.lock import announced_lock
@@ -27,6 +27,7 @@ from experiments.rooms import changed_rooms, code_hashes
 from experiments.run_record import open_record
 from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan, plan_stage
+from experiments.stage_result import reusable, write_result
 from experiments.wiring import critic_checkpoints, filled, open_critics
 
 __all__ = ["Interrupted", "run_experiment"]
@@ -45,6 +46,7 @@ def run_experiment(config: DictConfig) -> Path:
 
     Raises:
         AssemblyError: where a part refuses its arguments.
+        CheckpointError: where what a stage left, or its checkpoints, can neither be trusted nor made again.
         Interrupted: where the person stopped a stage; the same call goes on from its last checkpoint.
     """
     started = time.monotonic()
@@ -61,7 +63,7 @@ def run_experiment(config: DictConfig) -> Path:
                 continue
             plan = plan_stage(stage, config, {name: plan for name, (plan, _) in stages.items()})
             with alone(plan):
-                reused = from_first(finished(plan))
+                reused = reusable(plan)
                 stages[stage] = (plan, reused)
                 record.add_stage(stages)
                 if reused:
@@ -102,10 +104,6 @@ def needed(stage: str, config: DictConfig) -> bool:
     return not (stage == "critic" and given)
 
 
-def finished(plan: StagePlan) -> bool:
-    return (plan.folder / RESULT).is_file()
-
-
 def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) -> None:
     """Run one stage in its folder; ``result.json`` is written last and says that it is complete. Rank 0 writes.
 
@@ -134,7 +132,7 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
         "seconds": round(time.monotonic() - started, 1),
     }
     if this_rank() == 0:
-        write_json(plan.folder / RESULT, described | dict(result))
+        write_result(plan.folder, described | dict(result))
     barrier()
     print(f"{plan.name}: done after {clock(time.monotonic() - started)}")
 

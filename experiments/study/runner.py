@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.carry import sync
 from experiments.compare import OUTPUT
 from experiments.lock import lock
-from experiments.stages import finished as stage_finished
+from experiments.stage_result import finished
 from experiments.study.finished import (
     finished_marks,
     start_plan,
@@ -50,7 +50,7 @@ def _run(study: Study, jobs: Sequence[Job], parallel: int, outputs: Path, folder
     _send(runs)
     seeds = {job.seed for job in jobs}
     starts = {seed: job for seed, job in start_jobs(study).items() if seed in seeds}
-    missing = [job for job in dict.fromkeys(starts.values()) if not stage_finished(start_plan(job))]
+    missing = [job for job in dict.fromkeys(starts.values()) if not finished(start_plan(job).folder)]
     no_start = run_jobs(missing, parallel=parallel, logs=folder, tell=tell)
     begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
     left = still_to_do(begun, finished_marks(connect(), study))

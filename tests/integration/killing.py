@@ -36,7 +36,7 @@ PLACES: dict[str, tuple[str, str, int]] = {
     "checkpoint in place": ("experiments.stage_checkpoint", "seal", 1),
     "checkpoint sealed": ("experiments.stage_checkpoint", "clear", 1),
     "last step done": ("experiments.fits", "save_whole", 1),
-    "no result yet": ("experiments.stages", "write_json", 1),
+    "no result yet": ("experiments.stages", "write_result", 1),
 }
 """Where a run can be killed: a class or module, its function, and which of its calls within a step is the last."""
 

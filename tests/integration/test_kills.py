@@ -17,6 +17,7 @@ from experiments.kept_checkpoints import newest_sound, path_of
 from experiments.launch import INTERRUPTED
 from experiments.metrics_file import METRICS_FILE, complete_lines, read_metrics
 from tests.integration.killing import Runs, runs
+from tests.unit.experiments.test_kept_checkpoints import flip
 
 KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM
 WHOLE = [
@@ -74,12 +75,17 @@ def stage(outputs: Path, name: str) -> Path:
 
 
 def test_a_run_killed_in_every_phase_is_the_run_that_was_not(run: Runs, whole: Path, tmp_path: Path) -> None:
-    """One run, killed as often as there are phases. Each kill costs the step under way, and no more."""
+    """One run, killed as often as there are phases. Each kill costs the step under way, and no more, not even where the
+    newest checkpoint is damaged at last."""
     for name, place, step, kept in DEATHS:
         assert run(*WHOLE, f"output_dir={tmp_path}", place=place, step=step) == KILLED, place
         checkpoints = stage(tmp_path, name) / "checkpoints"
         assert newest_sound(checkpoints)[0] == (None if kept is None else path_of(checkpoints, kept)), place
+    newest = path_of(stage(tmp_path, "grpo") / "checkpoints", 6)
+    flip(newest, newest.stat().st_size // 2)
     assert run(*WHOLE, f"output_dir={tmp_path}") == 0
+    damaged = f"checkpoint {newest} is damaged: not what was written (sha256 differs)"
+    assert f"{damaged}: going on from {path_of(newest.parent, 5)}" in run.log.read_text()
     for name in ("critic", "grpo"):
         assert_same(stage(tmp_path, name), stage(whole, name))
 
@@ -87,9 +93,13 @@ def test_a_run_killed_in_every_phase_is_the_run_that_was_not(run: Runs, whole: P
 def test_a_run_asked_to_stop_saves_its_step_and_goes_on_but_one_asked_twice_stops_at_once(
     run: Runs, whole: Path, tmp_path: Path
 ) -> None:
+    """It begins by making again what a finished stage had left it, of which a bit is flipped."""
     shutil.copytree(whole / "stages" / "critic", tmp_path / "stages" / "critic")
+    weights = stage(tmp_path, "critic") / "critic" / "critic.safetensors"
+    flip(weights, weights.stat().st_size // 2)
     here, term = f"output_dir={tmp_path}", int(signal.SIGTERM)
     assert run(*WHOLE, here, place="backward", step=3, signals=[term, term]) == TERMINATED
+    assert f"critic: file {weights} is damaged: not what was written (sha256 differs); the" in run.log.read_text()
     checkpoints = stage(tmp_path, "grpo") / "checkpoints"
     assert newest_sound(checkpoints)[0] == path_of(checkpoints, 2), "the step under way is lost"
     assert run(*WHOLE, here, place="backward", step=4, signals=[term]) == INTERRUPTED == 130
@@ -98,7 +108,8 @@ def test_a_run_asked_to_stop_saves_its_step_and_goes_on_but_one_asked_twice_stop
     told = run.log.read_text().splitlines()[-1]
     assert told.startswith(f"grpo: stopped by SIGTERM at step 4 (checkpoint {left}); to go on from there run the same")
     assert run(*WHOLE, here) == 0
-    assert_same(stage(tmp_path, "grpo"), stage(whole, "grpo"))
+    for name in ("critic", "grpo"):
+        assert_same(stage(tmp_path, name), stage(whole, name))
 
 
 def test_a_killed_stage_goes_on_under_changed_code_only_where_that_was_asked_for(
