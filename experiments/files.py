@@ -1,4 +1,7 @@
-"""Small files written whole or not at all, so that a reader or a killed run never sees half of one."""
+"""Small files written whole or not at all, so that neither a reader, a killed run nor a power cut leaves half of one.
+
+written beside ──► brought to the disk ──► given its name ──► the folder's names brought to the disk
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,30 @@ def write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(concealed(text), encoding="utf-8")
+    put_in_place(partial, path)
+
+
+def put_in_place(partial: Path, path: Path) -> None:
+    """Give a file the name that it is to have, of which there may be one already: never is it the name of less."""
+    sync(partial)
     os.replace(partial, path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk; returns when they are there."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_all(path: Path) -> None:
+    """Bring a file, or all that is in a folder, to the disk with the names it is found under; of neither nothing."""
+    if path.exists():
+        for part in [*(path.rglob("*") if path.is_dir() else ()), path, path.parent]:
+            sync(part)
 
 
 def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -15,7 +15,7 @@ CHUNK = 1 << 20
 
 def marks(path: Path) -> dict[str, dict[str, int | str]]:
     """Bytes and SHA-256 of a file, or of each file under a folder; nothing where there is neither."""
-    return {name: {"bytes": part.stat().st_size, "sha256": _sha256(part)} for name, part in parts(path)}
+    return {name: {"bytes": part.stat().st_size, "sha256": _sha256(part)} for name, part in _parts(path)}
 
 
 def damage(path: Path, marked: Mapping[str, Any], *, what: str) -> str | None:
@@ -26,7 +26,7 @@ def damage(path: Path, marked: Mapping[str, Any], *, what: str) -> str | None:
         marked: its marks. Files that came later are not looked at.
         what: the noun for ``path``.
     """
-    there = dict(parts(path))
+    there = dict(_parts(path))
     for name, expected in marked.items():
         part = there.get(name)
         if part is None:
@@ -38,7 +38,7 @@ def damage(path: Path, marked: Mapping[str, Any], *, what: str) -> str | None:
     return None
 
 
-def parts(path: Path) -> Iterator[tuple[str, Path]]:
+def _parts(path: Path) -> Iterator[tuple[str, Path]]:
     """Names within the folder, and files; a file has the empty name."""
     if path.is_file():
         yield "", path

@@ -11,16 +11,15 @@ was damaged since. Neither is loaded.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.files import write_json
+from experiments.files import sync, sync_all, write_json
 from experiments.intact import damage as damage_of
-from experiments.intact import marks, parts
+from experiments.intact import marks
 
 CHECKPOINT, SEAL, PARTIAL = ".ckpt", ".seal", ".new"
 
@@ -55,12 +54,10 @@ def path_of(folder: Path, step: int) -> Path:
 def seal(path: Path, *, step: int, metric: Metric | None) -> None:
     """Bring a checkpoint to the disk for good, then say so."""
     files = marks(path)
-    for _, part in parts(path):
-        _sync(part)
-    _sync(path.parent)
+    sync_all(path)
+    sync(path.parent.parent)  # in which the folder of checkpoints may be new
     told = None if metric is None else {"name": metric.name, "value": metric.value}
     write_json(_seal(path), {"step": step, "files": files, "metric": told})
-    _sync(path.parent)
 
 
 def kept(folder: Path) -> list[Kept]:
@@ -126,11 +123,3 @@ def _read(path: Path) -> dict[str, Any] | None:
         return said if sound and files and (metric is None or {"name", "value"} <= metric.keys()) else None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

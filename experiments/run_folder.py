@@ -6,7 +6,6 @@ The folder is the truth: nothing here knows a tracker, and what a tracker shows 
 from __future__ import annotations
 
 import json
-import os
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from experiments.files import write_text
+from experiments.files import put_in_place, sync_all, write_text
 from experiments.folder_names import plain_parts
 from experiments.metrics_file import METRICS_FILE, Metric, format_line, last_values, read_metrics, remove_torn_line
 
@@ -69,7 +68,7 @@ class RunFolderLogger(Logger):
         path = self._path("figures", plain_parts(name, what="figure"), f"{step}.png")
         partial = path.with_suffix(".partial")
         figure.savefig(partial, format="png", bbox_inches="tight", dpi=150)
-        os.replace(partial, path)
+        put_in_place(partial, path)
 
     @rank_zero_only
     def log_table(self, name: str, rows: Sequence[Mapping[str, Any]], step: int) -> None:
@@ -81,6 +80,11 @@ class RunFolderLogger(Logger):
     def log_page(self, name: str, html: str, step: int) -> None:
         """Save a page as ``pages/<name>/<step>.html``."""
         write_text(self._path("pages", plain_parts(name, what="page"), f"{step}.html"), html)
+
+    @rank_zero_only
+    def bring_to_disk(self) -> None:
+        """Have the numbers on the disk that were logged until now; pictures, tables and pages are there at once."""
+        sync_all(self.folder / METRICS_FILE)
 
     def history(self) -> dict[str, dict[int, float]]:
         """All that was logged, before a resumption too: name → step → value."""

@@ -22,6 +22,7 @@ import lightning as L
 from experiments.first_line import first_line
 from experiments.interrupt import Interrupted, StopRequest
 from experiments.kept_checkpoints import PARTIAL, CheckpointError, Metric, clear, kept, newest_sound, path_of, seal
+from experiments.run_folder import RunFolderLogger
 
 MODES = ("max", "min")
 
@@ -116,6 +117,9 @@ class StageCheckpoint(L.Callback):
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             trainer.save_checkpoint(fresh, weights_only=False)  # all of it, what resumes a run
+            for logger in trainer.loggers:
+                if isinstance(logger, RunFolderLogger):
+                    logger.bring_to_disk()  # or a checkpoint would outlive numbers that nobody writes again
             if trainer.is_global_zero:
                 _replace(fresh, path)
                 seal(path, step=step, metric=metric)

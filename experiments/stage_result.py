@@ -14,18 +14,21 @@ from typing import Any
 
 from contrastive_reasoning.ranks import from_first, this_rank
 from experiments.begun import RESULT
-from experiments.files import write_json
+from experiments.files import sync_all, write_json
 from experiments.fits import CHECKPOINTS
 from experiments.intact import damage, marks
 from experiments.kept_checkpoints import CheckpointError, kept
+from experiments.metrics_file import METRICS_FILE
 from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan
 from experiments.wiring import CRITIC, POLICY
 
 
 def write_result(folder: Path, told: Mapping[str, Any]) -> None:
-    """Say that the stage is complete, and what it leaves."""
+    """Say that the stage is complete, and what it leaves, once all of that is on the disk."""
     left = {name: marks(folder / name) for name in (POLICY, CRITIC)}
+    for name in (*left, METRICS_FILE):
+        sync_all(folder / name)
     write_json(folder / RESULT, {**told, "left": {name: found for name, found in left.items() if found}})
 
 
