@@ -24,6 +24,7 @@ from pathlib import Path
 from types import FrameType
 
 from experiments.first_line import first_line
+from experiments.secret_values import concealed
 
 FAILED, INTERRUPTED = 1, 128 + signal.SIGINT
 GRACE_SECONDS = 10
@@ -162,7 +163,7 @@ def say_cause(error: BaseException) -> None:
     folder = os.environ.get(CAUSES)
     if folder is not None:
         said = f"{type(error).__name__}: {first_line(error)}"
-        (Path(folder) / os.environ["RANK"]).write_text(said, encoding="utf-8")
+        (Path(folder) / os.environ["RANK"]).write_text(concealed(said), encoding="utf-8")
 
 
 def _end_with_launcher(variables: Mapping[str, str]) -> None:

@@ -20,6 +20,7 @@ from experiments.launch import FAILED, INTERRUPTED, joined, launch, launched, le
 from experiments.own_conf import NoFolder, remember
 from experiments.quiet import be_quiet
 from experiments.schema import register
+from experiments.secret_streams import conceal_output
 from experiments.sweep.watch import watched
 from experiments.typo import explain
 
@@ -75,6 +76,7 @@ def run_on_ranks(ranks: int) -> None:
 
 def main() -> None:
     """Check the overrides, then hand over to Hydra."""
+    conceal_output()
     try:
         sys.argv[1:] = remember(sys.argv[1:])
     except NoFolder as error:

@@ -12,7 +12,7 @@ import pytest
 from experiments.metrics_file import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]", "logger=folder", "reward=function"]
+SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]", "logger=folder"]
 MODULE = """
 import os, time
 
@@ -27,23 +27,33 @@ def every_third_call_ends_its_process(problem, completion):
 
 def returns_nothing(problem, completion):
     pass
+
+def raises_its_token(problem, completion):
+    raise ConnectionError(f"401 for https://judge.example?token={os.environ['JUDGE_TOKEN']}")
+
+class Judge:
+    part = "judge"
+
+    def __init__(self, **parts):
+        pass
+
+    def __call__(self, rollouts):
+        raises_its_token("", "")
 """
+TOKEN = "sentinel-0123456789"
 pytestmark = pytest.mark.slow
 
 
 def run(folder: Path, function: str, *overrides: str) -> subprocess.CompletedProcess[str]:
+    return start(folder, "reward=function", f"reward.function._target_=my_rewards.{function}", *overrides)
+
+
+def start(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
     (folder / "my_rewards.py").write_text(MODULE)
     return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "experiments.run",
-            *SMALL,
-            f"reward.function._target_=my_rewards.{function}",
-            *overrides,
-        ],
+        [sys.executable, "-m", "experiments.run", *SMALL, *overrides],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "JUDGE_TOKEN": TOKEN},
         capture_output=True,
         text=True,
     )
@@ -66,3 +76,26 @@ def test_a_reward_that_always_fails_ends_the_run_with_one_sentence(tmp_path: Pat
     )
     assert sentence + "returned NoneType, not a number" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("limit", [0.2, 1.0], ids=["ends the run", "is left out"])
+def test_a_reward_that_raises_its_token_tells_nobody(tmp_path: Path, limit: float) -> None:
+    done = run(tmp_path, "raises_its_token", f"reward.max_failures={limit}")
+    assert done.returncode == (1 if limit < 1 else 0), done.stderr
+    assert "ConnectionError: 401 for https://judge.example?token=***" in done.stderr
+    assert_untold(tmp_path, done)
+
+
+def test_nor_does_a_whole_reward_that_ends_the_run_with_a_traceback(tmp_path: Path) -> None:
+    done = start(tmp_path, "reward=verifier", "reward._target_=my_rewards.Judge")
+    assert done.returncode == 1
+    assert "401 for https://judge.example?token=***" in done.stderr
+    assert_untold(tmp_path, done)
+
+
+def assert_untold(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
+    """Neither in what was said nor in any file."""
+    assert TOKEN not in done.stdout + done.stderr
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {"my_rewards.py", "begun.json", "metrics.jsonl"} <= {path.name for path in files}
+    assert [path for path in files if TOKEN.encode() in path.read_bytes()] == []

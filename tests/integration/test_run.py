@@ -135,6 +135,21 @@ SECRETS = dict.fromkeys(
 )
 
 
+LEAK = """
+import os, warnings
+from lightning import Callback
+
+class Leak(Callback):
+    def __init__(self, **settings):
+        pass
+
+    def on_train_start(self, trainer, pl_module):
+        print("printed", os.environ["HF_TOKEN"])
+        warnings.warn("warned of " + os.environ["HF_TOKEN"])
+"""
+"""A part that says its token, in the process of a job."""
+
+
 class Sweep(NamedTuple):
     """What a sweep left, and what it said."""
 
@@ -146,12 +161,14 @@ class Sweep(NamedTuple):
 @pytest.fixture(scope="module")
 def sweep(first: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """2 × 1 through the command line; the warm start and the critic come from the finished experiment."""
-    tracked = tmp_path_factory.mktemp("mlruns")
+    tracked, own = tmp_path_factory.mktemp("mlruns"), tmp_path_factory.mktemp("own")
+    (own / "leaky.py").write_text(LEAK)
     database = f"sqlite:///{tracked / 'mlflow.db'}"
     command = [sys.executable, "-m", "experiments.run", "-m", *SMALL, f"output_dir={first.parents[2]}"]
     swept = ["reward.weight=0.1,0.2", "rollout.group_size=4", "stages=[warm_start,critic,grpo]"]
     environment = {**os.environ, **SECRETS, "MLFLOW_TRACKING_URI": database, "OMP_NUM_THREADS": "1"}
-    command = [*command, *swept, "logger.patience=60"]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(own), os.environ.get("PYTHONPATH")]))
+    command = [*command, *swept, "logger.patience=60", "callbacks.grpo.completion_projection._target_=leaky.Leak"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Sweep(database, [first.parents[2], tracked], done.stdout + done.stderr)
@@ -203,6 +220,9 @@ def test_a_run_leaves_no_secret_of_its_environment_anywhere(sweep: Sweep) -> Non
     assert {"config.yaml", "mirror.json", "mirror.log", "mlflow.db", "multirun.yaml"} <= {path.name for path in files}
     assert holding("llama_critic", files), "what is there is found"
     assert not holding(SECRET, files)
+    logs = [path.read_text() for path in files if path.name == "log.txt"]
+    assert len(logs) == 2
+    assert all("printed ***" in log and "warned of ***" in log for log in logs), "what a part says of it itself"
     assert SECRET not in sweep.said
 
 
