@@ -19,6 +19,8 @@ DASHES = ("-", "--", "-.", ":")
 SHARES = ("accuracy", "pass_at", "rate", "auroc", "auprc")
 LONGEST_OF_TWO = 36
 """Characters of a label up to which two stand side by side above the picture."""
+FEW_LINES, LINE = 2, 0.21
+"""Lines of labels for which a picture of the usual height has room; inches that each further one adds to it."""
 CAPTION = (
     "Thick lines: mean over seeds. Thin lines: single seeds. Bands: 95% t-interval of the mean at each step, "
     "cut at the frame; none for a single seed."
@@ -45,13 +47,14 @@ class Curve:
 
 def draw_curves(curves: Sequence[Curve], *, metric: str, steps: str) -> Figure:
     """All curves in one picture; the first, as a rule the baseline, is black. ``steps`` names the x axis."""
-    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    columns = 2 if max(len(curve.label) for curve in curves) <= LONGEST_OF_TWO else 1
+    beyond = max(0, -(-len(curves) // columns) - FEW_LINES)
+    figure = Figure(figsize=(7.2, 4.6 + LINE * beyond), layout="constrained")
     axes = figure.subplots()
     draw_on(axes, curves, metric=metric, places=range(len(curves)))
     axes.set_xlabel(steps)
     axes.set_ylabel(metric)
-    short = max(len(curve.label) for curve in curves) <= LONGEST_OF_TWO
-    figure.legend(frameon=False, loc="outside upper left", ncols=2 if short else 1)
+    figure.legend(frameon=False, loc="outside upper left", ncols=columns)
     figure.supxlabel("\n".join(textwrap.wrap(CAPTION, 125)), fontsize=8, color="0.35", x=0.02, ha="left")
     return figure
 

@@ -166,6 +166,17 @@ def compared(tracker: Tracker, outputs: Any, request: pytest.FixtureRequest) -> 
     return names
 
 
+@pytest.mark.parametrize("label", ["arm {}", "an arm whose label is too long for two of them in a line, {}"])
+def test_the_labels_of_many_arms_leave_the_curves_their_room(label: str) -> None:
+    heights = []
+    for arms in (4, 26):
+        curves = [Curve(label=label.format(arm), seeds=[{0: 0.1, 1: 0.2}]) for arm in range(arms)]
+        figure = draw_curves(curves, metric=CURVE, steps="steps")
+        figure.savefig(BytesIO())
+        heights.append(figure.axes[0].get_window_extent().height)
+    assert heights[1] > 0.9 * heights[0]
+
+
 def test_from_mlflow_to_files(tracker: Tracker, compared: Mapping[str, str], tmp_path: Path) -> None:
     names = [compared["critic"], compared["baseline"]]
     for _ in range(2):
