@@ -17,7 +17,7 @@ from contrastive_reasoning.critics.met_states import MetStates, met_batch
 from contrastive_reasoning.critics.pairing import Pairing
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.policies.seeded import seeded
-from contrastive_reasoning.ranks import average_gradients
+from contrastive_reasoning.ranks import average_gradients, finite_step
 from contrastive_reasoning.rollout.sampling import derived_seed
 
 
@@ -78,31 +78,40 @@ class CriticLessons:
         self.steps = steps
         self.seed = seed
         self.taken = 0
-        """Optimizer steps so far."""
+        """Steps so far, those that were left out too: what a step draws follows from its number."""
+        self.skipped = 0
+        """Those that were left out, on every rank, because a loss or a gradient was not finite."""
 
     def begin(self, critic: nn.Module) -> None:
         """Take a critic as the one that learns; it is changed in place."""
         self.critic = critic.requires_grad_(True).eval()
         self._stepper = self.optimizer(critic.parameters())
-        self.taken = 0
+        self.taken = self.skipped = 0
 
-    def lesson(self, met: MetStates, *, device: torch.device, rank: int, ranks: int) -> float:
-        """Several optimizer steps; the loss of the last, half of either kind."""
+    def lesson(self, met: MetStates, *, device: torch.device, rank: int, ranks: int) -> float | None:
+        """Several optimizer steps; the loss, half of either kind, of the last that was not left out."""
         self._move(device)
         self.critic.train()
         losses = [self._step(met, device, rank, ranks) for _ in range(self.steps)]
         self.critic.eval()
-        return losses[-1]
+        return next((loss for loss in reversed(losses) if loss is not None), None)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"critic": self.critic.state_dict(), "optimizer": self._stepper.state_dict(), "taken": self.taken}
+        return {
+            "critic": self.critic.state_dict(),
+            "optimizer": self._stepper.state_dict(),
+            "taken": self.taken,
+            "skipped": self.skipped,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.critic.load_state_dict(state["critic"])
         self._stepper.load_state_dict(state["optimizer"])
         self.taken = state["taken"]
+        self.skipped = state.get("skipped", 0)  # a checkpoint from before they were counted
 
-    def _step(self, met: MetStates, device: torch.device, rank: int, ranks: int) -> float:
+    def _step(self, met: MetStates, device: torch.device, rank: int, ranks: int) -> float | None:
+        """The loss; None where the step was left out."""
         seed = derived_seed((self.seed, "critic lessons", self.taken, rank))
         replayed = self.stream.batch(self.first_replayed + self.taken * ranks + rank)
         fresh = self._fresh(met, rows_of(replayed.state_actions), np.random.default_rng(seed))
@@ -112,9 +121,10 @@ class CriticLessons:
             loss.backward()
         average_gradients(self.critic.parameters())
         self.optimizer.set_learning_rate(self._stepper, self.taken)
-        self._stepper.step()
+        stepped = finite_step(self._stepper, loss)
         self.taken += 1
-        return loss.item()
+        self.skipped += not stepped
+        return loss.item() if stepped else None
 
     def _fresh(self, met: MetStates, size: int, rng: np.random.Generator) -> CriticBatch:
         return met_batch(met.draw(size, rng), pairing=self.pairing, goal_range=self.goal_range, rng=rng)

@@ -46,7 +46,8 @@ class OnlineCritic(L.Callback):
     This callback acts, as the one does that draws rollouts; it stands behind it. All of it is a function of (seed,
     step, rank), and its state is in the checkpoint.
 
-    Logs ``train/online_critic/`` ``loss`` (of a lesson's last step), ``buffer_states``, ``refreshes`` and ``seconds``.
+    Logs ``train/online_critic/`` ``loss`` (of a lesson's last step), ``buffer_states``, ``refreshes``, ``seconds`` and
+    ``skipped_steps``: those of lessons that were left out because a number was not finite.
     A refresh comes after a batch is drawn and before it is rewarded. Then the two copies are compared on its rollouts,
     from which neither has learned: ``auroc_before`` and ``auroc_after``, see ``verdict_auroc``.
 
@@ -100,7 +101,12 @@ class OnlineCritic(L.Callback):
             report(trainer, step, {"loss": loss})
         self._due = self.lessons.taken > 0 and step % self.refresh_every == 0
         seconds = self._seconds + perf_counter() - start
-        every = {"buffer_states": float(len(self.buffer)), "refreshes": float(self.refreshes), "seconds": seconds}
+        every = {
+            "buffer_states": float(len(self.buffer)),
+            "refreshes": float(self.refreshes),
+            "skipped_steps": float(self.lessons.skipped),
+            "seconds": seconds,
+        }
         pl_module.log_dict({NAME + name: value for name, value in every.items()}, batch_size=1)
 
     def state_dict(self) -> dict[str, Any]:

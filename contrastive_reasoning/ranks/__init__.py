@@ -17,11 +17,13 @@ from contrastive_reasoning.ranks.exchange import (
     total,
     unshare,
 )
+from contrastive_reasoning.ranks.finite_step import finite_step
 
 __all__ = [
     "all_rows",
     "average_gradients",
     "barrier",
+    "finite_step",
     "from_first",
     "gather",
     "gather_blocks",

@@ -10,6 +10,7 @@ printed sum over k includes i itself; the released code, and so every published 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch.nn.functional import normalize
 
 from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
 from contrastive_reasoning.losses.similarity import Similarity
-from contrastive_reasoning.ranks import gather_groups, own_groups
+from contrastive_reasoning.ranks import finite_step, gather_groups, own_groups
 from contrastive_reasoning.rewards.base import Credit, Reward
 from contrastive_reasoning.rewards.contrast_metrics import contrast_metrics
 from contrastive_reasoning.rewards.head import HeadBuilder
@@ -38,6 +39,9 @@ class CLIPOReward:
     first and then takes one step on its mean over all valid anchors of the batch; without any, the head stays as it is.
     Of several ranks each sees the states of all, for they are small, and takes the step that one process would take:
     heads stay equal, comparisons are those of the whole batch, and no gradient travels.
+
+    Where the loss, its gradient or a reward of the batch is not finite, on any rank, the head's step is left out and
+    counted: ``clipo/skipped_steps``. What is left out of the policy's learning later on was sound for the head.
 
     Args:
         outcome: the reward that is shaped; it must verify.
@@ -116,6 +120,8 @@ class CLIPOReward:
         self.optimizer: torch.optim.Optimizer | None = None
         self.calls = 0
         """Rollout batches rewarded; the drawn positives are a function of (seed, calls)."""
+        self.skipped = 0
+        """Steps of the head that were left out."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit, size = self.outcome(rollouts), rollouts.group_size
@@ -127,12 +133,14 @@ class CLIPOReward:
             losses = self.losses(compared).where(anchors, 0.0)
         reward = contrastive_reward(losses.detach(), weight=self.weight, floor=self.floor).where(anchors, 0.0)
         reward = reward.to(credit.outcome.dtype)
-        if self.trainable and bool(anchors.any()):
-            self._learn(losses[anchors].mean())
-        self.calls += 1
         metrics = contrast_metrics(embeddings.detach(), compared, anchors, losses.detach(), size)
         if bool(correct.any()):
             metrics["clipo/reward_of_correct"] = reward[correct].mean().item()
+        if self.trainable and bool(anchors.any()) and not self._learn(losses[anchors].mean(), credit.outcome):
+            self.skipped += 1
+            metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        metrics["clipo/skipped_steps"] = float(self.skipped)
+        self.calls += 1
         own = own_groups(reward, size)
         return Credit(
             outcome=credit.outcome + own,
@@ -174,10 +182,11 @@ class CLIPOReward:
         return self.formula(logits, positive, candidate, floor)
 
     def state_dict(self) -> dict[str, Any]:
-        """Head, optimizer and count; empty before the first call."""
+        """Head, optimizer and counts; empty before the first call."""
         if self.head is None or self.optimizer is None:
             return {}
-        return {"head": self.head.state_dict(), "optimizer": self.optimizer.state_dict(), "calls": self.calls}
+        counts = {"calls": self.calls, "skipped": self.skipped}
+        return {"head": self.head.state_dict(), "optimizer": self.optimizer.state_dict(), **counts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if not state:
@@ -188,6 +197,7 @@ class CLIPOReward:
         self.head.load_state_dict(state["head"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.calls = state["calls"]
+        self.skipped = state.get("skipped", 0)  # a checkpoint from before they were counted
 
     def _build(self, width: int) -> None:
         self.head = self.make_head(width).requires_grad_(self.trainable)
@@ -203,11 +213,12 @@ class CLIPOReward:
             self.head.to(device)
             self.optimizer.load_state_dict(self.optimizer.state_dict())
 
-    def _learn(self, loss: Float[Tensor, ""]) -> None:
+    def _learn(self, loss: Float[Tensor, ""], outcome: Float[Tensor, " B"]) -> bool:
+        """One step, unless it or the batch is to be left out; whether it was taken."""
         assert self.optimizer is not None
         self.optimizer.zero_grad()
         loss.backward()
-        self.optimizer.step()
+        return finite_step(self.optimizer, loss, outcome)
 
     @staticmethod
     def _correct(credit: Credit, rollouts: RolloutBatch) -> Bool[Tensor, " B"]:

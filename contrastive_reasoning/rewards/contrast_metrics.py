@@ -25,6 +25,8 @@ def contrast_metrics(
 ) -> dict[str, float]:
     """Metrics of one rollout batch under ``clipo/``; those of pairs are left out where no anchor is valid.
 
+    Of embeddings that are not finite nothing is said but how many groups were valid.
+
     The mutual-information bound is log G − L as the paper writes it (its Eq. 4), for InfoNCE with the anchor in its own
     sum. Where it is left out, as by default, the bound proper is log(G − 1) − L; for other losses it is a yardstick.
 
@@ -36,6 +38,8 @@ def contrast_metrics(
         group_size: G.
     """
     metrics = {"clipo/valid_groups": anchors.view(-1, group_size).any(dim=1).double().mean().item()}
+    if not bool(embeddings.isfinite().all()):
+        return metrics  # they have no singular values, and torch raises
     sample = embeddings[:: max(1, len(embeddings) // SPREAD_ROWS)]
     if len(sample) > 1:
         metrics["clipo/effective_rank"] = effective_rank(sample).item()

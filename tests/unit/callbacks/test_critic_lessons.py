@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from contrastive_reasoning.critics import CriticBatch, JointCritic
 from contrastive_reasoning.critics.met_states import MetStates, met_batch
 from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.ranks import ranks, this_rank
 from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.countdown.tried import Known
 from datamodules.pairing import EveryGoal
 from lightning_modules.optim import AdamW
+from tests.two_ranks import on_ranks
 
 LOSS = BinaryNCE(temperature=0.5)
 CPU = torch.device("cpu")
@@ -123,3 +126,70 @@ def test_the_global_generator_is_left_alone() -> None:
         drawn = torch.rand(1)
     with seeded(3):
         assert torch.equal(torch.rand(1), drawn)
+
+
+class Spoiled:
+    """The loss of one call is no number; its gradient is sound."""
+
+    def __init__(self, call: int, bad: float) -> None:
+        self.call = call
+        self.bad = bad
+        self.calls = 0
+
+    def __call__(self, *parts: Any) -> torch.Tensor:
+        self.calls += 1
+        return LOSS(*parts) + (self.bad if self.calls == self.call else 0.0)
+
+
+def parts_of(made: CriticLessons) -> list[torch.Tensor]:
+    """The critic, and what its optimizer remembers."""
+    moments = [state["exp_avg"] for state in made.state_dict()["optimizer"]["state"].values()]
+    return [part.detach().clone() for part in (*made.critic.parameters(), *moments)]
+
+
+def same(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
+    return all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("spoiled", [*[Spoiled(3, float(bad)) for bad in ("nan", "inf")], "gradient"])
+def test_a_step_that_is_no_number_is_left_out_and_counted(spoiled: Any) -> None:
+    """The second of three; a step asks for two losses."""
+    made = lessons(loss=LOSS if spoiled == "gradient" else spoiled)
+    if spoiled == "gradient":
+        weight = next(made.critic.parameters())
+        weight.register_hook(lambda gradient: gradient * (float("nan") if made.taken == 1 else 1.0))
+    found, after = [], []
+    for _ in range(3):
+        found.append(made.lesson(met(), device=CPU, rank=0, ranks=1))
+        after.append(parts_of(made))
+    assert same(after[1], after[0]), "bit for bit as before"
+    assert not same(after[2], after[1]), "and then it goes on, with other draws"
+    assert [loss is None for loss in found] == [False, True, False]
+    assert (made.taken, made.skipped) == (3, 1)
+    resumed = lessons()
+    resumed.load_state_dict(made.state_dict())
+    assert (resumed.taken, resumed.skipped) == (3, 1)
+
+
+def test_the_loss_of_a_lesson_is_that_of_the_last_step_that_was_taken() -> None:
+    shorter = lessons(steps=2).lesson(met(), device=CPU, rank=0, ranks=1)
+    assert lessons(steps=3, loss=Spoiled(5, float("nan"))).lesson(met(), device=CPU, rank=0, ranks=1) == shorter
+
+
+def spoiled_on_last_rank() -> dict[str, Any]:
+    """Its second loss is infinite, there alone; three steps."""
+    last = this_rank() == ranks() - 1
+    made, after = lessons(loss=Spoiled(3 if last else 0, float("inf"))), []
+    for _ in range(3):
+        made.lesson(met(), device=CPU, rank=this_rank(), ranks=ranks())
+        after.append(parts_of(made))
+    return {"after": after, "skipped": made.skipped}
+
+
+def test_ranks_leave_the_same_step_out(tmp_path: Path) -> None:
+    first, second = on_ranks(spoiled_on_last_rank, tmp_path)
+    assert first["skipped"] == second["skipped"] == 1
+    for rank in (first, second):
+        assert same(rank["after"][1], rank["after"][0])
+        assert not same(rank["after"][2], rank["after"][1])
+    assert same(first["after"][2], second["after"][2])
