@@ -14,7 +14,7 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from lightning_modules.not_finite import NotFinite, SkippedSteps
+from lightning_modules.not_finite import NotFinite, SkippedSteps, kept
 from lightning_modules.optim import clip_by_norm
 from lightning_modules.zero import zero_of
 
@@ -46,7 +46,7 @@ class FiniteSteps(L.LightningModule):
 
     def kept(self, loss: Tensor) -> Tensor:
         """``loss``, for backward; of one that is not finite no rank's gradient is."""
-        return loss if bool(loss.isfinite()) else loss * float("nan")
+        return kept(loss)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         self._batch = batch

@@ -153,6 +153,10 @@ class Lesson:
         self.split = split
         self._parts = []
 
+    def update_loss(self) -> Tensor | None:
+        """Of the micro-batches seen in this update, on this rank; None where none of them teaches."""
+        return torch.stack([part["loss"] for part in self._parts]).sum() if self._parts else None
+
     def end_update(self) -> None:
         """All micro-batches were seen and the policy has changed."""
         self.updates.append(joined(self._parts) if self._parts else {})

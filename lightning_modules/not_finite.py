@@ -14,18 +14,37 @@ SKIPPED = "train/health/skipped_steps"
 
 
 class NotFinite(ArithmeticError):
-    """A quantity of this step is nan or infinite, on this rank or on another; nothing was learned from it."""
+    """A quantity of this step is nan or infinite, on this rank or on another; nothing was learned from it.
+
+    Where the step is several updates, ``update`` says which one was left out, and all that would have come after it.
+    """
+
+    def __init__(self, reason: str, *, update: tuple[int, int] | None = None) -> None:
+        super().__init__(reason)
+        self.update = update
+        """Its number, from 1, and how many there are; None where no update was begun."""
+
+    @property
+    def place(self) -> str:
+        """``update 2 of 4 of`` …, or nothing where the step has no such parts."""
+        return "" if self.update is None or self.update[1] == 1 else f"update {self.update[0]} of {self.update[1]} of "
 
 
-def require_finite(**quantities: Tensor | None) -> None:
-    """Go on, on every rank, only if all numbers are finite on all of them.
+def kept(loss: Tensor) -> Tensor:
+    """``loss``, for backward; of one that is not finite no rank's gradient is. Nothing waits for the device."""
+    return loss * torch.where(loss.detach().isfinite(), 1.0, float("nan")).to(loss.dtype)
+
+
+def require_finite(update: tuple[int, int] | None = None, /, **quantities: Tensor | None) -> None:
+    """Go on, on every rank, only if all numbers are finite on all of them; ``update`` as ``NotFinite`` says it.
 
     Raises:
         NotFinite: naming the first quantity of this rank that is not.
     """
     found = [name for name, values in quantities.items() if values is not None and not bool(values.isfinite().all())]
     if total(float(len(found))):
-        raise NotFinite(f"{found[0]} is not finite" if found else "a number is not finite on another rank")
+        reason = f"{found[0]} is not finite" if found else "a number is not finite on another rank"
+        raise NotFinite(reason, update=update)
 
 
 class SkippedSteps:
@@ -59,7 +78,8 @@ class SkippedSteps:
             path = folder / f"step={step + 1:06d}.rank{this_rank()}.pt"
             path.parent.mkdir(parents=True, exist_ok=True)
             torch.save(dict(batch), path)
+            part = "update" if reason.place else "step"
             raise FloatingPointError(
-                f"{reason} in step {step + 1}, and {self.most} steps were left out before: the run stops; its batch "
-                f"is in {path}, and the weights are as they were before it"
+                f"{reason} in {reason.place}step {step + 1}, and {self.most} steps were left out before: the run "
+                f"stops; its batch is in {path}, and the weights are as they were before that {part}"
             )

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from contrastive_reasoning.ranks import ranks
+from lightning_modules.not_finite import kept
 from lightning_modules.zero import zero_of
 
 VERSION = 2
@@ -94,14 +95,14 @@ def backward_all(module: LightningModule, losses: Sequence[Callable[[], Tensor]]
 
     The losses are functions, so that only one micro-batch's graph lives at a time. They are parts of a sum over ranks
     too, of whose gradients strategies take the mean. Where each rank keeps whole gradients they are exchanged once, in
-    the backward of the last.
+    the backward of the last. Of a loss that is not finite no number of the gradients is, so that no step is taken.
     """
     zero = zero_of(module)
     for index, loss in enumerate(losses):
         with nullcontext() if index == len(losses) - 1 else _without_exchange(module):
             if zero is not None and index:
                 zero.begin_microbatch()
-            module.manual_backward(loss() * ranks())
+            module.manual_backward(kept(loss()) * ranks())
 
 
 def _without_exchange(module: LightningModule) -> AbstractContextManager[None]:

@@ -52,14 +52,18 @@ class PolicyUpdates(LightningModule):
         return self.reference is not None and needs_full_kl(self.objective)
 
     def learn(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """Every update of a rollout batch; what is worth logging of the last optimizer step."""
+        """Every update of a rollout batch; what is worth logging of the last optimizer step.
+
+        Raises:
+            NotFinite: on every rank, where an update's loss or gradient is not finite; those before it were taken.
+        """
         steps: dict[str, float] = {}
-        for _ in range(self.updates_per_rollout):
-            for lesson in lessons:
-                self.backward_of(lesson)
-                self.work += work_of_split(self.policy, lesson.split)
-                steps = self.optimizer_step_of_update()
-                lesson.end_update()
+        updates = [lesson for _ in range(self.updates_per_rollout) for lesson in lessons]
+        for number, lesson in enumerate(updates, start=1):
+            self.backward_of(lesson)
+            self.work += work_of_split(self.policy, lesson.split)
+            steps = self.optimizer_step_of_update(lesson, (number, len(updates)))
+            lesson.end_update()
         return steps
 
     def backward_of(self, lesson: Lesson) -> None:
@@ -129,12 +133,12 @@ class PolicyUpdates(LightningModule):
         )
         return lesson.loss(microbatch, found, kl)
 
-    def optimizer_step_of_update(self) -> dict[str, float]:
-        """Set the learning rate of this rollout batch, clip, step; not with a gradient that is no number."""
+    def optimizer_step_of_update(self, lesson: Lesson, update: tuple[int, int]) -> dict[str, float]:
+        """Set the learning rate of this rollout batch, clip, step; not with a loss or a gradient that is no number."""
         optimizer = cast(LightningOptimizer, self.optimizers())
         rate = self.optimizer.set_learning_rate(optimizer.optimizer, self.rollout_step - self.warmup_steps)
         norm = clipped_step(self, optimizer, self.policy.parameters(), self.gradient_clip)
-        require_finite(gradient=norm)
+        require_finite(update, loss=lesson.update_loss(), gradient=norm)
         budget = float(self.microbatch_tokens)
         return {
             f"{OPTIMIZER}gradient_norm": norm.item(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +64,40 @@ class BadLoss:
 
     def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
         outputs = self.sound(inputs)
-        return replace(outputs, loss=outputs.loss * self.bad) if self.lessons == BAD else outputs
+        return replace(outputs, loss=self.worse(outputs.loss)) if self.lessons == BAD else outputs
+
+    def worse(self, loss: Tensor) -> Tensor:
+        return loss * self.bad
 
     def weights(self, mask: Tensor, *, rows: float, tokens: float) -> Tensor:
         """Asked once for each step."""
         self.lessons += 1
         return self.sound.weights(mask, rows=rows, tokens=tokens)
+
+
+class BadLossAlone(BadLoss):
+    """Its gradient is sound."""
+
+    def worse(self, loss: Tensor) -> Tensor:
+        return loss + self.bad
+
+
+class BadGradient(Callback):
+    """Of one number of the policy; the loss is sound."""
+
+    def __init__(self, bad: float, backward: int = BAD) -> None:
+        self.bad = bad
+        self.backward = backward
+        self.backwards = 0
+
+    def setup(self, trainer: Any, pl_module: GRPO, stage: str) -> None:
+        next(pl_module.policy.parameters()).register_hook(self.spoiled)
+
+    def spoiled(self, gradient: Tensor) -> Tensor:
+        self.backwards += 1
+        worse = gradient.clone()
+        worse.flatten()[0] = self.bad if self.backwards == self.backward else worse.flatten()[0]
+        return worse
 
 
 class Weights(Callback):
@@ -82,14 +111,56 @@ class Weights(Callback):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize(("part", "made"), [("reward", BadReward), ("advantage", BadAdvantage), ("objective", BadLoss)])
+@pytest.mark.parametrize(
+    ("part", "made"),
+    [
+        ("reward", BadReward),
+        ("advantage", BadAdvantage),
+        ("objective", BadLoss),
+        ("objective", BadLossAlone),
+        ("gradient", BadGradient),
+    ],
+)
 def test_the_step_is_left_out_and_counted(part: str, made: Any, bad: float) -> None:
-    seen, metrics = Weights(), Metrics()
-    fit(module(**{part: made(bad)}), 3, seen, metrics)
+    seen, metrics, spoiled = Weights(), Metrics(), made(bad)
+    if part == "gradient":
+        fit(module(microbatch_tokens=100_000), 3, spoiled, seen, metrics)
+    else:
+        fit(module(**{part: spoiled}), 3, seen, metrics)
     assert torch.equal(seen.after[BAD - 1], seen.after[BAD - 2]), "bit for bit as before"
     assert not torch.equal(seen.after[BAD], seen.after[BAD - 1]), "and then it goes on"
     assert seen.after[-1].isfinite().all()
     assert [step[SKIPPED] for step in metrics.steps] == [0, 1, 1]
+    assert all(isfinite(value) for step in metrics.steps for value in step.values())
+
+
+WHOLE = 100_000
+"""Tokens, so that an update is one backward."""
+
+
+def test_of_several_updates_the_bad_one_is_left_out_and_the_one_before_it_stays(tmp_path: Path) -> None:
+    learned = module(microbatch_tokens=WHOLE)
+    fit(learned, 1)
+    trained = module(microbatch_tokens=WHOLE, updates_per_rollout=2, max_skipped_steps=0)
+    before = weights(trained)
+    with pytest.raises(FloatingPointError) as error:
+        fit(trained, 1, BadGradient(float("nan"), backward=2), root=tmp_path)
+    assert str(error.value).startswith("gradient is not finite in update 2 of 2 of step 1, and 0 steps were left out")
+    assert str(error.value).endswith("and the weights are as they were before that update")
+    assert torch.equal(weights(trained), weights(learned))
+    assert not torch.equal(weights(trained), before)
+
+
+def test_of_several_mini_batches_the_bad_one_is_named(tmp_path: Path) -> None:
+    trained = module(microbatch_tokens=WHOLE, minibatches_per_rollout=3, max_skipped_steps=0)
+    with pytest.raises(FloatingPointError, match="gradient is not finite in update 2 of 3 of step 1") as error:
+        fit(trained, 1, BadGradient(float("nan"), backward=2), root=tmp_path)
+    assert "before that update" in str(error.value)
+
+
+def test_a_loss_that_is_no_number_is_named_where_its_gradient_is_sound(tmp_path: Path) -> None:
+    with pytest.raises(FloatingPointError, match=r"loss is not finite in step 2, .*before that step"):
+        fit(module(objective=BadLossAlone(float("inf")), max_skipped_steps=0), 2, root=tmp_path)
 
 
 def test_logits_that_are_no_numbers_are_seen_by_their_log_probs() -> None:
