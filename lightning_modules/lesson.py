@@ -71,6 +71,7 @@ class Lesson:
         among: the rows of this mini-batch; the loss is a mean over them.
         taught: those that pass through the policy.
         split: their micro-batches.
+        budget: the tokens that each of these may have.
         ref_log_probs: of all rollouts; None without a reference.
         old_log_probs: of all rollouts, scored; None: those of the first update's pass.
     """
@@ -85,6 +86,7 @@ class Lesson:
         among: Bool[Tensor, " B"],
         taught: Bool[Tensor, " B"],
         split: Sequence[Microbatch],
+        budget: int,
         ref_log_probs: Float[Tensor, "B T"] | None,
         old_log_probs: Float[Tensor, "B T"] | None,
     ) -> None:
@@ -94,6 +96,7 @@ class Lesson:
         self.advantages = advantages
         self.taught = taught
         self.split = split
+        self.budget = budget
         self.ref_log_probs = ref_log_probs
         self.seen = rollouts.mask & taught[:, None]
         self.tokens = total(float(self.seen.sum()))
@@ -148,9 +151,10 @@ class Lesson:
     def _ref_of(self, microbatch: Microbatch, like: Tensor) -> Float[Tensor, "b t"] | None:
         return None if self.ref_log_probs is None else microbatch.of(self.ref_log_probs).to(like.dtype)
 
-    def begin_again(self, split: Sequence[Microbatch]) -> None:
+    def begin_again(self, split: Sequence[Microbatch], budget: int) -> None:
         """Forget what was seen of this update, and go through these micro-batches instead."""
         self.split = split
+        self.budget = budget
         self._parts = []
 
     def update_loss(self) -> Tensor | None:

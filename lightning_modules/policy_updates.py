@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 from lightning import LightningModule
 from lightning.pytorch.core.optimizer import LightningOptimizer
@@ -25,6 +25,8 @@ from lightning_modules.not_finite import require_finite
 from lightning_modules.optim import AdamW, backward_all, clipped_step
 from lightning_modules.passes import log_probs, scores
 from lightning_modules.reference import Reference
+
+T = TypeVar("T")
 
 OPTIMIZER = "train/optimizer/"
 
@@ -60,18 +62,23 @@ class PolicyUpdates(LightningModule):
         steps: dict[str, float] = {}
         updates = [lesson for _ in range(self.updates_per_rollout) for lesson in lessons]
         for number, lesson in enumerate(updates, start=1):
-            self.backward_of(lesson)
+            self.within_memory(partial(self.backward_of, lesson))
             self.work += work_of_split(self.policy, lesson.split)
             steps = self.optimizer_step_of_update(lesson, (number, len(updates)))
             lesson.end_update()
         return steps
 
     def backward_of(self, lesson: Lesson) -> None:
-        """The gradient of a mini-batch. Where a micro-batch does not fit into memory the budget is halved, for good."""
+        """The gradient of a mini-batch, in micro-batches of the budget that is in force now."""
+        if lesson.budget > self.microbatch_tokens:  # cut before another, or this one, was found not to fit
+            lesson.begin_again(list(self.split(lesson.rollouts, lesson.taught)), self.microbatch_tokens)
+        backward_all(self, [partial(self.loss, lesson, microbatch) for microbatch in lesson.split])
+
+    def within_memory(self, passes: Callable[[], T]) -> T:
+        """What ``passes`` gives. Where a micro-batch does not fit into memory the budget is halved, for good."""
         while True:
             try:
-                backward_all(self, [partial(self.loss, lesson, microbatch) for microbatch in lesson.split])
-                return
+                return passes()
             except RuntimeError as error:
                 if not self.may_halve(error):
                     raise
@@ -79,7 +86,6 @@ class PolicyUpdates(LightningModule):
             self.policy.zero_grad(set_to_none=True)
             self.microbatch_tokens //= 2
             rank_zero_warn(f"a micro-batch does not fit into memory: microbatch_tokens is {self.microbatch_tokens} now")
-            lesson.begin_again(list(self.split(lesson.rollouts, lesson.taught)))
 
     def may_halve(self, error: RuntimeError) -> bool:
         """Whether fewer tokens at once may help; not on several ranks, for the others are in an exchange already."""
@@ -92,21 +98,26 @@ class PolicyUpdates(LightningModule):
         """One for each mini-batch. Those after the first are scored now, while the policy is the one that sampled."""
         made: list[Lesson] = []
         for among in minibatch_rows(rollouts, self.minibatches_per_rollout):
-            taught = rows_that_teach(advantages, reference=self.reference is not None, among=among)
-            split = list(self.split(rollouts, taught))
-            lesson = Lesson(
-                objective=self.objective,
-                correction=self.correction,
-                rollouts=rollouts,
-                advantages=advantages,
-                among=among,
-                taught=taught,
-                split=split,
-                ref_log_probs=self.ref_log_probs(rollouts, split),
-                old_log_probs=scores(self.policy, rollouts, split) if made else None,
-            )
-            made.append(lesson)
+            lesson = partial(self.lesson, rollouts, advantages, among=among, scored=bool(made))
+            made.append(self.within_memory(lesson))
         return made
+
+    def lesson(self, rollouts: RolloutBatch, advantages: Tensor, *, among: Tensor, scored: bool) -> Lesson:
+        """That of these rows, with all that has to be scored for it: the reference's log-probs, the old policy's."""
+        taught = rows_that_teach(advantages, reference=self.reference is not None, among=among)
+        split = list(self.split(rollouts, taught))
+        return Lesson(
+            objective=self.objective,
+            correction=self.correction,
+            rollouts=rollouts,
+            advantages=advantages,
+            among=among,
+            taught=taught,
+            split=split,
+            budget=self.microbatch_tokens,
+            ref_log_probs=self.ref_log_probs(rollouts, split),
+            old_log_probs=scores(self.policy, rollouts, split) if scored else None,
+        )
 
     def ref_log_probs(self, rollouts: RolloutBatch, split: Sequence[Microbatch]) -> Tensor | None:
         """The reference's, where the KL term is estimated from them."""

@@ -12,8 +12,20 @@ import torch
 from torch import Tensor
 
 from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from lightning_modules.memory import out_of_memory
-from tests.unit.lightning_modules.grpo_kit import Gradients, Metrics, fit, module, objective, saving, weights
+from tests.unit.lightning_modules.grpo_kit import (
+    TOKENIZER,
+    Gradients,
+    Metrics,
+    fit,
+    module,
+    objective,
+    optimizer,
+    policy,
+    saving,
+    weights,
+)
 
 NEVER_THERE = 2**56
 """Bytes that no machine has."""
@@ -45,6 +57,23 @@ def only_what_the_test_makes_is_searched_for_garbage() -> Iterator[None]:
     gc.unfreeze()
 
 
+class HungryPolicy(CausalLMPolicy):
+    """Takes too much memory for a pass that only scores more than so many rows."""
+
+    rows = 3
+
+    def log_probs(self, *args: Any, **settings: Any) -> Tensor:
+        if not torch.is_grad_enabled() and len(args[2]) > self.rows:
+            torch.empty(NEVER_THERE, dtype=torch.uint8)
+        return super().log_probs(*args, **settings)
+
+
+def hungry_policy(seed: int = 1) -> CausalLMPolicy:
+    return HungryPolicy(
+        model=policy(seed=seed).model, tokenizer=TOKENIZER, compute_dtype=torch.float32, chat_template=False
+    )
+
+
 def settings(**changes: Any) -> dict[str, Any]:
     return {"microbatch_tokens": BUDGET, "updates_per_rollout": 2, "gradient_clip": None, **changes}
 
@@ -55,10 +84,55 @@ def test_the_budget_is_halved_until_it_fits_and_the_gradient_is_the_same() -> No
     with pytest.warns(UserWarning, match="does not fit into memory: microbatch_tokens is"):
         fit(module(**settings(objective=Hungry(rows=5))), 1, little, metrics)
     assert metrics.steps[0][NAME] < BUDGET / 2
-    assert len(plenty.updates) == len(little.updates) == 2
-    for whole, halved in zip(plenty.updates, little.updates, strict=True):
-        assert whole.norm() > 1e-3
-        assert ((whole - halved).norm() / whole.norm()).item() < 1e-6
+    assert_same(plenty.updates, little.updates, count=2)
+
+
+def last_budget(**changes: Any) -> float:
+    metrics = Metrics()
+    fit(module(**settings(objective=Hungry(rows=3), minibatches_per_rollout=3, **changes)), 1, metrics)
+    return metrics.steps[0][NAME]
+
+
+@pytest.mark.filterwarnings("ignore:a micro-batch does not fit")
+def test_several_mini_batches_that_do_not_fit_halve_the_budget_no_further_than_is_needed() -> None:
+    begun = 640
+    found = int(last_budget(microbatch_tokens=begun))
+    assert found < begun
+    assert last_budget(microbatch_tokens=found) == found, "it fits"
+    assert last_budget(microbatch_tokens=2 * found) == found, "and twice as many tokens do not"
+
+
+def learned(updates: int, **changes: Any) -> list[Tensor]:
+    """The gradients of each of three mini-batches; the policy stays, so that rounding does not add up."""
+    captured = Gradients()
+    made = settings(minibatches_per_rollout=3, updates_per_rollout=updates, optimizer=optimizer(0.0), **changes)
+    fit(module(**made), 1, captured)
+    return captured.updates
+
+
+def test_the_gradients_of_several_mini_batches_are_the_same() -> None:
+    plenty = learned(2)
+    with pytest.warns(UserWarning, match="does not fit"):
+        little = learned(2, objective=Hungry(rows=3))
+    assert_same(plenty, little, count=6)
+
+
+@pytest.mark.parametrize("hungry", ["policy", "reference"])
+def test_a_pass_that_only_scores_is_halved_too(hungry: str) -> None:
+    """The old policy's, for mini-batches after the first, and the reference's."""
+    seeds, kl = {"policy": 1, "reference": 2}, objective(kl_weight=0.1)
+    sound: dict[str, Any] = {"objective": kl} | {name: policy(seed=seed) for name, seed in seeds.items()}
+    plenty = learned(1, **sound)
+    with pytest.warns(UserWarning, match="does not fit"):
+        little = learned(1, **sound | {hungry: hungry_policy(seeds[hungry])})
+    assert_same(plenty, little, count=3)
+
+
+def assert_same(plenty: list[Tensor], little: list[Tensor], count: int) -> None:
+    assert len(plenty) == len(little) == count
+    assert sum(whole.norm() > 1e-3 for whole in plenty) > count / 2, "all but those of a group of equals"
+    for whole, halved in zip(plenty, little, strict=True):
+        assert (whole - halved).norm() <= 1e-6 * whole.norm()
 
 
 def test_a_resumed_run_begins_with_what_fitted(tmp_path: Path) -> None:
