@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from experiments.files import write_json
 from experiments.run_tree import read_json
-
-if TYPE_CHECKING:
-    from mlflow.entities import RunInfo
 
 MEMORY_FILE = "mirror.json"
 
@@ -26,10 +23,6 @@ class Found(NamedTuple):
     deleted: bool
     """By a person."""
     status: str
-
-    @classmethod
-    def of(cls, info: RunInfo) -> Found:
-        return cls(info.run_id, deleted=info.lifecycle_stage == "deleted", status=info.status)
 
 
 @dataclass(kw_only=True)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.artifacts import Artifacts
 from experiments.first_line import first_line
-from experiments.lock import lock
+from experiments.lock import alone_at
 from experiments.metrics_file import Metric
 from experiments.parameters import tracker_name
 from experiments.secret_values import concealed, without_login
@@ -78,18 +78,6 @@ def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
         yield chunk
 
 
-@contextlib.contextmanager
-def _alone_at(address: str) -> Iterator[None]:
-    """Within it no other process of ours opens this SQLite file: two that make its tables at once both fail."""
-    if not address.startswith("sqlite:///"):
-        yield
-        return
-    database = Path(address.removeprefix("sqlite:///"))
-    database.parent.mkdir(parents=True, exist_ok=True)
-    with lock(database.with_suffix(".lock")):
-        yield
-
-
 class Tracker:
     """The tracker at one address. Whatever is sent twice is there once.
 
@@ -106,7 +94,7 @@ class Tracker:
         import mlflow
 
         try:
-            with _alone_at(address):
+            with alone_at(address):
                 self._client = mlflow.MlflowClient(tracking_uri=address)
         except mlflow.MlflowException as error:
             raise TrackerError(f"MLFLOW_TRACKING_URI={self.address} is no address that MLflow knows") from error
@@ -124,7 +112,10 @@ class Tracker:
         found = self._client.search_runs(
             [self._experiment_id(experiment)], f"tags.key = '{key}'", run_view_type=_everything(), max_results=1
         )
-        return Found.of(found[0].info) if found else None
+        if not found:
+            return None
+        run = found[0].info
+        return Found(run.run_id, deleted=run.lifecycle_stage == "deleted", status=run.status)
 
     def create_run(
         self, experiment: str, *, name: str, start: float, tags: Mapping[str, str], parent: str | None

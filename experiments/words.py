@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from experiments.suggestions import did_you_mean_one_of
 
 USAGE_ERROR = 2
+KEY = re.compile(r"[a-z][\w.]*")
+"""What could be a key before ``=``; a name may have any characters."""
 
 
 class WordsParser(argparse.ArgumentParser):
@@ -36,7 +39,7 @@ class WordsParser(argparse.ArgumentParser):
     def _checked(self, word: str) -> str:
         """A name as it is, a key and its value as a flag."""
         key, equals, value = word.removeprefix("--").partition("=")
-        if word in ("-h", "--help") or not (equals or word.startswith("-")):
+        if word in ("-h", "--help") or not (word.startswith("-") or (equals and KEY.fullmatch(key))):
             return word
         known = {action.dest: action for action in self._actions if action.option_strings and action.dest != "help"}
         if key not in known:

@@ -30,7 +30,11 @@ NOT_OF_COMPARE = "no such key; did you mean 'metric' of baseline, by, curve, met
             ["llama_critic", "ouput=a.html"],
             "ouput=a.html: no such key; did you mean 'output' of baseline, by, curve, metric, output, sets?",
         ),
-        (study, ["s", "paralel=2"], "paralel=2: no such key; did you mean 'parallel' of only, parallel, seeds?"),
+        (
+            study,
+            ["s", "paralel=2"],
+            "paralel=2: no such key; did you mean 'parallel' of only, parallel, progress, seeds?",
+        ),
         (study, ["s", "parallel=two"], "parallel=two: it takes a whole number"),
         (study, ["s", "--parallel", "1.5"], "parallel=1.5: it takes a whole number"),
         (study, ["s", "seeds="], "seeds=: it takes a whole number"),
