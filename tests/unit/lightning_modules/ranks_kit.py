@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +112,11 @@ def grpo(
     *callbacks: Callback,
     steps: int = STEPS,
     resume: Path | None = None,
+    level: str = "group",
     **changes: Any,
 ) -> Result:
     """Two updates on each of two mini-batches, of several micro-batches each; CLIPO's head learns beside."""
-    reward, known = test_grpo_clipo.clipo(outcome=test_grpo_clipo.Even(), positives="one"), Known()
+    reward, known = test_grpo_clipo.clipo(outcome=test_grpo_clipo.Even(), positives="one", level=level), Known()
     module = grpo_kit.module(
         reward=reward, microbatch_tokens=120, updates_per_rollout=2, minibatches_per_rollout=2, **changes
     )
@@ -282,25 +282,6 @@ def warm_start(name: str) -> Result:
     return result(module, known)
 
 
-RUNS: dict[str, Callable[[str], Result]] = {
-    "grpo": grpo,
-    "lora": lambda name: grpo(name, policy=lora_policy()),
-    "warm_start": warm_start,
-    "critic forward": partial(critic, loss="forward"),
-    "critic symmetric": partial(critic, loss="symmetric"),
-    "critic binary, drawn negatives": partial(critic, loss="binary", negatives=5),
-    "grpo spoiled": lambda name: grpo(name, SpoiledOnLastRank()),
-    "critic spoiled": lambda name: critic(name, SpoiledOnLastRank(), loss="symmetric"),
-}
-STRATEGIES: dict[str, Sequence[str]] = {
-    "ddp": tuple(RUNS),
-    "zero1": ("grpo",),
-    "zero2": ("grpo", "lora", "critic symmetric", "grpo spoiled", "critic spoiled"),
-    "zero3": ("grpo", "lora", "warm_start", "critic symmetric", "grpo spoiled", "critic spoiled"),
-    "zero3_offload": ("grpo",),
-}
-
-
 class Canary:
     """Code in a checkpoint: whoever unpickles it makes a folder."""
 
@@ -325,15 +306,3 @@ def code_in_a_shard(name: str, folder: Path) -> Result:
     else:
         said = "nothing"
     return {"said": said, "run": int(any(folder.glob("canary*")))}
-
-
-def everything(folder: Path) -> Result:
-    """Every run of every strategy on this rank, by ``strategy/run``."""
-    found = {f"{name}/{run}": RUNS[run](name) for name, runs in STRATEGIES.items() for run in runs}
-    for name in ("ddp", "zero2", "zero3"):
-        found[f"{name}/resumed"] = grpo_resumed(name, folder)
-    for name in ("zero1", "zero2", "zero3"):
-        found[f"{name}/sharding"] = sharding(name)
-    found["zero2/code"] = code_in_a_shard("zero2", folder / "code")
-    found["zero3/gathers"] = gathers("zero3", grpo_kit.generation())
-    return found | {"zero3/refills": gathers("zero3", refilling())}

@@ -13,7 +13,7 @@ from lightning_modules.microbatches import in_parts
 from lightning_modules.not_finite import SKIPPED
 from tests.two_ranks import on_ranks
 from tests.unit.lightning_modules import grpo_kit
-from tests.unit.lightning_modules.ranks_kit import RUNS, STRATEGIES, everything
+from tests.unit.lightning_modules.ranks_runs import KL, RUNS, STRATEGIES, everything
 
 CASES = [(name, run) for name, runs in STRATEGIES.items() for run in runs]
 
@@ -50,6 +50,21 @@ def test_what_is_logged_is_of_the_whole_batch(name: str, run: str, two: Any, one
         assert_close({key: ours[key] for key in theirs}, dict(theirs), rtol=1e-4, atol=1e-5)
     assert expected["validated"]
     assert_close(found["validated"], expected["validated"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "run"), [(name, run) for name in ("ddp", "zero2", "zero3") for run in KL])
+def test_a_reference_pulls_on_ranks(name: str, run: str, two: Any) -> None:
+    assert all(step["train/objective/kl"] > 0.1 for step in two[0][f"{name}/{run}"]["steps"])
+
+
+@pytest.mark.parametrize("name", ["ddp", "zero2"])
+def test_an_online_critic_is_the_same_on_every_rank(name: str, two: Any) -> None:
+    first, second = (rank[f"{name}/online critic"] for rank in two)
+    assert_close(first, second, rtol=0, atol=0)
+    assert first["refreshes"] == 1
+    assert len(first["states"]["states"]) > 5
+    assert not torch.equal(first["scoring"], first["start"])
+    assert not torch.equal(first["learned"], first["scoring"]), "one lesson ahead"
 
 
 @pytest.mark.parametrize("run", ["grpo spoiled", "critic spoiled"])

@@ -1,0 +1,63 @@
+"""Critics that learn on ranks elsewhere than in a stage of their own pairs: from preferences, and beside a policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from callbacks.rollout_generation import RolloutGeneration
+from contrastive_reasoning.critics import PreferenceCritic, save_critic
+from contrastive_reasoning.critics.encoder import TextEncoder
+from contrastive_reasoning.policies.pooling import last_pool
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.rollout import Engine, Sampling
+from datamodules.reasoning_prompts import ReasoningPrompts
+from tests.unit.callbacks import online_kit
+from tests.unit.lightning_modules import test_preference
+from tests.unit.lightning_modules.ranks_kit import STEPS, Known, Result, result, trainer
+
+
+def preference(name: str) -> Result:
+    """The critic's weights, and the goal that is set after the last step."""
+    tokenizer = train_tokenizer(["Numbers: [21, 16], target: 37\n21+16=37;4*5-1/2"], vocab_size=280)
+    tokenizer.padding_side = "right"
+    backbone: Any = tiny_llama(tokenizer, hidden_size=32, layers=1).model
+    encoder = TextEncoder(backbone=backbone, tokenizer=tokenizer, width=32)
+    trained, known = PreferenceCritic(encoder=encoder, pooling=last_pool, max_length=96, seed=0), Known()
+    module = test_preference.module(trained, gradient_clip=1.0)
+    trainer(name, STEPS, [known]).fit(module, datamodule=test_preference.pairs())
+    return {**result(module, known), "head": trained.goal.clone()}
+
+
+def online_critic(name: str) -> Result:
+    """A critic's lessons beside a policy of real plays: both copies of it, and what is remembered of the states."""
+    with TemporaryDirectory() as folder:
+        save_critic(online_kit.critic(), Path(folder), {})
+        reward = online_kit.reward(folder)
+        module, loop = online_kit.learner(reward), online_kit.online()
+        data = ReasoningPrompts(
+            task=online_kit.TASK, problems_per_step=4, validation_problems=2, steps=3, max_prompt_tokens=None, seed=0
+        )
+        trainer(name, 3, [generation(), loop], limit_val_batches=0).fit(module, datamodule=data)
+    return {
+        "learned": online_kit.flat(loop.lessons.critic),
+        "scoring": online_kit.flat(reward.critic),
+        "start": online_kit.flat(online_kit.critic()),
+        "states": loop.buffer.state_dict(),
+        "refreshes": loop.refreshes,
+    }
+
+
+def generation() -> RolloutGeneration:
+    """Completions long enough for whole plays."""
+    sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
+    return RolloutGeneration(
+        engine=Engine(max_batch_tokens=100_000),
+        group_size=4,
+        sampling=sampling,
+        greedy=replace(sampling, temperature=0.0),
+        validation_samples=0,
+        seed=3,
+    )

@@ -1,0 +1,63 @@
+"""All that is trained on ranks: which run under which strategy, each compared with one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from tests.unit.lightning_modules import grpo_kit
+from tests.unit.lightning_modules.ranks_critics_kit import online_critic, preference
+from tests.unit.lightning_modules.ranks_kit import (
+    Result,
+    SpoiledOnLastRank,
+    code_in_a_shard,
+    critic,
+    gathers,
+    grpo,
+    grpo_resumed,
+    lora_policy,
+    refilling,
+    sharding,
+    warm_start,
+)
+from tests.unit.lightning_modules.ranks_kl_kit import full_kl, kl
+
+RUNS: dict[str, Callable[[str], Result]] = {
+    "grpo": grpo,
+    "lora": lambda name: grpo(name, policy=lora_policy()),
+    "warm_start": warm_start,
+    "critic forward": partial(critic, loss="forward"),
+    "critic symmetric": partial(critic, loss="symmetric"),
+    "critic binary, drawn negatives": partial(critic, loss="binary", negatives=5),
+    "kl untied, batch": partial(kl, level="batch"),
+    "full kl untied, cross": partial(full_kl, level="cross"),
+    "preference": preference,
+    "grpo spoiled": lambda name: grpo(name, SpoiledOnLastRank()),
+    "critic spoiled": lambda name: critic(name, SpoiledOnLastRank(), loss="symmetric"),
+}
+KL = ("kl untied, batch", "full kl untied, cross")
+STRATEGIES: dict[str, Sequence[str]] = {
+    "ddp": tuple(RUNS),
+    "zero1": ("grpo",),
+    "zero2": (
+        *("grpo", "lora", "warm_start", "critic symmetric", "preference"),
+        *(*KL, "grpo spoiled", "critic spoiled"),
+    ),
+    "zero3": ("grpo", "lora", "warm_start", "critic symmetric", *KL, "grpo spoiled", "critic spoiled"),
+    "zero3_offload": ("grpo",),
+}
+
+
+def everything(folder: Path) -> Result:
+    """Every run of every strategy on this rank, by ``strategy/run``."""
+    found = {f"{name}/{run}": RUNS[run](name) for name, runs in STRATEGIES.items() for run in runs}
+    for name in ("ddp", "zero2", "zero3"):
+        found[f"{name}/resumed"] = grpo_resumed(name, folder)
+    for name in ("zero1", "zero2", "zero3"):
+        found[f"{name}/sharding"] = sharding(name)
+    for name in ("ddp", "zero2"):
+        found[f"{name}/online critic"] = online_critic(name)
+    found["zero2/code"] = code_in_a_shard("zero2", folder / "code")
+    found["zero3/gathers"] = gathers("zero3", grpo_kit.generation())
+    return found | {"zero3/refills": gathers("zero3", refilling())}
