@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
@@ -13,9 +14,10 @@ ROOM = "train/sharding/"
 
 
 class ZeroSharding(L.Callback):
-    """Logs ``train/sharding/<what>_megabytes`` and ``…_expected`` in the second step of a fit. Only watches.
+    """Logs ``train/sharding/<what>_megabytes`` and ``…_expected`` of the second optimizer step of a fit. Only watches.
 
     What: parameters, gradients, and the optimizer's state with its master weights, of the rank that has most of them.
+    Parameters are counted when the batch has ended, whole ones too: within a step some are whole because they are read.
     Under a strategy that shards nothing it has nothing to say.
 
     Args:
@@ -30,10 +32,15 @@ class ZeroSharding(L.Callback):
         if tolerance < 0:
             raise ValueError(f"callbacks.zero_sharding.tolerance must not be negative, got {tolerance}")
         self.tolerance = tolerance
+        self._begin()
+
+    def _begin(self) -> None:
         self._steps = 0
+        self._due = False
+        """Whether parameters are to be counted at the end of this batch."""
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._steps = 0
+        self._begin()
 
     def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Any) -> None:
         """Look once, when the optimizer has its state and the gradients are there."""
@@ -45,14 +52,27 @@ class ZeroSharding(L.Callback):
         running = strategy.deepspeed_engine.zero_optimization_stage()
         if running != stage:
             raise RuntimeError(f"trainer.strategy.stage is {stage}, but deepspeed runs stage {running}")
+        self._compare(trainer, pl_module, strategy.bytes_held())
+        self._due = True
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+        """Look once at the parameters, when nothing is being read."""
+        if self._due:
+            strategy: Any = trainer.strategy
+            self._compare(trainer, pl_module, {"parameters": strategy.parameter_bytes_held()})
+        self._due = False
+
+    def _compare(self, trainer: L.Trainer, pl_module: L.LightningModule, all_held: Mapping[str, int]) -> None:
+        strategy: Any = trainer.strategy
         step = int(getattr(pl_module, "rollout_step", trainer.global_step))
-        expected = expected_bytes(pl_module, stage=stage, ranks=trainer.world_size)
-        for what, held in strategy.bytes_held().items():
+        shared: dict[str, int] = {"stage": strategy.stage, "ranks": trainer.world_size}
+        expected = expected_bytes(pl_module, **shared, whole_elements=strategy.whole_elements)
+        for what, held in all_held.items():
             most = max(gather(held))
             if most > expected[what] * (1 + self.tolerance):
                 raise RuntimeError(
-                    f"ZeRO-{stage} should leave {expected[what]:,} bytes of {what} on each of {trainer.world_size} "
-                    f"ranks, one holds {most:,}"
+                    f"ZeRO-{strategy.stage} should leave {expected[what]:,} bytes of {what} on each of "
+                    f"{trainer.world_size} ranks, one holds {most:,}"
                 )
             values = {f"{what}_megabytes": most / 2**20, f"{what}_expected": expected[what] / 2**20}
             for logger in trainer.loggers:

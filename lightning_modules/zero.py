@@ -31,7 +31,7 @@ class ZeroStrategy(DeepSpeedStrategy):
         offload_optimizer: keep the optimizer's state in the host's memory, and step there.
         offload_parameters: keep the parameters there too; stage 3 only.
         bucket_elements: numbers exchanged at once; fewer take less memory.
-        whole_elements: parameters of fewer numbers than this stay whole at stage 3, for to fetch them costs more.
+        whole_elements: parameters of at most so many numbers stay whole at stage 3, for to fetch them costs more.
 
     Raises:
         ValueError: for another stage, offloaded parameters below stage 3, or a number of elements that is too small.
@@ -66,6 +66,7 @@ class ZeroStrategy(DeepSpeedStrategy):
             logging_batch_size_per_gpu=1,
         )
         self.stage = stage
+        self.whole_elements = whole_elements
         assert isinstance(self.config, dict)
         # backward only adds up, the optimizer's step is the boundary: we know how many micro-batches there are
         self.config["managed_gradient_accumulation"] = False
@@ -121,26 +122,38 @@ class ZeroStrategy(DeepSpeedStrategy):
         sharding.clear_backward_seen_flag()
 
     def bytes_held(self) -> dict[str, int]:
-        """Bytes of parameters, gradients and the optimizer's state that this rank keeps between two fetches.
+        """Bytes of gradients and of the optimizer's state that this rank keeps.
 
         To be asked after a backward and before the optimizer's step; the state is there from the second step on. Master
         weights in fp32 count as the optimizer's where they are not the parameters themselves.
         """
         engine: Any = self.deepspeed_engine
-        inner, parameters = engine.optimizer, list(engine.module.parameters())
+        inner = engine.optimizer
         if self.stage == 3:
             gradients, masters = inner.grad_partitions_flat_buffer, inner.fp32_partitioned_groups_flat
         else:
-            whole = [parameter.grad for parameter in parameters]
+            whole = [parameter.grad for parameter in engine.module.parameters()]
             gradients = whole if self.stage == 1 else inner.all_grad_tensors
             masters = inner.single_partition_of_fp32_groups
-        weights = storages([getattr(parameter, "ds_tensor", parameter.data) for parameter in parameters])
+        weights = self._parameters()
         state = storages([masters, [list(state.values()) for state in inner.optimizer.state.values()]])
         return {
-            "parameters": sum(weights.values()),
             "gradients": sum(storages(gradients).values()),
             "optimizer": sum(size for place, size in state.items() if place not in weights),
         }
+
+    def parameter_bytes_held(self) -> int:
+        """Bytes of parameters that this rank keeps: of its shards, and of what lies whole beside them.
+
+        To be asked between two steps: within one, what was fetched is whole until it is read no more, and an
+        ``lm_head`` of its own until the step ends.
+        """
+        return sum(self._parameters().values())
+
+    def _parameters(self) -> dict[int, int]:
+        """Place → bytes. Of a parameter that only its shard is left of ``data`` is a stand-in of a number at most."""
+        engine: Any = self.deepspeed_engine
+        return storages([[getattr(one, "ds_tensor", None), one.data] for one in engine.module.parameters()])
 
     def clipped_step(self, optimizer: LightningOptimizer) -> Tensor:
         """Clip, step, forget the gradients; the norm before clipping. Where it is not finite no step was taken."""

@@ -54,26 +54,29 @@ def _of_zero(hook: Any) -> bool:
     return str(getattr(function, "__module__", "")).startswith("deepspeed")
 
 
-def expected_bytes(module: nn.Module, *, stage: int, ranks: int) -> dict[str, int]:
+def expected_bytes(module: nn.Module, *, stage: int, ranks: int, whole_elements: int) -> dict[str, int]:
     """What ZeRO, arXiv:1910.02054, should leave on each rank at most, for AdamW with fp32 master weights.
 
     Parameters whole below stage 3, gradients below stage 2; the optimizer's state, two moments and the master weights,
-    in shards from stage 1 on. Frozen parameters have neither gradients nor state. (At stage 3 on a GPU parameters in
-    fp32 are their own master weights, and a third of the state less is held.)
+    in shards from stage 1 on. Frozen parameters have neither gradients nor state. Of a parameter that stage 3 leaves
+    whole a rank has its share beside. (At stage 3 on a GPU parameters in fp32 are their own master weights, and a third
+    of the state less is held.)
 
     Args:
         module: its parameters, whole or in shards.
         stage: 1, 2 or 3.
         ranks: how many share.
+        whole_elements: parameters of at most so many numbers stay whole at stage 3.
     """
     sizes = [
         (_numel(parameter), parameter.element_size(), parameter.requires_grad) for parameter in module.parameters()
     ]
     weights = sum(count * size for count, size, _ in sizes)
+    small = sum(count * size for count, size, _ in sizes if count <= whole_elements)
     gradients = sum(count * size for count, size, trained in sizes if trained)
     trained = sum(count for count, _, trained in sizes if trained)
     return {
-        "parameters": _share(weights, ranks) if stage >= 3 else weights,
+        "parameters": _share(weights, ranks) + small if stage >= 3 else weights,
         "gradients": _share(gradients, ranks) if stage >= 2 else gradients,
         "optimizer": _share(trained * 3 * 4, ranks),
     }

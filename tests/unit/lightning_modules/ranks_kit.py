@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,16 +13,11 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from callbacks.dynamic_sampling import DynamicSampling
-from callbacks.rollout_generation import RolloutGeneration
-from callbacks.zero_sharding import ZeroSharding
 from contrastive_reasoning.losses import BinaryNCE, InfoNCE, SymmetricInfoNCE
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.ranks import barrier, ranks, this_rank
-from contrastive_reasoning.rollout import Engine
-from contrastive_reasoning.tasks.base import Problem, Verdict
+from contrastive_reasoning.ranks import ranks, this_rank
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.interrupt import Interrupted, StopRequest
 from experiments.stage_checkpoint import StageCheckpoint
@@ -34,10 +27,12 @@ from tests.unit.lightning_modules import grpo_kit, test_critic, test_grpo_clipo,
 
 Result = dict[str, Any]
 STEPS = 3
+WHOLE = 512
+"""Numbers in the projections to keys and to values, and more than in norms."""
 
 
 def strategy(name: str) -> Any:
-    """``one``: a single process. At stage 3 nothing stays whole, however small."""
+    """``one``: a single process. At stage 3 nothing stays whole, however small; of ``…_small`` what has ``WHOLE``."""
     if name == "one":
         return "auto"
     if name == "ddp":
@@ -47,7 +42,7 @@ def strategy(name: str) -> Any:
         offload_optimizer="offload" in name,
         offload_parameters="offload" in name,
         bucket_elements=1_000_000,
-        whole_elements=0,
+        whole_elements=WHOLE if "small" in name else 0,
     )
 
 
@@ -168,82 +163,6 @@ def grpo_resumed(name: str, folder: Path) -> Result:
     return grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt", policy=grpo_kit.policy(seed=9))
 
 
-class Lucky:
-    """A task whose first rank sees every second completion as right, and whose others see none."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(grpo_kit.TASK, name)
-
-    def verify(self, problem: Problem, completion: str) -> Verdict:
-        self.seen += 1
-        right = this_rank() == 0 and self.seen % 2 == 0
-        return Verdict(status="ok", reason="") if right else Verdict(status="wrong", reason="never right here")
-
-
-def refilling() -> DynamicSampling:
-    """It draws once on the first rank and four times on the others."""
-    return DynamicSampling(
-        engine=Engine(max_batch_tokens=100_000),
-        group_size=4,
-        sampling=grpo_kit.sampling(0.9),
-        greedy=grpo_kit.sampling(0.0),
-        validation_samples=0,
-        seed=3,
-        task=Lucky(),
-        max_prompt_tokens=None,
-        max_refills=3,
-    )
-
-
-def gathers(name: str, generation: RolloutGeneration) -> Result:
-    """How often parameters are put together in a fit of two steps without validation, and how often it drew anew."""
-    from deepspeed import zero
-
-    counted: list[int] = []
-    before = zero.GatheredParameters
-
-    class Counted(before):  # pyright: ignore[reportGeneralTypeIssues]
-        def __enter__(self) -> Any:
-            counted.append(1)
-            return super().__enter__()
-
-    zero.GatheredParameters = Counted
-    module = grpo_kit.module()
-    data = ReasoningPrompts(
-        task=grpo_kit.TASK, problems_per_step=4, validation_problems=5, steps=2, max_prompt_tokens=None, seed=0
-    )
-    try:
-        fitted = trainer(name, 2, [generation], limit_val_batches=0)
-        fitted.fit(module, datamodule=data)
-    finally:
-        zero.GatheredParameters = before
-    return {"gathers": len(counted), "refills": fitted.callback_metrics.get("train/rollout/refills")}
-
-
-class Bytes(Callback):
-    """What the strategy holds before the second step."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, int] = {}
-        self.steps = 0
-
-    def on_before_optimizer_step(self, trainer: Trainer, *_: Any) -> None:
-        self.steps += 1
-        held: Any = trainer.strategy
-        if self.steps == 2:
-            self.held = held.bytes_held()
-
-
-def sharding(name: str) -> Result:
-    """Bytes on this rank; the callback that compares them finds nothing wrong."""
-    held = Bytes()
-    grpo(name, held, ZeroSharding(tolerance=0.05), steps=1)
-    return {"held": held.held}
-
-
 LOSSES: dict[str, Any] = {
     "forward": InfoNCE(temperature=1.0),
     "symmetric": SymmetricInfoNCE(temperature=1.0),
@@ -280,29 +199,3 @@ def warm_start(name: str) -> Result:
     module, known = test_warm_start.module(), Known()
     trainer(name, STEPS, [known]).fit(module, datamodule=test_warm_start.data())
     return result(module, known)
-
-
-class Canary:
-    """Code in a checkpoint: whoever unpickles it makes a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __reduce__(self) -> Any:
-        return os.mkdir, (str(self.folder),)
-
-
-def code_in_a_shard(name: str, folder: Path) -> Result:
-    """What is said of a checkpoint one of whose shards, this rank's own, holds code; whether the code was run."""
-    grpo(name, saving(folder / name), steps=1)
-    found = next((folder / name / "step=000001.ckpt").rglob(f"*rank_{this_rank()}_*optim_states.pt"))
-    state = torch.load(found, weights_only=False)
-    torch.save({**state, "more": Canary(folder / f"canary{this_rank()}")}, found)
-    barrier()
-    try:
-        grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt")
-    except pickle.UnpicklingError as error:
-        said = str(error)
-    else:
-        said = "nothing"
-    return {"said": said, "run": int(any(folder.glob("canary*")))}

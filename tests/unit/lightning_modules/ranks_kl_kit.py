@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Any
 
 import torch
 
@@ -18,7 +19,8 @@ def untied(seed: int) -> CausalLMPolicy:
     tied = tiny_llama(grpo_kit.TOKENIZER, hidden_size=32)
     config = deepcopy(tied.config)
     config.tie_word_embeddings = False
-    model = type(tied)(config)
+    kind: Any = type(tied)
+    model = kind(config)
     assert model.lm_head.weight is not model.model.embed_tokens.weight
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -9,19 +9,17 @@ from pathlib import Path
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_critics_kit import online_critic, preference
 from tests.unit.lightning_modules.ranks_kit import (
+    WHOLE,
     Result,
     SpoiledOnLastRank,
-    code_in_a_shard,
     critic,
-    gathers,
     grpo,
     grpo_resumed,
     lora_policy,
-    refilling,
-    sharding,
     warm_start,
 )
 from tests.unit.lightning_modules.ranks_kl_kit import full_kl, kl
+from tests.unit.lightning_modules.ranks_zero_kit import code_in_a_shard, gathers, refilling, sharding
 
 RUNS: dict[str, Callable[[str], Result]] = {
     "grpo": grpo,
@@ -48,14 +46,17 @@ STRATEGIES: dict[str, Sequence[str]] = {
     "zero3_offload": ("grpo",),
 }
 
+SHARDED = {"zero1": 0, "zero2": 0, "zero3_small": WHOLE}
+"""Whose bytes are counted, and the numbers of the largest parameters that stay whole."""
+
 
 def everything(folder: Path) -> Result:
     """Every run of every strategy on this rank, by ``strategy/run``."""
     found = {f"{name}/{run}": RUNS[run](name) for name, runs in STRATEGIES.items() for run in runs}
     for name in ("ddp", "zero2", "zero3"):
         found[f"{name}/resumed"] = grpo_resumed(name, folder)
-    for name in ("zero1", "zero2", "zero3"):
-        found[f"{name}/sharding"] = sharding(name)
+    for name in SHARDED:
+        found[f"{name}/sharding"] = sharding(name, folder / "sharding")
     for name in ("ddp", "zero2"):
         found[f"{name}/online critic"] = online_critic(name)
     found["zero2/code"] = code_in_a_shard("zero2", folder / "code")

@@ -1,0 +1,205 @@
+"""What ZeRO holds, fetches and refuses on ranks: bytes beside the expected, gathers of a rollout, code in a shard."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning import Callback, LightningModule, Trainer
+
+from callbacks.dynamic_sampling import DynamicSampling
+from callbacks.rollout_generation import RolloutGeneration
+from callbacks.zero_sharding import ZeroSharding
+from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.ranks import barrier, this_rank
+from contrastive_reasoning.rollout import Engine
+from contrastive_reasoning.tasks.base import Problem, Verdict
+from datamodules.reasoning_prompts import ReasoningPrompts
+from experiments.run_folder import RunFolderLogger, read_metrics
+from tests.unit.lightning_modules import grpo_kit
+from tests.unit.lightning_modules.ranks_kit import Result, grpo, saving, trainer
+
+
+class Lucky:
+    """A task whose first rank sees every second completion as right, and whose others see none."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(grpo_kit.TASK, name)
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        self.seen += 1
+        right = this_rank() == 0 and self.seen % 2 == 0
+        return Verdict(status="ok", reason="") if right else Verdict(status="wrong", reason="never right here")
+
+
+def refilling() -> DynamicSampling:
+    """It draws once on the first rank and four times on the others."""
+    return DynamicSampling(
+        engine=Engine(max_batch_tokens=100_000),
+        group_size=4,
+        sampling=grpo_kit.sampling(0.9),
+        greedy=grpo_kit.sampling(0.0),
+        validation_samples=0,
+        seed=3,
+        task=Lucky(),
+        max_prompt_tokens=None,
+        max_refills=3,
+    )
+
+
+@contextmanager
+def counted(owner: type, name: str, seen: Callable[[], object]) -> Iterator[None]:
+    """Within it ``seen`` is called before every call of that method."""
+    before = getattr(owner, name)
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        seen()
+        return before(*args, **kwargs)
+
+    setattr(owner, name, counting)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+class Fetches:
+    """Fetches by DeepSpeed's own hooks, apart by whether rollouts were being drawn."""
+
+    def __init__(self, generation: RolloutGeneration) -> None:
+        self.drawing, self.found = False, {True: 0, False: 0}
+        draw = generation.on_train_batch_start
+
+        def watched(*args: Any) -> None:
+            self.drawing = True
+            draw(*args)
+            self.drawing = False
+
+        setattr(generation, "on_train_batch_start", watched)  # noqa: B010
+
+    def add(self) -> None:
+        self.found[self.drawing] += 1
+
+
+def gathers(name: str, generation: RolloutGeneration) -> Result:
+    """How often parameters are put together in a fit of two steps without validation, and how often it drew anew."""
+    from deepspeed import zero
+    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator as Coordinator
+
+    together: list[int] = []
+    fetches = Fetches(generation)
+    module = grpo_kit.module()
+    data = ReasoningPrompts(
+        task=grpo_kit.TASK, problems_per_step=4, validation_problems=5, steps=2, max_prompt_tokens=None, seed=0
+    )
+    with (
+        counted(zero.GatheredParameters, "__enter__", lambda: together.append(1)),
+        counted(Coordinator, "fetch_sub_module", fetches.add),
+    ):
+        fitted = trainer(name, 2, [generation], limit_val_batches=0)
+        fitted.fit(module, datamodule=data)
+    return {
+        "gathers": len(together),
+        "refills": fitted.callback_metrics.get("train/rollout/refills"),
+        "fetches": fetches.found[False],
+        "fetches while drawing": fetches.found[True],
+    }
+
+
+class Looking(Callback):
+    """What the strategy holds at the second optimizer step, and what a ``ZeroSharding`` says where that is not so."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.held: dict[str, int] = {}
+        self.said: dict[str, str] = {}
+        self.steps = 0
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        trainer.loggers = [RunFolderLogger(folder=self.folder)]
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        strategy: Any = trainer.strategy
+        self.steps += 1
+        if self.steps != 2:
+            return
+        self.held = strategy.bytes_held()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(strategy, "stage", 1 + strategy.stage % 3)
+            self.ask("stage", trainer, pl_module)
+        for what, held in self.held.items():
+            with pytest.MonkeyPatch.context() as patch:
+                more = {what: int(1.2 * held) if this_rank() else held}
+                patch.setattr(strategy, "bytes_held", lambda more=more: {**self.held, **more})
+                self.ask(what, trainer, pl_module)
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        strategy: Any = trainer.strategy
+        self.held["parameters"] = strategy.parameter_bytes_held()
+        with gathered(pl_module):
+            self.ask("parameters", trainer, pl_module)
+
+    def ask(self, what: str, trainer: Trainer, pl_module: LightningModule) -> None:
+        """A fresh one, asked as if this were the second step and then the batch's end."""
+        asked: Any = ZeroSharding(tolerance=0.05)
+        kept, trainer.loggers = trainer.loggers, []
+        try:
+            asked.on_before_optimizer_step(trainer, pl_module, None)
+            if what == "parameters":
+                asked._due = True
+                asked.on_train_batch_end(trainer, pl_module)
+            else:
+                asked.on_before_optimizer_step(trainer, pl_module, None)
+            self.said[what] = "nothing"
+        except RuntimeError as error:
+            self.said[what] = str(error)
+        finally:
+            trainer.loggers = kept
+
+
+def sharding(name: str, folder: Path) -> Result:
+    """Bytes on this rank; the callback that compares them finds nothing wrong, and logs them."""
+    looking = Looking(folder / name)
+    grpo(name, ZeroSharding(tolerance=0.05), looking, steps=1)
+    barrier()
+    logged = {metric.name: metric.value for metric in read_metrics(folder / name)}
+    return {
+        "held": looking.held,
+        "said": looking.said,
+        "logged": {name: value for name, value in logged.items() if name.startswith("train/sharding/")},
+    }
+
+
+class Canary:
+    """Code in a checkpoint: whoever unpickles it makes a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.folder),)
+
+
+def code_in_a_shard(name: str, folder: Path) -> Result:
+    """What is said of a checkpoint one of whose shards, this rank's own, holds code; whether the code was run."""
+    grpo(name, saving(folder / name), steps=1)
+    found = next((folder / name / "step=000001.ckpt").rglob(f"*rank_{this_rank()}_*optim_states.pt"))
+    state = torch.load(found, weights_only=False)
+    torch.save({**state, "more": Canary(folder / f"canary{this_rank()}")}, found)
+    barrier()
+    try:
+        grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt")
+    except pickle.UnpicklingError as error:
+        said = str(error)
+    else:
+        said = "nothing"
+    return {"said": said, "run": int(any(folder.glob("canary*")))}
