@@ -69,7 +69,8 @@ def trusting(source: str) -> list[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             defaults = [*zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]
-            plain = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+            plain = [*node.args.posonlyargs, *node.args.args]
+            plain = plain[len(plain) - len(node.args.defaults) :]
             defaults += zip(plain, node.args.defaults, strict=True)
             found += [node.name for word, value in defaults if word.arg == "trust_remote_code" and value is not None]
         elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target).endswith("trust_remote_code"):
