@@ -16,6 +16,7 @@ from experiments.schema import STAGES
 
 SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50", "logger=folder"]
 EVERY_LINE = ["progress=json", "progress.seconds_between_lines=0"]
+pytestmark = pytest.mark.slow  # what is shown of a phase has tests of its own
 KEYS = {"stage", "phase", "step", "steps", "unit", "seconds_gone", "seconds_left", "rate"}
 
 
@@ -94,7 +95,6 @@ def test_evaluation_counts_problems_and_ends_with_what_is_logged(told: list[dict
             assert last[name] == pytest.approx(logged[name]), name
 
 
-@pytest.mark.slow
 def test_quiet_says_only_that_stages_begin_and_end_and_runs_none_anew(
     told: list[dict[str, Any]], outputs: Path
 ) -> None:
@@ -108,7 +108,6 @@ def test_quiet_says_only_that_stages_begin_and_end_and_runs_none_anew(
         assert not any(word in line for line in said), word
 
 
-@pytest.mark.slow
 def test_the_search_for_the_critics_data_tells_its_rate(tmp_path: Path) -> None:
     found = objects(run(tmp_path, "experiment=critic_numeric_v2", "debug=fast", "logger=folder", *EVERY_LINE))
     searching = [line for line in found if line["phase"] == "searching"]
@@ -118,7 +117,6 @@ def test_the_search_for_the_critics_data_tells_its_rate(tmp_path: Path) -> None:
     assert all(line["rate"] > 0 for line in searching)
 
 
-@pytest.mark.slow
 def test_of_several_ranks_the_first_counts_for_all(tmp_path: Path) -> None:
     only = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger=folder", "trainer=ddp"]
     lines = own_steps(objects(run(tmp_path, *only, *EVERY_LINE)), "evaluate")
