@@ -48,16 +48,17 @@ def is_hydras(override: Override) -> bool:
 
 def _wrong_group(override: Override) -> str | None:
     group, option = override.key_or_group, override.value()
-    known = [f"{ROOM}/{name}" for name in _options(ROOM, ObjectType.GROUP)]
+    known = [f"{ROOM}/{name}" for name in options_of(ROOM, ObjectType.GROUP)]
     if group not in known:
         return f"{group}={option}: no such key; {did_you_mean(group, known)}"
-    options = _options(group)
+    options = options_of(group)
     if option is None or option in options:
         return None
     return f"{group}={option}: no such {group.rpartition('/')[2]}; {did_you_mean(str(option), options)}"
 
 
-def _options(group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
+def options_of(group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
+    """Of all folders: it is config.yaml that names one's own. Hydra is initialised."""
     return GlobalHydra.instance().config_loader().get_group_options(group, kind, config_name="config")
 
 
@@ -97,5 +98,5 @@ def _meant(key: str, base: DictConfig, known: set[str]) -> str:
 def _keys_of_options(group: str) -> dict[str, set[str]]:
     """Installed option → its keys."""
     store = ConfigStore.instance()
-    nodes = {option: store.load(f"{group}/{option}.yaml").node for option in _options(group)}
+    nodes = {option: store.load(f"{group}/{option}.yaml").node for option in options_of(group)}
     return {option: dotted_keys(OmegaConf.create(node)) for option, node in nodes.items()}

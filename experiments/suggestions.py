@@ -23,8 +23,8 @@ def nearest(word: str, known: Collection[str]) -> str | None:
 
 def did_you_mean_one_of(word: str, known: Collection[str]) -> str:
     """The same with all there is beside the nearest, for a handful of names: ``did you mean 'x' of x, y, z?``."""
-    nearest = did_you_mean(word, known)
-    return f"{nearest[:-1]} of {', '.join(sorted(known))}?" if nearest.endswith("?") else nearest
+    said = did_you_mean(word, known)
+    return f"{said[:-1]} of {', '.join(sorted(known))}?" if said.endswith("?") else said
 
 
 def by_last_part(word: str, known: Collection[str]) -> list[str]:

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any
 
 from hydra import compose, initialize_config_module
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -18,7 +17,7 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 from experiments.checks import READ_THERE, SECRET, contradiction
 from experiments.dotted import dotted_keys
 from experiments.first_line import first_line
-from experiments.hydra_words import is_hydras, wrong_hydra
+from experiments.hydra_words import is_hydras, options_of, wrong_hydra
 from experiments.plugins import missing_plugin, needs_optuna
 from experiments.secret_values import secret_in
 from experiments.suggestions import did_you_mean
@@ -123,10 +122,7 @@ def _groups() -> set[str]:
     return {*_options("", ObjectType.GROUP)} - {"hydra"}
 
 
-@lru_cache(maxsize=64)
-def _options(group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
-    """Of all folders: it is config.yaml that names one's own."""
-    return GlobalHydra.instance().config_loader().get_group_options(group, kind, config_name="config")
+_options = lru_cache(maxsize=64)(options_of)
 
 
 def _wrong_mark(override: Override) -> str | None:
