@@ -12,7 +12,7 @@ from contrastive_reasoning.objectives import Correction, Objective, ObjectiveInp
 from contrastive_reasoning.objectives.metrics import joined, token_max, token_mean
 from contrastive_reasoning.objectives.ratio import token_ratio
 from contrastive_reasoning.ranks import this_rank, total
-from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.batch import RolloutTokens
 from lightning_modules.microbatches import Microbatch
 
 
@@ -36,13 +36,13 @@ def rows_that_teach(
     return taught
 
 
-def minibatch_rows(rollouts: RolloutBatch, count: int) -> list[Bool[Tensor, " B"]]:
+def minibatch_rows(rollouts: RolloutTokens, count: int) -> list[Bool[Tensor, " B"]]:
     """The rows of ``count`` mini-batches of whole groups, in the order of the batch.
 
     Raises:
         ValueError: where the problems cannot be shared out evenly.
     """
-    problems = len(rollouts.problems)
+    problems = len(rollouts.prompt_ids)
     if problems % count:
         raise ValueError(f"{problems} problems cannot be shared out evenly over {count} mini-batches")
     place = torch.arange(len(rollouts), device=rollouts.mask.device) // (len(rollouts) // count)
@@ -81,7 +81,7 @@ class Lesson:
         *,
         objective: Objective,
         correction: Correction,
-        rollouts: RolloutBatch,
+        rollouts: RolloutTokens,
         advantages: Float[Tensor, "B T"],
         among: Bool[Tensor, " B"],
         taught: Bool[Tensor, " B"],

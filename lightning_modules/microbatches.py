@@ -13,7 +13,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK, Work, work_of
 from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.ranks import most
-from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.batch import RolloutTokens
 
 
 def rows_by_budget(
@@ -85,7 +85,7 @@ class Microbatch:
 
 
 def microbatches(
-    rollouts: RolloutBatch, policy: CausalLMPolicy, *, rows: Bool[Tensor, " B"] | None = None, max_tokens: int
+    rollouts: RolloutTokens, policy: CausalLMPolicy, *, rows: Bool[Tensor, " B"] | None = None, max_tokens: int
 ) -> Iterator[Microbatch]:
     """The chosen rows of ``rollouts`` (None: all), each in one micro-batch.
 
@@ -122,7 +122,7 @@ def microbatches(
         yield replace(select(rollouts, torch.tensor([0], device=rollouts.mask.device)), idle=True)
 
 
-def select(rollouts: RolloutBatch, rows: Int[Tensor, " b"]) -> Microbatch:
+def select(rollouts: RolloutTokens, rows: Int[Tensor, " b"]) -> Microbatch:
     """The given rows: prompts cut on the left, completions on the right, to the longest of them."""
     prompts, owner = torch.unique(rows // rollouts.group_size, return_inverse=True)
     prompt_mask, mask = rollouts.prompt_mask[prompts], rollouts.mask[rows]

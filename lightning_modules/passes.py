@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.batch import RolloutTokens
 from lightning_modules.microbatches import Microbatch
 
 
@@ -25,7 +25,7 @@ def log_probs(policy: CausalLMPolicy, microbatch: Microbatch, temperature: float
 
 
 @torch.no_grad()
-def scores(policy: CausalLMPolicy, rollouts: RolloutBatch, split: Sequence[Microbatch]) -> Tensor:
+def scores(policy: CausalLMPolicy, rollouts: RolloutTokens, split: Sequence[Microbatch]) -> Tensor:
     """log π of the rollouts in these micro-batches, (B,T); 0 elsewhere."""
     found = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
     for microbatch in split:

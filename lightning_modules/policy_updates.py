@@ -17,7 +17,8 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.policies.full_kl import log_probs_and_full_kl
 from contrastive_reasoning.ranks import ranks
-from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.batch import RolloutTokens
+from lightning_modules.balance import balanced
 from lightning_modules.lesson import Lesson, minibatch_rows, rows_that_teach
 from lightning_modules.memory import let_go, out_of_memory
 from lightning_modules.microbatches import Microbatch, microbatches, work_of_split
@@ -91,18 +92,23 @@ class PolicyUpdates(LightningModule):
         """Whether fewer tokens at once may help; not on several ranks, for the others are in an exchange already."""
         return out_of_memory(error) and self.microbatch_tokens > 1 and ranks() == 1
 
-    def split(self, rollouts: RolloutBatch, taught: Tensor) -> Iterator[Microbatch]:
+    def split(self, rollouts: RolloutTokens, taught: Tensor) -> Iterator[Microbatch]:
         return microbatches(rollouts, self.policy, rows=taught, max_tokens=self.microbatch_tokens)
 
-    def lessons(self, rollouts: RolloutBatch, advantages: Tensor) -> list[Lesson]:
+    def lessons(self, rollouts: RolloutTokens, advantages: Tensor) -> list[Lesson]:
         """One for each mini-batch. Those after the first are scored now, while the policy is the one that sampled."""
+        minibatches = minibatch_rows(rollouts, self.minibatches_per_rollout)
+        taught = rows_that_teach(advantages, reference=self.reference is not None)
+        rollouts, advantages = balanced(
+            rollouts, advantages, taught=taught, policy=self.policy, minibatches=len(minibatches)
+        )
         made: list[Lesson] = []
-        for among in minibatch_rows(rollouts, self.minibatches_per_rollout):
+        for among in minibatches:
             lesson = partial(self.lesson, rollouts, advantages, among=among, scored=bool(made))
             made.append(self.within_memory(lesson))
         return made
 
-    def lesson(self, rollouts: RolloutBatch, advantages: Tensor, *, among: Tensor, scored: bool) -> Lesson:
+    def lesson(self, rollouts: RolloutTokens, advantages: Tensor, *, among: Tensor, scored: bool) -> Lesson:
         """That of these rows, with all that has to be scored for it: the reference's log-probs, the old policy's."""
         taught = rows_that_teach(advantages, reference=self.reference is not None, among=among)
         split = list(self.split(rollouts, taught))
@@ -119,7 +125,7 @@ class PolicyUpdates(LightningModule):
             old_log_probs=scores(self.policy, rollouts, split) if scored else None,
         )
 
-    def ref_log_probs(self, rollouts: RolloutBatch, split: Sequence[Microbatch]) -> Tensor | None:
+    def ref_log_probs(self, rollouts: RolloutTokens, split: Sequence[Microbatch]) -> Tensor | None:
         """The reference's, where the KL term is estimated from them."""
         if self.reference is None or self.full_kl:
             return None

@@ -1,3 +1,4 @@
+from contrastive_reasoning.ranks.even_shares import even_shares
 from contrastive_reasoning.ranks.exchange import (
     all_rows,
     average_gradients,
@@ -23,6 +24,7 @@ __all__ = [
     "all_rows",
     "average_gradients",
     "barrier",
+    "even_shares",
     "finite_step",
     "from_first",
     "gather",

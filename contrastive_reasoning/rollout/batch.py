@@ -15,11 +15,9 @@ FinishReason = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RolloutBatch:
-    """B = P·G rollouts, prompt-major: rows p·G … p·G+G−1 are the group of problem p."""
+class RolloutTokens:
+    """B = P·G rollouts as tokens, prompt-major: rows p·G … p·G+G−1 are the group of prompt p."""
 
-    problems: Sequence[Problem]
-    """The P problems."""
     prompt_ids: Int[Tensor, "P S"]
     """Prompts, left-padded with the pad token."""
     prompt_mask: Bool[Tensor, "P S"]
@@ -31,6 +29,18 @@ class RolloutBatch:
     """log π_old of each sampled token under the softmax at ``temperature`` (before top-k and top-p); 0 where masked."""
     temperature: float
     """What the logits were divided by when sampling; 1.0 for greedy rollouts."""
+    group_size: int
+
+    def __len__(self) -> int:
+        return self.completion_ids.shape[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutBatch(RolloutTokens):
+    """Rollouts with the problems they answer and what they say."""
+
+    problems: Sequence[Problem]
+    """The P problems."""
     pooled: Float[Tensor, "B D"] | None
     """Mean last hidden state of the completion tokens where a pass computed it."""
     texts: Sequence[str]
@@ -38,13 +48,9 @@ class RolloutBatch:
     token_spans: Sequence[Sequence[tuple[int, int]]]
     """Per rollout, per completion token: its character span in ``texts`` (empty for special tokens)."""
     finish_reasons: Sequence[FinishReason]
-    group_size: int
     prefix_values: Sequence[Sequence[float | None]] | None = None
     """Per rollout, after each legal step: how often completions that go on from there are correct. None in place of a
     number where the completion ends there and its verdict is its value; None for the batch: nobody asked."""
 
     def problem_of(self, row: int) -> Problem:
         return self.problems[row // self.group_size]
-
-    def __len__(self) -> int:
-        return self.completion_ids.shape[0]

@@ -108,6 +108,7 @@ def grpo(
     steps: int = STEPS,
     resume: Path | None = None,
     level: str = "group",
+    problems: int = 4,
     **changes: Any,
 ) -> Result:
     """Two updates on each of two mini-batches, of several micro-batches each; CLIPO's head learns beside."""
@@ -116,7 +117,12 @@ def grpo(
         reward=reward, microbatch_tokens=120, updates_per_rollout=2, minibatches_per_rollout=2, **changes
     )
     data = ReasoningPrompts(
-        task=grpo_kit.TASK, problems_per_step=4, validation_problems=5, steps=steps, max_prompt_tokens=None, seed=0
+        task=grpo_kit.TASK,
+        problems_per_step=problems,
+        validation_problems=5,
+        steps=steps,
+        max_prompt_tokens=None,
+        seed=0,
     )
     parts = grpo_kit.saving_first([*callbacks, grpo_kit.generation(validation_samples=2), known])
     trainer(name, steps, parts).fit(module, datamodule=data, ckpt_path=resume, weights_only=True)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.unit.lightning_modules import grpo_kit
+from tests.unit.lightning_modules.ranks_balance_kit import balances, moving
 from tests.unit.lightning_modules.ranks_critics_kit import online_critic, preference
 from tests.unit.lightning_modules.ranks_kit import (
     WHOLE,
@@ -24,6 +25,7 @@ from tests.unit.lightning_modules.ranks_zero_kit import code_in_a_shard, gathers
 RUNS: dict[str, Callable[[str], Result]] = {
     "grpo": grpo,
     "lora": lambda name: grpo(name, policy=lora_policy()),
+    "groups moved": moving,
     "warm_start": warm_start,
     "critic forward": partial(critic, loss="forward"),
     "critic symmetric": partial(critic, loss="symmetric"),
@@ -39,10 +41,10 @@ STRATEGIES: dict[str, Sequence[str]] = {
     "ddp": tuple(RUNS),
     "zero1": ("grpo",),
     "zero2": (
-        *("grpo", "lora", "warm_start", "critic symmetric", "preference"),
+        *("grpo", "lora", "groups moved", "warm_start", "critic symmetric", "preference"),
         *(*KL, "grpo spoiled", "critic spoiled"),
     ),
-    "zero3": ("grpo", "lora", "warm_start", "critic symmetric", *KL, "grpo spoiled", "critic spoiled"),
+    "zero3": ("grpo", "lora", "groups moved", "warm_start", "critic symmetric", *KL, "grpo spoiled", "critic spoiled"),
     "zero3_offload": ("grpo",),
 }
 
@@ -59,6 +61,7 @@ def everything(folder: Path) -> Result:
         found[f"{name}/sharding"] = sharding(name, folder / "sharding")
     for name in ("ddp", "zero2"):
         found[f"{name}/online critic"] = online_critic(name)
+    found["balances"] = balances()
     found["zero2/code"] = code_in_a_shard("zero2", folder / "code")
     found["zero3/gathers"] = gathers("zero3", grpo_kit.generation())
     return found | {"zero3/refills": gathers("zero3", refilling())}

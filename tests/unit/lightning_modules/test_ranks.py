@@ -57,6 +57,35 @@ def test_what_is_logged_is_of_the_whole_batch(name: str, run: str, two: Any, one
     assert_close(found["validated"], expected["validated"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
+def test_groups_do_move(name: str, two: Any, one: Any) -> None:
+    assert one["groups moved"]["moves"] == 0
+    assert two[0][f"{name}/groups moved"]["moves"] == two[1][f"{name}/groups moved"]["moves"] > 0
+
+
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_moved_groups_are_whole_and_in_their_mini_batch(minibatches: int, two: Any) -> None:
+    before, after = (
+        [rank["balances"][f"{minibatches} mini-batches"][when] for rank in two] for when in ("before", "after")
+    )
+    assert after != before
+    size = 4 // minibatches
+    for first in range(0, 4, size):
+        drawn, learned = (
+            [group for rank in ranks for group in rank[first : first + size]] for ranks in (before, after)
+        )
+        assert len(learned) == 2 * size
+        assert sorted(learned) == sorted(drawn)
+
+
+def test_every_rank_learns_from_nearly_as_many_tokens(two: Any) -> None:
+    found = [rank["balances"]["1 mini-batches"] for rank in two]
+    # packed, a prompt counts once, padded, with each row: 2+4, 2·(3+9), 0, 4+7+8 and 5+1+1, 0, 2+1+2, 6+3+1
+    assert [rank["tokens before"] for rank in found] == [[6, 24, 0, 19], [7, 0, 5, 10]]
+    assert sorted(sum(rank["tokens"]) for rank in found) == [35, 36]
+    assert all(rank["temperature"] == 0.5 for rank in found)
+
+
 @pytest.mark.parametrize(("name", "run"), [(name, run) for name in ("ddp", "zero2", "zero3") for run in KL])
 def test_a_reference_pulls_on_ranks(name: str, run: str, two: Any) -> None:
     assert all(step["train/objective/kl"] > 0.1 for step in two[0][f"{name}/{run}"]["steps"])
