@@ -57,7 +57,7 @@ types: $(STAMP)  ## check types
 
 check: lint types test  ## lint, types and tests
 
-list:  ## every experiment with its first line, the studies, the sweeps
+list:  ## every experiment with its question, the studies, the sweeps
 	@$(PYTHON) -m experiments.catalogue
 
 dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone

@@ -115,7 +115,7 @@ COMMANDS = {
         own_keys=("parallel", "only", "seeds", "progress"),
     ),
     "list": Command(
-        summary="every experiment with its first line, the studies, the sweeps",
+        summary="every experiment with its question, the studies, the sweeps",
         usage="",
         example="list",
         module="experiments.catalogue",

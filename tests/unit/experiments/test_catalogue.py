@@ -13,8 +13,9 @@ def test_hydra_headers_are_no_description() -> None:
     assert first_comment("name: x\n") == ""
 
 
-def test_every_experiment_says_what_it_is_and_how_it_is_run() -> None:
+def test_every_experiment_asks_something_and_says_how_it_is_run() -> None:
     for name, line in catalogue(FOLDER).items():
+        assert "?" in line, name
         assert line.endswith(f"make exp name={name}"), name
 
 
