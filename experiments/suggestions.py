@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from difflib import get_close_matches
 
+FEW = 16
+"""Names that one sentence can say all of, and still be read."""
+
 
 def did_you_mean(word: str, known: Collection[str]) -> str:
     """``did you mean 'x'?`` where something is near, else the list of what is known.
@@ -21,10 +24,14 @@ def nearest(word: str, known: Collection[str]) -> str | None:
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6) or by_last_part(word, known)), None)
 
 
-def did_you_mean_one_of(word: str, known: Collection[str]) -> str:
-    """The same with all there is beside the nearest, for a handful of names: ``did you mean 'x' of x, y, z?``."""
-    said = did_you_mean(word, known)
-    return f"{said[:-1]} of {', '.join(sorted(known))}?" if said.endswith("?") else said
+def did_you_mean_one_of(word: str, known: Collection[str], *, all_of: Collection[str] | None = None) -> str:
+    """The same with all there is beside the nearest: ``did you mean 'x' of x, y, z?``, where that is at most ``FEW``.
+
+    ``all_of`` are the names as they are said; None: as they are in ``known``.
+    """
+    said, names = did_you_mean(word, known), known if all_of is None else all_of
+    more = said.endswith("?") and 1 < len(names) <= FEW
+    return f"{said[:-1]} of {', '.join(sorted(names))}?" if more else said
 
 
 def by_last_part(word: str, known: Collection[str]) -> list[str]:

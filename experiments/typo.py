@@ -20,7 +20,7 @@ from experiments.first_line import first_line
 from experiments.hydra_words import is_hydras, options_of, wrong_hydra
 from experiments.plugins import missing_plugin, needs_optuna
 from experiments.secret_values import secret_in
-from experiments.suggestions import did_you_mean
+from experiments.suggestions import did_you_mean, did_you_mean_one_of
 from experiments.sweep_variants import variants
 
 VARIABLE = "${oc.env:"
@@ -136,7 +136,7 @@ def _wrong_option(override: Override) -> str | None:
     options = _options(group)
     if option is None or option in options:
         return None
-    return f"{group}={option}: no such {group}; {did_you_mean(str(option), options)}"
+    return f"{group}={option}: no such {group}; {did_you_mean_one_of(str(option), options)}"
 
 
 def _wrong_key(base: DictConfig, override: Override) -> str | None:
@@ -144,7 +144,11 @@ def _wrong_key(base: DictConfig, override: Override) -> str | None:
     known = dotted_keys(base)
     if key in known:
         return None
-    return f"{key}: no such key; {did_you_mean(key, _nearest_room(key, known | _groups()))}"
+    among = _nearest_room(key, known | _groups())
+    room = f"{key.rpartition('.')[0]}."
+    inside = {other.removeprefix(room).partition(".")[0] for other in among if other.startswith(room)}
+    keys = {name for name in inside if not name.startswith("_")}  # not _target_
+    return f"{key}: no such key; {did_you_mean_one_of(key, among, all_of=keys or among)}"
 
 
 def _nearest_room(key: str, known: set[str]) -> set[str]:

@@ -95,7 +95,8 @@ def test_commands_are_answered_outside_of_a_clone(installed: Installed) -> None:
     assert listed.stdout.startswith("Experiments: contrastive-reasoning exp NAME\n")
     assert "\n  llama_critic " in listed.stdout
     typo = installed(COMMAND, "exp", "llama_critic", "reward.wieght=1")
-    assert (typo.returncode, typo.stderr) == (2, "reward.wieght: no such key; did you mean 'reward.weight'?\n")
+    assert typo.returncode == 2
+    assert typo.stderr.startswith("reward.wieght: no such key; did you mean 'reward.weight' of batch_size, ")
     study = installed(COMMAND, "study", "countdown_cerdit")
     assert (study.returncode, study.stderr) == (2, "no study 'countdown_cerdit'; did you mean 'countdown_credit'?\n")
 

@@ -12,18 +12,28 @@ from experiments.typo import explain
 
 register()
 CRITIC = "experiment=llama_critic"
+OF_THE_REWARD = "did you mean 'reward.weight' of batch_size, checkpoint, critic, outcome, task, temperature, weight?"
 
 
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
         (["experiment=llama_critc"], "experiment=llama_critc: no such experiment; did you mean 'llama_critic'?"),
-        ([CRITIC, "objective=grop"], "objective=grop: no such objective; did you mean 'grpo'?"),
+        (
+            [CRITIC, "objective=grop"],
+            "objective=grop: no such objective; "
+            "did you mean 'grpo' of cispo, dapo, dr_grpo, gmpo, grpo, grpo_full_kl, gspo?",
+        ),
         ([CRITIC, "sed=1"], "sed: no such key; did you mean 'seed'?"),
         ([CRITIC, "objektive=grpo"], "objektive: no such key; did you mean 'objective'?"),
         ([CRITIC, "weight=1"], "weight: no such key; did you mean 'reward.weight'?"),
-        ([CRITIC, "reward.wieght=0.1"], "reward.wieght: no such key; did you mean 'reward.weight'?"),
-        ([CRITIC, "budget.grpo.step=3"], "budget.grpo.step: no such key; did you mean 'budget.grpo.steps'?"),
+        ([CRITIC, "reward.wieght=0.1"], f"reward.wieght: no such key; {OF_THE_REWARD}"),
+        (
+            [CRITIC, "budget.grpo.step=3"],
+            "budget.grpo.step: no such key; did you mean 'budget.grpo.steps' of checkpoint_every, evaluate_every, "
+            "group_size, learning_rate, max_completion_tokens, max_prompt_tokens, microbatch_tokens, minibatches, "
+            "problems, steps, updates, validation_problems?",
+        ),
         (
             [CRITIC, "+reward.extra=1"],
             "+reward.extra=1: a new key cannot be added; every argument already has its key, write key=value",
@@ -104,8 +114,13 @@ def test_a_mistake_gets_its_one_sentence(overrides: list[str], sentence: str) ->
 def test_one_wrong_letter_anywhere_is_answered_with_the_right_name(typed: str, meant: str) -> None:
     sentence = explain([CRITIC, *typed.split()])
     assert sentence is not None
-    assert sentence.endswith(f"did you mean {meant!r}?")
+    asked, of, others = sentence.partition(" of ")
+    assert asked.removesuffix("?").endswith(f"did you mean {meant!r}")
+    assert sentence.endswith("?")
     assert "\n" not in sentence
+    if of:
+        named = others.removesuffix("?").split(", ")
+        assert meant in named or meant.rpartition(".")[2] in named
 
 
 def test_what_a_preset_varies_is_tried_before_the_first_job() -> None:
@@ -154,4 +169,4 @@ def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
     assert after.children_user + after.children_system - before.children_user - before.children_system < 3
     assert done.returncode == 2
     assert done.stdout == "[]\n"
-    assert done.stderr == "reward.wieght: no such key; did you mean 'reward.weight'?\n"
+    assert done.stderr == f"reward.wieght: no such key; {OF_THE_REWARD}\n"

@@ -67,7 +67,8 @@ def test_the_papers_experiment_on_eight_gpus_and_nothing_heavy_is_imported() -> 
 def test_a_typo_gets_the_answer_that_a_run_would_give() -> None:
     done = plan("experiment=grpo_gsm8k", "scale=paper", "rollout.gruop_size=4")
     assert done.returncode == 2
-    assert done.stderr == "rollout.gruop_size: no such key; did you mean 'rollout.group_size'?\n"
+    meant = "did you mean 'rollout.group_size' of engine, greedy, group_size, sampling, seed, validation_samples?"
+    assert done.stderr == f"rollout.gruop_size: no such key; {meant}\n"
     done = plan("experiment=grpo_gsm8k", "gpu=8")
     assert done.returncode == 2
     assert done.stderr == "gpu: no such key; did you mean 'gpus'?\n"
