@@ -133,8 +133,13 @@ def headline_metrics(folder: Path) -> list[Metric]:
     return [metric._replace(step=0) for metric in last.values()]
 
 
+def sweep_folder(folder: Path, entry: Mapping[str, Any]) -> Path:
+    """Where the sweep of this run is, by its ``sweep.json``: of ``hydra.sweep.dir``, which may be anywhere."""
+    return _located(folder, Path(entry.get("folder", f"sweeps/{entry['sweep']}")))
+
+
 def _located(folder: Path, path: Path) -> Path:
-    """A stage's folder, also when outputs/ was moved or named relative to one of the folders above."""
+    """Such a folder, also when outputs/ was moved or named relative to one of the folders above."""
     candidates = [above / path for above in (folder, *folder.parents)] + [Path.cwd() / path]
     return next((candidate for candidate in candidates if candidate.exists()), candidates[-1])
 
@@ -167,7 +172,7 @@ def _sweep(folder: Path, name: str) -> TrackedRun | None:
     if not entry:
         return None
     sweep = str(entry["sweep"])
-    state = read_state(_located(folder, Path(entry.get("folder", f"sweeps/{sweep}"))))
+    state = read_state(sweep_folder(folder, entry))
     told = {key: value for key, value in entry.items() if key not in ("sweep", "folder")}
     return TrackedRun(
         key=f"{name}/sweep-{sweep}",

@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from scipy.stats import trim_mean
 from torch import Tensor
 
 TRIMMED = 0.25
@@ -129,6 +128,8 @@ def _mean_over(
 
 
 def _trimmed(values: Float[Tensor, "seed problem"]) -> float:
+    from scipy.stats import trim_mean  # takes a second to import, which no run but a comparison needs
+
     return float(trim_mean(values.flatten().numpy(), TRIMMED))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.first_line import first_line
-from experiments.run_tree import TrackedRun, find_run_folders, read_config, read_json, runs_of
+from experiments.run_tree import TrackedRun, find_run_folders, read_config, read_json, runs_of, sweep_folder
 from experiments.secret_values import concealed
 from experiments.sent import Memory, Sent
 from experiments.sweep.job import Job, run_folder
@@ -78,11 +78,9 @@ def _own_runs(sweep: Path, jobs: Sequence[Job]) -> Iterator[Path]:
 def _drawn(folders: Iterator[Path]) -> Iterator[tuple[tuple[str, str], tuple[Path, Path]]]:
     """(Experiment, sweep) → the folder of one of its jobs, and the sweep's own where that has a table."""
     for folder in folders:
-        name = read_json(folder / "sweep.json").get("sweep")
-        if name is not None:
-            sweep = folder.resolve().parents[2] / "sweeps" / str(name)
-            if (sweep / CSV).exists():
-                yield (folder.parent.name, str(name)), (folder, sweep)
+        entry = read_json(folder / "sweep.json")
+        if entry and (table := sweep_folder(folder, entry) / CSV).exists():
+            yield (folder.parent.name, str(entry["sweep"])), (folder, table.parent)
 
 
 def _sent(sweep: Path, folder: Path, tracker: Tracker) -> bool:

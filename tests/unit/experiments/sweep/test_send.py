@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,20 @@ def test_a_sweep_sends_what_it_drew_to_its_own_run(outputs: Any, tracker: Tracke
     sweep, jobs = swept(outputs, "sends_itself")
     assert send_aside(sweep, jobs) == []
     assert sent(tracker, "sends_itself") == {SWEEP: [*FILES, "sweep.json"]}, "not to that of the job done before"
+
+
+def test_a_sweep_in_a_folder_of_ones_own_sends_what_it_drew(outputs: Any, tracker: Tracker, tmp_path: Path) -> None:
+    """As by ``hydra.sweep.dir=…/mine``, which the jobs' sweep.json names."""
+    sweep = tmp_path / "mine"
+    run = outputs.run("sweeps_elsewhere", seed=0, final=0.4, sweep="mine")
+    (run / "sweep.json").write_text(json.dumps({"sweep": "mine", "overrides": "seed=0", "folder": str(sweep)}))
+    with (run / "config.yaml").open("a") as file:
+        file.write("logger:\n  mirror: true\n  patience: 20\n")
+    sweep.mkdir()
+    for file in FILES:
+        (sweep / file).write_text("drawn")
+    assert send_aside(sweep, [Job(number=0, overrides=("seed=0",), state="done", run=str(run))]) == []
+    assert sent(tracker, "sweeps_elsewhere") == {"mine": [*FILES, "sweep.json"]}
 
 
 def test_a_dead_tracker_costs_a_line_and_sync_sends_the_rest(
