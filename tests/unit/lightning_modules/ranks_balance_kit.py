@@ -84,4 +84,4 @@ def moving(name: str) -> Result:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(policy_updates, "balanced", seen)
-        return {**grpo(name, problems=12), "moves": sum(moves)}
+        return {**grpo(name, problems=12, steps=2), "moves": sum(moves)}
