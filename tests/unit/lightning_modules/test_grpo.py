@@ -258,8 +258,11 @@ def test_groups_of_equals_are_left_out_and_change_no_gradient(
         fit(trained, 1, captured)
         return captured.updates[0]
 
+    def every_row(advantages: torch.Tensor, *, reference: bool, among: torch.Tensor | None = None) -> torch.Tensor:
+        return torch.ones(len(advantages), dtype=torch.bool) if among is None else among
+
     some = gradient()
-    monkeypatch.setattr("lightning_modules.policy_updates.rows_that_teach", lambda a, reference, among: among)
+    monkeypatch.setattr("lightning_modules.policy_updates.rows_that_teach", every_row)
     assert_close(some, gradient(), rtol=1e-9, atol=1e-15)
 
 
