@@ -10,6 +10,7 @@ it does not matter who has which.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 
 import torch
 from jaxtyping import Bool, Float
@@ -82,12 +83,14 @@ def places(costs: Sequence[int], minibatches: int) -> list[list[int]] | None:
 
 def group_tokens(rollouts: RolloutTokens, taught: Bool[Tensor, " B"], policy: CausalLMPolicy) -> Sequence[int]:
     """Tokens that pass through the policy for each group, if it passes alone."""
-    prompts = rollouts.prompt_mask.sum(dim=1).tolist()
-    rows = (rollouts.mask.sum(dim=1) * taught).unflatten(0, (-1, rollouts.group_size)).tolist()
-    chosen = taught.unflatten(0, (-1, rollouts.group_size)).tolist()
+
+    def groups(rows: Tensor) -> list[list[int]]:
+        return rows.unflatten(0, (-1, rollouts.group_size)).tolist()
+
     found = []
-    for prompt, lengths, asked in zip(prompts, rows, chosen, strict=True):
-        completions = [length for length, wanted in zip(lengths, asked, strict=True) if wanted]
+    prompts = rollouts.prompt_mask.sum(dim=1).tolist()
+    for prompt, lengths, asked in zip(prompts, groups(rollouts.mask.sum(dim=1)), groups(taught), strict=True):
+        completions = list(compress(lengths, asked))
         alone = Lengths(prompts=[prompt], completions=completions, owner=[0] * len(completions))
         found.append(policy.pass_tokens(alone) if completions else 0)
     return found

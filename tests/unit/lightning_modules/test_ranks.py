@@ -11,12 +11,12 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.policies.shape import ModelShape
 from contrastive_reasoning.policies.sharding import expected_bytes
-from experiments.plan.learner import Learner
 from experiments.plan.sharding import by_name
 from experiments.plan.states import states
 from lightning_modules.microbatches import in_parts
 from lightning_modules.not_finite import SKIPPED
 from tests.two_ranks import on_ranks
+from tests.unit.experiments.plan.learners import whole_on_cpu
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_runs import KL, RUNS, SHARDED, STRATEGIES, everything
 
@@ -133,17 +133,7 @@ def test_each_rank_holds_its_share(name: str, two: Any) -> None:
 def test_each_rank_holds_what_was_planned(name: str, two: Any) -> None:
     """Of what stays whole the plan knows nothing, nor of the copy in fp32 that stage 3 has on a CPU alone."""
     policy = grpo_kit.policy()
-    learner = Learner(
-        shape=ModelShape.of(policy.model.config.to_dict()),
-        weight_bytes=4,
-        compute_bytes=4,
-        rank=None,
-        targets=(),
-        frozen=False,
-        checkpointing=False,
-        on_cpu=True,
-        chunk=1024,
-    )
+    learner = whole_on_cpu(ModelShape.of(policy.model.config.to_dict()))
     planned = states(learner, by_name(name.removesuffix("_small"), 2))
     small = sum(parameter.numel() for parameter in policy.parameters() if parameter.numel() <= SHARDED[name])
     wanted = {

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from contrastive_reasoning.policies.shape import ModelShape
-from experiments.plan.learner import Learner
 from experiments.plan.sharding import MILD_TO_STRONG, by_name
 from experiments.plan.states import states
+from tests.unit.experiments.plan.learners import whole_on_cpu
 
 SHAPE = ModelShape(
     model_type="llama",
@@ -24,17 +24,7 @@ SHAPE = ModelShape(
     tie_word_embeddings=True,
 )
 N = 2 * 8 * 8 + 2 * 8 * 4 + 3 * 8 * 16 + 2 * 8 + 20 * 8 + 8  # attention, product, norms, vocabulary, last norm
-FULL = Learner(
-    shape=SHAPE,
-    weight_bytes=4,
-    compute_bytes=2,
-    rank=None,
-    targets=(),
-    frozen=False,
-    checkpointing=False,
-    on_cpu=False,
-    chunk=1024,
-)
+FULL = replace(whole_on_cpu(SHAPE), compute_bytes=2, on_cpu=False)
 HALF = replace(FULL, weight_bytes=2)
 R = 2 * (8 + 8)  # of A and B at q_proj
 

@@ -18,6 +18,7 @@ from contrastive_reasoning.tasks.base import Problem
 from experiments.plan.learner import Learner
 from experiments.plan.rollouts import Rollouts
 from experiments.plan.work import StepWork, hours, step_work
+from tests.unit.experiments.plan.learners import whole_on_cpu
 
 GROUP, PROBLEMS, COMPLETION = 4, 2, 40
 WITHIN = 0.05
@@ -46,18 +47,7 @@ def policy() -> CausalLMPolicy:
 
 
 def planned(policy: CausalLMPolicy, prompt: int, **others: bool | int) -> StepWork:
-    shape = ModelShape.of(policy.model.config.to_dict())
-    learner = Learner(
-        shape=shape,
-        weight_bytes=4,
-        compute_bytes=4,
-        rank=None,
-        targets=(),
-        frozen=False,
-        checkpointing=False,
-        on_cpu=True,
-        chunk=1024,
-    )
+    learner = whole_on_cpu(ModelShape.of(policy.model.config.to_dict()))
     rollouts = Rollouts(
         problems=PROBLEMS,
         group_size=GROUP,
