@@ -14,9 +14,8 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
 
     A dotted key also matches by its last part, so ``weight`` finds ``reward.weight``.
     """
-    if (near := nearest(word, known)) is not None:
-        return f"did you mean {near!r}?"
-    return f"there are {', '.join(sorted(known))}" if known else "there are none"
+    near = nearest(word, known)
+    return _there_are(known) if near is None else f"did you mean {near!r}?"
 
 
 def nearest(word: str, known: Collection[str]) -> str | None:
@@ -27,11 +26,17 @@ def nearest(word: str, known: Collection[str]) -> str | None:
 def did_you_mean_one_of(word: str, known: Collection[str], *, all_of: Collection[str] | None = None) -> str:
     """The same with all there is beside the nearest: ``did you mean 'x' of x, y, z?``, where that is at most ``FEW``.
 
-    ``all_of`` are the names as they are said; None: as they are in ``known``.
+    ``all_of`` are the names as they are said, beside the nearest or in its place; None: as they are in ``known``.
     """
-    said, names = did_you_mean(word, known), known if all_of is None else all_of
-    more = said.endswith("?") and 1 < len(names) <= FEW
-    return f"{said[:-1]} of {', '.join(sorted(names))}?" if more else said
+    near, names = nearest(word, known), known if all_of is None else all_of
+    if near is None:
+        return _there_are(names)
+    of_all = f" of {', '.join(sorted(names))}" if 1 < len(names) <= FEW else ""
+    return f"did you mean {near!r}{of_all}?"
+
+
+def _there_are(names: Collection[str]) -> str:
+    return f"there are {', '.join(sorted(names))}" if names else "there are none"
 
 
 def by_last_part(word: str, known: Collection[str]) -> list[str]:

@@ -146,8 +146,8 @@ def _wrong_key(base: DictConfig, override: Override) -> str | None:
         return None
     among = _nearest_room(key, known | _groups())
     room = f"{key.rpartition('.')[0]}."
-    inside = {other.removeprefix(room).partition(".")[0] for other in among if other.startswith(room)}
-    keys = {name for name in inside if not name.startswith("_")}  # not _target_
+    inside = [other.removeprefix(room) for other in among if other.startswith(room)]
+    keys = {name for name in (other.partition(".")[0] for other in inside or among) if not name.startswith("_")}
     return f"{key}: no such key; {did_you_mean_one_of(key, among, all_of=keys or among)}"
 
 

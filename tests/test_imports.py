@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from jaxtyping import TypeCheckError
+
+from contrastive_reasoning.losses import info_nce
 
 ROOT = Path(__file__).resolve().parent.parent
 PURE = "contrastive_reasoning"
@@ -105,6 +109,11 @@ def test_library_has_few_doors(library: str, files: set[str]) -> None:
         if any(room_of(module) == library for module in imported(path))
     }
     assert importers == files
+
+
+def test_shapes_that_would_broadcast_are_refused() -> None:
+    with pytest.raises(TypeCheckError):
+        info_nce(torch.zeros(2, 3), torch.ones(2, 1, dtype=torch.bool))
 
 
 def test_instantiate_is_called_in_one_place() -> None:

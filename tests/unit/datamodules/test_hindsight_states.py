@@ -146,7 +146,7 @@ def test_own_goals_have_one_positive_a_row_and_train() -> None:
 
 @pytest.mark.parametrize("pairing", [EveryGoal(), OwnGoal()])
 def test_a_finished_play_reaches_its_own_number_and_nothing_else(pairing: Pairing) -> None:
-    batch = states(pairing=pairing, depth_shares=[0, 0, 0, 1], batch_size=80).batch(0)
+    batch = states(pairing=pairing, depth_shares=[0.0, 0.0, 0.0, 1.0], batch_size=80).batch(0)
     left = batch.state_actions[:, 0]
     assert (batch.state_actions[:, 1:] == -1).all()
     assert not (batch.positive & (left[:, None] != batch.goals[None])).any()
@@ -156,7 +156,7 @@ def test_a_finished_play_reaches_its_own_number_and_nothing_else(pairing: Pairin
 
 
 def test_a_critic_tells_a_solution_from_a_near_miss() -> None:
-    data = states(depth_shares=[0, 0, 0, 1], batch_size=128)
+    data = states(depth_shares=[0.0, 0.0, 0.0, 1.0], batch_size=128)
     critic = JointCritic(
         value_dimension=16, width=64, blocks=1, dimension=32, join_dimension=16, pairs_per_chunk=65536, seed=0
     )
@@ -178,9 +178,9 @@ def test_a_critic_tells_a_solution_from_a_near_miss() -> None:
 
 def test_shares_are_split_without_loss() -> None:
     assert split_by_shares(10, [0.1, 0.6, 0.3]) == [1, 6, 3]
-    assert split_by_shares(7, [0, 1, 0.001]) == [0, 6, 1]
+    assert split_by_shares(7, [0.0, 1.0, 0.001]) == [0, 6, 1]
     with pytest.raises(ValueError, match="shares must be"):
-        split_by_shares(1, [1, 1])
+        split_by_shares(1, [1.0, 1.0])
 
 
 def test_what_no_play_can_hold_is_refused_at_once() -> None:
@@ -192,5 +192,5 @@ def test_what_no_play_can_hold_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="exhaust_up_to must be at least 1"):
         states(exhaust_up_to=0)
     with pytest.raises(ValueError, match="depth_shares needs 1 to 4 shares for 4 numbers"):
-        states(depth_shares=[1, 1, 1, 1, 1])
+        states(depth_shares=[1.0] * 5)
     assert states(number_range=[0, 1999], target_range=[0, 1999]).batch(0).positive.any()

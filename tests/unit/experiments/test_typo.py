@@ -170,3 +170,13 @@ def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
     assert done.returncode == 2
     assert done.stdout == "[]\n"
     assert done.stderr == f"reward.wieght: no such key; {OF_THE_REWARD}\n"
+
+
+@pytest.mark.parametrize("key", ["xqzwk", "qqqq.zz"])
+def test_a_key_near_to_none_is_answered_with_the_rooms_alone(key: str) -> None:
+    sentence = explain([CRITIC, f"{key}=1"])
+    assert sentence is not None
+    start, _, names = sentence.partition("there are ")
+    assert start == f"{key}: no such key; "
+    assert {"reward", "objective", "seed", "budget"} <= set(names.split(", "))
+    assert "." not in names
