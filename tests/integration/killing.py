@@ -1,7 +1,7 @@
-"""Real runs that end by a signal at a chosen place, each forked from one process that has imported everything.
+"""Real runs that end by a signal at a chosen place.
 
-    test ──► {"overrides": […], "place": "reward", "step": 3} ──► this process ──fork──► python -m experiments.run …
-         ◄── {"status": -9} ◄──────────────────────────────────────── waits ◄──────────── killed
+    test ──► {"words": […], "place": "reward", "step": 3} ──► forking ──fork──► python -m experiments.run …
+         ◄── {"status": -9} ◄──────────────────────────────── waits ◄────────── killed
 
 A run does what the command line does; nothing in it knows what will come. The signal is SIGKILL, after which nothing is
 tidied up, or those that were asked for.
@@ -9,19 +9,17 @@ tidied up, or those that were asked for.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
+
+from tests.integration.forking import Forks, forks, serve
 
 PLACES: dict[str, tuple[str, str, int]] = {
     "rollout": ("contrastive_reasoning.rollout.continuous:ContinuousDecode", "_record", 5),
@@ -41,99 +39,25 @@ PLACES: dict[str, tuple[str, str, int]] = {
 """Where a run can be killed: a class or module, its function, and which of its calls within a step is the last."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Runs:
-    """The process that runs are forked from, seen from the test."""
-
-    process: subprocess.Popen[str]
-    log: Path
-    """What the runs say."""
-
-    def __call__(self, *overrides: str, **death: Any) -> int:
-        """The exit status of a run, −9 where it was killed: at ``place`` in ``step``, there by ``signals`` if given, or
-        once ``file`` has ``lines`` lines and ``seconds`` more have passed."""
-        asked, told = self.process.stdin, self.process.stdout
-        assert asked is not None
-        assert told is not None
-        asked.write(json.dumps({"overrides": overrides, **death}) + "\n")
-        asked.flush()
-        answer = told.readline()
-        assert answer, f"who forks the runs has ended itself ({self.process.wait()}), see {self.log}"
-        return json.loads(answer)["status"]
-
-
-@contextmanager
-def runs(overrides: list[str], log: Path) -> Iterator[Runs]:
-    """Runs of this experiment can be started meanwhile. Each has one thread: sums keep their order."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-X", "faulthandler", "-m", "tests.integration.killing", *overrides]
-    pipe = subprocess.PIPE
-    with (
-        log.open("w") as said,
-        subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=said, text=True) as process,
-    ):  # whose input ends with it
-        yield Runs(process=process, log=log)
-
-
-def main() -> None:
-    """Import what the experiment needs, then run what is asked for; compute nothing, for threads do not survive."""
-    told = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what runs print is no answer
-    import_parts(sys.argv[1:])
-    for line in sys.stdin:
-        asked = json.loads(line)
-        run = os.fork()
-        if run == 0:
-            live(asked)
-        if "file" in asked:
-            kill_from_outside(run, asked)
-        _, status = os.waitpid(run, 0)
-        told.write(json.dumps({"status": os.waitstatus_to_exitcode(status)}) + "\n")
-        told.flush()
-
-
-def import_parts(overrides: list[str]) -> None:
-    from experiments.quiet import be_quiet
-
-    be_quiet()
-    from hydra import compose, initialize_config_module
-    from omegaconf import OmegaConf
-
-    from experiments.rooms import targets
-
-    for ours in ("experiments.run", "experiments.stages"):  # the first makes the schema known
-        import_module(ours)
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", overrides)
-    for target in targets(OmegaConf.to_container(config, resolve=True)):
-        import_module(target.rpartition(".")[0])
-    for late in ("deepspeed", "mlflow"):  # what saving a policy imports
-        with suppress(ImportError):
-            import_module(late)
+def runs(overrides: list[str], log: Path) -> AbstractContextManager[Forks]:
+    """Runs that are killed at ``place`` in ``step``, there by ``signals`` if given, or once ``file`` has ``lines``
+    lines and ``seconds`` more have passed."""
+    return forks(overrides, log, server=__name__)
 
 
 def live(asked: dict[str, Any]) -> None:
-    """Be the run; never returns."""
+    """The run, which may be struck."""
     import experiments.run
 
-    status = 1
-    try:
-        os.setsid()
-        if "place" in asked:
-            strike_at(asked["place"], asked["step"], asked.get("signals", [signal.SIGKILL]))
-        sys.argv = ["experiments.run", *asked["overrides"]]
-        experiments.run.run()
-        status = 0
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+    if "place" in asked:
+        strike_at(asked["place"], asked["step"], asked.get("signals", [signal.SIGKILL]))
+    experiments.run.run()
 
 
 def kill_from_outside(run: int, asked: dict[str, Any]) -> None:
-    """Wait until the file has so many lines, and so many seconds more."""
+    """Wait until the file has so many lines, and so many seconds more; at once where no file is named."""
+    if "file" not in asked:
+        return
     path = Path(asked["file"])
     while os.waitid(os.P_PID, run, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if path.exists() and path.read_bytes().count(b"\n") >= asked["lines"]:
@@ -202,4 +126,4 @@ HALF_DONE: dict[str, Callable[..., None]] = {"save_checkpoint": half_a_checkpoin
 
 
 if __name__ == "__main__":
-    main()
+    serve(live, kill_from_outside)

@@ -16,7 +16,8 @@ import torch
 from experiments.kept_checkpoints import newest_sound, path_of
 from experiments.launch import INTERRUPTED
 from experiments.metrics_file import METRICS_FILE, complete_lines, read_metrics
-from tests.integration.killing import Runs, runs
+from tests.integration.forking import Forks
+from tests.integration.killing import runs
 from tests.unit.experiments.test_kept_checkpoints import flip
 
 KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM
@@ -56,13 +57,13 @@ step under way."""
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     with runs(WHOLE, tmp_path_factory.mktemp("said") / "log") as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def whole(run: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(run: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The outputs of the run that nobody killed."""
     outputs = tmp_path_factory.mktemp("whole")
     assert run(*WHOLE, f"output_dir={outputs}") == 0
@@ -74,7 +75,7 @@ def stage(outputs: Path, name: str) -> Path:
     return folder
 
 
-def test_a_run_killed_in_every_phase_is_the_run_that_was_not(run: Runs, whole: Path, tmp_path: Path) -> None:
+def test_a_run_killed_in_every_phase_is_the_run_that_was_not(run: Forks, whole: Path, tmp_path: Path) -> None:
     """One run, killed as often as there are phases. Each kill costs the step under way, and no more, not even where the
     newest checkpoint is damaged at last."""
     for name, place, step, kept in DEATHS:
@@ -91,7 +92,7 @@ def test_a_run_killed_in_every_phase_is_the_run_that_was_not(run: Runs, whole: P
 
 
 def test_a_run_asked_to_stop_saves_its_step_and_goes_on_but_one_asked_twice_stops_at_once(
-    run: Runs, whole: Path, tmp_path: Path
+    run: Forks, whole: Path, tmp_path: Path
 ) -> None:
     """It begins by making again what a finished stage had left it, of which a bit is flipped."""
     shutil.copytree(whole / "stages" / "critic", tmp_path / "stages" / "critic")
@@ -113,7 +114,7 @@ def test_a_run_asked_to_stop_saves_its_step_and_goes_on_but_one_asked_twice_stop
 
 
 def test_a_killed_stage_goes_on_under_changed_code_only_where_that_was_asked_for(
-    run: Runs, whole: Path, tmp_path: Path
+    run: Forks, whole: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(whole / "stages" / "critic", tmp_path / "stages" / "critic")
     here = f"output_dir={tmp_path}"
@@ -136,7 +137,7 @@ def test_a_killed_stage_goes_on_under_changed_code_only_where_that_was_asked_for
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(20))
 def test_a_run_killed_at_any_moment_is_the_run_that_was_not(
-    run: Runs, whole: Path, tmp_path: Path, number: int
+    run: Forks, whole: Path, tmp_path: Path, number: int
 ) -> None:
     """From outside, a random while after a random number of it was logged: in the critic's stage or in GRPO."""
     chance = random.Random(number)

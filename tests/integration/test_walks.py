@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +15,7 @@ import pytest
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from experiments.metrics_file import read_metrics
 from experiments.run_tree import read_json
+from tests.integration.forking import Forks, forks
 from tests.integration.test_docs import BLOCK, asked, commands
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,8 +85,6 @@ WALKS = {
     "A model folder": Walk("[grpo]", ("models/mine",), "train/reward/verifier", small_model),
     "Data from verl": Walk("[grpo]", ("data/gsm8k", "models/mine"), "train/reward/verifier", parquet_of_verl),
 }
-OFTEN = ("A task: rows and a function", "Data from verl")
-"""The others take as long, and share most of their way."""
 
 
 def section(title: str) -> str:
@@ -114,13 +110,19 @@ def test_a_file_of_yaml_says_what_it_is_first(path: Path) -> None:
     assert re.match(r"# [A-Z].*\.$", first)
 
 
-@pytest.mark.parametrize(
-    "title", [title if title in OFTEN else pytest.param(title, marks=pytest.mark.slow) for title in WALKS]
-)
-def test_a_walk_leads_where_the_page_says(title: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        with forks(["experiment=llama_critic"], tmp_path_factory.mktemp("said") / "log") as started:
+            yield started
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_a_walk_leads_where_the_page_says(title: str, run: Forks, tmp_path: Path) -> None:
     walk = WALKS[title]
     walk.prepare(tmp_path)
-    folder = walked(title, tmp_path)
+    folder = walked(title, run, tmp_path)
     stage = "critic" if "critic" in walk.stages else "grpo"
     config = (stage_folder(folder, stage) / "config.yaml").read_text(encoding="utf-8")
     assert [name for name in walk.leaves if name not in config] == []
@@ -128,23 +130,17 @@ def test_a_walk_leads_where_the_page_says(title: str, tmp_path: Path) -> None:
     assert walk.curve in curves, sorted(curves)
 
 
-def walked(title: str, folder: Path) -> Path:
+def walked(title: str, run: Forks, folder: Path) -> Path:
     """The run folder of the section's command, typed in a folder that has nothing but the page's files."""
     (block,) = [found for found in BLOCK.finditer(section(title)) if found["language"] == "sh"]
     (words,) = commands(block["text"])
     (program,) = asked(words[1:])
+    assert program[1:3] == ["-m", "experiments.run"]
     (folder / "docs").symlink_to(ROOT / "docs")
     small = ["debug=fast", "logger=folder", f"stages={WALKS[title].stages}"]
-    done = subprocess.run(
-        [sys.executable, *program[1:], *small],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, f"{shlex.join(program)}: {done.stderr}"
-    (run,) = (folder / "outputs" / "runs").glob("*/*")
-    return run
+    assert run(*program[3:], *small, folder=str(folder)) == 0, f"{shlex.join(program)}: {run.log.read_text()}"
+    (left,) = (folder / "outputs" / "runs").glob("*/*")
+    return left
 
 
 def stage_folder(run: Path, stage: str) -> Path:
