@@ -17,7 +17,7 @@ ROOMS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks
 
 
 def modules_with_shapes() -> list[str]:
-    """Those that annotate arrays. To check every call of a search, which takes none, would cost more than the search."""
+    """Those that annotate arrays. To check each call of a search, which takes none, would cost more than the search."""
     files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
     shaped = [path for path in files if "from jaxtyping import" in path.read_text(encoding="utf-8")]
     return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in shaped]
