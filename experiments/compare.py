@@ -133,14 +133,20 @@ def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> 
     tracker.set_status(run_id, "FINISHED", end=time.time())
 
 
-def notes(arms: Sequence[Arm]) -> list[str]:
-    """What the table alone would hide."""
+def notes(arms: Sequence[Arm], *, may_differ: str | None = None) -> list[str]:
+    """What the table alone would hide.
+
+    Args:
+        arms: that are compared.
+        may_differ: a key that is meant to differ between an arm's runs, wherever it is read.
+    """
     lines = []
     superseded = sum(len(arm.members) - len(arm.runs) for arm in arms)
     if superseded:
         lines.append(f"{superseded} older run(s) left out: a newer one of the same arm and seed counts.")
     for arm in arms:
-        differing = [f"{axis} ({', '.join(values)})" for axis, values in mixed(arm).items()]
+        unmeant = {axis: values for axis, values in mixed(arm).items() if not f".{axis}".endswith(f".{may_differ}")}
+        differing = [f"{axis} ({', '.join(values)})" for axis, values in unmeant.items()]
         more = f" and {len(differing) - MOST_NOTED} more" if len(differing) > MOST_NOTED else ""
         if differing:
             lines.append(f"{arm.label}: counts as one arm, but differs in {'; '.join(differing[:MOST_NOTED])}{more}.")

@@ -32,7 +32,7 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[RunReco
         lines.append(f"{those} of another configuration left out: {arms_and_seeds(left_out)}.")
     compared = [run for arm in arms for run in arm.runs]
     lines += notes_on_commits(compared)
-    lines += notes_on_arms(arms_by(compared, ["arm"]))
+    lines += notes_on_arms(arms_by(compared, ["arm"]), may_differ=BEGUN_FROM if study.start_per_seed else None)
     lines += notes_on_costs(arms)
     differing = differing_test_beds(arms, start_per_seed=study.start_per_seed)
     if differing:

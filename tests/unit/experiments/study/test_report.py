@@ -189,6 +189,9 @@ def test_starts_may_differ_over_seeds_where_each_has_its_own(
     study = runs.study(start={"overrides": [], "seed": seed})
     lines = report(runs.tracker, study, marks=runs.marks, output=tmp_path)
     assert ("The arms were not tested alike: policy.pretrained differ." in lines) != alike
+    assert any("counts as one arm, but differs in policy.pretrained (a, b)" in line for line in lines) == (
+        seed != "each"
+    )
     captions = [line for line in lines if "over seeds, each seed with a warm start of its own and problems" in line]
     assert len(captions) == (seed == "each")
 
