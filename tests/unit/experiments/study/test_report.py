@@ -225,8 +225,9 @@ def test_a_run_without_test_problems_is_named(runs: Any) -> None:
 
 
 def test_a_picture_has_no_more_lines_than_can_be_told_apart(runs: Any) -> None:
-    seeds: Any = dict.fromkeys("01234")
-    few: Any = dict.fromkeys("0")
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT)
+    (read,) = read_results(runs.tracker, runs.study(), runs.marks)
+    few, seeds = read.seeds, dict.fromkeys("01234", read.seeds["0"])
     arms = [ArmResult(name="plain", seeds=few), *(ArmResult(name=f"arm{n}", seeds=few) for n in range(6))]
     arms += [ArmResult(name="most", seeds=seeds), ArmResult(name="better", seeds=few)]
     assert [arm.name for arm in drawn(arms, runs.study())] == ["plain", "arm0", "arm1", "arm2", "most", "better"]
