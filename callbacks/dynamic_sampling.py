@@ -83,7 +83,7 @@ class DynamicSampling(RolloutGeneration):
             if not problems:
                 break
             seen |= {problem.id for problem in problems}
-            fresh = self._fresh(pl_module, problems, seed, pooled=batch.rollouts.pooled is not None)
+            fresh = self._fresh(trainer, pl_module, problems, seed, pooled=batch.rollouts.pooled is not None)
             batch.generated_tokens += int(fresh.mask.sum())
             batch.rollouts, equal = self._refilled(batch.rollouts, equal, fresh, pl_module.policy.pad_token_id)
             refills += 1
@@ -97,10 +97,11 @@ class DynamicSampling(RolloutGeneration):
 
         return drawn_problems(self.task.problems("train"), may_come, count=count, seed=seed)
 
-    def _fresh(self, pl_module: Any, problems: Sequence[Problem], seed: Seed, *, pooled: bool) -> RolloutBatch:
-        return self.engine.generate(
-            pl_module.policy, problems, group_size=self.group_size, sampling=self.sampling, seed=seed, pooled=pooled
-        )
+    def _fresh(
+        self, trainer: L.Trainer, pl_module: Any, problems: Sequence[Problem], seed: Seed, *, pooled: bool
+    ) -> RolloutBatch:
+        wanted = {"group_size": self.group_size, "sampling": self.sampling, "seed": seed, "pooled": pooled}
+        return self.draw(trainer, pl_module.policy, problems, doing="drawing anew", **wanted)
 
     def _refilled(
         self, rollouts: RolloutBatch, equal: Sequence[int], fresh: RolloutBatch, pad_token_id: int

@@ -6,6 +6,7 @@ one and the online critic act; the others watch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -13,10 +14,12 @@ import lightning as L
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.progress import phase_of
 from contrastive_reasoning.rewards.base import reads_states
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.sampling import Sampling, Seed
+from contrastive_reasoning.rollout.sampling import Sampling
+from contrastive_reasoning.tasks.base import Problem
 
 
 class RolloutGeneration(L.Callback):
@@ -66,7 +69,8 @@ class RolloutGeneration(L.Callback):
         seed = (self.seed, "rollout", int(pl_module.rollout_step))
         start = perf_counter()
         pooled = reads_states(pl_module.reward)
-        batch.rollouts = self._draw(pl_module.policy, batch, self.group_size, self.sampling, seed, pooled=pooled)
+        drawn = {"group_size": self.group_size, "sampling": self.sampling, "seed": seed, "pooled": pooled}
+        batch.rollouts = self.draw(trainer, pl_module.policy, batch.problems, **drawn)
         batch.generated_tokens = int(batch.rollouts.mask.sum())
         rate = batch.generated_tokens / (perf_counter() - start)
         pl_module.log("train/throughput/tokens_per_second", rate, batch_size=len(batch.problems))
@@ -75,22 +79,26 @@ class RolloutGeneration(L.Callback):
         self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Fill ``batch.rollouts`` (greedy) and ``batch.sampled``."""
-        seed = (self.seed, "validation")
-        with gathered(pl_module.policy):
-            batch.rollouts = self._draw(pl_module.policy, batch, 1, self.greedy, seed)
-            if self.validation_samples:
-                batch.sampled = self._draw(pl_module.policy, batch, self.validation_samples, self.sampling, seed)
+        policy, samples, seed = pl_module.policy, self.validation_samples, (self.seed, "validation")
+        greedily = {"group_size": 1, "sampling": self.greedy, "seed": seed}
+        sampled = {"group_size": samples, "sampling": self.sampling, "seed": seed}
+        with gathered(policy):
+            batch.rollouts = self.draw(trainer, policy, batch.problems, **greedily)
+            if samples:
+                batch.sampled = self.draw(trainer, policy, batch.problems, **sampled)
 
-    def _draw(
+    def draw(
         self,
+        trainer: L.Trainer,
         policy: CausalLMPolicy,
-        batch: Any,
-        group_size: int,
-        sampling: Sampling,
-        seed: Seed,
+        problems: Sequence[Problem],
         *,
-        pooled: bool = False,
+        group_size: int,
+        doing: str = "drawing",
+        **wanted: Any,
     ) -> RolloutBatch:
-        return self.engine.generate(
-            policy, batch.problems, group_size=group_size, sampling=sampling, seed=seed, pooled=pooled
-        )
+        """``engine.generate``, which takes ``wanted`` too; completions are counted where progress is shown."""
+        total = len(problems) * group_size
+        with phase_of(trainer, doing, unit="completions", total=total) as phase:
+            written = (lambda *_: phase.move(phase.done + 1)) if phase.seen else None
+            return self.engine.generate(policy, problems, group_size=group_size, written=written, **wanted)

@@ -75,7 +75,7 @@ class VinePPORollouts(RolloutGeneration):
         prefixes = step_prefixes(self.task, drawn)
         asked = distinct(prefixes)
         seed = (self.seed, "continuation", int(pl_module.rollout_step))
-        continued = self._continued(pl_module.policy, asked, drawn, seed) if asked else None
+        continued = self._continued(trainer, pl_module.policy, asked, drawn, seed) if asked else None
         rates = {} if continued is None else success_rates(self.task, pl_module.policy, asked, continued)
         values = [[None if prefix is None else rates[prefix] for prefix in row] for row in prefixes]
         batch.rollouts = replace(drawn, prefix_values=values)
@@ -86,13 +86,15 @@ class VinePPORollouts(RolloutGeneration):
             pl_module.log(f"train/rollout/{name}", float(total), batch_size=len(batch.problems))
 
     def _continued(
-        self, policy: CausalLMPolicy, asked: Sequence[Prefix], drawn: RolloutBatch, seed: Seed
+        self, trainer: L.Trainer, policy: CausalLMPolicy, asked: Sequence[Prefix], drawn: RolloutBatch, seed: Seed
     ) -> RolloutBatch:
-        return self.engine.generate(
+        return self.draw(
+            trainer,
             policy,
             problems_of(asked, drawn),
             group_size=self.continuations,
             sampling=self.sampling,
             seed=seed,
             prefixes=[prefix.tokens for prefix in asked],
+            doing="continuing",
         )

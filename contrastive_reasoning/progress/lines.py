@@ -10,6 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from contrastive_reasoning.progress.display import Moment
 
 REFRESH_SECONDS = 0.25
+PATIENCE_SECONDS = 2.0
+"""What a phase within another lasts before it gets a line of its own on a terminal: a shorter one would flicker."""
 
 
 class Lines:
@@ -31,22 +33,27 @@ class Lines:
         return REFRESH_SECONDS if self.console.is_terminal else self.seconds_between_lines
 
     def open(self, moment: Moment) -> None:
-        """On a terminal, a line of its own: a phase within another stands under it."""
-        if not self.console.is_terminal:
-            return
-        if self._bar is None:
+        """On a terminal, a line of its own; a phase within another gets one under it when it has lasted a while."""
+        if self.console.is_terminal and self._bar is None:
             self._bar = new_bar(self.console)
             self._bar.start()
-        self._tasks[moment.heading] = self._bar.add_task(
-            moment.heading, total=moment.total, completed=moment.done, left="", numbers=""
-        )
+            self._task(moment)
 
     def show(self, moment: Moment) -> None:
-        if self._bar is not None and moment.heading in self._tasks:
-            task, left, numbers = self._tasks[moment.heading], left_text(moment), numbers_text(moment.numbers)
-            self._bar.update(task, completed=moment.done, left=left, numbers=numbers)
-            return
-        self.console.print(line_of(moment), soft_wrap=True, markup=False, highlight=False)
+        if self._bar is None:
+            self.console.print(line_of(moment), soft_wrap=True, markup=False, highlight=False)
+        elif moment.heading in self._tasks or moment.seconds_gone >= PATIENCE_SECONDS:
+            left, numbers = left_text(moment), numbers_text(moment.numbers)
+            self._bar.update(self._task(moment), completed=moment.done, left=left, numbers=numbers)
+
+    def _task(self, moment: Moment) -> TaskID:
+        """Its line in the bar, a new one where it has none."""
+        assert self._bar is not None
+        if moment.heading not in self._tasks:
+            self._tasks[moment.heading] = self._bar.add_task(
+                moment.heading, total=moment.total, completed=moment.done, left="", numbers=""
+            )
+        return self._tasks[moment.heading]
 
     def close(self, moment: Moment) -> None:
         """The last line of the outermost phase stays on the screen."""

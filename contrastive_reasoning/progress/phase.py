@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from time import monotonic
 from typing import Any, Protocol, runtime_checkable
 
@@ -46,6 +47,11 @@ class Phase:
         self._started = self._shown_at = monotonic()
         self._pace.mark(done, self._started)
         display.open(self._moment({}))
+
+    @property
+    def seen(self) -> bool:
+        """Whether anybody looks while it lasts."""
+        return isfinite(self.display.seconds)
 
     def __enter__(self) -> Phase:
         return self

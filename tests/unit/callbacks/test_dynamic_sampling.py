@@ -18,6 +18,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling, Seed
+from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.collate import ProblemBatch
 
@@ -55,7 +56,15 @@ class Scripted:
         self.asked: list[tuple[list[int], Seed, bool]] = []
 
     def generate(
-        self, policy: Any, problems: Sequence[Problem], *, group_size: int, sampling: Sampling, seed: Seed, pooled: bool
+        self,
+        policy: Any,
+        problems: Sequence[Problem],
+        *,
+        group_size: int,
+        sampling: Sampling,
+        seed: Seed,
+        pooled: bool,
+        written: Written | None = None,
     ) -> RolloutBatch:
         numbers = [int(problem.id) for problem in problems]
         self.asked.append((numbers, seed, pooled))

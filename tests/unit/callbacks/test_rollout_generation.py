@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from callbacks.progress import Progress
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.progress import JSONLines
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
@@ -79,16 +82,16 @@ def callback(**changes: Any) -> RolloutGeneration:
 
 
 def fitted(
-    folder: Path, rollout_step: int = 0, reads_states: bool = False, **changes: Any
+    folder: Path, rollout_step: int = 0, reads_states: bool = False, progress: Progress | None = None, **changes: Any
 ) -> tuple[Watcher, L.Trainer]:
     module = Watcher(rollout_step, reads_states)
     trainer = L.Trainer(
         max_epochs=1,
         accelerator="cpu",
-        callbacks=[callback(**changes)],
+        callbacks=[callback(**changes), *([] if progress is None else [progress])],
         logger=False,
         enable_checkpointing=False,
-        enable_progress_bar=False,
+        enable_progress_bar=progress is not None,
         enable_model_summary=False,
         default_root_dir=folder,
         num_sanity_val_steps=0,
@@ -107,6 +110,18 @@ def test_each_batch_comes_with_its_groups_and_the_policy_in_training_mode(tmp_pa
     assert all(len(rollouts) == 6 and rollouts.group_size == 3 for rollouts in module.trained)
     assert module.modes == [True] * 3
     assert float(trainer.callback_metrics["train/throughput/tokens_per_second"]) > 0
+
+
+def test_completions_are_counted_while_they_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A step's six, and within validation two greedy ones and four samples."""
+    shown = Progress(stage="grpo", metrics=[], window=5, display=JSONLines(seconds_between_lines=0.0))
+    watched, _ = fitted(tmp_path, progress=shown)
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    drawing = [(line["step"], line["steps"]) for line in said if line["phase"] == "drawing"]
+    counts = {total: [(done, total) for done in range(1, total + 1)] for total in (2, 4, 6)}
+    assert drawing == [*counts[6] * 3, *counts[2], *counts[4]]
+    assert {line["unit"] for line in said if line["phase"] == "drawing"} == {"completions"}
+    assert [rollouts.texts for rollouts in watched.trained] == [r.texts for r in fitted(tmp_path)[0].trained]
 
 
 def test_states_are_pooled_for_a_reward_that_reads_them(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from contrastive_reasoning.progress import JSONLines, Lines, Moment, Pace, Phase, clock
-from contrastive_reasoning.progress.lines import line_of
+from contrastive_reasoning.progress import phase as phases
+from contrastive_reasoning.progress.lines import PATIENCE_SECONDS, line_of
 
 MOMENT = Moment(
     stage="grpo",
@@ -77,15 +78,30 @@ def test_nobody_asks_for_numbers_that_are_not_shown() -> None:
     assert stream.getvalue().startswith("a 2/2 · 0:00 gone · 0:00 left · ")
 
 
-def test_a_phase_within_another_stands_under_it_on_a_terminal_and_goes() -> None:
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("seconds", [PATIENCE_SECONDS, 0.9 * PATIENCE_SECONDS])
+def test_a_phase_that_lasts_within_another_stands_under_it_on_a_terminal_and_goes(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phases, "monotonic", time := Clock())
     stream = io.StringIO()
     display = Lines(seconds_between_lines=10.0, console=Console(file=stream, force_terminal=True, width=120))
     with Phase(display, stage="grpo", unit="steps", total=4) as outer:
         with Phase(display, stage="grpo", name="validating", unit="batches", total=3) as inner:
+            time.now = seconds
             inner.say(2, {})
         both = stream.getvalue()
         outer.say(4, {"val/verifier/accuracy": 0.25})
-    assert "grpo validating" in both
+    assert ("grpo validating" in both) == (seconds == PATIENCE_SECONDS)
     last = stream.getvalue().split("\r")[-1]
     assert "4/4" in last
     assert "0.25" in last
