@@ -100,8 +100,16 @@ class DynamicSampling(RolloutGeneration):
     def _fresh(
         self, trainer: L.Trainer, pl_module: Any, problems: Sequence[Problem], seed: Seed, *, pooled: bool
     ) -> RolloutBatch:
-        wanted = {"group_size": self.group_size, "sampling": self.sampling, "seed": seed, "pooled": pooled}
-        return self.draw(trainer, pl_module.policy, problems, doing="drawing anew", **wanted)
+        return self.draw(
+            trainer,
+            pl_module.policy,
+            problems,
+            group_size=self.group_size,
+            sampling=self.sampling,
+            seed=seed,
+            pooled=pooled,
+            doing="drawing anew",
+        )
 
     def _refilled(
         self, rollouts: RolloutBatch, equal: Sequence[int], fresh: RolloutBatch, pad_token_id: int

@@ -69,8 +69,15 @@ class RolloutGeneration(L.Callback):
         seed = (self.seed, "rollout", int(pl_module.rollout_step))
         start = perf_counter()
         pooled = reads_states(pl_module.reward)
-        drawn = {"group_size": self.group_size, "sampling": self.sampling, "seed": seed, "pooled": pooled}
-        batch.rollouts = self.draw(trainer, pl_module.policy, batch.problems, **drawn)
+        batch.rollouts = self.draw(
+            trainer,
+            pl_module.policy,
+            batch.problems,
+            group_size=self.group_size,
+            sampling=self.sampling,
+            seed=seed,
+            pooled=pooled,
+        )
         batch.generated_tokens = int(batch.rollouts.mask.sum())
         rate = batch.generated_tokens / (perf_counter() - start)
         pl_module.log("train/throughput/tokens_per_second", rate, batch_size=len(batch.problems))
@@ -79,13 +86,14 @@ class RolloutGeneration(L.Callback):
         self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Fill ``batch.rollouts`` (greedy) and ``batch.sampled``."""
-        policy, samples, seed = pl_module.policy, self.validation_samples, (self.seed, "validation")
-        greedily = {"group_size": 1, "sampling": self.greedy, "seed": seed}
-        sampled = {"group_size": samples, "sampling": self.sampling, "seed": seed}
+        policy, problems, samples = pl_module.policy, batch.problems, self.validation_samples
+        seed = (self.seed, "validation")
         with gathered(policy):
-            batch.rollouts = self.draw(trainer, policy, batch.problems, **greedily)
+            batch.rollouts = self.draw(trainer, policy, problems, group_size=1, sampling=self.greedy, seed=seed)
             if samples:
-                batch.sampled = self.draw(trainer, policy, batch.problems, **sampled)
+                batch.sampled = self.draw(
+                    trainer, policy, problems, group_size=samples, sampling=self.sampling, seed=seed
+                )
 
     def draw(
         self,

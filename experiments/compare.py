@@ -145,8 +145,11 @@ def notes(arms: Sequence[Arm], *, may_differ: str | None = None) -> list[str]:
     if superseded:
         lines.append(f"{superseded} older run(s) left out: a newer one of the same arm and seed counts.")
     for arm in arms:
-        unmeant = {axis: values for axis, values in mixed(arm).items() if not f".{axis}".endswith(f".{may_differ}")}
-        differing = [f"{axis} ({', '.join(values)})" for axis, values in unmeant.items()]
+        differing = [
+            f"{axis} ({', '.join(values)})"
+            for axis, values in mixed(arm).items()
+            if may_differ is None or not f".{axis}".endswith(f".{may_differ}")
+        ]
         more = f" and {len(differing) - MOST_NOTED} more" if len(differing) > MOST_NOTED else ""
         if differing:
             lines.append(f"{arm.label}: counts as one arm, but differs in {'; '.join(differing[:MOST_NOTED])}{more}.")
