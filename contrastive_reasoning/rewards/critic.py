@@ -18,6 +18,7 @@ from contrastive_reasoning.critics.base import Critic, values_states
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.encodings import rows_of, take
 from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement, members_of
+from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.shaping import StepValue, illegal_steps, legal_steps, shaped, start_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -115,7 +116,7 @@ class CriticReward:
         )
         if not isinstance(self.critic, EnsembleCritic):
             return credit
-        apart = disagreement(torch.cat(list(logits), dim=1))
+        apart = disagreement(torch.cat(gather(torch.cat(list(logits), dim=1).cpu()), dim=1))  # of all ranks' steps
         return replace(credit, metrics={**credit.metrics, "critic/disagreement": apart})
 
     def step_values(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:

@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.tasks.base import Verdict
 
@@ -45,7 +46,7 @@ def step_metrics(
     verdicts: Sequence[Verdict] | None,
     group_size: int,
 ) -> dict[str, float]:
-    """The metrics above, of one rollout batch.
+    """The metrics above, of one rollout batch: on ranks, which all must ask, of that of all of them.
 
     Args:
         judged: the valued steps of every rollout.
@@ -53,13 +54,18 @@ def step_metrics(
         verdicts: on every rollout; without them only the last two are known.
         group_size: G.
     """
-    visits = [step.again for row in placed for step in row]
+    again = [step.again for row in placed for step in row]
+    right = None if verdicts is None else [verdict.correct for verdict in verdicts]
+    # the mean of the ranks' AUROCs is not that of their steps
+    of_ranks = gather((list(judged), again, right))
+    judged = [row for rows, _, _ in of_ranks for row in rows]
+    visits = [step for _, steps, _ in of_ranks for step in steps]
     means = [_undecided(row) for row in judged]
     metrics = {"steps/return": sum(mean or 0.0 for mean in means) / max(len(means), 1)}
     metrics |= {"steps/repeated": sum(visits) / len(visits)} if visits else {}
-    if verdicts is None:
+    if right is None:
         return metrics
-    right = [verdict.correct for verdict in verdicts]
+    right = [correct for _, _, rows in of_ranks for correct in rows or []]
     valued = [row for row, mean in enumerate(means) if mean is not None]
     correlation = within_group_correlation(
         torch.tensor([means[row] for row in valued], dtype=torch.float64),

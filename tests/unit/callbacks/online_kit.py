@@ -66,11 +66,11 @@ def critic(seed: int = 0) -> JointCritic:
     )
 
 
-def reward(checkpoint: str, weight: float = 0.5) -> CriticReward:
+def reward(checkpoint: str, weight: float = 0.5, scoring: Any = None) -> CriticReward:
     return CriticReward(
         outcome=VerifierReward(task=TASK),
         task=TASK,
-        critic=critic(seed=1),
+        critic=scoring or critic(seed=1),
         checkpoint=checkpoint,
         weight=weight,
         temperature=1.0,
@@ -85,11 +85,11 @@ def calibrated(checkpoint: str) -> CalibratedReward:
     return CalibratedReward(source=source, calibration=calibration, batches=2, refit_every=1, warmup_steps=1)
 
 
-def adamw(learning_rate: float) -> AdamW:
+def adamw(learning_rate: float, *, epsilon: float = 1e-8) -> AdamW:
     return AdamW(
         learning_rate=learning_rate,
         betas=[0.9, 0.999],
-        epsilon=1e-8,
+        epsilon=epsilon,
         weight_decay=0.01,
         warmup_steps=2,
         schedule="constant",
@@ -132,13 +132,13 @@ def policy() -> CausalLMPolicy:
     )
 
 
-def learner(shaped: Any, advantage: Any = None) -> GRPO:
+def learner(shaped: Any, advantage: Any = None, optimizer: AdamW | None = None) -> GRPO:
     return module(
         policy=policy(),
         task=TASK,
         reward=shaped,
         advantage=advantage or GroupRelative(normalise_std=True, epsilon=1e-6),
-        optimizer=adamw(1e-4),
+        optimizer=optimizer or adamw(1e-4),
         microbatch_tokens=4096,
     )
 

@@ -7,11 +7,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from callbacks.rollout_generation import RolloutGeneration
-from contrastive_reasoning.critics import PreferenceCritic, save_critic
+from contrastive_reasoning.advantages import GroupRelative, Potential, TrustGate
+from contrastive_reasoning.critics import Calibration, EnsembleCritic, Isotonic, PreferenceCritic, save_critic
 from contrastive_reasoning.critics.encoder import TextEncoder
 from contrastive_reasoning.policies.pooling import last_pool
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.rewards import CalibratedReward
 from contrastive_reasoning.rollout import Engine, Sampling
 from datamodules.reasoning_prompts import ReasoningPrompts
 from tests.unit.callbacks import online_kit
@@ -48,6 +52,32 @@ def online_critic(name: str) -> Result:
         "states": loop.buffer.state_dict(),
         "refreshes": loop.refreshes,
     }
+
+
+def calibrated(name: str) -> Result:
+    """A policy's weights by the gated credit of two critics calibrated to it, and for its head what the curves say."""
+    with TemporaryDirectory() as folder:
+        save_critic(EnsembleCritic(member=online_kit.critic, size=2, seed=0), Path(folder), {})
+        source = online_kit.reward(folder, 0.0, EnsembleCritic(member=online_kit.critic, size=2, seed=1))
+        curves = Calibration(curve=Isotonic(), least_visits=5)
+        reward = CalibratedReward(source=source, calibration=curves, batches=2, refit_every=1, warmup_steps=1)
+        outcome = GroupRelative(normalise_std=True, epsilon=1e-6)
+        steps = Potential(outcome=outcome, weight=1.0, decay=0.0, scale=3.0)
+        gate = TrustGate(advantage=steps, window=1, floor=0.0, span=0.5, total_steps=9)
+        # Adam's epsilon must outweigh rounding in weights whose gradient is next to nothing
+        module = online_kit.learner(reward, gate, online_kit.adamw(2e-3, epsilon=1e-4))
+        data = ReasoningPrompts(
+            task=online_kit.TASK,
+            problems_per_step=4,
+            validation_problems=2,
+            steps=STEPS,
+            max_prompt_tokens=None,
+            seed=0,
+        )
+        known = Known()
+        trainer(name, STEPS, [generation(), known]).fit(module, datamodule=data)
+    logits, depths = torch.linspace(-4, 4, 9, dtype=torch.float64).repeat(2), torch.arange(1, 3).repeat_interleave(9)
+    return {**result(module, known), "head": curves(logits, depths)}
 
 
 def generation() -> RolloutGeneration:

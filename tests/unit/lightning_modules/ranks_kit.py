@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from lightning import Callback, LightningDataModule, LightningModule, Trainer
+from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from contrastive_reasoning.losses import BinaryNCE, InfoNCE, SymmetricInfoNCE
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
@@ -23,7 +22,7 @@ from experiments.interrupt import Interrupted, StopRequest
 from experiments.stage_checkpoint import StageCheckpoint
 from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
-from tests.unit.lightning_modules import grpo_kit, test_critic, test_grpo_clipo, test_warm_start
+from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo
 
 Result = dict[str, Any]
 STEPS = 3
@@ -161,47 +160,13 @@ def saving(folder: Path, stop: StopRequest | None = None) -> StageCheckpoint:
     return StageCheckpoint(folder=folder, every=1, keep=9, best=None, stop=stop or StopRequest())
 
 
-def grpo_resumed(name: str, folder: Path) -> Result:
-    """Stopped after one step, and gone on from its checkpoint by a module with other weights."""
+def resumed(name: str, folder: Path, begun: Callable[..., Result], gone_on: Callable[..., Result]) -> Result:
+    """``begun`` stopped after one step, and its checkpoint taken up by ``gone_on``, whose weights are others."""
     stop = StopRequest()
     with pytest.raises(Interrupted, match="step 1"):
-        grpo(name, saving(folder / name, stop), AskedOnLastRank(stop))
-    return grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt", policy=grpo_kit.policy(seed=9))
+        begun(name, saving(folder, stop), AskedOnLastRank(stop))
+    return gone_on(name, saving(folder), resume=folder / "step=000001.ckpt")
 
 
-LOSSES: dict[str, Any] = {
-    "forward": InfoNCE(temperature=1.0),
-    "symmetric": SymmetricInfoNCE(temperature=1.0),
-    "binary": BinaryNCE(temperature=1.0),
-}
-
-
-class Numbers(LightningDataModule):
-    """The pairs of the critic's tests; 63 of them, which two ranks cannot share evenly."""
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        return test_critic.loader(odd_pairs(), STEPS)
-
-    def val_dataloader(self) -> list[DataLoader[Any]]:
-        return [test_critic.loader(odd_pairs(), 1), test_critic.loader(test_critic.oracle_states(), 1)]
-
-
-def odd_pairs() -> Any:
-    batch = test_critic.pairs()
-    parts = (batch.state_actions, batch.positive, batch.candidate)
-    batch.state_actions, batch.positive, batch.candidate = (part[1:] for part in parts)
-    return batch
-
-
-def critic(name: str, *callbacks: Callback, loss: str, negatives: int | None = None) -> Result:
-    # forward InfoNCE leaves a constant per state free: its gradient is rounding, which Adam's epsilon must outweigh
-    module = test_critic.module(loss=LOSSES[loss], negatives_per_anchor=negatives, epsilon=1e-4, max_skipped_steps=1)
-    known = Known()
-    trainer(name, STEPS, [*callbacks, known]).fit(module, datamodule=Numbers())
-    return result(module, known)
-
-
-def warm_start(name: str) -> Result:
-    module, known = test_warm_start.module(), Known()
-    trainer(name, STEPS, [known]).fit(module, datamodule=test_warm_start.data())
-    return result(module, known)
+def grpo_resumed(name: str, folder: Path) -> Result:
+    return resumed(name, folder, grpo, partial(grpo, policy=grpo_kit.policy(seed=9)))

@@ -8,20 +8,20 @@ from pathlib import Path
 
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_balance_kit import balances, moving
-from tests.unit.lightning_modules.ranks_critics_kit import online_critic, preference
-from tests.unit.lightning_modules.ranks_kit import (
-    WHOLE,
-    Result,
-    SpoiledOnLastRank,
-    critic,
-    grpo,
-    grpo_resumed,
-    lora_policy,
-    warm_start,
-)
+from tests.unit.lightning_modules.ranks_critics_kit import calibrated, online_critic, preference
+from tests.unit.lightning_modules.ranks_kit import WHOLE, Result, SpoiledOnLastRank, grpo, grpo_resumed, lora_policy
 from tests.unit.lightning_modules.ranks_kl_kit import full_kl, kl
+from tests.unit.lightning_modules.ranks_pretraining_kit import (
+    critic,
+    critic_of_text,
+    critic_resumed,
+    critics_together,
+    warm_start,
+    warm_start_resumed,
+)
 from tests.unit.lightning_modules.ranks_zero_kit import code_in_a_shard, gathers, refilling, sharding
 
+GATED = "calibrated credit, gated"
 RUNS: dict[str, Callable[[str], Result]] = {
     "grpo": grpo,
     "lora": lambda name: grpo(name, policy=lora_policy()),
@@ -30,6 +30,9 @@ RUNS: dict[str, Callable[[str], Result]] = {
     "critic forward": partial(critic, loss="forward"),
     "critic symmetric": partial(critic, loss="symmetric"),
     "critic binary, drawn negatives": partial(critic, loss="binary", negatives=5),
+    "critic of text, lora": critic_of_text,
+    "critics together": critics_together,
+    GATED: calibrated,
     "kl untied, batch": partial(kl, level="batch"),
     "full kl untied, cross": partial(full_kl, level="cross"),
     "preference": preference,
@@ -42,11 +45,21 @@ STRATEGIES: dict[str, Sequence[str]] = {
     "zero1": ("grpo",),
     "zero2": (
         *("grpo", "lora", "groups moved", "warm_start", "critic symmetric", "preference"),
-        *(*KL, "grpo spoiled", "critic spoiled"),
+        *("critic of text, lora", "critics together", GATED, *KL, "grpo spoiled", "critic spoiled"),
     ),
-    "zero3": ("grpo", "lora", "groups moved", "warm_start", "critic symmetric", *KL, "grpo spoiled", "critic spoiled"),
+    "zero3": (
+        *("grpo", "lora", "groups moved", "warm_start", "critic symmetric"),
+        *("critic of text, lora", "critics together", GATED, *KL, "grpo spoiled", "critic spoiled"),
+    ),
     "zero3_offload": ("grpo",),
 }
+
+RESUMED: dict[str, Callable[[str, Path], Result]] = {
+    "grpo": grpo_resumed,
+    "critic symmetric": critic_resumed,
+    "warm_start": warm_start_resumed,
+}
+"""Stopped after one step and gone on with, under DDP and stages 2 and 3; each is one of ``RUNS``."""
 
 SHARDED = {"zero1": 0, "zero2": 0, "zero3_small": WHOLE}
 """Whose bytes are counted, and the numbers of the largest parameters that stay whole."""
@@ -56,7 +69,8 @@ def everything(folder: Path) -> Result:
     """Every run of every strategy on this rank, by ``strategy/run``."""
     found = {f"{name}/{run}": RUNS[run](name) for name, runs in STRATEGIES.items() for run in runs}
     for name in ("ddp", "zero2", "zero3"):
-        found[f"{name}/resumed"] = grpo_resumed(name, folder)
+        for run, made in RESUMED.items():
+            found[f"{name}/{run} resumed"] = made(name, folder / "resumed" / run / name)
     for name in SHARDED:
         found[f"{name}/sharding"] = sharding(name, folder / "sharding")
     for name in ("ddp", "zero2"):

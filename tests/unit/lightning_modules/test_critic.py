@@ -49,8 +49,13 @@ def loader(batch: Any, times: int) -> DataLoader[Any]:
     return DataLoader([batch] * times, batch_size=None)
 
 
+def numeric(seed: int) -> NumericV2:
+    return NumericV2(digit_dimension=8, hidden_dimension=64, hidden_layers=1, dimension=32, similarity=dot, seed=seed)
+
+
 def module(
     *,
+    critic: torch.nn.Module | None = None,
     loss: ContrastiveLoss | None = None,
     negatives_per_anchor: int | None = None,
     total_steps: int = 60,
@@ -66,9 +71,8 @@ def module(
         schedule="cosine",
         total_steps=total_steps,
     )
-    critic = NumericV2(digit_dimension=8, hidden_dimension=64, hidden_layers=1, dimension=32, similarity=dot, seed=0)
     return CriticPretraining(
-        critic=critic,
+        critic=critic or numeric(seed=0),
         loss=loss or SymmetricInfoNCE(temperature=1.0),
         optimizer=optimizer,
         negatives_per_anchor=negatives_per_anchor,

@@ -31,14 +31,14 @@ TASK = CountdownTask(
 )
 
 
-def policy() -> CausalLMPolicy:
+def policy(seed: int = 0) -> CausalLMPolicy:
     tokenizer = train_tokenizer(PlayCorpus(task=TASK, plays=50, seed=0)(), vocab_size=300)
     return CausalLMPolicy(
-        model=tiny_llama(tokenizer, seed=0), tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False
+        model=tiny_llama(tokenizer, seed=seed), tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False
     )
 
 
-def module(max_skipped_steps: int = 0) -> WarmStart:
+def module(max_skipped_steps: int = 0, seed: int = 0) -> WarmStart:
     optimizer = AdamW(
         learning_rate=3e-3,
         betas=(0.9, 0.95),
@@ -48,7 +48,7 @@ def module(max_skipped_steps: int = 0) -> WarmStart:
         schedule="cosine",
         total_steps=40,
     )
-    return WarmStart(policy=policy(), optimizer=optimizer, gradient_clip=1.0, max_skipped_steps=max_skipped_steps)
+    return WarmStart(policy=policy(seed), optimizer=optimizer, gradient_clip=1.0, max_skipped_steps=max_skipped_steps)
 
 
 def data() -> Plays:
