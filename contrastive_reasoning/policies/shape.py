@@ -106,9 +106,17 @@ class ModelShape:
     @property
     def parameters(self) -> int:
         """All of them; a matrix that is used twice counts once."""
-        biases = self.query_width + 2 * self.key_width if self.model_type == "qwen2" else 0
-        layers = self.num_hidden_layers * (self.layer_weights + biases + 2 * self.hidden_size)
-        return layers + (1 if self.tie_word_embeddings else 2) * self.vocabulary_matrix + self.hidden_size
+        return sum(self.parameter_sizes())
+
+    def parameter_sizes(self) -> list[int]:
+        """Numbers in each parameter, in the model's own order; a matrix that is used twice counts once."""
+        biased = ("q_proj", "k_proj", "v_proj") if self.model_type == "qwen2" else ()
+        layer: list[int] = []
+        for name, (wide, out) in self.matrices().items():
+            layer += [wide * out, out] if name in biased else [wide * out]
+        layer += 2 * [self.hidden_size]
+        ends = [self.hidden_size] + ([] if self.tie_word_embeddings else [self.vocabulary_matrix])
+        return [self.vocabulary_matrix, *(self.num_hidden_layers * layer), *ends]
 
     def adapted(self, targets: Sequence[str] | str) -> tuple[str, ...]:
         """The linear layers that adapters on ``targets`` (names, or ``all-linear``) reach."""

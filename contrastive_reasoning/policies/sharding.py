@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from contrastive_reasoning.policies.cut_shares import most_in_a_share
+
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
 """Where torch keeps what ZeRO has hung on a module: it fetches shards before a pass and lets them go after it."""
 
@@ -58,9 +60,10 @@ def expected_bytes(module: nn.Module, *, stage: int, ranks: int, whole_elements:
     """What ZeRO, arXiv:1910.02054, should leave on each rank at most, for AdamW with fp32 master weights.
 
     Parameters whole below stage 3, gradients below stage 2; the optimizer's state, two moments and the master weights,
-    in shards from stage 1 on. Frozen parameters have neither gradients nor state. Of a parameter that stage 3 leaves
-    whole a rank has its share beside. (At stage 3 on a GPU parameters in fp32 are their own master weights, and a third
-    of the state less is held.)
+    in shards from stage 1 on. Frozen parameters have neither gradients nor state. At stage 2 gradients of what lies
+    across the border of two shares are whole on both ranks. Of a parameter that stage 3 leaves whole a rank has its
+    share beside. (At stage 3 on a GPU parameters in fp32 are their own master weights, and a third of the state less is
+    held.)
 
     Args:
         module: its parameters, whole or in shards.
@@ -73,12 +76,13 @@ def expected_bytes(module: nn.Module, *, stage: int, ranks: int, whole_elements:
     ]
     weights = sum(count * size for count, size, _ in sizes)
     small = sum(count * size for count, size, _ in sizes if count <= whole_elements)
-    gradients = sum(count * size for count, size, trained in sizes if trained)
-    trained = sum(count for count, _, trained in sizes if trained)
+    learned = [(count, count * size) for count, size, trained in sizes if trained]
+    gradients = sum(held for _, held in learned)
+    kept = {1: gradients, 2: most_in_a_share(learned, ranks), 3: _share(gradients, ranks)}
     return {
         "parameters": _share(weights, ranks) + small if stage >= 3 else weights,
-        "gradients": _share(gradients, ranks) if stage >= 2 else gradients,
-        "optimizer": _share(trained * 3 * 4, ranks),
+        "gradients": kept[stage],
+        "optimizer": _share(sum(count for count, _ in learned) * 3 * 4, ranks),
     }
 
 

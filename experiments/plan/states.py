@@ -2,14 +2,17 @@
 
 unsharded     weights · w      gradients · g       moments · 2·g                    per parameter, w and g its bytes
 ZeRO 1        as they are      as they are         (4 + 4 + 4) / devices            fp32 weights and both moments
-ZeRO 2        as they are      g / devices         the same
+ZeRO 2        as they are      g / devices, more   the same
 ZeRO 3        w / devices      g / devices         the same; fp32 weights need no copy there
+
+More: whole gradients of parameters that lie in two shares or more. Of adapters, which are small, g / devices is taken.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from contrastive_reasoning.policies.cut_shares import most_in_a_share
 from experiments.plan.learner import Learner
 from experiments.plan.sharding import BUCKET, LIVE, Sharding
 
@@ -44,7 +47,7 @@ def states(learner: Learner, sharding: Sharding) -> States:
     if sharding.deepspeed:
         copied = not (spread and learner.trained_bytes == FLOAT)
         optimizer = trained * FLOAT * (MOMENTS + copied) // devices
-        gradients //= devices if sharding.stage >= 2 else 1
+        gradients = _kept(learner, sharding) if sharding.stage >= 2 else gradients
     if sharding.offload_optimizer:
         optimizer = 0
         gradients = 0 if sharding.stage >= 2 else gradients
@@ -57,6 +60,14 @@ def states(learner: Learner, sharding: Sharding) -> States:
         optimizer=optimizer,
         exchange=_exchange(learner, sharding),
     )
+
+
+def _kept(learner: Learner, sharding: Sharding) -> int:
+    """Gradients of stage 2 or 3."""
+    if sharding.stage == 3 or not learner.full:
+        return learner.trained * learner.trained_bytes // sharding.devices
+    sizes = [(count, count * learner.trained_bytes) for count in learner.shape.parameter_sizes()]
+    return most_in_a_share(sizes, sharding.devices)
 
 
 def _exchange(learner: Learner, sharding: Sharding) -> int:

@@ -1,8 +1,11 @@
-"""One of two ranks killed, or both asked to stop: all end, and the same command comes to what two whole ranks make."""
+"""One of two ranks killed, without room for its shard, or both asked to stop: all end, and the same command comes to
+what two whole ranks make."""
 
 from __future__ import annotations
 
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -26,11 +29,12 @@ TWO_RANKS = [
     "trainer.accelerator=cpu",
     "budget.grpo.steps=6",
 ]
+SHARDS = "trainer=zero2"
 PATIENCE = 240
 
 
-def start(outputs: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "experiments.run", *TWO_RANKS, f"output_dir={outputs}"]
+def start(outputs: Path, *overrides: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "experiments.run", *TWO_RANKS, *overrides, f"output_dir={outputs}"]
     return subprocess.Popen(
         command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -58,6 +62,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The outputs of two ranks that nobody stopped."""
     outputs = tmp_path_factory.mktemp("whole")
     assert start(outputs).wait(PATIENCE) == 0
+    return outputs
+
+
+@pytest.fixture(scope="module")
+def whole_in_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    outputs = tmp_path_factory.mktemp("whole")
+    assert start(outputs, SHARDS).wait(PATIENCE) == 0
     return outputs
 
 
@@ -96,3 +107,26 @@ def test_a_signal_to_who_started_two_ranks_has_both_save_the_same_step_and_the_r
     assert f"(checkpoint {left}); to go on from there run the same command again" in said
     assert start(tmp_path).wait(PATIENCE) == 0
     assert_same(stage(tmp_path, "grpo"), stage(whole, "grpo"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["0", "1"])
+def test_where_the_shard_of_one_rank_does_not_fit_all_end_and_the_run_goes_on(
+    whole_in_shards: Path, tmp_path: Path, victim: str
+) -> None:
+    """A rank whose files may not grow beyond so many bytes writes as on a full disk."""
+    run = start(tmp_path, SHARDS)
+    wait_for_step(tmp_path, 2, run)
+    ranks = ranks_of(run.pid)
+    assert set(ranks) == {"0", "1"}
+    _, hard = resource.prlimit(ranks[victim], resource.RLIMIT_FSIZE)
+    resource.prlimit(ranks[victim], resource.RLIMIT_FSIZE, (100_000, hard))
+    _, said = run.communicate(timeout=PATIENCE)
+    assert run.returncode not in (0, None)
+    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values()), "all have ended"
+    left, passed_over = newest_sound(stage(tmp_path, "grpo") / "checkpoints")
+    assert passed_over == []
+    intact = re.escape(f"the one before, {left}, is intact")
+    assert re.search(rf"checkpoint .*\.ckpt cannot be written \(.*\); {intact}", said), said
+    assert start(tmp_path, SHARDS).wait(PATIENCE) == 0
+    assert_same(stage(tmp_path, "grpo"), stage(whole_in_shards, "grpo"))

@@ -35,8 +35,8 @@ WHOLE = [
     "budget.grpo.microbatch_tokens=96",  # several micro-batches
 ]
 """Two batches that warm the reward up, four that the policy learns from; a checkpoint after each."""
-CLOCK = ("system/", "train/throughput/", "train/spent/seconds", "train/online_critic/seconds")
-"""Metrics that measure seconds and memory."""
+CLOCK = ("system/", "train/throughput/", "train/spent/seconds", "train/online_critic/seconds", "train/sharding/")
+"""Metrics that measure seconds and memory; the last ones are of the second step of each process."""
 DEATHS = [
     ("critic", "critic's step", 3, 2),
     ("grpo", "rollout", 1, None),

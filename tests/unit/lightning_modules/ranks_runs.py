@@ -19,7 +19,7 @@ from tests.unit.lightning_modules.ranks_pretraining_kit import (
     warm_start,
     warm_start_resumed,
 )
-from tests.unit.lightning_modules.ranks_zero_kit import code_in_a_shard, gathers, refilling, sharding
+from tests.unit.lightning_modules.ranks_zero_kit import code_in_a_shard, gathers, narrow_policy, refilling, sharding
 
 GATED = "calibrated credit, gated"
 RUNS: dict[str, Callable[[str], Result]] = {
@@ -73,6 +73,7 @@ def everything(folder: Path) -> Result:
             found[f"{name}/{run} resumed"] = made(name, folder / "resumed" / run / name)
     for name in SHARDED:
         found[f"{name}/sharding"] = sharding(name, folder / "sharding")
+    found["zero2/cut"] = sharding("zero2", folder / "cut", policy=narrow_policy())
     for name in ("ddp", "zero2"):
         found[f"{name}/online critic"] = online_critic(name)
     found["balances"] = balances()

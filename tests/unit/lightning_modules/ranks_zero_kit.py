@@ -16,7 +16,9 @@ from lightning import Callback, LightningModule, Trainer
 from callbacks.dynamic_sampling import DynamicSampling
 from callbacks.rollout_generation import RolloutGeneration
 from callbacks.zero_sharding import ZeroSharding
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.ranks import barrier, this_rank
 from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.tasks.base import Problem, Verdict
@@ -166,10 +168,10 @@ class Looking(Callback):
             trainer.loggers = kept
 
 
-def sharding(name: str, folder: Path) -> Result:
+def sharding(name: str, folder: Path, **changes: Any) -> Result:
     """Bytes on this rank; the callback that compares them finds nothing wrong, and logs them."""
     looking = Looking(folder / name)
-    grpo(name, ZeroSharding(tolerance=0.05), looking, steps=1)
+    grpo(name, ZeroSharding(tolerance=0.05), looking, steps=1, **changes)
     barrier()
     logged = {metric.name: metric.value for metric in read_metrics(folder / name)}
     return {
@@ -177,6 +179,12 @@ def sharding(name: str, folder: Path) -> Result:
         "said": looking.said,
         "logged": {name: value for name, value in logged.items() if name.startswith("train/sharding/")},
     }
+
+
+def narrow_policy() -> CausalLMPolicy:
+    """One whose embedding is most of it, so that two even shares are cut through that."""
+    model = tiny_llama(grpo_kit.TOKENIZER, hidden_size=16, layers=1)
+    return CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.float32, chat_template=False)
 
 
 class Canary:

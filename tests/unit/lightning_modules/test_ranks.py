@@ -19,6 +19,7 @@ from tests.two_ranks import on_ranks
 from tests.unit.experiments.plan.learners import whole_on_cpu
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_runs import GATED, KL, RESUMED, RUNS, SHARDED, STRATEGIES, everything
+from tests.unit.lightning_modules.ranks_zero_kit import narrow_policy
 
 CASES = [(name, run) for name, runs in STRATEGIES.items() for run in runs]
 
@@ -136,6 +137,20 @@ def test_each_rank_holds_its_share(name: str, two: Any) -> None:
     assert expected["optimizer"] < 0.51 * whole["optimizer"]
     assert (expected["gradients"] < 0.51 * whole["gradients"]) == (name != "zero1")
     assert (expected["parameters"] < 0.6 * whole["parameters"]) == ("zero3" in name)
+
+
+def test_a_gradient_across_the_border_of_two_shares_is_whole_on_both(two: Any) -> None:
+    """Both have part of the embedding, the second one has all the rest too: it keeps every gradient there is."""
+    policy = narrow_policy()
+    expected = expected_bytes(policy, stage=2, ranks=2, whole_elements=0)["gradients"]
+    embedding, total = (
+        4 * sum(p.numel() for p in part.parameters()) for part in (policy.model.model.embed_tokens, policy)
+    )
+    held = [rank["zero2/cut"]["held"]["gradients"] for rank in two]
+    assert held == [embedding, total]
+    assert expected == total
+    shape = ModelShape.of(policy.model.config.to_dict())
+    assert states(whole_on_cpu(shape), by_name("zero2", 2)).gradients == total
 
 
 @pytest.mark.parametrize("name", SHARDED)

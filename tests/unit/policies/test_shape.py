@@ -39,7 +39,9 @@ def counted(model: Any, *, trained: bool = False) -> int:
 @pytest.mark.parametrize("sizes", [{"tie_word_embeddings": True}, {"tie_word_embeddings": False}])
 def test_parameters_are_those_of_the_model(kind: str, sizes: dict[str, Any]) -> None:
     model = built(kind, **sizes)
-    assert ModelShape.of(model.config.to_dict()).parameters == counted(model)
+    shape = ModelShape.of(model.config.to_dict())
+    assert shape.parameters == counted(model)
+    assert shape.parameter_sizes() == [parameter.numel() for parameter in model.parameters()]
 
 
 def test_heads_may_be_wider_than_the_model() -> None:

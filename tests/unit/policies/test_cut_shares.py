@@ -1,0 +1,39 @@
+"""Shares of parameters in a row against a walk number by number."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from contrastive_reasoning.policies.cut_shares import most_in_a_share
+
+
+def walked(sizes: list[tuple[int, int]], ranks: int) -> int:
+    """Every number is dealt out by itself; a rank then holds all of whatever it has a number of."""
+    owners = [index for index, (count, _) in enumerate(sizes) for _ in range(count)]
+    while len(owners) % (2 * ranks):
+        owners.append(-1)  # padding
+    share = len(owners) // ranks
+    return max(
+        sum(sizes[index][1] for index in set(owners[rank * share : (rank + 1) * share]) - {-1}) for rank in range(ranks)
+    )
+
+
+def test_against_the_walk() -> None:
+    rng = random.Random(0)
+    for _ in range(300):
+        sizes = [
+            (count, count * rng.choice((2, 4))) for count in (rng.randint(1, 40) for _ in range(rng.randint(1, 9)))
+        ]
+        ranks = rng.randint(1, 8)
+        assert most_in_a_share(sizes, ranks) == walked(sizes, ranks), (sizes, ranks)
+
+
+@pytest.mark.parametrize(("ranks", "most"), [(1, 120), (2, 120), (4, 90), (8, 100)])
+def test_an_embedding_larger_than_a_share_is_whole_beside_what_follows_its_end(ranks: int, most: int) -> None:
+    assert most_in_a_share([(90, 90), (10, 10), (10, 10), (10, 10)], ranks) == most
+
+
+def test_without_parameters_nothing_is_held() -> None:
+    assert most_in_a_share([], 4) == 0
