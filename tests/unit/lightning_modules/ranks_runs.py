@@ -48,7 +48,7 @@ STRATEGIES: dict[str, Sequence[str]] = {
         *("critic of text, lora", "critics together", GATED, *KL, "grpo spoiled", "critic spoiled"),
     ),
     "zero3": (
-        *("grpo", "lora", "groups moved", "warm_start", "critic symmetric"),
+        *("grpo", "lora", "groups moved", "warm_start", "critic symmetric", "preference"),
         *("critic of text, lora", "critics together", GATED, *KL, "grpo spoiled", "critic spoiled"),
     ),
     "zero3_offload": ("grpo",),
@@ -74,7 +74,7 @@ def everything(folder: Path) -> Result:
     for name in SHARDED:
         found[f"{name}/sharding"] = sharding(name, folder / "sharding")
     found["zero2/cut"] = sharding("zero2", folder / "cut", policy=narrow_policy())
-    for name in ("ddp", "zero2"):
+    for name in ("ddp", "zero2", "zero3"):
         found[f"{name}/online critic"] = online_critic(name)
     found["balances"] = balances()
     found["zero2/code"] = code_in_a_shard("zero2", folder / "code")

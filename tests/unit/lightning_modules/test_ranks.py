@@ -99,7 +99,7 @@ def test_a_gate_opens_on_ranks_as_far_as_the_whole_batch_says(name: str, two: An
     assert 0 < weights[2] < 1
 
 
-@pytest.mark.parametrize("name", ["ddp", "zero2"])
+@pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
 def test_an_online_critic_is_the_same_on_every_rank(name: str, two: Any) -> None:
     first, second = (rank[f"{name}/online critic"] for rank in two)
     assert_close(first, second, rtol=0, atol=0)
