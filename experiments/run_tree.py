@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,10 +67,15 @@ def read_json(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> Mapping[str, Any]:
+    """Its ``config.yaml``, resolved; the empty one where there is none."""
     path = folder / "config.yaml"
-    if not path.exists():
-        return {}
+    return _parsed(path, path.stat().st_mtime_ns) if path.exists() else {}
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: Path, changed: int) -> Mapping[str, Any]:
+    """Once for each change: it takes a tenth of a second, and a run's mirror asks every few seconds."""
     config = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     return {str(key): value for key, value in config.items()} if isinstance(config, dict) else {}
 

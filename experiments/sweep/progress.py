@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ class Progress:
 
     def __init__(self, run: Path) -> None:
         self._run = run
-        self._budget: dict[str, Any] = read_config(run).get("budget") or {}
+        self._budget: Mapping[str, Any] = read_config(run).get("budget") or {}
         self._read: dict[Path, int] = {}
         self._metrics: dict[str, float] = {}
         self._step = 0

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.files import write_json
-from experiments.run_tree import LONGEST_NAME, runs_of
+from experiments.run_tree import LONGEST_NAME, read_config, runs_of
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,11 @@ def test_an_arm_of_a_study_has_a_name_of_its_own(outputs: Any) -> None:
     write_json(folder / "origin.json", {"overrides": ["experiment=llama_oracle", "budget.grpo.steps=240"]})
     experiment, *_ = runs_of(folder)
     assert experiment.name == "oracle · seed 3"
+
+
+def test_a_configuration_is_read_again_once_it_has_changed(tmp_path: Path) -> None:
+    assert read_config(tmp_path) == {}
+    for name in ("first", "second"):
+        (tmp_path / "config.yaml").write_text(f"name: {name}\nsame: ${{name}}\n")
+        assert read_config(tmp_path) == {"name": name, "same": name}
+        assert read_config(tmp_path) is read_config(tmp_path)
