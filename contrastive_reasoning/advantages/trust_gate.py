@@ -22,11 +22,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage
-from contrastive_reasoning.ranks import over_ranks
 from contrastive_reasoning.rewards.base import Credit
 
 AUROC, DISAGREEMENT = "steps/auroc_siblings", "critic/disagreement"
-"""Of ``Credit.metrics``: what every reward of steps tells of its values, and what an ensemble of critics adds."""
+"""Of ``Credit.metrics``: what every reward of steps tells of its values, and what an ensemble of critics adds. Both are
+of all ranks' rollouts, so that every rank has the same trust."""
 
 
 @runtime_checkable
@@ -110,8 +110,7 @@ class TrustGate:
         return min(max((self.total_steps - 1 - self.calls) / (self.total_steps / 3), 0.0), 1.0)
 
     def _observe(self, metrics: Mapping[str, float]) -> None:
-        """Count this batch; at the end of a window estimate the trust and begin another. All ranks see the mean."""
-        metrics = over_ranks({name: metrics[name] for name in (AUROC, DISAGREEMENT) if name in metrics})
+        """Count this batch; at the end of a window estimate the trust and begin another."""
         self.calls += 1
         self.aurocs += [metrics[AUROC]] if AUROC in metrics else []  # absent where all succeed, or none
         self.disagreements += [metrics.get(DISAGREEMENT, 0.0)]
