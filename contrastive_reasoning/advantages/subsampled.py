@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, StatefulAdvantage
+from contrastive_reasoning.ranks import gather_groups, own_groups
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.fixed_draw import fixed_draw
 
@@ -57,12 +58,14 @@ class Subsampled:
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         whole = self.advantage(credit, mask, group_size)
-        chances = inclusion(whole.double().square().sum(dim=1).sqrt(), expected=self.share * len(whole))
+        # chances are shared out among the rows of all ranks, and one comb passes over them
+        carried = gather_groups(whole.double().square().sum(dim=1).sqrt(), group_size)
+        chances = inclusion(carried, expected=self.share * len(carried))
         rows = systematic(chances, offset=fixed_draw("subsampled", self.seed, self.calls))
         self.calls += 1
         self.kept = rows.double().mean().item()
         weights = torch.where(rows, 1 / chances.clamp(min=torch.finfo(chances.dtype).tiny), 0.0)
-        return whole * weights.to(whole.dtype)[:, None]
+        return whole * own_groups(weights, group_size).to(whole.dtype)[:, None]
 
     @property
     def metrics(self) -> dict[str, float]:

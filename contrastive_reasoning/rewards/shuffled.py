@@ -6,7 +6,8 @@ A placebo for step credit that keeps what the true values have at each depth and
     depth 2     0.8  0.0        →    0.0  0.8
     starts      0.7  0.2             0.2  0.7           one number for each problem, moved among the problems
 
-The order is drawn from the seed and what the batch holds, so a resumed run deals the same. What is told of the values
+The order is drawn from the seed and what the batch holds, so a resumed run deals the same; values move between the
+rollouts of all ranks. What is told of the values
 (``steps/…``, which a trust gate reads) is told of the shuffled ones.
 """
 
@@ -14,12 +15,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from contrastive_reasoning.ranks import gather, share, unshare
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_learning
 from contrastive_reasoning.rewards.fixed_draw import fixed_integer
 from contrastive_reasoning.rewards.step_metrics import FINISHED, Judged, judged_anew
 from contrastive_reasoning.rollout.batch import RolloutBatch
+
+T = TypeVar("T")
 
 
 class ShuffledReward:
@@ -49,21 +53,25 @@ class ShuffledReward:
         credit = self.reward(rollouts)
         if credit.steps is None:
             raise ValueError(f"a reward without step values cannot be shuffled: {', '.join(credit.parts) or 'nothing'}")
-        drawn = random.Random(fixed_integer("shuffled", self.seed, list(rollouts.texts)))
-        steps = shuffled_within_depth(credit.steps, drawn)
+        size = rollouts.group_size
+        drawn = random.Random(fixed_integer("shuffled", self.seed, _of_all(rollouts.texts, size)))
+        steps = _own(shuffled_within_depth(_of_all(credit.steps, size), drawn), size)
+        starts = credit.starts
+        if starts is not None:
+            starts = _own(_among_problems(_of_all(starts, size), size, drawn), size)
         part = credit.outcome.new_tensor([_mean([step.value for step in row]) for row in steps])
         dealt = Credit(
             outcome=credit.outcome + self.weight * part,
             parts={**credit.parts, "shuffled": part},
             steps=steps,
             illegal=credit.illegal,
-            starts=None if credit.starts is None else _among_problems(credit.starts, rollouts.group_size, drawn),
+            starts=starts,
             verdicts=credit.verdicts,
             failures=credit.failures,
             metrics=credit.metrics,
         )
         judged = [[Judged(step.value, step.depth, step.depth == FINISHED) for step in row] for row in steps]
-        return judged_anew(dealt, judged, rollouts.group_size)
+        return judged_anew(dealt, judged, size)
 
 
 def shuffled_within_depth(steps: Sequence[Sequence[StepCredit]], drawn: random.Random) -> list[list[StepCredit]]:
@@ -74,6 +82,18 @@ def shuffled_within_depth(steps: Sequence[Sequence[StepCredit]], drawn: random.R
     for depth in sorted(values):
         drawn.shuffle(values[depth])
     return [[step._replace(value=values[step.depth].pop()) for step in row] for row in steps]
+
+
+def _of_all(rows: Sequence[T], group_size: int) -> list[T]:
+    """Those of every rank, whole groups in the data's order."""
+    shares = gather([rows[first : first + group_size] for first in range(0, len(rows), group_size)])
+    return [row for group in unshare(shares) for row in group]
+
+
+def _own(rows: Sequence[T], group_size: int) -> list[T]:
+    """This rank's of them."""
+    groups = [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
+    return [row for group in share(groups) for row in group]
 
 
 def _weighted(reward: Any) -> Iterator[tuple[Any, float]]:

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from callbacks.rollout_generation import RolloutGeneration
-from contrastive_reasoning.advantages import GroupRelative, Potential, TrustGate
+from contrastive_reasoning.advantages import Advantage, GroupRelative, Potential, Process, Subsampled, TrustGate
 from contrastive_reasoning.critics import Calibration, EnsembleCritic, Isotonic, PreferenceCritic, save_critic
 from contrastive_reasoning.critics.encoder import TextEncoder
 from contrastive_reasoning.policies.pooling import last_pool
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
-from contrastive_reasoning.rewards import CalibratedReward
+from contrastive_reasoning.rewards import CalibratedReward, Reward, ShuffledReward
 from contrastive_reasoning.rollout import Engine, Sampling
 from datamodules.reasoning_prompts import ReasoningPrompts
 from tests.unit.callbacks import online_kit
@@ -64,20 +64,30 @@ def calibrated(name: str) -> Result:
         outcome = GroupRelative(normalise_std=True, epsilon=1e-6)
         steps = Potential(outcome=outcome, weight=1.0, decay=0.0, scale=3.0)
         gate = TrustGate(advantage=steps, window=1, floor=0.0, span=0.5, total_steps=9)
-        # Adam's epsilon must outweigh rounding in weights whose gradient is next to nothing
-        module = online_kit.learner(reward, gate, online_kit.adamw(2e-3, epsilon=1e-4))
-        data = ReasoningPrompts(
-            task=online_kit.TASK,
-            problems_per_step=4,
-            validation_problems=2,
-            steps=STEPS,
-            max_prompt_tokens=None,
-            seed=0,
-        )
-        known = Known()
-        trainer(name, STEPS, [generation(), known]).fit(module, datamodule=data)
+        found = credited(name, reward, gate)
     logits, depths = torch.linspace(-4, 4, 9, dtype=torch.float64).repeat(2), torch.arange(1, 3).repeat_interleave(9)
-    return {**result(module, known), "head": curves(logits, depths)}
+    return {**found, "head": curves(logits, depths)}
+
+
+def dealt(name: str) -> Result:
+    """A policy's weights by a placebo, the critic's values on other steps, and by the rollouts that were drawn."""
+    with TemporaryDirectory() as folder:
+        save_critic(online_kit.critic(), Path(folder), {})
+        reward = ShuffledReward(reward=online_kit.reward(folder, 0.0), weight=0.5, seed=4)
+        steps = Process(outcome=GroupRelative(normalise_std=True, epsilon=1e-6), weight=1.0, epsilon=1e-6)
+        return credited(name, reward, Subsampled(advantage=steps, share=0.5, seed=5))
+
+
+def credited(name: str, reward: Reward, advantage: Advantage) -> Result:
+    """The embedded policy on real plays."""
+    # Adam's epsilon must outweigh rounding in weights whose gradient is next to nothing
+    module = online_kit.learner(reward, advantage, online_kit.adamw(2e-3, epsilon=1e-4))
+    data = ReasoningPrompts(
+        task=online_kit.TASK, problems_per_step=4, validation_problems=2, steps=STEPS, max_prompt_tokens=None, seed=0
+    )
+    known = Known()
+    trainer(name, STEPS, [generation(), known]).fit(module, datamodule=data)
+    return result(module, known)
 
 
 def generation() -> RolloutGeneration:

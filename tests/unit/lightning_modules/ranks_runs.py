@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_balance_kit import balances, moving
-from tests.unit.lightning_modules.ranks_critics_kit import calibrated, online_critic, preference
+from tests.unit.lightning_modules.ranks_critics_kit import calibrated, dealt, online_critic, preference
 from tests.unit.lightning_modules.ranks_kit import WHOLE, Result, SpoiledOnLastRank, grpo, grpo_resumed, lora_policy
 from tests.unit.lightning_modules.ranks_kl_kit import full_kl, kl
 from tests.unit.lightning_modules.ranks_pretraining_kit import (
@@ -33,6 +33,7 @@ RUNS: dict[str, Callable[[str], Result]] = {
     "critic of text, lora": critic_of_text,
     "critics together": critics_together,
     GATED: calibrated,
+    "shuffled credit, subsampled": dealt,
     "kl untied, batch": partial(kl, level="batch"),
     "full kl untied, cross": partial(full_kl, level="cross"),
     "preference": preference,
