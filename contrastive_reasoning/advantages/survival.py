@@ -115,11 +115,13 @@ def survival(changes: Sequence[Sequence[Change | None]], group_size: int, *, eps
 
 
 def centred_by_survival(pairs: Sequence[tuple[float, float]], *, epsilon: float) -> list[float]:
-    """δ / (σ + ε) of (Φ(s), Φ(s′)) pairs; exactly 0 where all are equal or no state had any value."""
+    """δ / (σ + ε) of (Φ(s), Φ(s′)) pairs; exactly 0 where all are equal, or nothing was there, kept or lost."""
     before, after = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     if before <= 0 or len(set(pairs)) == 1:
         return [0.0] * len(pairs)
     share = after / before
     gains = [kept - share * had for had, kept in pairs]
+    if not any(gains):  # what was there is kept, or lost, by every step
+        return [0.0] * len(pairs)
     spread = sqrt(max(share * (1 - share), sum(gain * gain for gain in gains) / before))
     return [gain / (spread + epsilon) for gain in gains]

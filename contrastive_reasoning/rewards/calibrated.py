@@ -100,7 +100,8 @@ class CalibratedReward:
         members, start_members = self.source.step_logits(rollouts, steps), self.source.start_logits(rollouts)
         logits = [row.mean(dim=0).tolist() for row in members]
         starts = None if start_members is None else start_members.mean(dim=0).tolist()
-        values = on_steps(steps, self._calibrated(steps, logits))
+        begun = [start_of(rollouts.problem_of(row)) for row in range(len(rollouts))]
+        values = on_steps(steps, self._calibrated(steps, begun, logits))
         credit = self.source.credit(rollouts, members, values, self._of_starts(rollouts, starts))
         first, *others = gather(visited_states(rollouts, steps, logits, starts, correct_of(credit)))
         fresh = first.joined(*others)  # of all ranks, whose curves stay equal
@@ -119,9 +120,12 @@ class CalibratedReward:
         self.seen.extend(Examples(**columns) for columns in state["seen"])
         self.calls = state["calls"]
 
-    def _calibrated(self, steps: Sequence[Sequence[Step]], logits: Sequence[Sequence[float]]) -> list[list[float]]:
-        """Probabilities of the steps of every rollout."""
-        depths = [depth_of(step, index) for row in steps for index, step in enumerate(row)]
+    def _calibrated(
+        self, steps: Sequence[Sequence[Step]], begun: Sequence[Step | None], logits: Sequence[Sequence[float]]
+    ) -> list[list[float]]:
+        """Probabilities of the steps of every rollout, which began in a state or in none."""
+        rows = zip(steps, begun, strict=True)
+        depths = [depth_of(step, index, start) for row, start in rows for index, step in enumerate(row)]
         flat = torch.tensor([logit for row in logits for logit in row], dtype=torch.float64)
         values = self.calibration(flat, torch.tensor(depths, dtype=torch.long))
         return [part.tolist() for part in values.split([len(row) for row in logits])]
@@ -131,7 +135,8 @@ class CalibratedReward:
         if logits is None:
             return None
         starts = [start for problem in rollouts.problems if (start := start_of(problem)) is not None]
-        return [value for (value,) in self._calibrated([[start] for start in starts], [[logit] for logit in logits])]
+        values = self._calibrated([[start] for start in starts], starts, [[logit] for logit in logits])
+        return [value for (value,) in values]
 
     def _reliability(self, fresh: Examples) -> dict[str, float]:
         undecided = fresh.of(fresh.depth != FINISHED)

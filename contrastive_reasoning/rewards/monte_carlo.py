@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import StepValue, depth_of, illegal_steps, legal_steps, shaped
+from contrastive_reasoning.rewards.shaping import StepValue, depth_of, illegal_steps, legal_steps, shaped, start_of
 from contrastive_reasoning.rewards.step_metrics import Judged, judged_anew
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
@@ -53,7 +53,7 @@ class MonteCarloReward:
         credit = shaped(
             credit, rollouts, values, illegal=illegal_steps(self.task, rollouts), name="monte_carlo", weight=self.weight
         )
-        credit = judged_anew(credit, _judged(values, rollouts.prefix_values), rollouts.group_size)
+        credit = judged_anew(credit, _judged(rollouts, values, rollouts.prefix_values), rollouts.group_size)
         return replace(credit, starts=others_mean(correct, rollouts.group_size))
 
     def _values(
@@ -65,14 +65,16 @@ class MonteCarloReward:
         ]
 
 
-def _judged(values: Sequence[Sequence[StepValue]], drawn: Sequence[Sequence[float | None]]) -> list[list[Judged]]:
+def _judged(
+    rollouts: RolloutBatch, values: Sequence[Sequence[StepValue]], drawn: Sequence[Sequence[float | None]]
+) -> list[list[Judged]]:
     """The steps; finished are those after which nothing was written, whatever a task calls its states."""
     return [
         [
-            Judged(value, depth_of(step, index), finished=known is None)
+            Judged(value, depth_of(step, index, start_of(rollouts.problem_of(i))), finished=known is None)
             for index, ((step, value), known) in enumerate(zip(row, of_row, strict=True))
         ]
-        for row, of_row in zip(values, drawn, strict=True)
+        for i, (row, of_row) in enumerate(zip(values, drawn, strict=True))
     ]
 
 

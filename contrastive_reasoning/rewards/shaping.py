@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from contrastive_reasoning.rewards.base import Credit, StepCredit
-from contrastive_reasoning.rewards.step_metrics import Judged, step_metrics
+from contrastive_reasoning.rewards.step_metrics import FINISHED, Judged, step_metrics
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.spans import tokens_of_span
 from contrastive_reasoning.tasks.base import Problem, Step, Task
@@ -86,7 +86,10 @@ def shaped(
         raise ValueError(f"reward {name} cannot shape {', '.join(credit.parts)}: one part of a reward may value steps")
     part = rollouts.old_log_probs.new_tensor([_mean([value for _, value in row]) for row in values])
     steps = [_on_tokens(rollouts.token_spans[i], row, start_of(rollouts.problem_of(i))) for i, row in enumerate(values)]
-    judged = [[_judged(step, value, index) for index, (step, value) in enumerate(row)] for row in values]
+    judged = [
+        [_judged(step, value, index, start_of(rollouts.problem_of(i))) for index, (step, value) in enumerate(row)]
+        for i, row in enumerate(values)
+    ]
     seen = step_metrics(judged, steps, credit.verdicts, rollouts.group_size)
     return Credit(
         outcome=credit.outcome + weight * part,
@@ -111,7 +114,7 @@ def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue], st
     for index, (step, value) in enumerate(values):
         state, tokens = identity_of(step), tokens_of_span(spans, step.start, step.end)
         if tokens is not None:
-            placed.append(StepCredit(*tokens, value, depth=depth_of(step, index), again=state in seen))
+            placed.append(StepCredit(*tokens, value, depth=depth_of(step, index, start), again=state in seen))
         seen.add(state)
     return placed
 
@@ -126,9 +129,9 @@ def _forbidden(spans: Sequence[tuple[int, int]], steps: Sequence[Step]) -> list[
     ]
 
 
-def _judged(step: Step, value: float, index: int) -> Judged:
-    finished = isinstance(step.state, list | tuple) and len(step.state) == 1
-    return Judged(value=value, depth=depth_of(step, index), finished=finished)
+def _judged(step: Step, value: float, index: int, start: Step | None) -> Judged:
+    depth = depth_of(step, index, start)
+    return Judged(value=value, depth=depth, finished=depth == FINISHED)
 
 
 def identity_of(step: Step) -> Hashable:
@@ -136,6 +139,10 @@ def identity_of(step: Step) -> Hashable:
     return tuple(sorted(step.state)) if isinstance(step.state, list | tuple) else str(step.state)
 
 
-def depth_of(step: Step, index: int) -> int:
-    """The length of the state after the step; −``index`` for a state that is no list or tuple: 1 is a last number."""
-    return len(step.state) if isinstance(step.state, list | tuple) else -index
+def depth_of(step: Step, index: int, start: Step | None) -> int:
+    """How many numbers are left after the step; −``index`` where states are no numbers left, or there is no ``start``.
+
+    Either falls from step to step, and 1 is a game's last number alone: results that are written one after another, as
+    the states of arithmetic are, would begin at 1 and grow.
+    """
+    return len(step.state) if start is not None and isinstance(step.state, list | tuple) else -index

@@ -36,13 +36,13 @@ def visited_states(
     met: dict[tuple[int, object], list[tuple[float, int, bool]]] = {}
     for row, right in enumerate(correct.tolist()):
         group = row // rollouts.group_size
+        start = start_of(rollouts.problem_of(row))
         own = {
-            identity_of(step): (logit, depth_of(step, index), right)
+            identity_of(step): (logit, depth_of(step, index, start), right)
             for index, (step, logit) in enumerate(zip(steps[row], logits[row], strict=True))
         }
-        start = start_of(rollouts.problem_of(row))
         if starts is not None and start is not None:
-            own[identity_of(start)] = (starts[group], depth_of(start, 0), right)
+            own[identity_of(start)] = (starts[group], depth_of(start, 0, start), right)
         for state, visit in own.items():
             met.setdefault((group, state), []).append(visit)
     return _examples(list(met.values()))

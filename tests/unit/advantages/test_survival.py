@@ -114,6 +114,12 @@ def test_equals_get_exactly_nothing(pairs: list[tuple[float, float]]) -> None:
     assert centred_by_survival(pairs, epsilon=1e-6) == [0.0] * len(pairs)
 
 
+@pytest.mark.parametrize("kept", [1.0, 0.0])
+def test_where_all_of_it_is_kept_or_lost_nothing_was_decided(kept: float) -> None:
+    pairs = [(1.0, kept), (0.0, 0.0), (1.0, kept)]
+    assert centred_by_survival(pairs, epsilon=0.0) == [0.0] * 3
+
+
 @pytest.mark.parametrize("kept", [0.02, 0.98])
 def test_a_critics_noise_is_no_decision(kept: float) -> None:
     """All steps of the group lose nearly everything, or all keep it: what differs in the fourth decimal is noise."""

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from contrastive_reasoning.advantages.potential import segments_of
+from contrastive_reasoning.advantages.survival import changes_of
 from contrastive_reasoning.rewards import Credit, FormatReward, MonteCarloReward, VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.monte_carlo import others_mean
 from contrastive_reasoning.rollout import RolloutBatch
-from contrastive_reasoning.tasks.base import Problem, Step, Task
+from contrastive_reasoning.tasks.arithmetic.equations import parse_steps
+from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 
 RIGHT = "21+16=37;37-17=20;26+20=46"
 TEXTS = [RIGHT, "21+16=37;37+17=54;54+26=80", "21+16=37;37-17=20;99+20=119", ""]
@@ -24,6 +27,17 @@ class Unverified:
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         outcome = torch.zeros(len(rollouts))
         return Credit(outcome=outcome, parts={"nothing": outcome})
+
+
+class Stories:
+    """Equations as steps; right is what says 20."""
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        right = completion.endswith(problem.answer)
+        return Verdict(status="ok" if right else "wrong", reason="" if right else "another number")
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        return parse_steps(problem, completion)
 
 
 def rewarded(task: Task, rollouts: RolloutBatch, weight: float = 0.0) -> Credit:
@@ -44,6 +58,21 @@ def test_by_hand(task: Task, rollouts_of) -> None:
     assert [[step.depth for step in row] for row in credit.steps] == [[3, 2, 1], [3, 2, 1], [3, 2], []]
     assert credit.starts == pytest.approx([0.0, 1 / 3, 1 / 3, 1 / 3])
     assert credit.parts["monte_carlo"].tolist() == pytest.approx([1.75 / 3, 0.25 / 3, 0.375, 0.0])
+
+
+def test_equations_of_a_story_are_deeper_one_by_one_and_none_is_a_last_number(rollouts_of) -> None:
+    """Their states are the results so far; the first, of one number, looks like a finished game."""
+    text = "3+4=7; 7+5=12; 12+8=20"
+    story = Problem(id="a", prompt="how many?", answer="20")
+    rollouts = replace(rollouts_of([text, ""], story), prefix_values=[[0.0, 0.5, None], []])
+    credit = MonteCarloReward(outcome=VerifierReward(task=Stories()), task=Stories(), weight=0.0)(rollouts)
+    assert credit.steps is not None
+    assert [step.depth for step in credit.steps[0]] == [0, -1, -2]
+    credit = replace(credit, starts=[0.5, 0.5])
+    (first, second, third), rest = segments_of(credit, rollouts.mask.sum(1).tolist())
+    assert [first.gain, second.gain, third.gain] == [-0.5, 0.5, 0.5]
+    assert [segment.gain for segment in rest] == [-0.5]
+    assert [change and change[1:] for change in changes_of(credit)[0]] == [(0.5, 0.0), (0.0, 0.5), (0.5, 1.0)]
 
 
 def test_weight_zero_leaves_the_outcome_alone(task: Task, rollouts_of) -> None:
