@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any, get_args
@@ -80,8 +80,9 @@ def evaluate(
     found = unshare(gather(answered))
     verdicts = [one.verdict for one in found]
     values = {name: [one.values[name] for one in found] for name in found[0].values}
+    asked = [(problem.prompt, problem.answer) for problem in problems]
     return Evaluation(
-        metrics=with_intervals(values, seed=seed) | _shares(verdicts) | _about_problems(task, problems),
+        metrics=with_intervals(values, asked=asked, seed=seed) | _shares(verdicts) | _about_problems(task, problems),
         reasons=Counter(reason_kind(verdict) for verdict in verdicts),
         rows=[one.row for one in found],
     )
@@ -131,11 +132,20 @@ def sampled_values(correct: Sequence[int], samples: int, k_values: Sequence[int]
     return values | {f"verifier/pass_at_{k}": [pass_at_k(samples, c, k) for c in correct] for k in k_values}
 
 
-def with_intervals(per_problem: Mapping[str, Sequence[float]], *, seed: int) -> dict[str, float]:
-    """The mean of each quantity over problems, with the ends of its 95% interval."""
+def with_intervals(
+    per_problem: Mapping[str, Sequence[float]], *, asked: Sequence[Hashable], seed: int
+) -> dict[str, float]:
+    """The mean of each quantity over problems, with the ends of its 95% interval.
+
+    ``asked`` says what each problem asks. Some sets ask every question twice: the mean counts both, the interval the
+    mean of each question once, for a question that is asked again tells little that is new.
+    """
     metrics: dict[str, float] = {}
     for name, values in per_problem.items():
-        interval = mean_interval(values, seed=seed)
+        questions: dict[Hashable, list[float]] = {}
+        for question, value in zip(asked, values, strict=True):
+            questions.setdefault(question, []).append(value)
+        interval = mean_interval([mean(those) for those in questions.values()], seed=seed)
         metrics |= {name: mean(values), f"{name}_low": interval.low, f"{name}_high": interval.high}
     return metrics
 

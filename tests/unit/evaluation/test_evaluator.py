@@ -8,7 +8,16 @@ from statistics import mean
 import pytest
 import torch
 
-from contrastive_reasoning.evaluation import Evaluation, Rates, Setting, Suite, Watch, evaluate, reason_kind
+from contrastive_reasoning.evaluation import (
+    Evaluation,
+    Rates,
+    Setting,
+    Suite,
+    Watch,
+    evaluate,
+    reason_kind,
+    with_intervals,
+)
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import Engine, HFEngine, RolloutEngine, Sampling
@@ -94,6 +103,17 @@ def test_every_mean_has_an_interval_around_it(policy: CausalLMPolicy) -> None:
     assert {"verifier/accuracy", "verifier/accuracy_sampled", "verifier/pass_at_8", "parity/half"} <= set(names)
     for name in names:
         assert metrics[f"{name}_low"] <= metrics[name] <= metrics[f"{name}_high"]
+
+
+def test_a_question_that_is_asked_twice_makes_no_interval_narrower() -> None:
+    once = {"right": [1.0, 0.0, 0.0, 1.0, 0.0, 1.0], "share": [0.5, 0.25, 0.0, 1.0, 0.0, 0.75]}
+    twice = {name: [value for value in values for _ in range(2)] for name, values in once.items()}
+    asked = [("what?", str(question)) for question in range(6) for _ in range(2)]
+    found = with_intervals(twice, asked=asked, seed=0)
+    assert found == pytest.approx(with_intervals(once, asked=range(6), seed=0))
+    others = with_intervals(twice, asked=range(12), seed=0)
+    assert others["right"] == found["right"]
+    assert others["right_high"] - others["right_low"] < 0.8 * (found["right_high"] - found["right_low"])
 
 
 def test_verdicts_and_reasons_are_counted(policy: CausalLMPolicy) -> None:
