@@ -19,6 +19,7 @@ import torch
 
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.ranks import over_ranks
 from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -31,7 +32,8 @@ class DynamicSampling(RolloutGeneration):
     """``RolloutGeneration`` that replaces groups of equal verdicts; validation is as there.
 
     ``batch.problems`` become those of the rollouts. What is drawn anew is a function of (seed, the module's rollout
-    step, rank, refill). Logs ``train/rollout/refills`` and ``train/rollout/refilled_groups``, the share replaced.
+    step, rank, refill). Logs ``train/rollout/refills`` and ``train/rollout/refilled_groups``, the share replaced,
+    means over ranks.
 
     Args:
         task: verifies, and has the other training problems.
@@ -122,8 +124,8 @@ class DynamicSampling(RolloutGeneration):
         return join_groups([rollouts, fresh], picks, pad_token_id=pad_token_id), list(equal[len(useful) :])
 
     def _report(self, pl_module: Any, refills: int, share: float, problems: int) -> None:
-        pl_module.log("train/rollout/refills", float(refills), batch_size=problems)
-        pl_module.log("train/rollout/refilled_groups", share, batch_size=problems)
+        for name, value in over_ranks({"refills": float(refills), "refilled_groups": share}).items():
+            pl_module.log(f"train/rollout/{name}", value, batch_size=problems)
 
 
 def equal_groups(task: Task, rollouts: RolloutBatch) -> list[int]:

@@ -30,7 +30,7 @@ import lightning as L
 
 from callbacks.critic_lessons import CriticLessons
 from contrastive_reasoning.critics.met_states import MetStates
-from contrastive_reasoning.ranks import gather
+from contrastive_reasoning.ranks import gather, total
 from contrastive_reasoning.rewards.critic_within import critic_within, verdict_auroc
 from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -98,7 +98,8 @@ class OnlineCritic(L.Callback):
         if step % self.learn_every == 0 and len(self.buffer):
             device, rank, ranks = batch.rollouts.mask.device, trainer.global_rank, trainer.world_size
             loss = self.lessons.lesson(self.buffer, device=device, rank=rank, ranks=ranks)
-            report(trainer, step, {"loss": loss})
+            known = loss is not None  # on every rank, or on none
+            report(trainer, step, {"loss": total(loss) / ranks if known else None})
         self._due = self.lessons.taken > 0 and step % self.refresh_every == 0
         seconds = self._seconds + perf_counter() - start
         every = {

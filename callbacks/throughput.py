@@ -27,7 +27,7 @@ class Throughput(L.Callback):
 
     Args:
         window: steps over which rates are taken.
-        tokens: the logged metric that counts the tokens of one step on one rank; null: the module says its own rates.
+        tokens: the logged metric that counts the tokens of one step, of all ranks; null: the module says its own rates.
         peak_flops: floating-point operations per second that count as full use of one device; null: measured.
     """
 
@@ -59,7 +59,7 @@ class Throughput(L.Callback):
     ) -> None:
         """Log what the step that ended has cost."""
         if self.tokens is not None and self.tokens in trainer.callback_metrics:
-            self._seen += int(trainer.callback_metrics[self.tokens]) * trainer.world_size
+            self._seen += int(trainer.callback_metrics[self.tokens])
         self._mark(trainer)
         seconds = self._seconds()
         values = {

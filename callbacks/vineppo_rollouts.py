@@ -28,7 +28,7 @@ class VinePPORollouts(RolloutGeneration):
     """``RolloutGeneration`` that also fills ``rollouts.prefix_values``; validation is as there.
 
     A prefix that several rollouts share is asked about once. Continuations are a function of (seed, the module's
-    rollout step, rank, problem, tokens of the prefix). Logs ``train/rollout/prefixes`` and
+    rollout step, problem, tokens of the prefix). Logs ``train/rollout/prefixes`` and
     ``train/rollout/continuation_tokens`` of the step on this rank.
 
     Args:

@@ -9,6 +9,7 @@ import torch
 from torchmetrics.functional.classification import binary_auroc
 
 from contrastive_reasoning.critics.base import values_states
+from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rewards.verifier import verdicts_of
@@ -37,17 +38,19 @@ def critic_within(reward: Any) -> CriticReward:
 def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> float | None:
     """AUROC of the critic's values of states against the verdict on the completion that each stands in.
 
-    A state of one number is left out: there the value is the verdict.
+    A state of one number is left out: there the value is the verdict. Of the rollouts of all ranks, which all must ask.
 
     Returns:
         A number in [0, 1]; None where no state is left, or all verdicts on them are alike.
     """
     steps = [[step for step in those if len(step.state) > 1] for those in legal_steps(task, rollouts)]
     verdicts = verdicts_of(task, rollouts)
-    right = [verdict.correct for those, verdict in zip(steps, verdicts, strict=True) for _ in those]
+    own = [verdict.correct for those, verdict in zip(steps, verdicts, strict=True) for _ in those]
+    valued = [value for those in reward.step_values(rollouts, steps) for _, value in those]
+    of_ranks = gather((valued, own))
+    values, right = ([one for part in parts for one in part] for parts in zip(*of_ranks, strict=True))
     if len(set(right)) < 2:
         return None
-    values = [value for those in reward.step_values(rollouts, steps) for _, value in those]
     return binary_auroc(torch.tensor(values, dtype=torch.float64), torch.tensor(right, dtype=torch.long)).item()
 
 
