@@ -14,6 +14,7 @@ from contrastive_reasoning.ranks import this_rank
 from experiments import evaluation_table
 from experiments.assemble import build, with_values
 from experiments.run_folder import RunFolderLogger
+from experiments.trainer import device_of
 from experiments.wiring import POLICY
 
 
@@ -24,13 +25,13 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
         trained = {"policy.pretrained": str(folders["grpo"] / POLICY), "policy.architecture": None, "policy.lora": None}
         policies = {"start": config, "test": with_values(config, trained)}
     logger = RunFolderLogger(folder=folder)
-    suite = build(config, "suite")
+    suite, device = build(config, "suite"), device_of(config)
     display: Display = build(config, "progress") if this_rank() == 0 else Quiet()
     results: dict[str, Mapping[str, float]] = {}
     with Phase(display, stage="evaluate", unit="problems", total=len(policies) * suite.size) as phase:
         for number, (split, wired) in enumerate(policies.items()):
             watch = watched(phase, split, before=number * suite.size)
-            results[split] = evaluate_one(suite, build(wired, "policy"), split, logger, config.seed, watch)
+            results[split] = evaluate_one(suite, build(wired, "policy").to(device), split, logger, config.seed, watch)
             phase.say((number + 1) * suite.size, success(split, results[split]))
     if unusable := left_out(suite):
         logger.log_table("test/left_out", unusable, step=0)

@@ -21,6 +21,7 @@ from experiments.interrupt import Interrupted, StopRequest
 from experiments.kept_checkpoints import CheckpointError, newest_sound
 from experiments.run_folder import RunFolderLogger
 from experiments.stage_checkpoint import StageCheckpoint
+from experiments.trainer import make_trainer
 from experiments.wiring import CRITIC, POLICY
 
 CHECKPOINTS = "checkpoints"
@@ -122,7 +123,6 @@ def build_trainer(
     ``instead`` of the configuration's are arguments of Lightning's trainer.
     """
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
-    make = build(config, "trainer")
     budget = config.budget[stage]
     best = config.checkpoints.best[stage]
     saving = StageCheckpoint(
@@ -133,7 +133,8 @@ def build_trainer(
         stop=stop,
     )
     optimizer_steps = budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1)
-    return make(
+    return make_trainer(
+        config,
         max_epochs=1,
         max_steps=optimizer_steps,  # what Lightning counts
         val_check_interval=budget.evaluate_every,

@@ -98,11 +98,13 @@ class OracleMetrics(nn.Module):
         self.ranking.update(logits, batch.label, batch.problem, batch.depth)
 
     def predictions(self) -> tuple[Tensor, Tensor] | None:
-        """Probabilities (N,) and labels (N,) bool of the states added since the last ``compute``; None for none."""
+        """Probabilities (N,) and labels (N,) bool of the states added since the last ``compute``, to be drawn: on the
+        CPU; None for none.
+        """
         if not self.ece.update_called:
             return None
         probability, label = (dim_zero_cat(getattr(self.ece, name)) for name in ("confidences", "accuracies"))
-        return probability.float(), label.bool()
+        return probability.float().cpu(), label.bool().cpu()
 
     def compute(self) -> dict[str, Tensor]:
         """Every number by its name; what has seen no state is absent. Starts anew afterwards."""

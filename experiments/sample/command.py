@@ -85,12 +85,13 @@ def write_and_show(config: DictConfig, options: Options, asked: Question) -> Non
     from experiments.sample.page import show
     from experiments.sample.reading import readings
     from experiments.sample.trained_critic import trained_critic
+    from experiments.trainer import device_of
 
     critic: Any = None
     if options.critic is not None:
         critic = trained_critic(Path(options.critic).expanduser(), config)
     engine, sampling = build(config, "rollout.engine"), build(config, "rollout.sampling")
-    policy, seed = build(config, "policy").eval(), (config.seed, "sample")
+    policy, seed = build(config, "policy").eval().to(device_of(config)), (config.seed, "sample")
     try:
         rollouts = engine.generate(policy, [asked.problem], group_size=int(options.n), sampling=sampling, seed=seed)
         starts = None if critic is None else critic.start_values(rollouts)
