@@ -63,8 +63,11 @@ class PreferencePretraining(FiniteSteps):
         with gathered(self.critic):
             self._log("val", self._loss_and_metrics(batch)[1], batch)
 
-    def on_train_end(self) -> None:
-        """The goal: the mean embedding of successful trajectories under the trained weights."""
+    def on_fit_end(self) -> None:
+        """The goal: the mean embedding of successful trajectories under the trained weights.
+
+        Not at the end of training: that is left out where a fit goes on from the checkpoint of its last step.
+        """
         self.critic.eval()
         successes = self.trainer.datamodule.successes(self.goal_batches)  # pyright: ignore[reportAttributeAccessIssue]
         on_device = ({name: part.to(self.device) for name, part in tokens.items()} for tokens in successes)

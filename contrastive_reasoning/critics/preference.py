@@ -20,6 +20,9 @@ from contrastive_reasoning.losses.similarity import cosine, of_pairs
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
 
+BETWEEN = ";, \n"
+"""Characters that keep steps apart."""
+
 
 @dataclass(kw_only=True)
 class PreferenceBatch:
@@ -99,14 +102,17 @@ class PreferenceCritic(nn.Module):
     def encode_steps(
         self, problem: Problem, completion: str, steps: Sequence[Step]
     ) -> tuple[Tokens, Float[Tensor, "N H"]]:
-        """The prompt and completion up to the start and to the end of each step, with the goal; at least one step.
+        """The prompt and completion up to each step and to its end, with the goal; at least one step.
+
+        What comes before a step ends where the step before it did, as the beginnings do that were trained on: without
+        what is written between the two. So the movements of a completion's steps add up to that of the whole.
 
         Raises:
             ValueError: no goal was set.
         """
         if not bool(self.goal.any()):
             raise ValueError("the critic has no goal: it is set from successful trajectories after training")
-        before = self.tokenize([problem.prompt + completion[: step.start] for step in steps])
+        before = self.tokenize([problem.prompt + completion[: step.start].rstrip(BETWEEN) for step in steps])
         after = self.tokenize([problem.prompt + completion[: step.end] for step in steps])
         sides = {"before": before, "after": after}
         tokens = {f"{side}_{name}": part for side, parts in sides.items() for name, part in parts.items()}
