@@ -45,9 +45,12 @@ class StopRequest:
             for number in SIGNALS:
                 signal.signal(number, self._ask)
 
-    def agree(self) -> None:
-        """Ask on every rank if it was asked on one: signals do not reach all in the same step."""
-        self.asked = next((asked for asked in gather(self.asked) if asked), None)
+    def agreed(self) -> str | None:
+        """What was asked on any rank so far, the same on each: signals do not reach all in the same step.
+
+        One that comes while ranks wait for each other here is told by the next call.
+        """
+        return next((asked for asked in gather(self.asked) if asked), None)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = SIGNALS[signal.Signals(number)]

@@ -16,6 +16,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from experiments.checks import device_count
+from experiments.hydra_words import OF_A_JOB
 from experiments.launch import FAILED, INTERRUPTED, joined, launch, launched, leads
 from experiments.own_conf import NoFolder, remember
 from experiments.quiet import be_quiet
@@ -67,7 +68,8 @@ def run_on_ranks(ranks: int) -> None:
     from experiments.run_record import SWEEP, sweep_of
 
     hydra = HydraConfig.get()
-    command = [sys.executable, "-m", "experiments.run", *hydra.overrides.task]
+    # a preset of conf/sweep makes a sweep of whatever names it, each rank of one of its jobs too
+    command = [sys.executable, "-m", "experiments.run", *hydra.overrides.task, OF_A_JOB]
     sweep = sweep_of(hydra)
     code = launch(command, ranks, variables={} if sweep is None else {SWEEP: json.dumps(sweep)})
     if code:

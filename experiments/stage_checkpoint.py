@@ -19,6 +19,7 @@ from typing import Any
 
 import lightning as L
 
+from contrastive_reasoning.ranks import from_first, this_rank
 from experiments.first_line import first_line
 from experiments.interrupt import Interrupted, StopRequest
 from experiments.kept_checkpoints import PARTIAL, CheckpointError, Metric, clear, kept, newest_sound, path_of, seal
@@ -99,16 +100,22 @@ class StageCheckpoint(L.Callback):
 
     def _between_steps(self, trainer: L.Trainer, pl_module: Any) -> None:
         step, metric, self._measured = steps_of(trainer, pl_module), self._measured, None
-        self.stop.agree()
-        if step > self._saved:
-            ahead = self._goodness(metric) > max([-inf, *(self._goodness(one.metric) for one in kept(self.folder))])
-            if ahead or self.stop.asked or step % self.every == 0:
-                self.save(trainer, step, metric)
-                self._saved = step
-        if self.stop.asked:
+        asked = self.stop.agreed()  # the same on every rank, whatever reaches one of them from here on
+        if step > self._saved and (asked or step % self.every == 0 or self._ahead(metric)):
+            self.save(trainer, step, metric)
+            self._saved = step
+            asked = asked or self.stop.agreed()  # writing may take long
+        if asked:
             last, _ = newest_sound(self.folder)
             left = "no checkpoint yet" if last is None else f"checkpoint {last}"
-            raise Interrupted(f"stopped by {self.stop.asked} at step {step} ({left})")
+            raise Interrupted(f"stopped by {asked} at step {step} ({left})")
+
+    def _ahead(self, metric: Metric | None) -> bool:
+        """Whether it is the best so far, as rank 0 finds: another node may not see yet what was saved last."""
+        if metric is None:  # on every rank, or on none
+            return False
+        of_kept = (self._goodness(one.metric) for one in kept(self.folder)) if this_rank() == 0 else ()
+        return from_first(self._goodness(metric) > max([-inf, *of_kept]))
 
     def save(self, trainer: L.Trainer, step: int, metric: Metric | None) -> None:
         """Write a checkpoint, and let older ones go."""

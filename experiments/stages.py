@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
 
 from contrastive_reasoning.progress import clock
-from contrastive_reasoning.ranks import barrier, from_first, this_rank
+from contrastive_reasoning.ranks import barrier, from_first, ranks, this_rank
 from experiments import evaluation, evaluation_table, fits
 from experiments.assemble import build, with_values
 from experiments.begun import LOCK, RESULT, begin, go_on
@@ -19,7 +19,7 @@ from experiments.credit_fit import check_credit_fits
 from experiments.files import write_yaml
 from experiments.interrupt import Interrupted
 from experiments.kept_checkpoints import kept
-from experiments.lock import announced_lock
+from experiments.lock import announced_lock, lock
 from experiments.mirror import start_mirror, stop_mirror
 from experiments.online_fit import check_online
 from experiments.prompt_fit import check_prompts_fit
@@ -28,6 +28,7 @@ from experiments.run_record import open_record
 from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan, plan_stage
 from experiments.stage_result import reusable, write_result
+from experiments.trainer import device_of
 from experiments.wiring import critic_checkpoints, filled, open_critics
 
 __all__ = ["Interrupted", "run_experiment"]
@@ -41,6 +42,10 @@ RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path]], Mapping[str, 
 """Stage → what it does in its folder, given the folders of the stages before; what it returns is part of its result."""
 
 
+ASKING_SECONDS = 2.0
+"""Between the times that ranks ask whether another run of the stage has ended."""
+
+
 def run_experiment(config: DictConfig) -> Path:
     """Run or reuse every stage; returns the experiment's folder.
 
@@ -50,6 +55,7 @@ def run_experiment(config: DictConfig) -> Path:
         Interrupted: where the person stopped a stage; the same call goes on from its last checkpoint.
     """
     started = time.monotonic()
+    device_of(config)  # there is one
     if "grpo" in config.stages:
         check_light_parts(config)
     if "grpo" in config.stages or "evaluate" in config.stages:
@@ -77,9 +83,26 @@ def run_experiment(config: DictConfig) -> Path:
 
 
 def alone(plan: StagePlan) -> AbstractContextManager[None]:
-    """Within it no other run works in the stage's folder: rank 0 holds the lock for all of this one."""
-    waiting = f"{plan.name}: waiting for another run of {plan.folder}"
-    return announced_lock(plan.folder / LOCK, waiting=waiting) if this_rank() == 0 else nullcontext()
+    """Within it no other run works in the stage's folder."""
+    hold = announced_lock if ranks() == 1 else held_by_first
+    return hold(plan.folder / LOCK, waiting=f"{plan.name}: waiting for another run of {plan.folder}")
+
+
+@contextmanager
+def held_by_first(path: Path, *, waiting: str) -> Iterator[None]:
+    """``announced_lock``, which rank 0 holds for all ranks.
+
+    It tells them again and again that they wait: in one exchange they would wait for so long and no longer.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    said = False
+    with ExitStack() as held:
+        while not from_first(this_rank() == 0 and held.enter_context(lock(path, wait=False))):
+            if not said and this_rank() == 0:
+                print(waiting, flush=True)
+            said = True
+            time.sleep(ASKING_SECONDS)
+        yield
 
 
 def check_light_parts(config: DictConfig) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 
 from lightning import LightningModule
 from lightning.pytorch.core.optimizer import LightningOptimizer
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
@@ -16,7 +17,6 @@ from contrastive_reasoning.objectives import Correction, Objective, needs_full_k
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.policies.full_kl import log_probs_and_full_kl
-from contrastive_reasoning.ranks import ranks
 from contrastive_reasoning.rollout.batch import RolloutTokens
 from lightning_modules.balance import balanced
 from lightning_modules.lesson import Lesson, minibatch_rows, rows_that_teach
@@ -89,8 +89,13 @@ class PolicyUpdates(LightningModule):
             rank_zero_warn(f"a micro-batch does not fit into memory: microbatch_tokens is {self.microbatch_tokens} now")
 
     def may_halve(self, error: RuntimeError) -> bool:
-        """Whether fewer tokens at once may help; not on several ranks, for the others are in an exchange already."""
-        return out_of_memory(error) and self.microbatch_tokens > 1 and ranks() == 1
+        """Whether fewer tokens at once may help, and nobody but the parameters holds gradients of the pass.
+
+        On several ranks the others are in an exchange already; DeepSpeed and DDP have sums of their own, on one device
+        too, which would keep what was added before the pass failed.
+        """
+        alone = isinstance(self.trainer.strategy, SingleDeviceStrategy)
+        return out_of_memory(error) and self.microbatch_tokens > 1 and alone
 
     def split(self, rollouts: RolloutTokens, taught: Tensor) -> Iterator[Microbatch]:
         return microbatches(rollouts, self.policy, rows=taught, max_tokens=self.microbatch_tokens)

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.few_shapes import linear_of_few_shapes
-from contrastive_reasoning.policies.log_probs import placed, token_log_probs
+from contrastive_reasoning.policies.log_probs import placed
 
 
 def full_kl(
@@ -83,7 +83,7 @@ def log_probs_and_full_kl(
     ref_bias = None if ref_bias is None else ref_bias.detach()
     shared: dict[str, Any] = {"temperature": temperature, "chunk": policy.chunk, "bias": bias}
     with policy.autocast():
-        chosen = token_log_probs(hidden, weight, completion_ids[mask], **shared)
+        chosen = policy.score(hidden, weight, completion_ids[mask], **shared)
         divergence = full_kl(hidden, weight, ref_hidden, ref_weight.detach(), ref_bias=ref_bias, **shared)
     return placed(chosen, mask), placed(divergence, mask)
 

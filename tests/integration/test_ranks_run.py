@@ -76,6 +76,15 @@ def test_each_job_of_a_sweep_starts_its_own_ranks(launcher: str, tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_the_ranks_of_a_presets_job_are_of_its_sweep(tmp_path: Path) -> None:
+    """The preset says of whatever names it that it is a sweep."""
+    run("sweep=seeds", *ONLY_EVALUATED, "seed=0,1", "trainer=ddp", f"output_dir={tmp_path}")
+    (sweep,) = tmp_path.glob("sweeps/*")
+    swept = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("runs/*/*/sweep.json"))]
+    assert [one["sweep"] for one in swept] == [sweep.name] * 2
+
+
+@pytest.mark.slow
 def test_torchrun_on_two_nodes(tmp_path: Path) -> None:
     """Two agents on this machine, as a cluster starts one on each node."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]

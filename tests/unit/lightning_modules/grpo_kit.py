@@ -144,6 +144,7 @@ def fit(
     max_prompt_tokens: int | None = None,
     engine: Engine | None = None,
     root: Path | None = None,
+    **instead: Any,
 ) -> Trainer:
     """``stop_after`` steps of a run of ``steps``."""
     trainer = Trainer(
@@ -162,6 +163,7 @@ def fit(
         enable_model_summary=False,
         inference_mode=False,
         default_root_dir=root,
+        **instead,
     )
     data = ReasoningPrompts(
         task=TASK,

@@ -15,7 +15,9 @@ from contrastive_reasoning.critics import Calibration, EnsembleCritic, Isotonic,
 from contrastive_reasoning.critics.encoder import TextEncoder
 from contrastive_reasoning.policies.pooling import last_pool
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.ranks import share
 from contrastive_reasoning.rewards import CalibratedReward, Reward, ShuffledReward
+from contrastive_reasoning.rewards.critic_within import verdict_auroc
 from contrastive_reasoning.rollout import Engine, Sampling
 from datamodules.reasoning_prompts import ReasoningPrompts
 from tests.unit.callbacks import online_kit
@@ -52,6 +54,18 @@ def online_critic(name: str) -> Result:
         "states": loop.buffer.state_dict(),
         "refreshes": loop.refreshes,
     }
+
+
+def foretold() -> float | None:
+    """How well a critic foretells the verdicts on the plays of a few problems, of which each rank has its share."""
+    with TemporaryDirectory() as folder:
+        save_critic(online_kit.critic(), Path(folder), {})
+        problems = share(online_kit.TASK.problems("train")[:8])
+        sampling = generation().sampling
+        rollouts = Engine(max_batch_tokens=100_000).generate(
+            online_kit.policy(), problems, group_size=4, sampling=sampling, seed=(0,)
+        )
+        return verdict_auroc(online_kit.reward(folder), online_kit.TASK, rollouts)
 
 
 def calibrated(name: str) -> Result:

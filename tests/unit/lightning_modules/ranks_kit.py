@@ -160,6 +160,22 @@ def saving(folder: Path, stop: StopRequest | None = None) -> StageCheckpoint:
     return StageCheckpoint(folder=folder, every=1, keep=9, best=None, stop=stop or StopRequest())
 
 
+class SlowOnLastRank(StageCheckpoint):
+    """A signal reaches the last rank alone, while it writes."""
+
+    def save(self, trainer: Trainer, *arguments: Any) -> None:
+        super().save(trainer, *arguments)
+        AskedOnLastRank(self.stop).on_train_batch_end(trainer)
+
+
+def stopped_while_saving(name: str, folder: Path) -> list[str]:
+    """The checkpoints that are left, of a run that saves after every second step."""
+    stopping = SlowOnLastRank(folder=folder, every=2, keep=9, best=None, stop=StopRequest())
+    with pytest.raises(Interrupted, match="step 2"):
+        grpo(name, stopping)
+    return sorted(path.name for path in folder.glob("step=*.ckpt"))
+
+
 def resumed(name: str, folder: Path, begun: Callable[..., Result], gone_on: Callable[..., Result]) -> Result:
     """``begun`` stopped after one step, and its checkpoint taken up by ``gone_on``, whose weights are others."""
     stop = StopRequest()

@@ -8,8 +8,16 @@ from pathlib import Path
 
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_balance_kit import balances, moving
-from tests.unit.lightning_modules.ranks_critics_kit import calibrated, dealt, online_critic, preference
-from tests.unit.lightning_modules.ranks_kit import WHOLE, Result, SpoiledOnLastRank, grpo, grpo_resumed, lora_policy
+from tests.unit.lightning_modules.ranks_critics_kit import calibrated, dealt, foretold, online_critic, preference
+from tests.unit.lightning_modules.ranks_kit import (
+    WHOLE,
+    Result,
+    SpoiledOnLastRank,
+    grpo,
+    grpo_resumed,
+    lora_policy,
+    stopped_while_saving,
+)
 from tests.unit.lightning_modules.ranks_kl_kit import full_kl, kl
 from tests.unit.lightning_modules.ranks_pretraining_kit import (
     critic,
@@ -77,6 +85,8 @@ def everything(folder: Path) -> Result:
     found["zero2/cut"] = sharding("zero2", folder / "cut", policy=narrow_policy())
     for name in ("ddp", "zero2", "zero3"):
         found[f"{name}/online critic"] = online_critic(name)
+    found["ddp/stopped while saving"] = stopped_while_saving("ddp", folder / "slow")
+    found["foretold"] = foretold()
     found["balances"] = balances()
     found["zero2/code"] = code_in_a_shard("zero2", folder / "code")
     found["zero3/gathers"] = gathers("zero3", grpo_kit.generation())

@@ -93,11 +93,12 @@ class Fetches:
 
 
 def gathers(name: str, generation: RolloutGeneration) -> Result:
-    """How often parameters are put together in a fit of two steps without validation, and how often it drew anew."""
+    """How often parameters are put together, and completions drawn, in a fit of two steps without validation."""
     from deepspeed import zero
     from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator as Coordinator
 
     together: list[int] = []
+    draws: list[int] = []
     fetches = Fetches(generation)
     module = grpo_kit.module()
     data = ReasoningPrompts(
@@ -106,11 +107,13 @@ def gathers(name: str, generation: RolloutGeneration) -> Result:
     with (
         counted(zero.GatheredParameters, "__enter__", lambda: together.append(1)),
         counted(Coordinator, "fetch_sub_module", fetches.add),
+        counted(Engine, "generate", lambda: draws.append(1)),
     ):
         fitted = trainer(name, 2, [generation], limit_val_batches=0)
         fitted.fit(module, datamodule=data)
     return {
         "gathers": len(together),
+        "draws": len(draws),
         "refills": fitted.callback_metrics.get("train/rollout/refills"),
         "fetches": fetches.found[False],
         "fetches while drawing": fetches.found[True],

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 
 from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
@@ -133,6 +134,14 @@ def assert_same(plenty: list[Tensor], little: list[Tensor], count: int) -> None:
     assert sum(whole.norm() > 1e-3 for whole in plenty) > count / 2, "all but those of a group of equals"
     for whole, halved in zip(plenty, little, strict=True):
         assert (whole - halved).norm() <= 1e-6 * whole.norm()
+
+
+def test_where_a_strategy_keeps_sums_of_its_own_nothing_is_begun_again() -> None:
+    """They would hold what the passes before the one that failed have added."""
+    trained = module(**settings(objective=Hungry(rows=5)))
+    with pytest.raises(RuntimeError, match=r"(?i)alloc"):
+        fit(trained, 1, strategy=DDPStrategy(process_group_backend="gloo"))
+    assert trained.microbatch_tokens == BUDGET
 
 
 def test_a_resumed_run_begins_with_what_fitted(tmp_path: Path) -> None:

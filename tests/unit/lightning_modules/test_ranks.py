@@ -18,6 +18,7 @@ from lightning_modules.not_finite import SKIPPED
 from tests.two_ranks import on_ranks
 from tests.unit.experiments.plan.learners import whole_on_cpu
 from tests.unit.lightning_modules import grpo_kit
+from tests.unit.lightning_modules.ranks_critics_kit import foretold
 from tests.unit.lightning_modules.ranks_runs import GATED, KL, RESUMED, RUNS, SHARDED, STRATEGIES, everything
 from tests.unit.lightning_modules.ranks_zero_kit import narrow_policy
 
@@ -107,6 +108,16 @@ def test_an_online_critic_is_the_same_on_every_rank(name: str, two: Any) -> None
     assert len(first["states"]["states"]) > 5
     assert not torch.equal(first["scoring"], first["start"])
     assert not torch.equal(first["learned"], first["scoring"]), "one lesson ahead"
+
+
+def test_what_a_critic_foretells_is_of_all_ranks(two: Any) -> None:
+    found = foretold()
+    assert found is not None
+    assert [rank["foretold"] for rank in two] == pytest.approx([found, found], abs=1e-6)
+
+
+def test_a_stop_that_reaches_one_rank_while_it_writes_stops_all(two: Any) -> None:
+    assert [rank["ddp/stopped while saving"] for rank in two] == [["step=000002.ckpt"]] * 2
 
 
 @pytest.mark.parametrize("run", ["grpo spoiled", "critic spoiled"])
@@ -216,7 +227,9 @@ def test_parameters_are_put_together_once_for_each_rollout_batch(two: Any) -> No
 
 def test_ranks_that_draw_a_different_number_of_times_put_parameters_together_once(two: Any) -> None:
     assert [rank["zero3/refills"]["gathers"] for rank in two] == [2, 2]
-    assert two[0]["zero3/refills"]["refills"] != two[1]["zero3/refills"]["refills"]
+    first, second = (rank["zero3/refills"] for rank in two)
+    assert first["draws"] < second["draws"] == 2 * (1 + 3)
+    assert first["refills"] == second["refills"] == (first["draws"] / 2 - 1 + 3) / 2, "in either step the same"
 
 
 def test_code_in_a_shard_is_refused_and_not_run(two: Any) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,6 +9,7 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.full_kl import full_kl, log_probs_and_full_kl
+from contrastive_reasoning.policies.log_probs import token_log_probs
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 
 
@@ -77,6 +80,21 @@ def test_the_workspace_of_backward_does_not_grow_with_the_tokens() -> None:
 def test_no_tokens_give_no_numbers() -> None:
     empty, weight = torch.zeros(0, 2), torch.zeros(3, 2)
     assert full_kl(empty, weight, empty, weight, temperature=1.0, chunk=4).shape == (0,)
+
+
+def test_the_log_probs_are_by_the_policys_own_kernel() -> None:
+    def doubled(*arguments: Tensor, **settings: Any) -> Tensor:
+        return 2 * token_log_probs(*arguments, **settings)
+
+    tokenizer = train_tokenizer(["1+2=3;3+4=7"], vocab_size=270)
+    settings = {"tokenizer": tokenizer, "compute_dtype": torch.float32, "chat_template": False}
+    policy, other = (
+        CausalLMPolicy(model=tiny_llama(tokenizer, hidden_size=16), score=score, **settings)
+        for score in (token_log_probs, doubled)
+    )
+    tokens = *policy.encode_prompts(["1+2"]), *policy.encode_completions(["=3;"])
+    (plain, _), (twice, _) = (log_probs_and_full_kl(one, policy, *tokens, temperature=1.0) for one in (policy, other))
+    assert_close(twice, 2 * plain)
 
 
 def test_one_pass_gives_log_probs_and_kl() -> None:
