@@ -28,7 +28,7 @@ from experiments.run_record import open_record
 from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan, plan_stage
 from experiments.stage_result import reusable, write_result
-from experiments.trainer import device_of
+from experiments.trainer import device_of, idle
 from experiments.wiring import critic_checkpoints, filled, open_critics
 
 __all__ = ["Interrupted", "run_experiment"]
@@ -55,7 +55,8 @@ def run_experiment(config: DictConfig) -> Path:
         Interrupted: where the person stopped a stage; the same call goes on from its last checkpoint.
     """
     started = time.monotonic()
-    device_of(config)  # there is one
+    if sentence := idle(device_of(config), torch.cuda.device_count()):
+        print(sentence)
     if "grpo" in config.stages:
         check_light_parts(config)
     if "grpo" in config.stages or "evaluate" in config.stages:

@@ -39,3 +39,10 @@ def device_of(config: DictConfig) -> torch.device:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     return device
+
+
+def idle(device: torch.device, gpus: int) -> str | None:
+    """What is worth saying before a run begins on ``device`` of a machine with so many GPUs; None: nothing."""
+    if device.type != "cpu" or not gpus:
+        return None
+    return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"

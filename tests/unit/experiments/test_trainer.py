@@ -16,7 +16,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from experiments import evaluation
 from experiments.assemble import AssemblyError
 from experiments.schema import register
-from experiments.trainer import device_of, make_trainer
+from experiments.trainer import device_of, idle, make_trainer
 
 register()
 
@@ -62,6 +62,12 @@ def on_another_device() -> SingleDeviceStrategy:
 def test_a_device_that_is_not_there_is_named() -> None:
     with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=gpu\): No supported gpu backend found!$"):
         device_of(composed("trainer=gpu"))
+
+
+def test_gpus_that_stand_idle_are_named() -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda", 0)
+    assert [idle(cpu, 0), idle(gpu, 1)] == [None, None]
+    assert "stand idle: 8; the trainer's device is the CPU (trainer=gpu takes one)" in (idle(cpu, 8) or "")
 
 
 def test_arguments_that_lightning_refuses_are_a_sentence() -> None:

@@ -1,0 +1,26 @@
+"""Whole experiments on a GPU by the command line: critic, pictures, policy, and the evaluation of both policies."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+@pytest.mark.parametrize("experiment", ["llama_critic_calibrated", "critic_preference", "clipo_laptop"])
+@pytest.mark.parametrize("trainer", ["gpu", "zero2"])
+def test_every_stage_ends_on_a_gpu(experiment: str, trainer: str, tmp_path: Path) -> None:
+    where = [f"output_dir={tmp_path}", "logger=folder", f"trainer={trainer}", "trainer.devices=1"]
+    command = [sys.executable, "-m", "experiments.run", f"experiment={experiment}", "debug=fast", *where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (record,) = tmp_path.glob("runs/*/*/stages.json")
+    folders = [Path(stage["folder"]) for stage in json.loads(record.read_text()).values()]
+    assert folders
+    assert all((folder / "result.json").is_file() for folder in folders)
