@@ -87,7 +87,7 @@ def test_the_log_probs_are_by_the_policys_own_kernel() -> None:
         return 2 * token_log_probs(*arguments, **settings)
 
     tokenizer = train_tokenizer(["1+2=3;3+4=7"], vocab_size=270)
-    settings = {"tokenizer": tokenizer, "compute_dtype": torch.float32, "chat_template": False}
+    settings: dict[str, Any] = {"tokenizer": tokenizer, "compute_dtype": torch.float32, "chat_template": False}
     policy, other = (
         CausalLMPolicy(model=tiny_llama(tokenizer, hidden_size=16), score=score, **settings)
         for score in (token_log_probs, doubled)
