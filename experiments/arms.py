@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from experiments.local_paths import without_paths
 from experiments.run_tree import WATCHING
 from experiments.track import RunRecord
 
@@ -45,7 +47,7 @@ def known_axes(runs: Sequence[RunRecord]) -> list[str]:
     tags = {tag for run in runs for tag in run.tags if not tag.startswith("mlflow.")} - set(NO_AXES)
     params = dict.fromkeys(name for run in runs for name in run.params)
     first = [axis for axis in FIRST_AXES if axis in tags]
-    others = [name for name in [*sorted(tags), *params] if name not in first and not _is_seed(name)]
+    others = [name for name in [*sorted(tags), *params] if name not in first and not _is_seed(name, runs)]
     return [*first, *(name for name in others if name != "git_sha")]
 
 
@@ -77,6 +79,23 @@ def without_common(arms: Sequence[Arm]) -> list[Arm]:
     return [replace(arm, values={axis: arm.values[axis] for axis in told}) for arm in arms]
 
 
+def shareable(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms as others may read of them: of a path its last part, with a number where two become alike."""
+    shown: list[Arm] = []
+    for arm in arms:
+        values = {axis: without_paths(value) for axis, value in arm.values.items()}
+        alike = sum(before.values.keys() == values.keys() and _same(before.values, values) for before in shown)
+        if alike:
+            last = list(values)[-1]
+            values[last] = f"{values[last]} ({alike + 1})"
+        shown.append(replace(arm, values=values))
+    return shown
+
+
+def _same(numbered: Mapping[str, str], values: Mapping[str, str]) -> bool:
+    return all(re.sub(r" \(\d+\)$", "", numbered[axis]) == value for axis, value in values.items())
+
+
 def mixed(arm: Arm) -> dict[str, list[str]]:
     """Tags and parameters on which the runs of an arm disagree, though they count as one."""
     values = {axis: sorted({value_of(run, axis) for run in arm.members}) for axis in _all_axes(arm)}
@@ -101,5 +120,8 @@ def _decides(name: str) -> bool:
     return name.partition(".")[0] not in WATCHING
 
 
-def _is_seed(name: str) -> bool:
-    return name.rsplit(".", 1)[-1] == "seed"
+def _is_seed(name: str, runs: Sequence[RunRecord]) -> bool:
+    """Whether it is the run's own seed, handed on; ``task.seed``, say, decides the problems whatever that is."""
+    return name.rsplit(".", 1)[-1] == "seed" and all(
+        run.params.get(name, own) == own for run in runs for own in (value_of(run, "seed"),)
+    )

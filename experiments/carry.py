@@ -87,7 +87,8 @@ class Carrier:
         return self.memory.runs[run.key]
 
     def _create(self, run: TrackedRun) -> str:
-        parent = self.memory.runs[run.parent].run_id if run.parent is not None else None
+        above = self.memory.runs.get(run.parent) if run.parent is not None else None
+        parent = None if above is None else above.run_id  # a person may have deleted it
         tags = {**run.tags, "key": run.key, "kind": run.kind}
         return self.tracker.create_run(
             run.tags["experiment"], name=run.name, start=started(run.folder), tags=tags, parent=parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.arms import Arm, arms_by, telling_axes, without_common
+from experiments.arms import Arm, arms_by, shareable, telling_axes, without_common
 from experiments.comparison_table import Row
 from experiments.evaluation_sets import Column, columns_of, published_beside
 from experiments.set_table import SetTable, set_table
@@ -74,13 +74,14 @@ def comparison_of(
         Refused: for names, metrics, sets, axes or a baseline that do not exist.
     """
     finished = finished_runs(tracker, names)
-    published = published_beside(finished)
     wanted = metric or default_metric(finished)
+    published = published_beside(finished, wanted)
     columns = columns_of(finished, wanted, sets, published)
     runs = [run for run in finished if any(column.metric in run.metrics for column in columns)]
     arms = without_common(arms_by(runs, telling_axes(runs))) if by is None else arms_by(runs, checked_axes(by, runs))
     reference = find_baseline(arms, baseline)
-    ordered = sorted(arms, key=lambda arm: arm is not reference)
+    ordered = shareable(sorted(arms, key=lambda arm: arm is not reference))
+    reference = None if reference is None else ordered[0]
     table = set_table(ordered, columns, metric=wanted, baseline=reference, published=published)
     return Comparison(metric=wanted, columns=columns, arms=ordered, baseline=reference, table=table)
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rich.markup import escape
 from rich.table import Table
 
 from experiments.arms import Arm
@@ -22,7 +23,7 @@ CAPTION = "Mean ± half of the 95% t-interval over seeds; Δ paired by seed, or 
 LATEX = {
     **{sign: rf"\{sign}" for sign in "_%&#${}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"±": r"$\pm$", "Δ": r"$\Delta$", "·": r"$\cdot$", "—": "--", "ʷ": r"$^{w}$"},
+    **{"±": r"$\pm$", "Δ": r"$\Delta$", "·": r"$\cdot$", "—": "--", "ʷ": r"$^{w}$", "τ": r"$\tau$"},
 }
 
 
@@ -85,12 +86,12 @@ def written(estimate: Estimate | None, *, signed: bool = False) -> str:
 
 def as_rich(rows: Sequence[Row], metric: str, baseline: Arm | None) -> Table:
     """For the terminal."""
-    table = Table(title=metric, caption=CAPTION)
+    table = Table(title=escape(metric), caption=CAPTION)
     for header in headers(baseline):
-        left = header in ("arm", "runs")
-        table.add_column(header, justify="left" if left else "right", overflow="fold", no_wrap=header == "trained")
+        justify = "left" if header in ("arm", "runs") else "right"
+        table.add_column(escape(header), justify=justify, overflow="fold", no_wrap=header == "trained")
     for row in rows:
-        table.add_row(*cells(row, with_delta=baseline is not None))
+        table.add_row(*map(escape, cells(row, with_delta=baseline is not None)))
     return table
 
 

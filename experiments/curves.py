@@ -16,7 +16,8 @@ from experiments.seeds import Estimate, over_seeds
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette without its yellow: told apart by colour-blind eyes and, with the dashes, in grey print."""
 DASHES = ("-", "--", "-.", ":")
-SHARES = ("accuracy", "pass_at", "rate", "auroc", "auprc")
+SHARES = ("accuracy", "pass_at", "auroc", "auprc", "extraction_rate")
+"""In the last part of the names of metrics that are shares."""
 LONGEST_OF_TWO = 36
 """Characters of a label up to which two stand side by side above the picture."""
 FEW_LINES, LINE = 2, 0.21
@@ -64,11 +65,16 @@ def draw_on(axes: Axes, curves: Sequence[Curve], *, metric: str, places: Sequenc
     for curve, place in zip(curves, places, strict=True):
         _draw(axes, curve, *look(place))
     _set_limits(axes, curves)
-    if any(share in metric for share in SHARES):
+    if is_share(metric):
         axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0 if _range(curves) > 0.05 else 1))
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is written in percent."""
+    return any(share in metric.rpartition("/")[2] for share in SHARES)
 
 
 def look(index: int) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.suggestions import did_you_mean_one_of
@@ -61,6 +61,18 @@ def unknown_word(config: DictConfig) -> str | None:
                 if isinstance(value, str | int | float) and str(value) not in words:
                     return f"{path}.{argument}={value}: no such {argument}; {did_you_mean_one_of(str(value), words)}"
     return None
+
+
+SEVERAL_KINDS: Mapping[str, tuple[str, ...]] = {"lightning.Trainer": ("devices", "precision")}
+"""Part → its arguments that take a number as well as a word or a list: ``trainer.devices=auto``."""
+
+
+def takes_several_kinds(config: DictConfig, key: str) -> bool:
+    """Whether values of more than one kind are right at this dotted key; others look at them later."""
+    room, _, argument = key.rpartition(".")
+    part = OmegaConf.select(config, room) if room else config
+    target = str(part.get("_target_")) if isinstance(part, DictConfig) else ""
+    return argument in SEVERAL_KINDS.get(target, ())
 
 
 def parts(config: DictConfig | ListConfig, above: str = "") -> Iterator[tuple[str, DictConfig]]:

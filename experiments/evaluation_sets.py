@@ -58,11 +58,11 @@ def columns_of(
     return [Column(name=name, heading=headings.get(name, name), metric=found[name]) for name in names]
 
 
-def published_beside(runs: Sequence[RunRecord]) -> PublishedTable | None:
-    """The table that the suite of all these runs names; None where they name none, or several."""
-    named = {run.params.get(PUBLISHED, "null") for run in runs}
-    name = named.pop()
-    if named or name == "null":
+def published_beside(runs: Sequence[RunRecord], metric: str) -> PublishedTable | None:
+    """The table that the suite of all these runs names, of its quantity; None where they name none, or several."""
+    named = {(run.params.get(PUBLISHED, "null"), run.params.get(QUANTITY)) for run in runs}
+    name, quantity = named.pop()
+    if named or name == "null" or quantity != metric.removeprefix(TEST):
         return None
     # Imported late: it brings the libraries of language models along, which take seconds.
     from contrastive_reasoning.evaluation import published_names, published_table

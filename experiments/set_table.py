@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from experiments.arms import Arm
 from experiments.comparison_table import Row, rows_of
-from experiments.curves import SHARES
+from experiments.curves import is_share
 from experiments.evaluation_sets import Column
 from experiments.published_method import published_arm
 from experiments.seeds import Difference, Estimate, over_seeds
@@ -61,7 +61,7 @@ class SetTable:
     @property
     def is_share(self) -> bool:
         """Whether the metric is written in percent."""
-        return any(share in self.metric for share in SHARES)
+        return is_share(self.metric)
 
     @property
     def caption(self) -> str:

@@ -16,6 +16,7 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from experiments.checks import READ_THERE, SECRET, contradiction
 from experiments.dotted import dotted_keys
+from experiments.enumerated import takes_several_kinds
 from experiments.first_line import first_line
 from experiments.hydra_words import is_hydras, options_of, wrong_hydra
 from experiments.plugins import missing_plugin, needs_optuna
@@ -164,7 +165,7 @@ def _wrong_value(base: DictConfig, override: Override) -> str | None:
     if value is None or (isinstance(value, str) and value.startswith("${")):
         return None
     wanted, given = kind(OmegaConf.select(base, key)), kind(value)
-    if wanted in (None, given):
+    if wanted in (None, given) or takes_several_kinds(base, key):
         return None
     return f"{key}={value}: it takes {wanted}, got {given}"
 

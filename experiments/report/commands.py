@@ -6,9 +6,10 @@ import json
 from collections.abc import Sequence
 
 from experiments.arms import Arm, value_of
+from experiments.local_paths import without_paths
 from experiments.origin import command, command_over_seeds
 from experiments.report.gathered import Gathered
-from experiments.report.markup import Html, element, joined, section, without_paths
+from experiments.report.markup import Html, element, joined, section
 from experiments.track import RunRecord, Tracker
 
 CHOICES = "choices.json"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from experiments.local_paths import without_paths
 from experiments.report.choose import Logged, chosen, grid, told
 from experiments.report.gathered import Gathered
-from experiments.report.markup import Html, element, section, without_paths
+from experiments.report.markup import Html, element, section
 from experiments.track import RunRecord
 
 ABOUT = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from experiments.local_paths import without_paths
 from experiments.report.gathered import Gathered
-from experiments.report.markup import Html, element, section, table, without_paths
+from experiments.report.markup import Html, element, section, table
 
 UNKNOWN = "not recorded"
 PARAMETERS = {"device": "trainer.accelerator", "precision": "trainer.precision"}

@@ -10,7 +10,6 @@ VOID = ("img", "meta")
 """Elements without an end."""
 INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What no page shows, or what reorders a line: written as its code."""
-LOCAL_PATH = re.compile(r"(?<![\w./:~-])(?:(?:sqlite|file):/*)?(?:~|/[A-Za-z_.])[\w.+@%-]*(?:/[\w.+@%-]+)*/?")
 
 
 class Html(str):
@@ -55,8 +54,3 @@ def table(head: Sequence[str], body: Iterable[Sequence[str]], *, left: Sequence[
     rows = (line(cells, "td") for cells in body)
     whole = element("table", element("thead", line(head, "th")), element("tbody", *rows), class_=class_)
     return element("div", whole, class_="scroll")
-
-
-def without_paths(text: str) -> str:
-    """The text with the paths of a machine cut down to their last part: ``/home/ann/models/x`` as ``…/x``."""
-    return LOCAL_PATH.sub(lambda path: f"…/{path[0].rstrip('/').rpartition('/')[2]}", text)

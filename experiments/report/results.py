@@ -35,7 +35,7 @@ def _tables(found: Gathered) -> Iterator[SetTable]:
     yield found.comparison.table
     other = {METRIC: GREEDY, GREEDY: METRIC}.get(found.comparison.metric)
     if other is not None and any(is_of(name, other) for run in found.runs for name in run.metrics):
-        published = published_beside(found.runs)
+        published = published_beside(found.runs, other)
         columns = columns_of(found.runs, other, None, published)
         baseline = found.comparison.baseline
         yield set_table(found.arms, columns, metric=other, baseline=baseline, published=published)

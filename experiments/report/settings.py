@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from experiments.arms import ABSENT, Arm
+from experiments.local_paths import without_paths
 from experiments.report.gathered import Gathered
-from experiments.report.markup import Html, element, section, table, without_paths
+from experiments.report.markup import Html, element, section, table
 
 MOST = 60
 """Lines of an arm; the whole configuration is in MLflow."""

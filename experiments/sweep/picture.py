@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
 
-from experiments.curves import COLOURS, DASHES
+from experiments.curves import COLOURS, DASHES, is_share
 from experiments.seeds import over_seeds
 
 Point = tuple[Mapping[str, str], Sequence[float]]
@@ -64,7 +64,7 @@ def draw(points: Sequence[Point], *, key: str, metric: str) -> Figure:
     lines = lines_of(points, key)
     for index, (label, line) in enumerate(lines.items()):
         _draw(axes, line, label, index)
-    _frame(axes, lines)
+    _frame(axes, lines, metric)
     axes.set_xlabel(key)
     axes.set_ylabel(metric)
     if len(lines) > 1:
@@ -85,7 +85,7 @@ def _draw(axes: Axes, line: Mapping[float, Sequence[float]], label: str, index: 
         axes.plot([at] * len(seeds), seeds, ".", color=colour, markersize=4, alpha=0.6)
 
 
-def _frame(axes: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]]) -> None:
+def _frame(axes: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]], metric: str) -> None:
     """Ticks at the values that were run; upwards by the seeds, not by the bands, which two seeds make huge."""
     ats = sorted({at for line in lines.values() for at in line})
     values = [value for line in lines.values() for seeds in line.values() for value in seeds]
@@ -97,7 +97,8 @@ def _frame(axes: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]]) -> 
     spread = max(values) - min(values)
     margin = 0.25 * spread or 0.05
     axes.set_ylim(min(values) - margin, max(values) + margin)
-    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+    if is_share(metric):
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -16,7 +16,10 @@ class Progress:
 
     def __init__(self, run: Path) -> None:
         self._run = run
-        self._budget: Mapping[str, Any] = read_config(run).get("budget") or {}
+        config = read_config(run)
+        self._budget: Mapping[str, Any] = config.get("budget") or {}
+        reward = config.get("reward")
+        self._warmup = reward.get("warmup_steps") or 0 if isinstance(reward, dict) else 0
         self._read: dict[Path, int] = {}
         self._metrics: dict[str, float] = {}
         self._step = 0
@@ -38,7 +41,10 @@ class Progress:
     def where(self) -> str:
         """``grpo 12/60``; a stage without steps by its name."""
         steps = (self._budget.get(self.stage) or {}).get("steps")
-        return f"{self.stage} {self._step}/{steps}" if steps else self.stage
+        if not steps:
+            return self.stage
+        # what is logged counts rollout batches, those before the policy's first update too
+        return f"{self.stage} {self._step}/{steps + self._warmup * (self.stage == 'grpo')}"
 
     @property
     def metric(self) -> Found | None:

@@ -16,7 +16,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from omegaconf import DictConfig
 
 from experiments.files import write_json
 from experiments.launch import FAILED, INTERRUPTED, launched
+from experiments.lock import lock
 from experiments.sweep.job import STOP, TYPED, write_job
 from experiments.threads import THREADS, cores_each
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 GO_ON = "the same command goes on: what is finished is not run again, what was stopped continues from its checkpoint"
+LOCK = ".lock"
+USAGE_ERROR = 2
+_held: list[AbstractContextManager[bool]] = []
 _watched: list[LiveJobs] = []
 """The sweep of this process, if it is one. Not of the callback, which launchers send to other processes."""
 
@@ -88,6 +92,7 @@ class SweepWatch(Callback):
             return
         from rich.console import Console
 
+        _hold(sweep)
         from experiments.sweep.close import open_sweep
         from experiments.sweep.done import mark_done
         from experiments.sweep.expected import at_once, expected_jobs, runs_here
@@ -113,6 +118,15 @@ class SweepWatch(Callback):
         """In another process than the sweep's leave Ctrl-C to the sweep, which tells all jobs by a file."""
         if os.getpid() != self._process and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, lambda *_: None)  # ignored it would be in the job's process too
+
+
+def _hold(sweep: Path) -> None:
+    """Until this process ends no other sweep works in the folder; exits with a sentence where one does."""
+    held = lock(sweep / LOCK, wait=False)
+    if not held.__enter__():
+        print(f"another sweep runs in {sweep}: give this one a hydra.sweep.dir of its own", file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+    _held.append(held)
 
 
 def _take_signals(stop: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from contrastive_reasoning.evaluation.interval import t_interval
 from experiments import compare as module
-from experiments.arms import arms_by, mixed, telling_axes, without_common
+from experiments.arms import arms_by, mixed, shareable, telling_axes, without_common
 from experiments.carry import Carrier
 from experiments.compare import CURVE, METRIC, Refused, compare, main
 from experiments.comparison_table import as_latex, rows_of, written
@@ -100,6 +100,21 @@ def test_what_only_watches_sets_no_runs_apart() -> None:
     (arm,) = arms_by(runs, telling_axes(runs))
     assert set(arm.runs) == {"0", "1", "2"}
     assert mixed(arm) == {}
+
+
+def test_runs_on_other_problems_are_another_arm() -> None:
+    """``task.seed`` decides the problems, whatever a run's own seed; one that only hands that on sets nothing apart."""
+    runs = [record("a", seed=s, **{"task.seed": str(problems)}) for problems in (0, 7) for s in (0, 1)]
+    assert [arm.label for arm in arms_by(runs, telling_axes(runs))] == ["a · task.seed=0", "a · task.seed=7"]
+    handed_on = [record("a", seed=s, **{"critic.seed": str(s)}) for s in (0, 1)]
+    assert telling_axes(handed_on) == ["experiment"]
+
+
+def test_others_read_the_last_part_of_a_path_and_tell_arms_apart_by_it() -> None:
+    models = ["/home/ann/old/llama", "/home/ann/new/llama", "/home/ann/qwen", "org/name"]
+    runs = [record("a", seed=0, model=model) for model in models]
+    arms = shareable(without_common(arms_by(runs, ["experiment", "model"])))
+    assert [arm.label for arm in arms] == ["model=…/llama", "model=…/llama (2)", "model=…/qwen", "model=org/name"]
 
 
 def test_a_label_is_what_tells_arms_apart() -> None:

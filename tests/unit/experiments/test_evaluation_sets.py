@@ -45,7 +45,7 @@ def test_a_wish_chooses_and_orders() -> None:
 def test_sets_stand_as_the_paper_has_them_and_averages_last() -> None:
     metrics = {f"test/{name}/{GREEDY}": 0.5 for name in ("own", "gsm_p1", "gsm8k")} | {"test/average/m_avg": 0.5}
     run = finished("a", seed=0, metrics=metrics, params={"suite.quantity": GREEDY, "suite.published": "clipo_table1"})
-    published = published_beside([run])
+    published = published_beside([run], f"test/{GREEDY}")
     assert published == published_table("clipo_table1")
     headings = [column.heading for column in columns_of([run], f"test/{GREEDY}", None, published)]
     assert headings == ["GSM8K", "P1", "own", "M-Avg."]
@@ -58,10 +58,18 @@ def test_an_average_of_another_quantity_is_no_column() -> None:
 
 
 def test_runs_of_two_suites_have_no_published_table_beside_them() -> None:
-    runs = [finished("a", seed=s, metrics={}, params={"suite.published": f"clipo_table{s + 1}"}) for s in (0, 1)]
-    assert published_beside(runs) is None
-    assert published_beside(runs[:1]) is not None
+    tables = [{"suite.published": f"clipo_table{s + 1}", "suite.quantity": GREEDY} for s in (0, 1)]
+    runs = [finished("a", seed=s, metrics={}, params=tables[s]) for s in (0, 1)]
+    assert published_beside(runs, f"test/{GREEDY}") is None
+    assert published_beside(runs[:1], f"test/{GREEDY}") is not None
+
+
+@pytest.mark.parametrize("metric", [f"test/{SAMPLED}", "test/completion/tokens"])
+def test_a_published_table_stands_beside_its_own_quantity_only(metric: str) -> None:
+    params = {"suite.published": "clipo_table1", "suite.quantity": GREEDY}
+    assert published_beside([finished("a", seed=0, metrics={}, params=params)], metric) is None
 
 
 def test_a_table_that_this_version_does_not_know_is_left_out() -> None:
-    assert published_beside([finished("a", seed=0, metrics={}, params={"suite.published": "of_tomorrow"})]) is None
+    params = {"suite.published": "of_tomorrow", "suite.quantity": GREEDY}
+    assert published_beside([finished("a", seed=0, metrics={}, params=params)], f"test/{GREEDY}") is None

@@ -8,8 +8,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from contrastive_reasoning.evaluation import published_names, published_table
 from experiments import set_table_forms
 from experiments.arms import Arm, arms_by
+from experiments.comparison_table import as_rich, escaped_latex
 from experiments.evaluation_sets import columns_of, published_beside
 from experiments.set_table import SetTable, lines, set_table
 from experiments.track import RunRecord
@@ -38,7 +40,7 @@ def track_run(
 
 def table_of(runs: list[RunRecord], *, baseline: str | None = "plain") -> SetTable:
     arms = arms_by(runs, ["experiment"])
-    published = published_beside(runs)
+    published = published_beside(runs, METRIC)
     columns = columns_of(runs, METRIC, None, published)
     found: list[Arm] = [arm for arm in arms if arm.label == baseline]
     return set_table(arms, columns, metric=METRIC, baseline=found[0] if found else None, published=published)
@@ -159,6 +161,12 @@ def test_latex_is_a_tabular_with_every_sign_escaped() -> None:
     assert r"\quad $\Delta$ to plain &  & +4.0 $\pm$ 0.0 & +10.0 $\pm$ 0.0 \\" in indented.splitlines()
 
 
+@pytest.mark.parametrize("name", published_names())
+def test_what_papers_call_their_methods_is_in_every_latex(name: str) -> None:
+    table = published_table(name)
+    assert [row.method for row in table.arms if not escaped_latex(row.method).isascii()] == []
+
+
 def test_markdown_holds_no_markup_of_a_name() -> None:
     runs = [finished("<script>|x", seed=s, metrics={METRIC: 0.5}) for s in (0, 1)]
     head, rule, row, *_ = set_table_forms.as_markdown(table_of(runs, baseline=None)).splitlines()
@@ -170,4 +178,12 @@ def test_markdown_holds_no_markup_of_a_name() -> None:
 def test_the_terminal_shows_a_name_as_it_is(name: str) -> None:
     console = Console(file=StringIO(), width=120)
     console.print(set_table_forms.as_rich(table_of([finished(name, seed=0, metrics={METRIC: 0.5})], baseline=None)))
+    assert f"│ {name} " in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("name", ["[red]", "[/]", "a[/INST]"])
+def test_so_does_the_table_of_one_column(name: str) -> None:
+    table = table_of([finished(name, seed=0, metrics={METRIC: 0.5})], baseline=None)
+    console = Console(file=StringIO(), width=120)
+    console.print(as_rich(list(table.rows["main"].values()), METRIC, None))
     assert f"│ {name} " in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]

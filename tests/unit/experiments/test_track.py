@@ -184,6 +184,22 @@ def test_what_a_person_deleted_stays_deleted(tracker: Tracker, outputs: Any) -> 
     assert [run.tags["stage"] for run in tracker.runs(["deleted"], kind="stage")] == ["evaluate"]
 
 
+def test_what_lies_below_a_deleted_run_is_sent_all_the_same(tracker: Tracker, outputs: Any) -> None:
+    """Also by a mirror that never saw the deleted one, as that of a sweep's next job."""
+    folder = outputs.run("orphans", seed=0, final=0.4)
+    carry(folder, tracker)
+    for kind in ("stage", "experiment"):
+        for run in tracker.runs(["orphans"], kind=kind):
+            if kind == "experiment":
+                tracker._client.delete_run(run.run_id)
+            else:
+                tracker._client.set_tag(run.run_id, "key", f"of another run, {run.run_id}")
+    (folder / "mirror.json").unlink()
+    carry(folder, tracker)
+    keys = [run.tags["key"] for run in tracker.runs(["orphans"], kind="stage")]
+    assert len([key for key in keys if not key.startswith("of another run")]) == 2
+
+
 def test_sync_finds_every_run_below_a_folder(tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture) -> None:
     for seed in range(2):
         outputs.run("synced", seed=seed, final=0.4)

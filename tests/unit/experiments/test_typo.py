@@ -150,6 +150,8 @@ def test_without_an_experiment_all_of_them_are_named() -> None:
         [CRITIC, "scale=paper", "family=qwen"],
         [CRITIC, "reward.weight=0.1,0.2", "rollout.group_size=8,16", "seed=0,1,2"],
         [CRITIC, "policy.pretrained=null", "debug=fast", "hydra.sweep.dir=elsewhere"],
+        [CRITIC, "trainer.devices=auto"],
+        [CRITIC, "trainer.devices=[1]", "trainer.precision=32"],
     ],
 )
 def test_good_overrides_are_not_complained_about(overrides: list[str]) -> None:

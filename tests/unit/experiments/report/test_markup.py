@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.report.markup import Html, element, section, table, without_paths
+from experiments.local_paths import without_paths
+from experiments.report.markup import Html, element, section, table
 
 
 def test_what_is_not_markup_is_escaped() -> None:

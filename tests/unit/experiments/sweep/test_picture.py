@@ -17,6 +17,16 @@ def drawn(points: list[Point], key: str) -> Figure:
     return figure
 
 
+@pytest.mark.parametrize(
+    ("metric", "percent"), [("test/verifier/accuracy", True), ("train/clipo/positive_cosine", False)]
+)
+def test_only_shares_are_in_percent(metric: str, percent: bool) -> None:
+    figure = draw(POINTS[:3], key=TAU, metric=metric)
+    figure.draw_without_rendering()
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert [label.endswith("%") for label in labels] == [percent] * len(labels)
+
+
 def test_a_picture_is_of_numbers_of_which_there_are_three() -> None:
     values = [values | {"reward": "clipo"} for values, _ in POINTS]
     assert numeric_keys(values) == [TAU]

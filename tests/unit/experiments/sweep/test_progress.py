@@ -44,3 +44,14 @@ def test_the_newest_stage_its_step_and_metric_are_followed(tmp_path: Path) -> No
     (run / "stages.json").write_text(json.dumps(stages | {"evaluate": entry(tmp_path / "evaluate", reused=False)}))
     progress.look()
     assert progress.where == "evaluate", "a stage without steps"
+
+
+def test_batches_in_which_only_the_reward_learns_are_counted(tmp_path: Path) -> None:
+    run, grpo = tmp_path / "run", tmp_path / "grpo"
+    run.mkdir()
+    (run / "config.yaml").write_text("budget: {grpo: {steps: 100}}\nreward: {warmup_steps: 10}\n")
+    (run / "stages.json").write_text(json.dumps({"grpo": entry(grpo, reused=False)}))
+    log(grpo, (110, "train/reward/verifier", 0.1))
+    progress = Progress(run)
+    progress.look()
+    assert progress.where == "grpo 110/110"
