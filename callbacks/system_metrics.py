@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.util import find_spec
 from time import monotonic
 from typing import Any
@@ -75,5 +76,8 @@ def accelerator(device: torch.device) -> dict[str, float]:
     name, used = f"gpu_{device.index or 0}_", total - free
     values = {f"{name}memory_usage_megabytes": used / MEGABYTE, f"{name}memory_usage_percentage": 100 * used / total}
     if find_spec("pynvml") is not None:
-        values[f"{name}utilization_percentage"] = float(torch.cuda.utilization(device))
+        from pynvml import NVMLError
+
+        with suppress(NVMLError):  # a part of a card, MIG's say, does not tell
+            values[f"{name}utilization_percentage"] = float(torch.cuda.utilization(device))
     return values

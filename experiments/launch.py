@@ -145,8 +145,7 @@ def joined() -> Iterator[None]:
     _end_with_launcher(os.environ)
     if not leads():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    # which device is this rank's the trainer says, who may have none for it, or the CPU
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     distributed.init_process_group(backend, timeout=WAIT)
     try:

@@ -28,7 +28,7 @@ from experiments.run_record import open_record
 from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan, plan_stage
 from experiments.stage_result import reusable, write_result
-from experiments.trainer import device_of, idle
+from experiments.trainer import device_of, idle, let_go
 from experiments.wiring import critic_checkpoints, filled, open_critics
 
 __all__ = ["Interrupted", "run_experiment"]
@@ -158,6 +158,7 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
     if this_rank() == 0:
         write_result(plan.folder, described | dict(result))
     barrier()
+    let_go()
     print(f"{plan.name}: done after {clock(time.monotonic() - started)}")
 
 

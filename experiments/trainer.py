@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from typing import Any
 
 import torch
@@ -19,6 +21,8 @@ def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
     Raises:
         AssemblyError: where it refuses them, or this machine has no such device.
     """
+    if config.trainer.accelerator == "cpu":  # or deepspeed, where it is used, takes a GPU that it finds
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
     make = build(config, "trainer")
     try:
         return make(**arguments)
@@ -46,3 +50,10 @@ def idle(device: torch.device, gpus: int) -> str | None:
     if device.type != "cpu" or not gpus:
         return None
     return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
+
+
+def let_go() -> None:
+    """Give back what a stage has held: module, trainer and engine refer to each other, and wait for a collection."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -68,6 +68,7 @@ class PreferencePretraining(FiniteSteps):
 
         Not at the end of training: that is left out where a fit goes on from the checkpoint of its last step.
         """
+        self.to(self.trainer.strategy.root_device)  # from the CPU, where Lightning leaves what was trained
         self.critic.eval()
         successes = self.trainer.datamodule.successes(self.goal_batches)  # pyright: ignore[reportAttributeAccessIssue]
         on_device = ({name: part.to(self.device) for name, part in tokens.items()} for tokens in successes)

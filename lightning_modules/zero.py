@@ -108,6 +108,12 @@ class ZeroStrategy(DeepSpeedStrategy):
 
         self.deepspeed_engine.checkpoint_engine = WeightsOnlyEngine()
 
+    def teardown(self) -> None:
+        """What stage 3 keeps whole goes to the CPU, shards stay; to write a policy both are needed in one place."""
+        super().teardown()
+        if self.stage == 3 and self._on_gpu and self.lightning_module is not None:
+            self.lightning_module.to(self.root_device)
+
     def validation_step(self, *args: Any, **kwargs: Any) -> Any:
         """Not through the engine, which would fetch what a training step reads: modules gather what they need."""
         assert self.lightning_module is not None

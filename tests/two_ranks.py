@@ -25,6 +25,7 @@ def on_ranks(function: Callable[..., Any], folder: Path, *args: Any, count: int 
 def _rank(rank: int, function: Callable[..., Any], folder: Path, args: Any, count: int, port: int) -> None:
     named = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in named.items()})
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # processes, more of them than a machine may have GPUs
     torch.set_num_threads(1)
     from experiments.launch import joined
 

@@ -66,18 +66,17 @@ def evaluate(
         ValueError: for no problems, a ``greedy`` that samples, or a k above ``samples``.
     """
     _check(problems, samples, greedy, k_values)
-    own = share(problems)
-    answered: list[_Answered] = []
-    if own:
-        so_far = SoFar(task, own, count=len(problems), samples=samples, watch=watch)
+    mine = share(problems)
+    own = mine or problems[:1]  # for nothing: in some engines ranks wait for each other
+    so_far = SoFar(task, own, count=len(problems), samples=samples, watch=watch if mine else None)
 
-        def drawn(metric: str, group_size: int, how: Sampling, *name: str) -> RolloutBatch:
-            told, of = so_far.listener(metric, group_size), (seed, "evaluate", *name)
-            return engine.generate(policy, own, group_size=group_size, sampling=how, seed=of, written=told)
+    def drawn(metric: str, group_size: int, how: Sampling, *name: str) -> RolloutBatch:
+        told, of = so_far.listener(metric, group_size), (seed, "evaluate", *name)
+        return engine.generate(policy, own, group_size=group_size, sampling=how, seed=of, written=told)
 
-        best = drawn(GREEDY, 1, greedy, "greedy")
-        answered = _answered(task, best, drawn(SAMPLED, samples, sampling) if samples else None, k_values, so_far)
-    found = unshare(gather(answered))
+    best = drawn(GREEDY, 1, greedy, "greedy")
+    answered = _answered(task, best, drawn(SAMPLED, samples, sampling) if samples else None, k_values, so_far)
+    found = unshare(gather(answered if mine else []))
     verdicts = [one.verdict for one in found]
     values = {name: [one.values[name] for one in found] for name in found[0].values}
     asked = [(problem.prompt, problem.answer) for problem in problems]

@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Modules built inside get the same weights for the same seed; the global generator is left as it was."""
+    """Modules built inside get the same weights for the same seed; the CPU's global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

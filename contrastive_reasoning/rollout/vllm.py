@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.ranks import barrier
 from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.completions import Completions, spelling
@@ -27,7 +26,7 @@ from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.rollout.vllm_answers import AnswerReader, Drawn
 from contrastive_reasoning.rollout.vllm_http import JSONServer
 from contrastive_reasoning.rollout.vllm_policy import Report, ServedPolicy, check_log_probs
-from contrastive_reasoning.rollout.vllm_ranks import on_first_rank
+from contrastive_reasoning.rollout.vllm_ranks import on_every_rank, on_first_rank
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -91,8 +90,7 @@ class VLLMEngine:
         requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
         report = on_first_rank(lambda: self._ready(policy))
         check_log_probs(report.logprobs_mode, sampling)
-        drawn = self._draw(policy, problems, requests, sampling, seed, written)
-        barrier()
+        drawn = on_every_rank(lambda: self._draw(policy, problems, requests, sampling, seed, written))
         on_first_rank(self._done)
         rollouts = _filled(drawn, requests, policy).batch(policy, problems, requests, sampling)
         if not pooled:
@@ -104,8 +102,10 @@ class VLLMEngine:
         """The server is awake and holds the policy's weights."""
         if self.sleep_level is None:
             return self.served.bring(policy)
+        give_back()
         self.server.post("/wake_up?tags=weights")  # its cache of keys and values has to wait until they are loaded
         report = self.served.bring(policy)
+        give_back()
         self.server.post("/wake_up?tags=kv_cache")
         return report
 
@@ -190,3 +190,9 @@ def _filled(drawn: Sequence[Drawn], requests: Requests, policy: CausalLMPolicy) 
         completions.lengths[row] = length
         completions.stopped[row] = completion.stopped
     return completions
+
+
+def give_back() -> None:
+    """What the trainer's allocator keeps for later of a device that it shares with the server."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

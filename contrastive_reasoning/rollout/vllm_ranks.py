@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from contrastive_reasoning.ranks import from_first, this_rank
+from contrastive_reasoning.ranks import from_first, gather, this_rank
 from contrastive_reasoning.rollout.vllm_http import ServerError
 
 Outcome = TypeVar("Outcome")
@@ -23,4 +23,17 @@ def on_first_rank(work: Callable[[], Outcome]) -> Outcome:
     outcome, error = from_first((outcome, error))
     if error is not None:
         raise ServerError(error)
+    return outcome  # pyright: ignore[reportReturnType]
+
+
+def on_every_rank(work: Callable[[], Outcome]) -> Outcome:
+    """The result of ``work`` in each process, once all have theirs; a server's error in one is raised in every one."""
+    outcome: Outcome | None = None
+    error: str | None = None
+    try:
+        outcome = work()
+    except ServerError as refused:
+        error = str(refused)
+    if (first := next((said for said in gather(error) if said is not None), None)) is not None:
+        raise ServerError(first)
     return outcome  # pyright: ignore[reportReturnType]

@@ -13,12 +13,13 @@ from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.advantages import Advantage, GroupRelative, Potential, Process, Subsampled, TrustGate
 from contrastive_reasoning.critics import Calibration, EnsembleCritic, Isotonic, PreferenceCritic, save_critic
 from contrastive_reasoning.critics.encoder import TextEncoder
+from contrastive_reasoning.evaluation import evaluate
 from contrastive_reasoning.policies.pooling import last_pool
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
-from contrastive_reasoning.ranks import share
+from contrastive_reasoning.ranks import barrier, share
 from contrastive_reasoning.rewards import CalibratedReward, Reward, ShuffledReward
 from contrastive_reasoning.rewards.critic_within import verdict_auroc
-from contrastive_reasoning.rollout import Engine, Sampling
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from datamodules.reasoning_prompts import ReasoningPrompts
 from tests.unit.callbacks import online_kit
 from tests.unit.lightning_modules import test_preference
@@ -66,6 +67,31 @@ def foretold() -> float | None:
             online_kit.policy(), problems, group_size=4, sampling=sampling, seed=(0,)
         )
         return verdict_auroc(online_kit.reward(folder), online_kit.TASK, rollouts)
+
+
+class Meeting(Engine):
+    """Its ranks wait for each other, as those do that share a server."""
+
+    def generate(self, *args: Any, **settings: Any) -> RolloutBatch:
+        barrier()
+        return super().generate(*args, **settings)
+
+
+def of_one_problem() -> dict[str, float]:
+    """An evaluation in which all ranks but the first have no problem."""
+    drawing = generation()
+    found = evaluate(
+        online_kit.policy(),
+        online_kit.TASK,
+        online_kit.TASK.problems("train")[3:4],
+        engine=Meeting(max_batch_tokens=100_000),
+        samples=4,
+        sampling=drawing.sampling,
+        greedy=drawing.greedy,
+        k_values=[4],
+        seed=0,
+    )
+    return dict(found.metrics)
 
 
 def calibrated(name: str) -> Result:

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_balance_kit import balances, moving
-from tests.unit.lightning_modules.ranks_critics_kit import calibrated, dealt, foretold, online_critic, preference
+from tests.unit.lightning_modules.ranks_critics_kit import (
+    calibrated,
+    dealt,
+    foretold,
+    of_one_problem,
+    online_critic,
+    preference,
+)
 from tests.unit.lightning_modules.ranks_kit import (
     WHOLE,
     Result,
@@ -87,6 +94,7 @@ def everything(folder: Path) -> Result:
         found[f"{name}/online critic"] = online_critic(name)
     found["ddp/stopped while saving"] = stopped_while_saving("ddp", folder / "slow")
     found["foretold"] = foretold()
+    found["one problem"] = of_one_problem()
     found["balances"] = balances()
     found["zero2/code"] = code_in_a_shard("zero2", folder / "code")
     found["zero3/gathers"] = gathers("zero3", grpo_kit.generation())

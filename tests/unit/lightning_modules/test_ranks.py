@@ -18,7 +18,7 @@ from lightning_modules.not_finite import SKIPPED
 from tests.two_ranks import on_ranks
 from tests.unit.experiments.plan.learners import whole_on_cpu
 from tests.unit.lightning_modules import grpo_kit
-from tests.unit.lightning_modules.ranks_critics_kit import foretold
+from tests.unit.lightning_modules.ranks_critics_kit import foretold, of_one_problem
 from tests.unit.lightning_modules.ranks_runs import GATED, KL, RESUMED, RUNS, SHARDED, STRATEGIES, everything
 from tests.unit.lightning_modules.ranks_zero_kit import narrow_policy
 
@@ -114,6 +114,12 @@ def test_what_a_critic_foretells_is_of_all_ranks(two: Any) -> None:
     found = foretold()
     assert found is not None
     assert [rank["foretold"] for rank in two] == pytest.approx([found, found], abs=1e-6)
+
+
+def test_a_rank_without_a_problem_goes_along_and_does_not_count(two: Any) -> None:
+    found = of_one_problem()
+    assert found["problems/count"] == 1
+    assert [rank["one problem"] for rank in two] == [found, found]
 
 
 def test_a_stop_that_reaches_one_rank_while_it_writes_stops_all(two: Any) -> None:

@@ -12,7 +12,7 @@ from contrastive_reasoning.rollout import Sampling
 from contrastive_reasoning.rollout.vllm import VLLMEngine, request_seeds
 from contrastive_reasoning.rollout.vllm_http import ServerError
 from contrastive_reasoning.rollout.vllm_policy import check_log_probs
-from contrastive_reasoning.rollout.vllm_ranks import on_first_rank
+from contrastive_reasoning.rollout.vllm_ranks import on_every_rank, on_first_rank
 from contrastive_reasoning.tasks.base import Problem
 from tests.ports import free_port
 
@@ -80,7 +80,12 @@ def _rank(rank: int, port: int, queue: Any) -> None:
         failed = ""
     except ServerError as error:
         failed = str(error)
-    queue.put((rank, found, failed, calls))
+    try:
+        on_every_rank(fail if rank == 1 else work)
+        everywhere = ""
+    except ServerError as error:
+        everywhere = str(error)
+    queue.put((rank, found, failed, list(calls), on_every_rank(work), everywhere))
     distributed.destroy_process_group()
 
 
@@ -95,9 +100,10 @@ def test_what_the_first_of_two_processes_does_reaches_both() -> None:
         process.join(timeout=120)
     assert [process.exitcode for process in processes] == [0, 0]
     found = sorted(queue.get() for _ in processes)
-    assert found == [(0, 40, "not there", [0, 0]), (1, 40, "not there", [])]
+    assert [one[:4] for one in found] == [(0, 40, "not there", [0, 0, 0]), (1, 40, "not there", [1])]
+    assert [one[4:] for one in found] == [(40, "not there"), (41, "not there")], "one that fails alone fails all"
 
 
 def test_a_single_process_does_its_own_work() -> None:
     assert not (torch.distributed.is_available() and torch.distributed.is_initialized())
-    assert on_first_rank(lambda: 3) == 3
+    assert on_first_rank(lambda: 3) == on_every_rank(lambda: 3) == 3
