@@ -21,7 +21,7 @@ from contrastive_reasoning.policies.log_probs import placed, token_log_probs
 from contrastive_reasoning.policies.packed import packed
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.pooling import mean_pool_rows
-from contrastive_reasoning.policies.prompting import prompt_ids
+from contrastive_reasoning.policies.prompting import prompt_ids, turn_end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +72,7 @@ class CausalLMPolicy(nn.Module):
         self.chunk = chunk
         self.compiled = compiled
         self.score = score
+        self._turn_end = turn_end(tokenizer, chat_template=chat_template)
 
     @property
     def device(self) -> torch.device:
@@ -93,11 +94,12 @@ class CausalLMPolicy(nn.Module):
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
-        """Every token that ends a completion (instruction-tuned models have several)."""
+        """Every token that ends a completion, of which models have several; so does the end of a turn."""
         generation = getattr(self.model, "generation_config", None)
         configured = getattr(generation, "eos_token_id", None) or self.tokenizer.eos_token_id
         ids = configured if isinstance(configured, list | tuple) else [configured]
-        return tuple(dict.fromkeys([*(int(i) for i in ids), int(self.tokenizer.eos_token_id)]))  # pyright: ignore
+        own = [*ids, self.tokenizer.eos_token_id, *([] if self._turn_end is None else [self._turn_end])]
+        return tuple(dict.fromkeys(int(token) for token in own))  # pyright: ignore[reportArgumentType]
 
     def autocast(self) -> AbstractContextManager[object]:
         if self.compute_dtype == torch.float32:

@@ -7,6 +7,8 @@ from typing import Any
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
+_SAID = "as-is"
+
 
 def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> str:
     """The prompt as the model reads it: its text, or its messages in the tokenizer's chat template.
@@ -44,3 +46,20 @@ def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template
     ids: list[int] = list(encoded["input_ids"])
     start: Any = tokenizer.bos_token_id
     return ids if start is None or ids[:1] == [start] else [int(start), *ids]
+
+
+def turn_end(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None) -> int | None:
+    """The special token that the chat template writes behind an answer; None where it writes none, or is not used.
+
+    A base model's own settings do not name it, ``<|im_end|>`` of Qwen's say, though the template has it written.
+    """
+    if chat_template is False or not tokenizer.chat_template:
+        return None
+    turns = [{"role": "user", "content": _SAID}, {"role": "assistant", "content": _SAID}]
+    try:
+        text = str(tokenizer.apply_chat_template(turns, tokenize=False))
+    except (TemplateError, OverflowError):  # it knows no answers; what it cannot render else says ``render``
+        return None
+    ids: list[int] = tokenizer(text.rpartition(_SAID)[2], add_special_tokens=False)["input_ids"]  # pyright: ignore
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}  # pyright: ignore
+    return next((token for token in ids if token in special), None) if _SAID in text else None

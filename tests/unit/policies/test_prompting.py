@@ -3,9 +3,12 @@ from __future__ import annotations
 import copy
 
 import pytest
+import torch
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.policies.prompting import prompt_ids, render
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.prompting import prompt_ids, render, turn_end
+from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.tasks.chat_prompt import ChatPrompt
 
 PLAIN = (
@@ -69,3 +72,30 @@ def test_a_template_that_knows_no_system_message_says_so(tokenizer: PreTrainedTo
     )
     with pytest.raises(ValueError, match=r"the tokenizer's own template cannot be rendered \(no system\)"):
         render(strict, ChatPrompt([("system", "Be short."), ("user", "?")]), chat_template=True)
+
+
+TURNS = (
+    "{% for one in messages %}<{{ one.role }}>{{ one.content }}"
+    "{% if one.role == 'assistant' %} <|end|>\n{% endif %}{% endfor %}"
+)
+
+
+def test_the_end_of_a_turn_ends_a_completion(tokenizer: PreTrainedTokenizerFast) -> None:
+    """As in a base model whose settings name another end, under the template of its chatting sibling."""
+    changed = with_template(tokenizer, TURNS)
+    changed.add_special_tokens({"additional_special_tokens": ["<|end|>"]})
+    end = changed.convert_tokens_to_ids("<|end|>")
+    assert [turn_end(changed, chat_template=used) for used in (True, None, False)] == [end, end, None]
+    model = tiny_llama(changed, hidden_size=16).model
+    ends = {
+        used: CausalLMPolicy(
+            model=model, tokenizer=changed, compute_dtype=torch.float32, chat_template=used
+        ).eos_token_ids
+        for used in (True, False)
+    }
+    assert ends == {True: (changed.eos_token_id, end), False: (changed.eos_token_id,)}
+
+
+@pytest.mark.parametrize("template", [PLAIN, ADDS_ITS_OWN, "{{ raise_exception('one message only') }}", "nothing"])
+def test_a_template_without_one_adds_none(tokenizer: PreTrainedTokenizerFast, template: str) -> None:
+    assert turn_end(with_template(tokenizer, template), chat_template=None) is None
