@@ -76,7 +76,7 @@ def accelerator(device: torch.device) -> dict[str, float]:
     name, used = f"gpu_{device.index or 0}_", total - free
     values = {f"{name}memory_usage_megabytes": used / MEGABYTE, f"{name}memory_usage_percentage": 100 * used / total}
     if find_spec("pynvml") is not None:
-        from pynvml import NVMLError
+        from pynvml import NVMLError  # pyright: ignore[reportMissingImports] - of an extra
 
         with suppress(NVMLError):  # a part of a card, MIG's say, does not tell
             values[f"{name}utilization_percentage"] = float(torch.cuda.utilization(device))
