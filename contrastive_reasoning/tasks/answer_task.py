@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from contrastive_reasoning.tasks.answer import check_golds, verify_answer, verify_choice
+from contrastive_reasoning.tasks.answer import check_golds, in_asked_measure, verify_answer, verify_choice
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.tasks.problem_set import ProblemSet
 
@@ -37,8 +37,21 @@ class AnswerTask(ProblemSet):
 
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
         """The verdict on each completion, given its problem."""
-        pairs = [(problem.answer, text) for problem, text in zip(problems, completions, strict=True)]
-        if self.verifier is not None:
+        verdicts = self._judged([(one.answer, text) for one, text in zip(problems, completions, strict=True)])
+        if self.judge == "choice":
+            return verdicts
+        rows = enumerate(zip(problems, completions, verdicts, strict=True))
+        again = {
+            row: pair
+            for row, (problem, text, verdict) in rows
+            if not verdict.correct and (pair := in_asked_measure(problem.prompt, problem.answer, text)) is not None
+        }
+        for row, verdict in zip(again, self._judged(list(again.values())), strict=True):
+            verdicts[row] = verdict if verdict.correct else verdicts[row]
+        return verdicts
+
+    def _judged(self, pairs: Sequence[tuple[str, str]]) -> list[Verdict]:
+        if self.verifier is not None and pairs:
             return self.verifier(pairs, self.judge)  # pyright: ignore[reportArgumentType]
         return [self._verify(gold, text) for gold, text in pairs]
 

@@ -9,6 +9,16 @@ math-verify, within a budget of steps.
 from contrastive_reasoning.tasks.answer.choice import verify_choice
 from contrastive_reasoning.tasks.answer.extract import extract_answer
 from contrastive_reasoning.tasks.answer.golds import check_golds
+from contrastive_reasoning.tasks.answer.measure import in_asked_measure
 from contrastive_reasoning.tasks.answer.verify import Question, pose, settle, verify_answer
 
-__all__ = ["Question", "check_golds", "extract_answer", "pose", "settle", "verify_answer", "verify_choice"]
+__all__ = [
+    "Question",
+    "check_golds",
+    "extract_answer",
+    "in_asked_measure",
+    "pose",
+    "settle",
+    "verify_answer",
+    "verify_choice",
+]

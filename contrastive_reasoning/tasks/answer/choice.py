@@ -14,7 +14,7 @@ _LETTER = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ANOTHER = re.compile(
-    r"(?:[,;/&]|\b(?:or|and))\s*[(\[]?[A-Ka-k](?![A-Za-z])|(?<![A-Za-z])(?:[A-K][.:)\]]|[(\[][A-Ka-k][)\]])"
+    r"(?:[,;/&]|\b(?:or|and))\s*[(\[]?[A-HJ-Za-k](?![A-Za-z])|(?<![A-Za-z])(?:[A-HJ-Z][.:)\]]|[(\[][A-Za-k][)\]])"
 )
 """A second letter, behind a comma or a word, or before another text. ``C. vitamin C`` has none."""
 

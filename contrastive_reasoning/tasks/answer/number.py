@@ -38,7 +38,7 @@ _REPEATING = re.compile(
     rf"{_SIGN}(?P<whole>[0-9]{{0,{MAX_DIGITS}}})\.(?P<once>[0-9]{{0,{MAX_DIGITS}}})"
     rf"\\(?:overline|bar) ?\{{(?P<again>[0-9]{{1,{MAX_DIGITS}}})\}}"
 )
-_SCALED = re.compile(rf"(?P<value>.*?) ?(?P<scale>{'|'.join(SCALES)})(?: (?P<unit>[A-Za-z]+))?")
+_SCALED = re.compile(rf"(?P<value>.*?) ?(?P<scale>{'|'.join(SCALES)})s?(?: (?P<unit>[A-Za-z]+))?")
 _PERCENT = re.compile(r"(?P<value>.*?) ?(?:%|percent|percentage|pct)")
 
 

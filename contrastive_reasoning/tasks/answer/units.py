@@ -40,12 +40,14 @@ _OTHER_WORDS = """
     or and to not no if else otherwise maybe plus minus times over divided by mod base pi sqrt sin cos tan cot csc log
     ln exp inf infinity undefined none zero one two three four five six seven eight nine ten eleven twelve twenty
     thirty forty fifty sixty seventy eighty ninety hundred thousand million billion trillion dozen half percent
-    percentage pct am pm
+    percentage pct am pm squared cubed factorial hundreds thousands millions billions trillions dozens percents halves
+    thirds fourths fifths sixths sevenths eighths ninths tenths hundredths thousandths hundredth thousandth
 """
 _NO_UNIT = frozenset(_OTHER_WORDS.split())
 _BEHIND = re.compile(
     r"(?P<value>.*?)(?:(?<=[0-9}°])(?P<near>[A-Za-z]+)"
-    r"|(?<=[0-9}°A-Za-z)\]]) (?P<far>(?:(?:sq|cu)\. ?)?[A-Za-z]+(?:[ /][A-Za-z]+){0,3}))(?: ?\^ ?(?:[23]|\{[23]\}))?"
+    r"|(?<=[0-9}°A-Za-z)\]]) (?P<far>(?:(?:sq|cu)\. ?)?[A-Za-z]+(?:(?: | ?/ ?)[A-Za-z]+){0,3}))"
+    r"(?: ?\^ ?(?:[23]|\{[23]\}))?"
 )
 
 _ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")

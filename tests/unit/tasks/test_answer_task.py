@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import pytest
 
+from contrastive_reasoning.tasks.answer import verify_answer
 from contrastive_reasoning.tasks.answer_task import AnswerTask
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict, VerifiesTogether
 from contrastive_reasoning.tasks.formats import PlainAnswer
@@ -53,6 +54,25 @@ def task(tmp_path: Path) -> AnswerTask:
 
 def keys(task: AnswerTask) -> dict[str, set[str]]:
     return {split: set(map(question_key, task.problems(split))) for split in get_args(Split)}
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_where_a_percentage_is_asked_for_its_sign_is_no_mistake(task: AnswerTask, pooled: bool) -> None:
+    asked: list[str] = []
+
+    def verifier(pairs: Sequence[tuple[str, str]], judge: str) -> list[Verdict]:
+        asked.extend(text for _, text in pairs)
+        return [verify_answer(gold, text) for gold, text in pairs]
+
+    judging = replace(task, verifier=verifier if pooled else None)
+    posed = [
+        Problem(id=str(place), prompt=question, answer="20")
+        for place, question in enumerate(["What percent is left?", "What is left?", "What percentage is left?"])
+    ]
+    found = judging.verify_all(posed, [r"\boxed{20\%}", r"\boxed{20\%}", r"\boxed{30\%}"])
+    assert [verdict.status for verdict in found] == ["ok", "wrong", "wrong"]
+    assert found[2].reason == "another number"
+    assert len(asked) == (3 + 2 if pooled else 0), "only what may be right otherwise is judged again"
 
 
 def test_it_is_a_task(task: AnswerTask) -> None:

@@ -47,6 +47,8 @@ def test_right(answer: str) -> None:
         ("B or C", "unparsed"),
         ("B. or C.", "unparsed"),
         ("B, C", "unparsed"),
+        ("B, L", "unparsed"),
+        ("B) a bank, T) a mall", "unparsed"),
         ("B, A", "unparsed"),
         ("B. or A", "unparsed"),
         ("B) (A)", "unparsed"),

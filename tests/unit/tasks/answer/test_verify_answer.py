@@ -95,6 +95,8 @@ def test_right(gold: str, answer: str) -> None:
         ("9", r"9\%", "another number"),
         (r"40\%", "40", "another number"),
         ("3", "3 million", "another number"),
+        ("3", r"3 \text{ millions}", "another number"),
+        ("5", r"5\text{ hundreds}", "another number"),
         ("1e-24", "0", "another number"),
         (r"5\text{ dollars}", r"5\text{ cents}", "another unit"),
         ("7", r"\text{seven}", "words instead of a number"),
@@ -140,6 +142,19 @@ def test_wrong(gold: str, answer: str, reason: str) -> None:
     verdict = verdict_on(gold, answer)
     assert verdict.reason == reason
     assert not verdict.correct
+
+
+@pytest.mark.parametrize(
+    "words", ["halves", "thirds", "dozens", "squared", "cubed", "factorial", "hundredths", "percents"]
+)
+def test_what_changes_the_value_is_no_unit(words: str) -> None:
+    assert not verdict_on("5", rf"5 \text{{ {words}}}").correct
+    assert verdict_on("5", r"5 \text{ third graders}").correct
+
+
+def test_a_slash_in_a_unit_may_stand_apart() -> None:
+    assert verdict_on("60", r"60 \text{ km} / \text{h}").correct
+    assert verdict_on("60", r"60 \text{ km/h}").correct
 
 
 def test_echoed_instruction_is_wrong() -> None:
