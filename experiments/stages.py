@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -97,13 +97,15 @@ def held_by_first(path: Path, *, waiting: str) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     said = False
-    with ExitStack() as held:
-        while not from_first(this_rank() == 0 and held.enter_context(lock(path, wait=False))):
-            if not said and this_rank() == 0:
-                print(waiting, flush=True)
-            said = True
-            time.sleep(ASKING_SECONDS)
-        yield
+    while True:
+        with lock(path, wait=False) if this_rank() == 0 else nullcontext(enter_result=False) as held:
+            if from_first(held):
+                yield
+                return
+        if not said:
+            print(waiting, flush=True)  # heard of rank 0 alone
+        said = True
+        time.sleep(ASKING_SECONDS)
 
 
 def check_light_parts(config: DictConfig) -> None:
