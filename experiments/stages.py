@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 
+from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.progress import clock
 from contrastive_reasoning.ranks import barrier, from_first, ranks, this_rank
 from experiments import evaluation, evaluation_table, fits
@@ -28,7 +29,7 @@ from experiments.run_record import open_record
 from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan, plan_stage
 from experiments.stage_result import reusable, write_result
-from experiments.trainer import device_of, idle, let_go
+from experiments.trainer import device_of, idle
 from experiments.wiring import critic_checkpoints, filled, open_critics
 
 __all__ = ["Interrupted", "run_experiment"]

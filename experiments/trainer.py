@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from typing import Any
 
@@ -50,10 +49,3 @@ def idle(device: torch.device, gpus: int) -> str | None:
     if device.type != "cpu" or not gpus:
         return None
     return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
-
-
-def let_go() -> None:
-    """Give back what a stage has held: module, trainer and engine refer to each other, and wait for a collection."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

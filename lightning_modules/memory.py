@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import torch
 
 CPU_REFUSAL = "can't allocate memory"
@@ -12,10 +10,3 @@ CPU_REFUSAL = "can't allocate memory"
 
 def out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or CPU_REFUSAL in str(error)
-
-
-def let_go() -> None:
-    """Give back what the failed pass has left."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

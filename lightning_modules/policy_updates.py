@@ -15,12 +15,13 @@ from torch import Tensor
 
 from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.policies.full_kl import log_probs_and_full_kl
 from contrastive_reasoning.rollout.batch import RolloutTokens
 from lightning_modules.balance import balanced
 from lightning_modules.lesson import Lesson, minibatch_rows, rows_that_teach
-from lightning_modules.memory import let_go, out_of_memory
+from lightning_modules.memory import out_of_memory
 from lightning_modules.microbatches import Microbatch, microbatches, work_of_split
 from lightning_modules.not_finite import require_finite
 from lightning_modules.optim import AdamW, backward_all, clipped_step

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.device_memory import give_back
 from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.completions import Completions, spelling
@@ -190,9 +191,3 @@ def _filled(drawn: Sequence[Drawn], requests: Requests, policy: CausalLMPolicy) 
         completions.lengths[row] = length
         completions.stopped[row] = completion.stopped
     return completions
-
-
-def give_back() -> None:
-    """What the trainer's allocator keeps for later of a device that it shares with the server."""
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
