@@ -23,7 +23,7 @@ from contrastive_reasoning.critics.reliability import brier_score, expected_cali
 from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.critic import on_steps
-from contrastive_reasoning.rewards.shaping import StepValue, depth_of, legal_steps, start_of
+from contrastive_reasoning.rewards.shaping import StepValue, beginnings, depth_of, legal_steps, start_of
 from contrastive_reasoning.rewards.visited_states import visited_states
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Step, Task
@@ -100,8 +100,7 @@ class CalibratedReward:
         members, start_members = self.source.step_logits(rollouts, steps), self.source.start_logits(rollouts)
         logits = [row.mean(dim=0).tolist() for row in members]
         starts = None if start_members is None else start_members.mean(dim=0).tolist()
-        begun = [start_of(rollouts.problem_of(row)) for row in range(len(rollouts))]
-        values = on_steps(steps, self._calibrated(steps, begun, logits))
+        values = on_steps(steps, self._calibrated(steps, beginnings(rollouts), logits))
         credit = self.source.credit(rollouts, members, values, self._of_starts(rollouts, starts))
         first, *others = gather(visited_states(rollouts, steps, logits, starts, correct_of(credit)))
         fresh = first.joined(*others)  # of all ranks, whose curves stay equal

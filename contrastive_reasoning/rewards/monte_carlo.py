@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import StepValue, depth_of, illegal_steps, legal_steps, shaped, start_of
+from contrastive_reasoning.rewards.shaping import StepValue, beginnings, depth_of, illegal_steps, legal_steps, shaped
 from contrastive_reasoning.rewards.step_metrics import Judged, judged_anew
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
@@ -71,10 +71,10 @@ def _judged(
     """The steps; finished are those after which nothing was written, whatever a task calls its states."""
     return [
         [
-            Judged(value, depth_of(step, index, start_of(rollouts.problem_of(i))), finished=known is None)
+            Judged(value, depth_of(step, index, start), finished=known is None)
             for index, ((step, value), known) in enumerate(zip(row, of_row, strict=True))
         ]
-        for i, (row, of_row) in enumerate(zip(values, drawn, strict=True))
+        for row, of_row, start in zip(values, drawn, beginnings(rollouts), strict=True)
     ]
 
 

@@ -56,6 +56,11 @@ def start_of(problem: Problem) -> Step | None:
     return None if numbers is None else Step(start=0, end=0, state=tuple(numbers), legal=True)
 
 
+def beginnings(rollouts: RolloutBatch) -> list[Step | None]:
+    """``start_of`` the problem of every rollout."""
+    return [start_of(problem) for problem in rollouts.problems for _ in range(rollouts.group_size)]
+
+
 def shaped(
     credit: Credit,
     rollouts: RolloutBatch,
@@ -85,10 +90,11 @@ def shaped(
     if name in credit.parts or credit.steps is not None:
         raise ValueError(f"reward {name} cannot shape {', '.join(credit.parts)}: one part of a reward may value steps")
     part = rollouts.old_log_probs.new_tensor([_mean([value for _, value in row]) for row in values])
-    steps = [_on_tokens(rollouts.token_spans[i], row, start_of(rollouts.problem_of(i))) for i, row in enumerate(values)]
+    begun = beginnings(rollouts)
+    steps = [_on_tokens(*row) for row in zip(rollouts.token_spans, values, begun, strict=True)]
     judged = [
-        [_judged(step, value, index, start_of(rollouts.problem_of(i))) for index, (step, value) in enumerate(row)]
-        for i, row in enumerate(values)
+        [_judged(step, value, index, start) for index, (step, value) in enumerate(row)]
+        for row, start in zip(values, begun, strict=True)
     ]
     seen = step_metrics(judged, steps, credit.verdicts, rollouts.group_size)
     return Credit(

@@ -86,14 +86,16 @@ def shuffled_within_depth(steps: Sequence[Sequence[StepCredit]], drawn: random.R
 
 def _of_all(rows: Sequence[T], group_size: int) -> list[T]:
     """Those of every rank, whole groups in the data's order."""
-    shares = gather([rows[first : first + group_size] for first in range(0, len(rows), group_size)])
-    return [row for group in unshare(shares) for row in group]
+    return [row for group in unshare(gather(_groups(rows, group_size))) for row in group]
 
 
 def _own(rows: Sequence[T], group_size: int) -> list[T]:
     """This rank's of them."""
-    groups = [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
-    return [row for group in share(groups) for row in group]
+    return [row for group in share(_groups(rows, group_size)) for row in group]
+
+
+def _groups(rows: Sequence[T], group_size: int) -> list[Sequence[T]]:
+    return [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
 
 
 def _weighted(reward: Any) -> Iterator[tuple[Any, float]]:

@@ -275,19 +275,6 @@ def test_one_that_comes_while_a_checkpoint_is_written_stops_after_it(tmp_path: P
     assert steps(tmp_path) == [3]
 
 
-def test_one_that_comes_while_ranks_agree_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop = StopRequest()
-
-    def exchange(own: str | None) -> list[str | None]:
-        stop.asked = "SIGTERM"  # what this rank has sent is on its way
-        return [own, None]
-
-    with monkeypatch.context() as meanwhile:
-        meanwhile.setattr("experiments.interrupt.gather", exchange)
-        assert stop.agreed() is None
-    assert stop.agreed() == "SIGTERM"
-
-
 def test_nothing_may_act_before_it(tmp_path: Path) -> None:
     trainer = L.Trainer(accelerator="cpu", callbacks=[Ask(9), saving(tmp_path)], logger=False, max_epochs=1)
     with pytest.raises(RuntimeError, match="StageCheckpoint must stand before Ask, which may act"):
