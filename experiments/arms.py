@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -81,19 +81,16 @@ def without_common(arms: Sequence[Arm]) -> list[Arm]:
 
 def shareable(arms: Sequence[Arm]) -> list[Arm]:
     """The arms as others may read of them: of a path its last part, with a number where two become alike."""
+    seen: Counter[tuple[str, ...]] = Counter()
     shown: list[Arm] = []
     for arm in arms:
         values = {axis: without_paths(value) for axis, value in arm.values.items()}
-        alike = sum(before.values.keys() == values.keys() and _same(before.values, values) for before in shown)
-        if alike:
-            last = list(values)[-1]
-            values[last] = f"{values[last]} ({alike + 1})"
+        alike = tuple(values.values())
+        seen[alike] += 1
+        if seen[alike] > 1:
+            values[list(values)[-1]] += f" ({seen[alike]})"
         shown.append(replace(arm, values=values))
     return shown
-
-
-def _same(numbered: Mapping[str, str], values: Mapping[str, str]) -> bool:
-    return all(re.sub(r" \(\d+\)$", "", numbered[axis]) == value for axis, value in values.items())
 
 
 def mixed(arm: Arm) -> dict[str, list[str]]:
