@@ -12,14 +12,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments.arms import Arm
-from experiments.seeds import Difference, Estimate, difference, over_seeds
+from experiments.seeds import Difference, Estimate, difference, over_seeds, shared
 
 ID_LENGTH = 8
 CSV_COLUMNS = (
     *("arm", "metric", "seeds", "mean", "half_95", "start_mean", "start_half_95"),
     *("delta", "delta_half_95", "delta_method", "run_ids", "published"),
 )
-CAPTION = "Mean ± half of the 95% t-interval over seeds; Δ paired by seed, or Welch's."
+CAPTION = (
+    "Mean ± half of the 95% t-interval over seeds; Δ paired over the seeds of both, or Welch's where they share none."
+)
 LATEX = {
     **{sign: rf"\{sign}" for sign in "_%&#${}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
@@ -53,9 +55,19 @@ def _row(arm: Arm, metric: str, baseline: Arm | None) -> Row:
         label=arm.label,
         final=over_seeds(list(final.values())),
         start=over_seeds(start) if start else None,
-        delta=difference(final, reference) if reference else None,
+        delta=_delta(final, reference) if reference else None,
         run_ids=[run.run_id for run in arm.runs.values()],
     )
+
+
+def _delta(final: Mapping[str, float], reference: Mapping[str, float]) -> Difference:
+    """Over the seeds that both have, since a seed decides the policy that training begins from.
+
+    A single one of several is too few to leave the others out for.
+    """
+    ours, theirs = shared(final, reference)
+    enough = len(ours) >= min(2, len(final), len(reference))
+    return difference(ours, theirs) if enough else difference(final, reference)
 
 
 def _by_seed(arm: Arm, metric: str) -> dict[str, float]:

@@ -28,7 +28,8 @@ CHARACTERS = 12.0
 """Of the caption in an inch."""
 BAR, WHISKER, PUBLISHED = COLOURS[1], COLOURS[0], COLOURS[2]
 CAPTION = (
-    "Bars: mean over seeds. Lines: 95% t-intervals, paired by seed or Welch's, cut at the frame; none for one seed."
+    "Bars: mean over seeds. Lines: 95% t-intervals, paired over the seeds of both or Welch's, cut at the frame; "
+    "none for one seed."
 )
 DIAMONDS = " Diamonds: as published."
 

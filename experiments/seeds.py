@@ -11,9 +11,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, variance
-from typing import Literal
+from typing import Literal, TypeVar
 
 from scipy.special import stdtrit
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,12 @@ def difference(values: Mapping[str, float], baseline: Mapping[str, float]) -> Di
         freedom = (a + b) ** 2 / (a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1))
     half = 0.0 if a + b == 0 else _half(a + b, freedom)
     return Difference(value=mean(ours) - mean(theirs), half=half, n=min(len(ours), len(theirs)), method="welch")
+
+
+def shared(values: Mapping[str, T], baseline: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+    """Both in the seeds that both have, in one order: where each seed has a start of its own, others compare starts."""
+    seeds = [seed for seed in values if seed in baseline]
+    return {seed: values[seed] for seed in seeds}, {seed: baseline[seed] for seed in seeds}
 
 
 def _squared_error(values: Sequence[float]) -> float:

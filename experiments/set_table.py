@@ -67,7 +67,10 @@ class SetTable:
     def caption(self) -> str:
         """What the figures are."""
         unit = "In %. " if self.is_share else ""
-        said = f"{self.metric}. {unit}Mean ± half of the 95% t-interval over seeds; Δ paired by seed, or Welch's (ʷ)."
+        said = (
+            f"{self.metric}. {unit}Mean ± half of the 95% t-interval over seeds; "
+            "Δ paired over the seeds of both, or Welch's (ʷ)."
+        )
         return said if self.source is None else f"{said} Published: {self.source}."
 
 
@@ -132,7 +135,7 @@ def _arm_lines(table: SetTable, label: str) -> Iterator[Line]:
     if any(starts) and not table.start:
         yield _start_line(table, starts)
     if any(row is not None and row.delta is not None for row in found):
-        deltas = [_written(table, row and row.delta, seeds=None) for row in found]
+        deltas = [_written(table, row and row.delta, seeds=seeds) for row in found]
         yield Line(label=f"Δ to {table.baseline}", seeds="", cells=deltas, is_arm=False)
     if label in table.published:
         yield from _published_lines(table, table.published[label])
@@ -168,7 +171,7 @@ def _start_line(table: SetTable, found: Sequence[Estimate | None]) -> Line:
     return Line(label="before training", seeds=str(seeds), cells=cells, is_arm=False)
 
 
-def _written(table: SetTable, estimate: Estimate | None, *, seeds: int | None) -> str:
+def _written(table: SetTable, estimate: Estimate | None, *, seeds: int) -> str:
     """``23.9 ± 1.4``; of fewer than ``seeds`` seeds also how many."""
     if estimate is None:
         return ""
@@ -176,6 +179,6 @@ def _written(table: SetTable, estimate: Estimate | None, *, seeds: int | None) -
     form, factor = (".1f", 100.0) if table.is_share else (".4g", 1.0)
     value = f"{factor * estimate.value:{sign}{form}}"
     half = "" if math.isnan(estimate.half) else f" ± {factor * estimate.half:{form}}"
-    fewer = f" [{estimate.n}]" if seeds is not None and estimate.n < seeds else ""
-    welch = WELCH if half and isinstance(estimate, Difference) and estimate.method == "welch" else ""
-    return value + half + fewer + welch
+    welch = isinstance(estimate, Difference) and estimate.method == "welch"
+    fewer = f" [{estimate.n}]" if estimate.n < seeds and not welch else ""
+    return value + half + fewer + (WELCH if half and welch else "")

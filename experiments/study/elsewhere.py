@@ -6,10 +6,10 @@ Nothing is decided here: the primary metric is the one of the setting ``main``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from experiments.seeds import difference
+from experiments.seeds import Difference, difference, shared
 from experiments.study.plan import Study
 from experiments.study.wording import ABSENT, over_seeds
 from experiments.track import RunRecord
@@ -17,6 +17,7 @@ from experiments.track import RunRecord
 GREEDY = re.compile(r"test/(?P<setting>[^/]+)/verifier/accuracy")
 BySetting = Mapping[str, Mapping[str, float]]
 """Greedy success by setting and seed."""
+Gain = Callable[[Mapping[str, float], Mapping[str, float]], Difference | None]
 
 
 def elsewhere_of(runs: Mapping[str, RunRecord]) -> BySetting:
@@ -41,7 +42,11 @@ def as_section(study: Study, arms: Mapping[str, BySetting]) -> str:
     if not settings:
         return ""
     head = ["arm", *(heading for setting in settings for heading in (setting, f"Δ to {baseline} over seeds"))]
-    rows = [[name, *_cells(found, arms[baseline], settings, own=name == baseline)] for name, found in arms.items()]
+    gain = _gain_from_each_start if study.start_per_seed else difference
+    rows = [
+        [name, *_cells(found, arms[baseline], settings, gain=None if name == baseline else gain)]
+        for name, found in arms.items()
+    ]
     return "\n".join(
         [
             *("## In other settings", ""),
@@ -56,12 +61,18 @@ def as_cell(found: BySetting) -> str:
     return " ".join(f"{setting}:{fmean(by_seed.values())}" for setting, by_seed in found.items())
 
 
-def _cells(found: BySetting, baseline: BySetting, settings: Sequence[str], *, own: bool) -> list[str]:
+def _gain_from_each_start(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference | None:
+    """Over the seeds that both have; None where they share none."""
+    ours, theirs = shared(values, baseline)
+    return difference(ours, theirs) if ours else None
+
+
+def _cells(found: BySetting, baseline: BySetting, settings: Sequence[str], *, gain: Gain | None) -> list[str]:
     cells: list[str] = []
     for setting in settings:
         if setting not in found:
             cells += [ABSENT, ABSENT]
             continue
-        gain = ABSENT if own else over_seeds(difference(found[setting], baseline[setting]))
-        cells += [f"{100 * fmean(found[setting].values()):.1f}", gain]
+        delta = gain and gain(found[setting], baseline[setting])
+        cells += [f"{100 * fmean(found[setting].values()):.1f}", over_seeds(delta) if delta else ABSENT]
     return cells

@@ -27,6 +27,8 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[RunReco
     planned = {name: arm.seeds for name, arm in study.arms.items()}
     lacking = [f"{name} {done.get(name, 0)} of {most}" for name, most in planned.items() if done.get(name, 0) < most]
     lines = [f"Seeds so far: {', '.join(lacking)}."] if lacking else []
+    if study.start_per_seed:
+        lines += notes_on_starts(arms)
     if left_out:
         those = "1 run" if len(left_out) == 1 else f"{len(left_out)} runs"
         lines.append(f"{those} of another configuration left out: {arms_and_seeds(left_out)}.")
@@ -38,6 +40,18 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[RunReco
     if differing:
         more = f" and {len(differing) - MOST_NOTED} more" if len(differing) > MOST_NOTED else ""
         lines.append(f"The arms were not tested alike: {', '.join(differing[:MOST_NOTED])}{more} differ.")
+    return lines
+
+
+def notes_on_starts(arms: Sequence[ArmResult]) -> list[str]:
+    """Over which seeds an arm is compared that does not have all of the baseline's, the first of the arms."""
+    baseline, *others = arms
+    lines = []
+    for arm in others:
+        both = [seed for seed in arm.seeds if seed in baseline.seeds]
+        if set(arm.seeds) != set(baseline.seeds):
+            over = f"seeds {', '.join(both)}, which both have" if both else "no seed, as they share none"
+            lines.append(f"Δ of {arm.name} is over {over}: each seed has a start of its own.")
     return lines
 
 

@@ -50,7 +50,7 @@ def report(tracker: Tracker, study: Study, *, marks: Collection[Mark], output: P
         StudyError: where there is nothing to compare.
     """
     arms = read_results(tracker, study, marks)
-    rows = rows_of(arms, study.primary.metric)
+    rows = rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed)
     caption = caption_of(study, rows)
     notes = notes_on(study, arms, by_configuration(tracker, study, marks)[1])
     stem = output / study.name / "study"

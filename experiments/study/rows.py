@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean
 
 from contrastive_reasoning.evaluation import (
@@ -13,7 +13,7 @@ from contrastive_reasoning.evaluation import (
     nested_mean,
     probability_of_improvement,
 )
-from experiments.seeds import Difference, difference
+from experiments.seeds import Difference, difference, shared
 from experiments.study.cost_curve import CostCurve, mean_curve
 from experiments.study.elsewhere import BySetting, elsewhere_of
 from experiments.study.results import ArmResult
@@ -65,7 +65,7 @@ class Row:
     seeds: Sequence[str]
     success: Estimate
     gain: Gain | None
-    """None on the baseline's own row."""
+    """None on the baseline's own row, and where each seed has a start of its own and no seed is the baseline's too."""
     interquartile: Estimate | None
     """Of the sampled shares of all seeds and problems; None where none were sampled."""
     tokens: AtCost | None
@@ -79,24 +79,40 @@ class Row:
     run_ids: Sequence[str]
 
 
-def rows_of(arms: Sequence[ArmResult], metric: str) -> list[Row]:
-    """A row for each arm; the first arm is the baseline."""
-    return [
-        Row(
-            name=arm.name,
-            seeds=list(arm.seeds),
-            success=nested_mean(arm.table(metric), resamples=RESAMPLES, seed=SEED),
-            gain=None if arm is arms[0] else gain_of(arm, arms[0], metric),
-            interquartile=_interquartile(arm),
-            tokens=at_cost(arm, arms[0], "over_tokens"),
-            seconds=at_cost(arm, arms[0], "over_seconds"),
-            pass_at=_pass_at(arm),
-            auroc_siblings=_aurocs(arm),
-            elsewhere=elsewhere_of({seed: result.run for seed, result in arm.seeds.items()}),
-            run_ids=[run.run_id for run in arm.runs],
-        )
-        for arm in arms
-    ]
+def rows_of(arms: Sequence[ArmResult], metric: str, *, start_per_seed: bool) -> list[Row]:
+    """A row for each arm; the first arm is the baseline.
+
+    Args:
+        arms: that are compared.
+        metric: what decides.
+        start_per_seed: each seed begins from another policy: an arm is compared over the seeds that it shares with the
+            baseline. From one start all seeds of both count, whatever they are.
+    """
+    return [_row(arm, arms[0], metric, start_per_seed=start_per_seed) for arm in arms]
+
+
+def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bool) -> Row:
+    own = arm is baseline
+    ours, theirs = _from_the_same_starts(arm, baseline) if start_per_seed and not own else (arm, baseline)
+    comparable = bool(ours.seeds)
+    return Row(
+        name=arm.name,
+        seeds=list(arm.seeds),
+        success=nested_mean(arm.table(metric), resamples=RESAMPLES, seed=SEED),
+        gain=gain_of(ours, theirs, metric) if comparable and not own else None,
+        interquartile=_interquartile(arm),
+        tokens=at_cost(ours, theirs, "over_tokens") if comparable else None,
+        seconds=at_cost(ours, theirs, "over_seconds") if comparable else None,
+        pass_at=_pass_at(arm),
+        auroc_siblings=_aurocs(arm),
+        elsewhere=elsewhere_of({seed: result.run for seed, result in arm.seeds.items()}),
+        run_ids=[run.run_id for run in arm.runs],
+    )
+
+
+def _from_the_same_starts(arm: ArmResult, baseline: ArmResult) -> tuple[ArmResult, ArmResult]:
+    ours, theirs = shared(arm.seeds, baseline.seeds)
+    return replace(arm, seeds=ours), replace(baseline, seeds=theirs)
 
 
 def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:

@@ -19,8 +19,10 @@ def verdict(study: Study, rows: Sequence[Row]) -> str:
     primary = study.primary
     what = f"Primary: {primary.metric} of {primary.arm} minus that of {primary.baseline}, at equal rollout batches"
     row = next((row for row in rows if row.name == primary.arm), None)
-    if row is None or row.gain is None:
+    if row is None:
         return f"{what}: no seed of {primary.arm} has finished yet."
+    if row.gain is None:
+        return f"{what}: no seed of {primary.arm} has finished that {primary.baseline} has too."
     planned = {name: study.arms[name].seeds for name in (primary.arm, primary.baseline)}
     done = {other.name: len(other.seeds) for other in rows if other.name in planned}
     early = [f"{done[name]} of {most} seeds of {name}" for name, most in planned.items() if done[name] < most]

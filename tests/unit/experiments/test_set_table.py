@@ -113,7 +113,7 @@ def test_what_an_arm_was_not_tested_on_is_empty_and_fewer_seeds_are_said() -> No
     written = {line.label: list(line.cells) for line in lines(table_of(runs, baseline="other"))}
     assert written["plain"] == ["80.0 ± 0.0", "60.0 [1]"]
     assert written["other"] == ["90.0", ""]
-    assert written["Δ to other"] == ["-10.0", ""], "nothing to compare with there"
+    assert written["Δ to other"] == ["-10.0 [1]", ""], "nothing to compare with there"
 
 
 def test_arms_of_other_seeds_have_a_common_beginning() -> None:
@@ -134,11 +134,22 @@ def test_unlike_beginnings_stand_under_their_arms() -> None:
     assert [line.label for line in lines(table_of(runs))][:2] == ["plain", "before training"]
 
 
-def test_a_difference_of_other_seeds_is_marked() -> None:
-    runs = [finished(name, seed=s, metrics={METRIC: 0.1 * s}) for name in ("plain", "other") for s in (1, 2, 3)]
-    runs += [finished("other", seed=4, metrics={METRIC: 0.4})]
+@pytest.mark.parametrize(
+    ("other", "written"),
+    [
+        ({3: 0.3, 4: 0.4, 5: 0.5}, "+20.0 ± 22.7 ʷ"),
+        ({1: 0.4, 2: 0.4, 4: 0.9}, "+25.0 ± 63.5 [2]"),
+        ({2: 0.4}, "+20.0"),
+        ({7: 0.4}, "+20.0"),
+    ],
+    ids=["one seed in common", "two of three", "one that the baseline has", "one that it has not"],
+)
+def test_a_difference_is_over_the_seeds_of_both(other: dict[int, float], written: str) -> None:
+    """A seed decides the start too: against all of the baseline's, starts would be compared."""
+    runs = [finished("plain", seed=s, metrics={METRIC: 0.1 * s}) for s in (1, 2, 3)]
+    runs += [finished("other", seed=s, metrics={METRIC: value}) for s, value in other.items()]
     (delta,) = (line for line in lines(table_of(runs)) if line.label == "Δ to plain")
-    assert delta.cells[0].endswith(" ʷ")
+    assert delta.cells[0] == written
 
 
 def test_a_metric_that_is_no_share_keeps_its_unit() -> None:

@@ -27,7 +27,9 @@ def two_arms(runs: Any) -> None:
 
 def test_the_table_is_that_of_the_runs(runs: Any) -> None:
     two_arms(runs)
-    plain, better = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
+    plain, better = rows_of(
+        read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy", start_per_seed=False
+    )
     assert (plain.name, better.name) == ("plain", "better"), "the baseline first"
     assert (plain.success.value, better.success.value) == (0.375, 0.75)
     assert plain.gain is None
@@ -56,7 +58,9 @@ def test_every_run_has_a_line_with_what_it_spent(runs: Any, tmp_path: Path) -> N
 
 def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
     two_arms(runs)
-    plain, better = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
+    plain, better = rows_of(
+        read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy", start_per_seed=False
+    )
     assert plain.tokens is not None
     assert better.tokens is not None
     assert (plain.tokens.values, plain.tokens.mean_height) == (pytest.approx([0.2, 0.2, 0.2]), pytest.approx(0.2))
@@ -70,11 +74,13 @@ def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
 def test_an_arm_that_stopped_early_shortens_no_other(runs: Any) -> None:
     two_arms(runs)
     study = runs.study()
-    before = rows_of(read_results(runs.tracker, study, runs.marks), "test/verifier/accuracy")
+    before = rows_of(read_results(runs.tracker, study, runs.marks), "test/verifier/accuracy", start_per_seed=False)
     short = replace(study.arms["better"], name="short")
     study = replace(study, arms={**study.arms, "short": short}, order=[[*study.order[0], "short"]])
     runs.add("short", 0, solved=[0, 0, 0, 0], curve={0: 0.2, 4: 0.6})
-    *after, added = rows_of(read_results(runs.tracker, study, runs.marks), "test/verifier/accuracy")
+    *after, added = rows_of(
+        read_results(runs.tracker, study, runs.marks), "test/verifier/accuracy", start_per_seed=False
+    )
     assert [row.tokens for row in after] == [row.tokens for row in before]
     assert [row.tokens.cost for row in (*after, added) if row.tokens] == [1000.0, 1000.0, 400.0]
     assert added.tokens is not None
@@ -85,7 +91,9 @@ def test_the_baseline_reaches_its_own_end_where_its_seeds_go_unlike_far(runs: An
     """The ends of the seeds are 0.2 and 0.6; their mean curve goes to 400 tokens, and is 0.3 there."""
     runs.add("plain", 0, solved=[0, 1], curve={0: 0.2, 4: 0.2})
     runs.add("plain", 1, solved=[0, 1], curve={0: 0.2, 4: 0.4, 8: 0.6})
-    (plain,) = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
+    (plain,) = rows_of(
+        read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy", start_per_seed=False
+    )
     assert plain.tokens is not None
     assert plain.tokens.to_baseline == pytest.approx(400.0)
 
@@ -93,7 +101,9 @@ def test_the_baseline_reaches_its_own_end_where_its_seeds_go_unlike_far(runs: An
 def test_at_equal_seconds_the_critics_count(runs: Any) -> None:
     """Both go to 20 s: the baseline in ten steps of 2 s, the other in 10 s and ten steps of 1 s."""
     two_arms(runs)
-    _, better = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
+    _, better = rows_of(
+        read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy", start_per_seed=False
+    )
     assert better.seconds is not None
     assert better.seconds.values == pytest.approx([0.2, 0.2, 0.4])
     assert better.seconds.mean_height == pytest.approx((10 * 0.2 + 5 * 0.3 + 5 * 0.4) / 20)
@@ -105,7 +115,9 @@ def test_a_critic_whose_cost_is_unknown_is_not_free(runs: Any, tmp_path: Path, u
         runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT)
     runs.add("better", 0, solved=[1, 1, 0, 1], curve=RISING, critic_seconds=10.0)
     runs.add("better", 1, solved=[1, 1, 0, 1], curve=RISING, **unknown)
-    plain, better = rows_of(read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy")
+    plain, better = rows_of(
+        read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy", start_per_seed=False
+    )
     assert plain.seconds is not None
     assert (better.seconds, better.tokens is None) == (None, False)
     lines = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
@@ -194,6 +206,42 @@ def test_starts_may_differ_over_seeds_where_each_has_its_own(
     )
     captions = [line for line in lines if "over seeds, each seed with a warm start of its own and problems" in line]
     assert len(captions) == (seed == "each")
+
+
+@pytest.mark.parametrize(
+    ("seed", "delta", "method", "said"),
+    [
+        ("each", 0.5, "paired", "Δ of better is over seeds 0, which both have: each seed has a start of its own."),
+        (0, 0.25, "welch", None),
+    ],
+)
+def test_an_arm_that_lacks_seeds_is_compared_from_its_own_starts(
+    runs: Any, tmp_path: Path, seed: int | str, delta: float, method: str, said: str | None
+) -> None:
+    """Solved 0 of 2, 1 of 2: what the arm has not tried yet is no gain of the one that it has."""
+    for number, solved in enumerate(([0, 0], [1, 0])):
+        runs.add("plain", number, solved=solved, curve={0: 0.0, 10: 0.2 * number})
+    runs.add("better", 0, solved=[1, 0], curve={0: 0.0, 10: 0.4})
+    study = runs.study(start={"overrides": [], "seed": seed})
+    arms = read_results(runs.tracker, study, runs.marks)
+    _, better = rows_of(arms, "test/verifier/accuracy", start_per_seed=study.start_per_seed)
+    assert better.gain is not None
+    assert (better.gain.nested.value, better.gain.over_seeds.value) == (delta, delta)
+    assert better.gain.over_seeds.method == method
+    assert better.tokens is not None
+    assert better.tokens.gain is not None
+    assert better.tokens.gain.value == pytest.approx(0.4 if said else 0.3)
+    lines = report(runs.tracker, study, marks=runs.marks, output=tmp_path)
+    assert [line for line in lines if line.startswith("Δ of")] == ([said] if said else [])
+
+
+def test_an_arm_of_other_starts_alone_has_no_gain(runs: Any, tmp_path: Path) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT)
+    runs.add("better", 1, solved=[1, 1], curve=FLAT)
+    study = runs.study(start={"overrides": [], "seed": "each"})
+    lines = report(runs.tracker, study, marks=runs.marks, output=tmp_path)
+    assert "Δ of better is over no seed, as they share none: each seed has a start of its own." in lines
+    assert lines[0].endswith("no seed of better has finished that grpo has too.".replace("grpo", "plain"))
 
 
 def test_without_the_baseline_there_is_nothing_to_compare(runs: Any) -> None:
