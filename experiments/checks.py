@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.catalogue import catalogued
+from experiments.critic_checks import no_critic, other_critic
 from experiments.embed import EMBEDDED, ROOM
 from experiments.enumerated import unknown_word
 from experiments.folder_names import flaw, shown
@@ -19,7 +19,6 @@ from experiments.launch import launched, world_size
 from experiments.schema import STAGES
 from experiments.secret_values import secret_finder
 from experiments.suggestions import did_you_mean
-from experiments.wiring import critic_checkpoints
 
 SECRET = "holds the environment's"
 READ_THERE = "a configuration is written into every run folder; what needs it reads it from the environment itself"
@@ -40,6 +39,7 @@ def contradiction(config: DictConfig) -> str | None:
         small_size,
         small_group,
         no_critic,
+        other_critic,
         no_policy,
         no_reference,
         several_devices,
@@ -119,18 +119,6 @@ def small_group(config: DictConfig) -> str | None:
     size = config.rollout.group_size
     if "grpo" in config.stages and (not isinstance(size, int) or size < 2):
         return f"rollout.group_size must be a whole number of at least 2 (advantages compare a group), got {size}"
-    return None
-
-
-def no_critic(config: DictConfig) -> str | None:
-    """A reward that asks a critic needs a critic stage before it or a checkpoint that exists."""
-    if "grpo" not in config.stages:
-        return None
-    for path, checkpoint in critic_checkpoints(config.reward):
-        if checkpoint is None and "critic" not in config.stages:
-            return f"the reward asks a critic: add 'critic' to stages or give {path}.checkpoint=FOLDER"
-        if checkpoint is not None and not (Path(checkpoint) / "critic.json").is_file():
-            return f"{path}.checkpoint={checkpoint}: no critic there (critic.json is missing)"
     return None
 
 

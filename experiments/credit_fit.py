@@ -59,7 +59,7 @@ def parts_of(reward: Any) -> Iterator[Part]:
     if "_target_" in reward:
         yield part_of(reward), reward
     for key in reward:
-        if key not in ("critic", "task"):
+        if "_target_" not in reward or key not in ("critic", "task"):  # a mapping of rewards may call one so
             yield from parts_of(reward[key])
 
 

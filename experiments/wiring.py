@@ -19,7 +19,7 @@ def critic_checkpoints(reward: Any, path: str = "reward") -> Iterator[tuple[str,
     if "critic" in reward and "checkpoint" in reward:
         yield path, reward.checkpoint
     for key in reward:
-        if key not in ("critic", "task"):
+        if "_target_" not in reward or key not in ("critic", "task"):  # a mapping of rewards may call one so
             yield from critic_checkpoints(reward[key], f"{path}.{key}")
 
 

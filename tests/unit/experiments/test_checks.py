@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
 
 from experiments.checks import contradiction
 from experiments.schema import register
+from experiments.wiring import critic_checkpoints
 
 register()
+DOT, COSINE = (f"critic.similarity._target_=contrastive_reasoning.losses.{name}" for name in ("dot", "cosine"))
 
 
 def objection(*overrides: str) -> str | None:
@@ -125,3 +131,55 @@ def test_ranks_are_as_many_as_the_configuration_says(monkeypatch: pytest.MonkeyP
     assert objection("trainer.devices=2", "trainer.num_nodes=2") is None
     said = objection("trainer.devices=2")
     assert said == "4 ranks were started, but trainer.devices=2 and trainer.num_nodes=1 are 2"
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """The folder of a critic as its stage leaves it, but for the weights, which nothing here reads."""
+    with initialize_config_module("conf", version_base="1.3"):
+        made = compose("config", ["experiment=llama_critic", "critic=numeric_v2", COSINE])
+    folder = tmp_path / "critic"
+    folder.mkdir()
+    described = {"class": "a", "config": OmegaConf.to_container(made.critic, resolve=True), "frozen": []}
+    (folder / "critic.json").write_text(json.dumps(described))
+    (tmp_path / "config.yaml").write_text("loss: {temperature: 0.1}\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ((DOT,), f"that critic was trained with {COSINE}, and this configuration describes one with contrastive"),
+        ((), "that critic was trained with loss.temperature=0.1, and this configuration reads its values with 1.0"),
+        (("loss.temperature=0.1",), None),
+        (("loss.temperature=0.1", "critic.seed=7"), None),
+        (("reward.temperature=0.5",), None),
+    ],
+    ids=["another similarity", "another τ", "the same", "another seed", "a τ that was chosen"],
+)
+def test_a_critic_that_is_described_otherwise_is_refused(
+    trained: Path, overrides: tuple[str, ...], sentence: str | None
+) -> None:
+    own = () if DOT in overrides else (COSINE,)
+    said = objection("reward=critic", "critic=numeric_v2", f"reward.checkpoint={trained}", *own, *overrides)
+    assert (said is None) == (sentence is None)
+    if said is not None and sentence is not None:
+        assert said.startswith(f"reward.checkpoint={trained}: {sentence}")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"class": 1}'])
+def test_a_description_that_says_nothing_is_left_to_who_loads_it(trained: Path, text: str) -> None:
+    (trained / "critic.json").write_text(text)
+    assert objection("reward=critic", f"reward.checkpoint={trained}", "loss.temperature=0.1") is None
+
+
+def test_a_critic_among_rewards_that_is_called_so_is_asked_too() -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", ["experiment=llama_critic"])
+    summed = {"_target_": "contrastive_reasoning.rewards.WeightedSum", "rewards": {"critic": config.reward}}
+    config.reward = OmegaConf.create(summed)
+    assert list(critic_checkpoints(config.reward)) == [("reward.rewards.critic", None)]
+    config.stages = ["grpo"]
+    said = contradiction(config)
+    assert said is not None
+    assert said.endswith("add 'critic' to stages or give reward.rewards.critic.checkpoint=FOLDER")
