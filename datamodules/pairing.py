@@ -12,6 +12,8 @@ from numpy import ndarray
 
 from contrastive_reasoning.critics.pairing import NONE, Pairs
 
+VERSION = 2
+
 
 class EveryGoal:
     """Each goal of the batch stands once, and every anchor is asked about it: many positives, many certified dead ends.
@@ -39,7 +41,7 @@ class OwnGoal:
     An anchor without a hindsight goal has no positive, and its column is nobody's candidate.
 
     For losses that take one positive a row (InfoNCE). Pairs with the same goal and pairs known to be reachable are no
-    candidates; targets count only where the search certified a dead end.
+    candidates; a problem's own target, from wherever it comes, counts only where the search certified a dead end.
     """
 
     def __call__(
@@ -55,4 +57,5 @@ class OwnGoal:
         positive[np.arange(anchors), np.arange(anchors)] = hindsight != NONE
         unreached = ~reached[:, goals] & (goals != NONE)
         unreached[:, anchors:] &= exhausted[:, None]
+        unreached &= exhausted[:, None] | (goals[None] != targets[:, None])
         return Pairs(goals, positive, positive | unreached)

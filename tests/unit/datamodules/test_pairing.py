@@ -29,3 +29,13 @@ def test_own_goal_masks_the_same_goal_the_reachable_and_the_unknown() -> None:
     assert candidate[0].tolist() == [True, False, False, True, False, True]
     assert candidate[1].tolist() == [True, True, False, True, True, True]
     assert candidate[2].tolist() == [True, True, False, False, False, False]
+
+
+def test_what_another_reached_is_no_negative_of_an_open_state_whose_target_it_is() -> None:
+    """Nothing speaks against 7 there, and it is what a reward will ask; the exhausted anchor is certified not to."""
+    targets = np.array([8, 5, 7])
+    _, _, candidate = OwnGoal()(HINDSIGHT, targets, REACHED, EXHAUSTED)
+    assert candidate[2].tolist() == [True, False, False, False, False, False]
+    targets = np.array([9, 5, 8])
+    _, _, candidate = OwnGoal()(np.array([5, 7, 9]), targets, REACHED, EXHAUSTED)
+    assert candidate[0].tolist() == [True, False, True, True, False, True], "9 is its own target, from where ever"
