@@ -32,10 +32,11 @@ class ActionProbe(L.Callback):
     ) -> None:
         if not isinstance(batch, CriticBatch):
             return
-        critic: Any = pl_module.critic
-        with gathered(critic):
-            logits = critic(with_shuffled_actions(batch.state_actions), batch.goals).float()
-        right = categorical_accuracy(logits, batch.positive, batch.candidate).float()
+        module: Any = pl_module
+        with gathered(module.critic):
+            logits = module.critic(with_shuffled_actions(batch.state_actions), batch.goals).float()
+        # among the pairs that the accuracy beside it is taken over: as many to choose from
+        right = categorical_accuracy(logits, batch.positive, module.counted(batch, "validation", batch_idx)).float()
         accuracy = mean_over(right, batch.positive.any(dim=1))
         pl_module.log(
             "val/probe/accuracy_actions_shuffled",

@@ -16,15 +16,16 @@ from typing import Any
 
 import lightning as L
 import torch
+from torch import Tensor
 
-from callbacks.rollout_generation import RolloutGeneration
+from callbacks.rollout_generation import RolloutGeneration, work_of_drawing
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.ranks import over_ranks
-from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.join import Pick, join_groups
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
+from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Task
 
 
@@ -32,8 +33,12 @@ class DynamicSampling(RolloutGeneration):
     """``RolloutGeneration`` that replaces groups of equal verdicts; validation is as there.
 
     ``batch.problems`` become those of the rollouts. What is drawn anew is a function of (seed, the module's rollout
-    step, rank, refill). Logs ``train/rollout/refills`` and ``train/rollout/refilled_groups``, the share replaced,
-    means over ranks.
+    step, rank, refill). Logs, as ``train/rollout/…`` and means over ranks:
+
+    - ``drawn_success`` and ``equal_groups``: the share of the first draw that is correct, and of its groups that are of
+      equal verdicts. The rewards of a step are those of the groups that stay, whose success says less of the policy:
+      near 1, most groups that it solves throughout are gone.
+    - ``refills``, and ``refilled_groups``, the share of the groups that was replaced.
 
     Args:
         task: verifies, and has the other training problems.
@@ -76,7 +81,9 @@ class DynamicSampling(RolloutGeneration):
     def collect(self, trainer: L.Trainer, pl_module: Any, batch: Any) -> None:
         """Fill ``batch.rollouts``, then refill it; the tokens per second are those of the first draw."""
         super().collect(trainer, pl_module, batch)
-        equal = equal_groups(self.task, batch.rollouts)
+        correct = verified_groups(self.task, batch.rollouts)
+        equal = equal_groups(correct)
+        drawn = {"drawn_success": float(correct.float().mean()), "equal_groups": len(equal) / len(correct)}
         seen = {problem.id for problem in batch.problems}
         refills, lacking = 0, len(equal)
         while equal and refills < self.max_refills:
@@ -86,11 +93,13 @@ class DynamicSampling(RolloutGeneration):
                 break
             seen |= {problem.id for problem in problems}
             fresh = self._fresh(trainer, pl_module, problems, seed, pooled=batch.rollouts.pooled is not None)
-            batch.generated_tokens += int(fresh.mask.sum())
+            batch.generated += work_of_drawing(fresh)
             batch.rollouts, equal = self._refilled(batch.rollouts, equal, fresh, pl_module.policy.pad_token_id)
             refills += 1
         batch.problems = tuple(batch.rollouts.problems)
-        self._report(pl_module, refills, (lacking - len(equal)) / len(batch.problems), len(batch.problems))
+        told = {**drawn, "refills": float(refills), "refilled_groups": (lacking - len(equal)) / len(batch.problems)}
+        for name, value in over_ranks(told).items():
+            pl_module.log(f"train/rollout/{name}", value, batch_size=len(batch.problems))
 
     def _others(self, policy: CausalLMPolicy, seen: set[str], *, count: int, seed: Seed) -> list[Problem]:
         def may_come(problem: Problem) -> bool:
@@ -117,20 +126,20 @@ class DynamicSampling(RolloutGeneration):
         self, rollouts: RolloutBatch, equal: Sequence[int], fresh: RolloutBatch, pad_token_id: int
     ) -> tuple[RolloutBatch, list[int]]:
         """The rollouts with as many of their equal groups replaced as fresh ones differ, and which are equal still."""
-        useless = set(equal_groups(self.task, fresh))
+        useless = set(equal_groups(verified_groups(self.task, fresh)))
         useful = [group for group in range(len(fresh.problems)) if group not in useless]
         places = dict(zip(equal, useful, strict=False))
         picks = [Pick(1, places[p]) if p in places else Pick(0, p) for p in range(len(rollouts.problems))]
         return join_groups([rollouts, fresh], picks, pad_token_id=pad_token_id), list(equal[len(useful) :])
 
-    def _report(self, pl_module: Any, refills: int, share: float, problems: int) -> None:
-        for name, value in over_ranks({"refills": float(refills), "refilled_groups": share}).items():
-            pl_module.log(f"train/rollout/{name}", value, batch_size=problems)
+
+def verified_groups(task: Task, rollouts: RolloutBatch) -> Tensor:
+    """Whether each completion is correct: (P, G) bool."""
+    return torch.tensor([verdict.correct for verdict in verdicts_of(task, rollouts)]).view(-1, rollouts.group_size)
 
 
-def equal_groups(task: Task, rollouts: RolloutBatch) -> list[int]:
-    """The groups whose completions are all correct or all not."""
-    correct = torch.tensor([verdict.correct for verdict in verdicts_of(task, rollouts)]).view(-1, rollouts.group_size)
+def equal_groups(correct: Tensor) -> list[int]:
+    """The groups whose completions are all correct or all not, of (P, G)."""
     return (correct.all(dim=1) | ~correct.any(dim=1)).nonzero()[:, 0].tolist()
 
 

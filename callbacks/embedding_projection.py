@@ -76,7 +76,8 @@ class EmbeddingProjection(L.Callback):
         if goals[0][1] is None:
             return self._figure(embeddings[: self.points], {"": None}, f"Goal embeddings, step {step:,}")
         values, first = _distinct(torch.cat([value for _, value in goals]))
-        values, embeddings = values[: self.points], embeddings[first][: self.points]
+        kept = first.argsort()[: self.points]  # in the order of their coming: sorted, the largest would be left out
+        values, embeddings = values[kept], embeddings[first[kept]]
         colours = {"parity of the goal's sum": parity_of(values), "sum of the goal": _sums(values)}
         return self._figure(embeddings, colours, f"{len(embeddings)} goal embeddings, step {step:,}")
 

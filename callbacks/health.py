@@ -9,6 +9,8 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.utilities import rank_zero_warn
 
+from contrastive_reasoning.progress import steps_done
+
 VITAL = ("loss", "gradient_norm")
 """Last parts of the names of metrics that must be finite."""
 
@@ -47,8 +49,9 @@ class Health(L.Callback):
         for name in (name for name, out in outside.items() if out and name not in self._warned):
             self._warned.add(name)
             low, high = self.limits[name]
+            step = steps_done(trainer, pl_module)
             rank_zero_warn(
-                f"{name} is {float(measured[name]):.4g} at step {trainer.global_step}, outside of [{low}, {high}]; "
+                f"{name} is {float(measured[name]):.4g} at step {step}, outside of [{low}, {high}]; "
                 f"{health_name(name)} counts how often"
             )
 

@@ -9,7 +9,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import ProgressBar
 
-from contrastive_reasoning.progress import Display, Phase, Quiet
+from contrastive_reasoning.progress import Display, Phase, Quiet, steps_done, steps_in_all
 from contrastive_reasoning.ranks import this_rank
 
 
@@ -40,16 +40,14 @@ class Progress(ProgressBar):
         return Phase(self.display, stage=self.stage, name=name, unit=unit, total=total)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        total = trainer.max_steps if trainer.max_steps >= 0 else None
-        self._training = Phase(
-            self.display, stage=self.stage, unit="steps", total=total, done=trainer.global_step, window=self.window
-        )
+        done, total = steps_done(trainer, pl_module), steps_in_all(trainer, pl_module)
+        self._training = Phase(self.display, stage=self.stage, unit="steps", total=total, done=done, window=self.window)
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if self._training is not None:
-            self._training.move(trainer.global_step, lambda: self._numbers(trainer))
+            self._training.move(steps_done(trainer, pl_module), lambda: self._numbers(trainer))
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         batches = sum(trainer.num_val_batches)
@@ -79,7 +77,7 @@ class Progress(ProgressBar):
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The last numbers are always shown."""
         if self._training is not None:
-            self._training.say(trainer.global_step, self._numbers(trainer))
+            self._training.say(steps_done(trainer, pl_module), self._numbers(trainer))
         self._close()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:

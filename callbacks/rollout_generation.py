@@ -13,6 +13,7 @@ from typing import Any
 import lightning as L
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.flops import Work, work_of
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import phase_of
 from contrastive_reasoning.rewards.base import reads_states
@@ -78,8 +79,8 @@ class RolloutGeneration(L.Callback):
             seed=seed,
             pooled=pooled,
         )
-        batch.generated_tokens = int(batch.rollouts.mask.sum())
-        rate = batch.generated_tokens / (perf_counter() - start)
+        batch.generated = work_of_drawing(batch.rollouts)
+        rate = batch.generated.projected / (perf_counter() - start)
         pl_module.log("train/throughput/tokens_per_second", rate, batch_size=len(batch.problems))
 
     def on_validation_batch_start(
@@ -110,3 +111,10 @@ class RolloutGeneration(L.Callback):
         with phase_of(trainer, doing, unit="completions", total=total) as phase:
             written = (lambda *_: phase.move(phase.done + 1)) if phase.seen else None
             return self.engine.generate(policy, problems, group_size=group_size, written=written, **wanted)
+
+
+def work_of_drawing(rollouts: RolloutBatch) -> Work:
+    """What writing these completions asks for: each prompt read once, each of their tokens read once."""
+    prompts = rollouts.prompt_mask.sum(dim=1).tolist()
+    completions = rollouts.mask.sum(dim=1).tolist()
+    return work_of(prompts, completions, [row // rollouts.group_size for row in range(len(completions))])

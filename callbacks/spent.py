@@ -18,7 +18,7 @@ class Spent(L.Callback):
     Both only grow, and a resumed stage goes on from the values of its checkpoint: what was lost is not counted twice.
 
     - tokens: all that the policy generated to learn from, refills and continuations too, as whoever draws rollouts
-      counts them in ``batch.generated_tokens``; on all ranks as on this one.
+      counts them in ``batch.generated``; on all ranks as on this one.
     - seconds: from the making of this callback on, so that preparing the data counts, without validation, which only
       measures. It belongs last among a stage's callbacks: pictures drawn after a validation are then left out too.
     """
@@ -47,7 +47,7 @@ class Spent(L.Callback):
         self._count()
         pl_module.log(f"{ROOM}seconds", self.seconds, batch_size=1)
         if getattr(batch, "rollouts", None) is not None:
-            self.tokens += int(total(float(batch.generated_tokens)))
+            self.tokens += int(total(float(batch.generated.projected)))
             pl_module.log(f"{ROOM}tokens", float(self.tokens), batch_size=1)
 
     def state_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from callbacks.figures import LINE_COLOURS, log_figure, watching
-from callbacks.steps_done import steps_done
+from contrastive_reasoning.progress import steps_done
 
 FIGURE = "curves"
 DASHES = ("-", "--", "-.", ":", "-")

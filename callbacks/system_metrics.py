@@ -12,7 +12,7 @@ import psutil
 import torch
 
 from callbacks.memory import MEGABYTE
-from callbacks.steps_done import steps_done
+from contrastive_reasoning.progress import steps_done
 
 ROOM = "system/"
 

@@ -11,7 +11,7 @@ import lightning as L
 from callbacks.memory import memory_in_use, peak_memory
 from callbacks.phase_clock import PhaseClock, attached_clock, detach_clock
 from callbacks.utilisation import Utilisation
-from contrastive_reasoning.progress import Pace
+from contrastive_reasoning.progress import Pace, steps_done, steps_in_all
 
 ROOM = "train/throughput/"
 
@@ -46,7 +46,7 @@ class Throughput(L.Callback):
         self._utilisation.look_at(pl_module)
         self._step_began = perf_counter()
         self._validating = 0.0
-        self._mark(trainer)
+        self._mark(trainer, pl_module)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._validation_began = perf_counter()
@@ -60,11 +60,12 @@ class Throughput(L.Callback):
         """Log what the step that ended has cost."""
         if self.tokens is not None and self.tokens in trainer.callback_metrics:
             self._seen += int(trainer.callback_metrics[self.tokens])
-        self._mark(trainer)
+        self._mark(trainer, pl_module)
         seconds = self._seconds()
+        total = steps_in_all(trainer, pl_module)
         values = {
             "steps_per_second": self._pace.rate,
-            "seconds_left": self._pace.seconds_left(trainer.max_steps),
+            "seconds_left": None if total is None else self._pace.seconds_left(total),
             "tokens_per_second": self._token_pace.rate if self._seen else None,
             **{f"{phase}_seconds": taken for phase, taken in seconds.items()},
             **self._utilisation(pl_module, batch, seconds),
@@ -88,7 +89,7 @@ class Throughput(L.Callback):
         phases = self._clock.take()
         return {"step": step, **phases, "rest": step - sum(phases.values())}
 
-    def _mark(self, trainer: L.Trainer) -> None:
+    def _mark(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         now = perf_counter()
-        self._pace.mark(trainer.global_step, now)
+        self._pace.mark(steps_done(trainer, pl_module), now)
         self._token_pace.mark(self._seen, now)

@@ -1,6 +1,6 @@
 """Model FLOPs utilisation: the arithmetic that a step asks for, over what the device could have done meanwhile.
 
-    utilisation = (reading_flops(rollouts) + learning_flops(update)) / (seconds of the step · peak)
+    utilisation = (reading_flops(drawn) + learning_flops(update)) / (seconds of the step · peak)
 
 The formulas are those of ``policies.flops``: true tokens once, so padding and repetition lower it. What rewards,
 critics and a reference compute is not counted.
@@ -15,15 +15,14 @@ import lightning as L
 
 from callbacks.peak import measured_peak
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.flops import Work, decoder_size, learning_flops, reading_flops, work_of
-from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.policies.flops import NO_WORK, Work, decoder_size, learning_flops, reading_flops
 
 
 class Utilisation:
     """From a module, its batch and the seconds of its phases to numbers worth logging.
 
     Of the update it knows what the module says: ``module.work``, a ``Work`` that is all that passed forward and
-    backward in its last step. Rollouts it finds in the batch. Where there is neither, it says nothing.
+    backward in its last step; of rollouts what the batch says. Where there is neither, it says nothing.
 
     Args:
         peak_flops: operations per second of one device; None: measured once, in the policy's dtype.
@@ -54,16 +53,16 @@ class Utilisation:
 
         Args:
             pl_module: may have ``work``.
-            batch: may have ``rollouts``.
+            batch: may have ``generated``, the work of all that was drawn for this step.
             seconds: of ``step`` and of its phases by name.
         """
         if self._policy is None:
             return {}
         values: dict[str, float] = {}
         flops: dict[str, float] = {}
-        rollouts, update = getattr(batch, "rollouts", None), getattr(pl_module, "work", None)
-        if isinstance(rollouts, RolloutBatch):
-            flops["rollout"] = reading_flops(self._size, rollout_work(rollouts))
+        drawn, update = getattr(batch, "generated", NO_WORK), getattr(pl_module, "work", None)
+        if drawn != NO_WORK:
+            flops["rollout"] = reading_flops(self._size, drawn)
         if isinstance(update, Work):
             flops["update"] = learning_flops(self._size, update)
             flops["step"] = sum(flops.values())
@@ -75,10 +74,3 @@ class Utilisation:
         used = {phase: count / (seconds[phase] * self._peak) for phase, count in flops.items() if phase in seconds}
         values |= {f"{phase}_utilisation": share for phase, share in used.items()}
         return {**values, "peak_teraflops": self._peak / 1e12}
-
-
-def rollout_work(rollouts: RolloutBatch) -> Work:
-    """What writing these completions asks for: each prompt read once, each of their tokens read once."""
-    prompts = rollouts.prompt_mask.sum(dim=1).tolist()
-    completions = rollouts.mask.sum(dim=1).tolist()
-    return work_of(prompts, completions, [row // rollouts.group_size for row in range(len(completions))])

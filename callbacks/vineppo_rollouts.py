@@ -15,8 +15,9 @@ from typing import Any
 
 import lightning as L
 
-from callbacks.rollout_generation import RolloutGeneration
+from callbacks.rollout_generation import RolloutGeneration, work_of_drawing
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.continuations import Prefix, distinct, problems_of, step_prefixes, success_rates
@@ -79,9 +80,9 @@ class VinePPORollouts(RolloutGeneration):
         rates = {} if continued is None else success_rates(self.task, pl_module.policy, asked, continued)
         values = [[None if prefix is None else rates[prefix] for prefix in row] for row in prefixes]
         batch.rollouts = replace(drawn, prefix_values=values)
-        tokens = 0 if continued is None else int(continued.mask.sum())
-        batch.generated_tokens += tokens
-        totals = {"prefixes": len(asked), "continuation_tokens": tokens}
+        further = NO_WORK if continued is None else work_of_drawing(continued)
+        batch.generated += further
+        totals = {"prefixes": len(asked), "continuation_tokens": further.projected}
         for name, total in totals.items():
             pl_module.log(f"train/rollout/{name}", float(total), batch_size=len(batch.problems))
 

@@ -80,8 +80,8 @@ class Watchdog(L.Callback):
 
     def _begin(self, trainer: L.Trainer, pl_module: Any, phase: str) -> None:
         if self._stacks is not None and phase in self.limits:
-            step = getattr(pl_module, "rollout_step", trainer.global_step)
-            self._stacks.begin(phase, limit=self.limits[phase], at=f"after step {step}")
+            at = f"after step {steps_done(trainer, pl_module)}"
+            self._stacks.begin(phase, limit=self.limits[phase], at=at)
 
     def _end(self, phase: str) -> None:
         if self._stacks is not None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import lightning as L
 
+from callbacks.memory import MEGABYTE
 from contrastive_reasoning.policies.sharding import expected_bytes
+from contrastive_reasoning.progress import steps_done
 from contrastive_reasoning.ranks import gather
 
 ROOM = "train/sharding/"
@@ -64,7 +66,7 @@ class ZeroSharding(L.Callback):
 
     def _compare(self, trainer: L.Trainer, pl_module: L.LightningModule, all_held: Mapping[str, int]) -> None:
         strategy: Any = trainer.strategy
-        step = int(getattr(pl_module, "rollout_step", trainer.global_step))
+        step = steps_done(trainer, pl_module)
         shared: dict[str, int] = {"stage": strategy.stage, "ranks": trainer.world_size}
         expected = expected_bytes(pl_module, **shared, whole_elements=strategy.whole_elements)
         for what, held in all_held.items():
@@ -74,6 +76,6 @@ class ZeroSharding(L.Callback):
                     f"ZeRO-{strategy.stage} should leave {expected[what]:,} bytes of {what} on each of "
                     f"{trainer.world_size} ranks, one holds {most:,}"
                 )
-            values = {f"{what}_megabytes": most / 2**20, f"{what}_expected": expected[what] / 2**20}
+            values = {f"{what}_megabytes": most / MEGABYTE, f"{what}_expected": expected[what] / MEGABYTE}
             for logger in trainer.loggers:
                 logger.log_metrics({ROOM + name: value for name, value in values.items()}, step=step)

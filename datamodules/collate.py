@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
 
@@ -23,8 +24,8 @@ class ProblemBatch:
         """Sampled while training, greedy while validating."""
         self.sampled: RolloutBatch | None = None
         """While validating: several sampled rollouts per problem."""
-        self.generated_tokens = 0
-        """All that were drawn for this step of training, those thrown away too."""
+        self.generated = NO_WORK
+        """All that was drawn for this step of training, what was thrown away too; ``projected`` are its tokens."""
 
     def __len__(self) -> int:
         return len(self.problems)

@@ -15,6 +15,7 @@ from torch import nn
 
 from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.progress import steps_done
 from contrastive_reasoning.ranks import barrier, from_first, this_rank
 from experiments.assemble import build
 from experiments.interrupt import Interrupted, StopRequest
@@ -104,7 +105,7 @@ def fit(
         signal.signal(signal.SIGINT, on_interrupt)
         last, _ = newest_sound(folder / CHECKPOINTS)
         left = "no checkpoint yet" if last is None else f"checkpoint {last}"
-        raise Interrupted(f"{stage}: stopped at step {trainer.global_step} ({left})") from now
+        raise Interrupted(f"{stage}: stopped at step {steps_done(trainer, module)} ({left})") from now
 
 
 def resumption(folder: Path) -> dict[str, Any]:

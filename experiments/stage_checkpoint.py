@@ -68,7 +68,7 @@ class StageCheckpoint(L.Callback):
         first: Any = trainer
         if first.callbacks[0] is not self:
             raise RuntimeError(f"StageCheckpoint must stand before {type(first.callbacks[0]).__name__}, which may act")
-        self._saved = steps_of(trainer, pl_module)
+        self._saved = steps_done(trainer, pl_module)
         self.stop.listen()  # only now: Lightning has just taken the signals for itself
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -99,7 +99,7 @@ class StageCheckpoint(L.Callback):
                 self._measured = Metric(name=name, value=float(trainer.callback_metrics[name]))
 
     def _between_steps(self, trainer: L.Trainer, pl_module: Any) -> None:
-        step, metric, self._measured = steps_of(trainer, pl_module), self._measured, None
+        step, metric, self._measured = steps_done(trainer, pl_module), self._measured, None
         asked = self.stop.agreed()  # the same on every rank, whatever reaches one of them from here on
         if step > self._saved and (asked or step % self.every == 0 or self._ahead(metric)):
             self.save(trainer, step, metric)
@@ -152,11 +152,6 @@ class StageCheckpoint(L.Callback):
         if metric is None or mode is None or not isfinite(metric.value):
             return -inf
         return metric.value if mode == "max" else -metric.value
-
-
-def steps_of(trainer: L.Trainer, pl_module: Any) -> int:
-    """Rollout batches where the module counts those, else optimizer steps."""
-    return int(getattr(pl_module, "rollout_step", trainer.global_step))
 
 
 def _replace(fresh: Path, path: Path) -> None:

@@ -154,13 +154,13 @@ class CriticPretraining(FiniteSteps):
     def _loss_and_metrics(
         self, batch: CriticBatch, purpose: str, step: int, critic: nn.Module | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        counts = self._counted(batch, purpose, step)
+        counts = self.counted(batch, purpose, step)
         scores = self._scores(batch, counts, critic)
         metrics = batch_metrics(scores / self.loss.temperature, batch.positive, counts)
         return self.loss(scores, batch.positive, counts), metrics
 
-    def _counted(self, batch: CriticBatch, purpose: str, step: int) -> Tensor:
-        """The pairs that are scored: (A, C) bool."""
+    def counted(self, batch: CriticBatch, purpose: str, step: int) -> Tensor:
+        """The pairs that are scored in a step of ``"train"`` or ``"validation"``: (A, C) bool."""
         if self.negatives_per_anchor is None:
             return batch.candidate
         seed = derived_seed((self.seed, "critic negatives", purpose, step))

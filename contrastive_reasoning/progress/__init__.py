@@ -5,5 +5,19 @@ from contrastive_reasoning.progress.json_lines import JSONLines
 from contrastive_reasoning.progress.lines import Lines, clock
 from contrastive_reasoning.progress.pace import Pace
 from contrastive_reasoning.progress.phase import Phase, ShowsPhases, phase_of
+from contrastive_reasoning.progress.steps import steps_done, steps_in_all
 
-__all__ = ["Display", "JSONLines", "Lines", "Moment", "Pace", "Phase", "Quiet", "ShowsPhases", "clock", "phase_of"]
+__all__ = [
+    "Display",
+    "JSONLines",
+    "Lines",
+    "Moment",
+    "Pace",
+    "Phase",
+    "Quiet",
+    "ShowsPhases",
+    "clock",
+    "phase_of",
+    "steps_done",
+    "steps_in_all",
+]

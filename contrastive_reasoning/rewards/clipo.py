@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -142,14 +143,10 @@ class CLIPOReward:
         metrics["clipo/skipped_steps"] = float(self.skipped)
         self.calls += 1
         own = own_groups(reward, size)
-        return Credit(
+        return replace(
+            credit,
             outcome=credit.outcome + own,
             parts={**credit.parts, "clipo": own},
-            steps=credit.steps,
-            illegal=credit.illegal,
-            starts=credit.starts,
-            verdicts=credit.verdicts,
-            failures=credit.failures,
             metrics={**credit.metrics, **metrics},
         )
 

@@ -18,6 +18,7 @@ from contrastive_reasoning.rewards.failures import RewardFailed, checked_share
 from contrastive_reasoning.rewards.function_pool import FunctionPool
 from contrastive_reasoning.rewards.worker import Reply
 from contrastive_reasoning.rewards.worker_pool import TIMEOUT
+from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.tasks.verify_worker import OK, WRONG
 
@@ -84,4 +85,4 @@ class FunctionVerifier:
 
 def verdict_of(reply: Reply) -> Verdict:
     known = reply.status in (OK, WRONG, TIMEOUT)
-    return Verdict(status=reply.status if known else "error", reason=str(reply.said))  # pyright: ignore[reportArgumentType]
+    return Verdict(status=reply.status if known else "error", reason=readable(str(reply.said)))  # pyright: ignore[reportArgumentType]

@@ -7,6 +7,7 @@ The mean, not the sum: a sum of levels would pay for long walks through good sta
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.rewards.step_metrics import FINISHED, Judged, step_metrics
@@ -97,14 +98,13 @@ def shaped(
         for row, start in zip(values, begun, strict=True)
     ]
     seen = step_metrics(judged, steps, credit.verdicts, rollouts.group_size)
-    return Credit(
+    return replace(
+        credit,
         outcome=credit.outcome + weight * part,
         parts={**credit.parts, name: part},
         steps=steps,
         illegal=[_forbidden(rollouts.token_spans[i], row) for i, row in enumerate(illegal)],
         starts=None if starts is None else [starts[row // rollouts.group_size] for row in range(len(rollouts))],
-        verdicts=credit.verdicts,
-        failures=credit.failures,
         metrics={**credit.metrics, **seen},
     )
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from contrastive_reasoning.ranks import gather, share, unshare
@@ -60,15 +61,12 @@ class ShuffledReward:
         if starts is not None:
             starts = _own(_among_problems(_of_all(starts, size), size, drawn), size)
         part = credit.outcome.new_tensor([_mean([step.value for step in row]) for row in steps])
-        dealt = Credit(
+        dealt = replace(
+            credit,
             outcome=credit.outcome + self.weight * part,
             parts={**credit.parts, "shuffled": part},
             steps=steps,
-            illegal=credit.illegal,
             starts=starts,
-            verdicts=credit.verdicts,
-            failures=credit.failures,
-            metrics=credit.metrics,
         )
         judged = [[Judged(step.value, step.depth, step.depth == FINISHED) for step in row] for row in steps]
         return judged_anew(dealt, judged, size)

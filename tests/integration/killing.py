@@ -69,7 +69,8 @@ def kill_from_outside(run: int, asked: dict[str, Any]) -> None:
 
 def strike_at(place: str, step: int, signals: list[int]) -> None:
     """Send this process the signals where a call of that place in ``step`` begins; 0: before the first."""
-    from experiments.stage_checkpoint import StageCheckpoint, steps_of
+    from contrastive_reasoning.progress import steps_done
+    from experiments.stage_checkpoint import StageCheckpoint
 
     under_way = 0
     between = StageCheckpoint.on_train_batch_start
@@ -78,7 +79,7 @@ def strike_at(place: str, step: int, signals: list[int]) -> None:
     def counted(self: StageCheckpoint, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         nonlocal under_way
         between(self, trainer, pl_module, batch, batch_idx)
-        under_way = steps_of(trainer, pl_module) + 1
+        under_way = steps_done(trainer, pl_module) + 1
 
     StageCheckpoint.on_train_batch_start = counted
     room, name, call = PLACES[place]

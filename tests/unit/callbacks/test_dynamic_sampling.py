@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from callbacks.dynamic_sampling import DynamicSampling, drawn_problems, equal_groups
+from callbacks.dynamic_sampling import DynamicSampling, drawn_problems, equal_groups, verified_groups
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rewards import Credit
@@ -160,8 +160,11 @@ def test_equals_are_replaced_in_place_by_problems_not_seen_before() -> None:
     drawn = [number for numbers, _, _ in engine.asked for number in numbers]
     assert len(drawn) == len(set(drawn)), "no problem is drawn twice in a step"
     assert module.logged["train/rollout/refilled_groups"] == 0.5
+    assert module.logged["train/rollout/equal_groups"] == 0.5, "as drawn: of the first four"
+    assert module.logged["train/rollout/drawn_success"] == 0.5, "by turns, none, all, by turns"
     assert module.logged["train/rollout/refills"] == len(engine.asked) - 1
-    assert batch.generated_tokens == 2 * 4 * len(drawn), "two tokens a completion, groups of four, those dropped too"
+    assert batch.generated.projected == 2 * 4 * len(drawn), "two tokens a completion, groups of four, those dropped too"
+    assert batch.generated.tokens == (1 + 2 * 4) * len(drawn), "a prompt of one token is read once for its group"
 
 
 def test_every_part_of_the_rollouts_follows() -> None:
@@ -218,7 +221,7 @@ def test_draws_are_a_function_of_seed_step_and_refill() -> None:
 def test_which_groups_are_equal() -> None:
     problems = [Numbered().posed[i] for i in (0, 1, 2)]
     rollouts = Scripted().generate(None, problems, group_size=2, sampling=SAMPLED, seed=(0,), pooled=False)
-    assert equal_groups(Numbered(), rollouts) == [0, 1]
+    assert equal_groups(verified_groups(Numbered(), rollouts)) == [0, 1]
 
 
 def test_prompts_that_are_too_long_do_not_come() -> None:
@@ -297,7 +300,7 @@ def test_in_a_trainer_with_our_own_engine(tmp_path: Path) -> None:
     for batch in module.trained:
         assert batch.rollouts is not None
         assert len(batch.rollouts) == 6
-        assert equal_groups(task, batch.rollouts) == []
+        assert equal_groups(verified_groups(task, batch.rollouts)) == []
         assert batch.problems == tuple(batch.rollouts.problems)
         assert (batch.rollouts.old_log_probs[batch.rollouts.mask] < 0).all()
     assert float(trainer.callback_metrics["train/rollout/refilled_groups"]) > 0

@@ -11,6 +11,7 @@ from rich.console import Console
 from torch.utils.data import DataLoader
 
 from callbacks.progress import Progress, known
+from callbacks.throughput import Throughput
 from contrastive_reasoning.progress import Display, JSONLines, Lines, Quiet, phase_of
 
 
@@ -32,6 +33,21 @@ class Regression(L.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Rollouts(Regression):
+    """Counts its batches, of which the first only warms something up; the others hold two optimizer steps each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.rollout_step = 0
+
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> None:  # type: ignore[override]
+        optimizer: Any = self.optimizers()
+        for _ in range(2 if self.rollout_step else 0):
+            optimizer.step()
+        self.rollout_step += 1
 
 
 def trainer_with(progress: Progress) -> L.Trainer:
@@ -123,6 +139,25 @@ def test_a_program_gets_strict_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert "train/absent" not in last
     validations = [line for line in said if line["phase"] == "validating"]
     assert [line["step"] for line in validations] == [1, 2, 3, 4, 4]
+
+
+def test_steps_are_rollout_batches_where_those_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_steps=8,  # two of them are never made
+        max_epochs=1,
+        callbacks=[progress_by(JSONLines(seconds_between_lines=0.0)), Throughput(window=3, tokens=None, peak_flops=1)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(Rollouts(), DataLoader(torch.ones(8, 1), batch_size=2))  # type: ignore[arg-type]
+    steps = [line for line in strict(capsys.readouterr().out) if line["phase"] is None]
+    assert [line["step"] for line in steps] == [1, 2, 3, 4, 4]
+    assert {line["steps"] for line in steps} == {4}
+    assert trainer.global_step == 6
+    assert float(trainer.callback_metrics["train/throughput/seconds_left"]) == 0
+    assert float(trainer.callback_metrics["train/throughput/steps_per_second"]) > 0
 
 
 def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from torch.utils.data import DataLoader
 
 from callbacks import spent as module
 from callbacks.spent import Spent
+from contrastive_reasoning.policies.flops import NO_WORK
 
 PREPARING, MEASURING, STEP, VALIDATING, DRAWING = 10.0, 1e6, 1.0, 1e4, 1e8
 LENGTHS = [[3, 1], [2, 2], [4, 0], [1, 3]]
@@ -43,7 +45,9 @@ class Data(L.LightningDataModule):
 
 def batch_of(numbers: list[int]) -> Any:
     mask = torch.arange(4) < torch.tensor(LENGTHS[numbers[0]])[:, None]
-    return SimpleNamespace(rollouts=SimpleNamespace(mask=mask), generated_tokens=int(mask.sum()) + THROWN_AWAY)
+    return SimpleNamespace(
+        rollouts=SimpleNamespace(mask=mask), generated=replace(NO_WORK, projected=int(mask.sum()) + THROWN_AWAY)
+    )
 
 
 class Learner(L.LightningModule):

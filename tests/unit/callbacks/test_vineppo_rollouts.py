@@ -110,7 +110,7 @@ def valued(
     trainer: Any = SimpleNamespace()
     made.on_train_batch_start(trainer, module, batch, 0)
     assert batch.rollouts is not None
-    module.generated_tokens = batch.generated_tokens
+    module.generated_tokens = batch.generated.projected
     return batch.rollouts, module, made
 
 
