@@ -1,4 +1,6 @@
-"""Shapes of the models that the papers' settings name, as published in their ``config.json`` on the Hugging Face hub.
+"""Shapes of the models that the papers' settings name, and of two smaller ones for a single GPU.
+
+They are published in each one's ``config.json`` on the Hugging Face hub.
 
 They are for planning where the hub cannot be asked; a configuration that is at hand is always preferred.
 """
@@ -18,6 +20,30 @@ LLAMA_8B = ModelShape(
     vocab_size=128256,
     max_position_embeddings=131072,
     tie_word_embeddings=False,
+)
+QWEN_HALF_B = ModelShape(
+    model_type="qwen2",
+    hidden_size=896,
+    intermediate_size=4864,
+    num_hidden_layers=24,
+    num_attention_heads=14,
+    num_key_value_heads=2,
+    head_dim=64,
+    vocab_size=151936,
+    max_position_embeddings=32768,
+    tie_word_embeddings=True,
+)
+QWEN_1B = ModelShape(
+    model_type="qwen2",
+    hidden_size=1536,
+    intermediate_size=8960,
+    num_hidden_layers=28,
+    num_attention_heads=12,
+    num_key_value_heads=2,
+    head_dim=128,
+    vocab_size=151936,
+    max_position_embeddings=32768,
+    tie_word_embeddings=True,
 )
 QWEN_3B = ModelShape(
     model_type="qwen2",
@@ -58,6 +84,10 @@ RHO_1B = ModelShape(
 PUBLISHED = {
     "meta-llama/Llama-3.1-8B": LLAMA_8B,
     "meta-llama/Llama-3.1-8B-Instruct": LLAMA_8B,
+    "Qwen/Qwen2.5-0.5B": QWEN_HALF_B,
+    "Qwen/Qwen2.5-0.5B-Instruct": QWEN_HALF_B,
+    "Qwen/Qwen2.5-1.5B": QWEN_1B,
+    "Qwen/Qwen2.5-1.5B-Instruct": QWEN_1B,
     "Qwen/Qwen2.5-3B": QWEN_3B,
     "Qwen/Qwen2.5-3B-Instruct": QWEN_3B,
     "Qwen/Qwen2.5-7B": QWEN_7B,
