@@ -12,6 +12,7 @@ from experiments.run_tree import WATCHING
 from experiments.track import RunRecord
 
 ABSENT = "—"
+BEGUN_FROM = "policy.pretrained"
 FIRST_AXES = ("experiment", "arm", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
 NAMES = ("experiment", "arm")
 """Axes whose values speak for themselves."""
@@ -55,7 +56,7 @@ def telling_axes(runs: Sequence[RunRecord]) -> list[str]:
     """``experiment`` and as many more as it takes for no arm to mix unlike runs: each splits what those before left."""
     axes = ["experiment"]
     for axis in filter(_decides, known_axes(runs)):
-        if _parts(runs, [*axes, axis]) > _parts(runs, axes):
+        if not _is_start_of_a_seed(axis, runs) and _parts(runs, [*axes, axis]) > _parts(runs, axes):
             axes.append(axis)
     return axes
 
@@ -115,6 +116,14 @@ def _parts(runs: Sequence[RunRecord], axes: Sequence[str]) -> int:
 
 def _decides(name: str) -> bool:
     return name.partition(".")[0] not in WATCHING
+
+
+def _is_start_of_a_seed(name: str, runs: Sequence[RunRecord]) -> bool:
+    """Whether it is the policy that a study drew for each seed: the same in all arms of a seed, another in the next."""
+    if not f".{name}".endswith(f".{BEGUN_FROM}") or any("study" not in run.tags for run in runs):
+        return False
+    by_seed = {(run.tags["study"], value_of(run, "seed"), value_of(run, name)) for run in runs}
+    return len(by_seed) == len({(study, seed) for study, seed, _ in by_seed})
 
 
 def _is_seed(name: str, runs: Sequence[RunRecord]) -> bool:

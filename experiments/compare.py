@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,7 +79,12 @@ def compare(
     if not console.is_terminal:
         console.width = WIDE
     console.print(terminal_table(found))
-    return [*notes(found.arms), *([] if curves else [f"No stage logged {curve}: no picture."]), f"Written: {stem}.*"]
+    return [
+        *notes(found.arms),
+        *note_on_left_out(found),
+        *([] if curves else [f"No stage logged {curve}: no picture."]),
+        f"Written: {stem}.*",
+    ]
 
 
 def write_tables(found: Comparison, stem: Path) -> list[Path]:
@@ -154,6 +160,13 @@ def notes(arms: Sequence[Arm], *, may_differ: str | None = None) -> list[str]:
         if differing:
             lines.append(f"{arm.label}: counts as one arm, but differs in {'; '.join(differing[:MOST_NOTED])}{more}.")
     return lines
+
+
+def note_on_left_out(found: Comparison) -> list[str]:
+    """Who was named and is in no table."""
+    counted = Counter(run.tags.get("arm") or run.experiment for run in found.left_out)
+    those = ", ".join(f"{name} ({number} {'run' if number == 1 else 'runs'})" for name, number in counted.items())
+    return [f"Without {found.metric}, and so in no table: {those}."] if those else []
 
 
 def is_study(options: argparse.Namespace) -> bool:

@@ -9,6 +9,7 @@ from experiments.arms import Arm, arms_by, shareable, telling_axes, without_comm
 from experiments.comparison_table import Row
 from experiments.evaluation_sets import Column, columns_of, published_beside
 from experiments.set_table import SetTable, set_table
+from experiments.study.plan import START
 from experiments.track import RunRecord, Tracker
 from experiments.wishes import checked_axes, find_baseline, finished_runs
 
@@ -27,6 +28,8 @@ class Comparison:
     """The baseline first."""
     baseline: Arm | None
     table: SetTable
+    left_out: Sequence[RunRecord]
+    """Finished runs of these names that have the metric of none of the columns."""
 
     @property
     def rows(self) -> dict[str, list[Row]]:
@@ -78,12 +81,13 @@ def comparison_of(
     published = published_beside(finished, wanted)
     columns = columns_of(finished, wanted, sets, published)
     runs = [run for run in finished if any(column.metric in run.metrics for column in columns)]
+    left_out = [run for run in finished if run not in runs and run.tags.get("arm") != START]
     arms = without_common(arms_by(runs, telling_axes(runs))) if by is None else arms_by(runs, checked_axes(by, runs))
     reference = find_baseline(arms, baseline)
     ordered = shareable(sorted(arms, key=lambda arm: arm is not reference))
     reference = None if reference is None else ordered[0]
     table = set_table(ordered, columns, metric=wanted, baseline=reference, published=published)
-    return Comparison(metric=wanted, columns=columns, arms=ordered, baseline=reference, table=table)
+    return Comparison(metric=wanted, columns=columns, arms=ordered, baseline=reference, table=table, left_out=left_out)
 
 
 def default_metric(runs: Sequence[RunRecord]) -> str:

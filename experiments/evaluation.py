@@ -35,7 +35,8 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
             phase.say((number + 1) * suite.size, success(split, results[split]))
     if unusable := left_out(suite):
         logger.log_table("test/left_out", unusable, step=0)
-    rows, caption = evaluation_table.summary_rows(suite, results), evaluation_table.caption(suite)
+    rows = evaluation_table.summary_rows(suite, results, model=config.policy.get("pretrained"))
+    caption = evaluation_table.caption(suite)
     logger.log_table(evaluation_table.NAME, rows, step=0)
     logger.finalize("success")
     if this_rank() == 0:

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from contrastive_reasoning.evaluation import PublishedTable
 from experiments.files import write_text
+from experiments.published_method import same_model
 
 NAME, MARKDOWN = "summary", "summary.md"
 LABEL, DELTA = "model", "Δ"
@@ -28,19 +29,20 @@ Line = tuple[str, Mapping[str, float]]
 """A label, and percentages by set or average."""
 
 
-def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]]) -> list[Row]:
-    """The rows of the table.
+def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, model: str | None) -> list[Row]:
+    """The rows of the table; differences to published figures only where those are of the same model.
 
     Args:
         suite: what was run; its ``columns`` name a metric each, and it may have a ``published_table``.
         results: the metrics of ``test``, and of ``start`` where the policy was trained.
+        model: that was evaluated, or from which training began: a hub name or a folder of that name.
     """
     ours = {split: _ours(suite.columns, metrics) for split, metrics in results.items()}
     published: PublishedTable | None = getattr(suite, "published_table", None)
     headings = dict(published.columns) if published else {}
     lines = _published_lines(published) if published else []
     lines += _our_lines(ours)
-    if published:
+    if published and same_model(model, published.model):
         first, last = next(iter(ours.values())), ours["test"]
         base = next(iter(published.rows))
         lines.append((f"{DELTA} to {base}", _difference(first, published.rows[base])))
@@ -112,7 +114,7 @@ def caption(suite: Any) -> str:
     problems: int | None = getattr(suite, "problems", None)
     parts = [f"{getattr(suite, 'quantity', 'verifier/accuracy')} in %"]
     parts += [f"ours on the first {problems} problems of each set"] if problems is not None else []
-    return "; ".join([*parts, *([f"published: {published.source}"] if published else [])])
+    return "; ".join([*parts, *([f"published: {published.source}, of {published.model}"] if published else [])])
 
 
 def write(folder: Path, rows: Sequence[Row], caption: str) -> None:

@@ -20,9 +20,14 @@ def published_arm(arm: Arm, table: PublishedTable | None) -> PublishedArm | None
 
 
 def _repeats(run: RunRecord, row: PublishedArm) -> bool:
-    if value_of(run, MODEL) != row.model:
+    if not same_model(value_of(run, MODEL), row.model):
         return False
     return all(_alike(value_of(run, key), value) for key, value in row.settings.items())
+
+
+def same_model(said: str | None, printed: str) -> bool:
+    """By the last part of the name: a model may lie in a folder."""
+    return said is not None and said.rstrip("/").rpartition("/")[2] == printed.rpartition("/")[2]
 
 
 def _alike(said: str, printed: str | float) -> bool:

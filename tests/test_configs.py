@@ -73,8 +73,7 @@ def whole(path: Path) -> dict[str, Any]:
     group = path.parent.name
     if "defaults" not in content or path.read_text().startswith("# @package"):
         return content
-    node = composed("experiment=llama_critic", f"{group}={path.stem}")[group]
-    made: Any = OmegaConf.to_container(node, resolve=False)
+    made: Any = OmegaConf.to_container(room(group, path.stem), resolve=False)
     return made
 
 
@@ -252,7 +251,11 @@ class Written:
 
     def _text(self, key: str) -> str:
         node = self.config._get_node(key)
-        return TEXTS.setdefault(id(node), (node, as_text(node)))[1] if isinstance(node, DictConfig) else str(node)
+        if not isinstance(node, DictConfig):
+            return str(node)
+        if id(node) not in TEXTS:
+            TEXTS[id(node)] = node, as_text(node)
+        return TEXTS[id(node)][1]
 
     def mark(self) -> tuple[str, ...]:
         return tuple(chain.from_iterable(self.rooms.items()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from experiments.compare import notes
+from experiments.compare import note_on_left_out, notes
 from experiments.comparison import GREEDY, METRIC, is_of
 from experiments.evaluation_sets import columns_of, published_beside
 from experiments.gains import draw_gains
@@ -18,7 +18,10 @@ def results(found: Gathered) -> Html:
     """The section; below the tables stands what they would hide."""
     written = joined(_written(one) for one in _tables(found))
     return section(
-        "Results", written, _gains(found), *(element("p", line, class_="note") for line in notes(found.arms))
+        "Results",
+        written,
+        _gains(found),
+        *(element("p", line, class_="note") for line in [*notes(found.arms), *note_on_left_out(found.comparison)]),
     )
 
 

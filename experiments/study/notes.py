@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.arms import arms_by, value_of
+from experiments.arms import BEGUN_FROM, arms_by, value_of
 from experiments.compare import notes as notes_on_arms
 from experiments.study.plan import Study
 from experiments.study.results import ArmResult
 from experiments.track import RunRecord
 
 TEST_BED = ("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens")
-BEGUN_FROM = "policy.pretrained"
 MOST_NOTED = 5
 
 

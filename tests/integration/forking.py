@@ -83,7 +83,7 @@ def import_parts(overrides: list[str]) -> None:
         config = compose("config", overrides)
     for target in targets(OmegaConf.to_container(config, resolve=True)):
         import_module(target.rpartition(".")[0])
-    for late in ("deepspeed", "mlflow"):  # what saving a policy imports
+    for late in ("deepspeed", "mlflow", "sklearn.isotonic", "sklearn.manifold", "sklearn.linear_model"):  # in functions
         with suppress(ImportError):
             import_module(late)
 

@@ -17,7 +17,8 @@ def finished(
     params: Mapping[str, str] | None = None,
 ) -> RunRecord:
     """A finished run of an experiment with these last values."""
-    tags = {"experiment": name, "seed": str(seed), "objective": objective, "reward": reward}
+    chosen = {"task": "gsm8k", "objective": objective, "advantage": "group_relative", "reward": reward}
+    tags = {"experiment": name, "seed": str(seed), **chosen}
     return RunRecord(
         run_id=f"{name}-{seed}",
         experiment=name,

@@ -4,6 +4,7 @@ import csv
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from statistics import mean, stdev
@@ -108,6 +109,31 @@ def test_runs_on_other_problems_are_another_arm() -> None:
     assert [arm.label for arm in arms_by(runs, telling_axes(runs))] == ["a · task.seed=0", "a · task.seed=7"]
     handed_on = [record("a", seed=s, **{"critic.seed": str(s)}) for s in (0, 1)]
     assert telling_axes(handed_on) == ["experiment"]
+
+
+def test_the_starts_of_a_study_set_no_seeds_apart_and_other_policies_do() -> None:
+    """Each seed of a study may begin from a policy of its own, which its arms share."""
+
+    def of_a_study(arm: str, seed: int, policy: str) -> RunRecord:
+        run = record("s", seed=seed, **{"policy.pretrained": policy, "module.policy.pretrained": policy})
+        return replace(run, tags={**run.tags, "study": "s", "arm": arm})
+
+    runs = [of_a_study(arm, seed, f"start-{seed}") for arm in ("grpo", "critic") for seed in (0, 1)]
+    assert [sorted(arm.runs) for arm in arms_by(runs, telling_axes(runs))] == [["0", "1"]] * 2
+    mixed_up = [*runs, of_a_study("oracle", 0, "start-1")]
+    assert "policy.pretrained" in telling_axes(mixed_up)
+    typed = [record("a", seed=seed, **{"policy.pretrained": f"model-{seed}"}) for seed in (0, 1)]
+    assert "policy.pretrained" in telling_axes(typed), "no study: two models, and not two seeds of one"
+
+
+def test_who_was_named_and_has_not_the_metric_is_told(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    sampled, greedy = "left_in", "left_out"
+    for seed in (0, 1):
+        outputs.stage("evaluate", f"{greedy}{seed}0.5000000.2", {"test/verifier/accuracy": {0: 0.5}})
+        for name in (sampled, greedy):
+            Carrier(outputs.run(name, seed=seed, final=0.5), tracker).carry(live=False)
+    lines = compare(tracker, [sampled, greedy], **PLAIN | {"metric": None}, output=tmp_path)
+    assert f"Without {METRIC}, and so in no table: left_out (2 runs)." in lines
 
 
 def test_others_read_the_last_part_of_a_path_and_tell_arms_apart_by_it() -> None:

@@ -13,8 +13,9 @@ from contrastive_reasoning.evaluation import PublishedTable
 from experiments.evaluation_table import as_markdown, caption, show, summary_rows, write
 from experiments.run_folder import RunFolderLogger
 
+MODEL = "Qwen/Qwen2.5-3B-Instruct"
 PUBLISHED = PublishedTable(
-    model="Qwen/Qwen2.5-3B-Instruct",
+    model=MODEL,
     source="A paper, Table 1",
     columns={"one": "ONE", "avg": "Avg."},
     rows={
@@ -39,7 +40,7 @@ def found(one: float, avg: float) -> Mapping[str, float]:
 
 
 def test_the_rows_of_a_training() -> None:
-    rows = summary_rows(TRACK, {"start": found(0.495, 0.6), "test": found(0.53, 0.625)})
+    rows = summary_rows(TRACK, {"start": found(0.495, 0.6), "test": found(0.53, 0.625)}, model=MODEL)
     assert [row["model"] for row in rows] == [
         "Base Model (published)",
         "GRPO (published)",
@@ -61,20 +62,35 @@ def test_the_rows_of_a_training() -> None:
 
 
 def test_the_rows_of_a_model_that_was_not_trained_here() -> None:
-    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)})
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=MODEL)
     ours = [row for row in rows if "published" not in row["model"]]
     assert [row["model"] for row in ours] == ["ours", "Δ to Base Model", "Δ to GRPO+CLIPO"]
     assert ours[1]["ONE"] == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize(
+    ("model", "same"),
+    [
+        (f"/data/{MODEL}/", True),
+        ("Qwen/Qwen2.5-7B-Instruct", False),
+        ("outputs/policy", False),
+        (None, False),
+    ],
+)
+def test_another_model_has_no_difference_to_what_was_published(model: str | None, same: bool) -> None:
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=model)
+    assert ("Δ to Base Model" in {row["model"] for row in rows}) == same
+    assert "Base Model (published)" in {row["model"] for row in rows}, "the caption says of which"
+
+
 def test_a_suite_of_ones_own_has_ours_alone() -> None:
-    rows = summary_rows(SUITE, {"test": {"verifier/accuracy": 0.25, "other/verifier/accuracy": 1.0}})
+    rows = summary_rows(SUITE, {"test": {"verifier/accuracy": 0.25, "other/verifier/accuracy": 1.0}}, model=MODEL)
     assert rows == [{"model": "ours", "main": 25.0, "other": 100.0}]
     assert caption(SUITE) == "verifier/accuracy in %"
 
 
 def test_as_markdown() -> None:
-    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)})[2:5]
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=MODEL)[2:5]
     assert as_markdown(rows, caption(TRACK)).splitlines() == [
         "| model | ONE | Avg. |",
         "| --- | ---: | ---: |",
@@ -82,18 +98,19 @@ def test_as_markdown() -> None:
         "| Δ (published) | +1.01 | -0.25 |",
         "| ours | 53.00 | 62.50 |",
         "",
-        "verifier/accuracy in %; published: A paper, Table 1",
+        f"verifier/accuracy in %; published: A paper, Table 1, of {MODEL}",
     ]
 
 
 def test_the_caption_says_where_not_all_problems_were_asked() -> None:
     some = SimpleNamespace(**vars(TRACK), problems=50)
-    expected = "verifier/accuracy in %; ours on the first 50 problems of each set; published: A paper, Table 1"
+    ours = "verifier/accuracy in %; ours on the first 50 problems of each set"
+    expected = f"{ours}; published: A paper, Table 1, of {MODEL}"
     assert caption(some) == expected
 
 
 def test_what_is_missing_stays_empty() -> None:
-    rows = summary_rows(TRACK, {"test": {"one/verifier/accuracy": 0.5}})
+    rows = summary_rows(TRACK, {"test": {"one/verifier/accuracy": 0.5}}, model=MODEL)
     assert rows[4]["Avg."] is None
     assert as_markdown(rows[4:5], "").splitlines()[2] == "| ours | 50.00 |  |"
 
@@ -101,7 +118,7 @@ def test_what_is_missing_stays_empty() -> None:
 def test_a_finished_stage_shows_its_table_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show(tmp_path)
     assert capsys.readouterr().out == ""
-    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)})
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=MODEL)
     RunFolderLogger(folder=tmp_path).log_table("summary", rows, step=0)
     write(tmp_path, rows, caption(TRACK))
     show(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -20,6 +21,7 @@ from tests.unit.experiments.comparison_kit import finished
 METRIC = "test/verifier/accuracy"
 TRACK = {"suite.quantity": "verifier/accuracy", "suite.published": "clipo_table1"}
 MODEL = "Qwen/Qwen2.5-3B-Instruct"
+PAPER = {**TRACK, "policy.pretrained": MODEL}
 
 
 def track_run(
@@ -69,6 +71,13 @@ def test_figures_of_another_model_are_not_beside_ours() -> None:
     table = table_of(two_arms(model="Qwen/Qwen2.5-0.5B"))
     assert not any("published" in line.label for line in lines(table))
     assert "Published" not in table.caption
+
+
+@pytest.mark.parametrize("choices", [{"advantage": "leave_one_out"}, {"task": "math"}])
+def test_another_advantage_or_task_is_another_method(choices: dict[str, str]) -> None:
+    runs = [finished("arm", seed=s, metrics={"test/gsm8k/verifier/accuracy": 0.8}, params=PAPER) for s in (0, 1)]
+    others = [replace(run, tags={**run.tags, **choices}) for run in runs]
+    assert [len(table_of(found).published) for found in (runs, others)] == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +50,9 @@ class Hungry:
 
 
 @pytest.fixture(autouse=True)
-def only_what_the_test_makes_is_searched_for_garbage() -> Iterator[None]:
+def only_what_the_test_makes_is_searched_for_garbage() -> None:
     """Each halving collects it, which takes a second among all that hundreds of tests before have left."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    gc.freeze()  # for good, as at the end of the collection: to unfreeze would undo that for all tests after
 
 
 class HungryPolicy(CausalLMPolicy):

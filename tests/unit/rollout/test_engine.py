@@ -59,7 +59,7 @@ def test_log_probs_are_those_of_a_plain_forward_pass(
 @pytest.mark.parametrize("made", [Engine, HFEngine])
 @pytest.mark.parametrize("budget", [60, 10_000])
 def test_who_listens_is_told_of_each_completion_once(
-    any_policy: CausalLMPolicy,
+    policy: CausalLMPolicy,
     problems: Sequence[Problem],
     made: type[Engine | HFEngine],
     budget: int,
@@ -71,9 +71,9 @@ def test_who_listens_is_told_of_each_completion_once(
         told.append((row, text))
 
     engine, settings = made(max_batch_tokens=budget), {"group_size": 3, "sampling": SAMPLED, "seed": (0,)}
-    rollouts = engine.generate(any_policy, problems, **settings, pooled=pooled, written=written)
+    rollouts = engine.generate(policy, problems, **settings, pooled=pooled, written=written)
     assert sorted(told) == list(enumerate(rollouts.texts))
-    assert rollouts.texts == engine.generate(any_policy, problems, **settings, pooled=pooled).texts
+    assert rollouts.texts == engine.generate(policy, problems, **settings, pooled=pooled).texts
 
 
 def test_greedy_tokens_are_those_of_generate(any_policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
