@@ -14,6 +14,7 @@ from lightning.pytorch.profilers import Profiler
 
 from callbacks.phase_clock import REWARD, ROLLOUT, UPDATE, WHOLE_BATCH, drawing_actions
 from callbacks.stack_dump import StackDump
+from contrastive_reasoning.progress import steps_done
 
 Phase = Literal["rollout", "reward", "update", "validation", "checkpoint"]
 VALIDATION, CHECKPOINT = "validation", "checkpoint"

@@ -19,6 +19,7 @@ from typing import Any
 
 import lightning as L
 
+from contrastive_reasoning.progress import steps_done
 from contrastive_reasoning.ranks import from_first, this_rank
 from experiments.first_line import first_line
 from experiments.interrupt import Interrupted, StopRequest

@@ -128,6 +128,13 @@ def grpo(
     return {**result(module, known), "head": test_grpo_clipo.head_of(reward)}
 
 
+def first_gradients(name: str, **changes: Any) -> Result:
+    """That of the first update of all, which nothing has clipped: a common factor would be seen in it."""
+    gradients = grpo_kit.Gradients()
+    found = grpo(name, gradients, gradient_clip=1e9, **changes)
+    return {**found, "gradient": gradients.updates[0]}
+
+
 class SpoiledOnLastRank(Callback):
     """The second step's loss is no number there, and on no other rank."""
 

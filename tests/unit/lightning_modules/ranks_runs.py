@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from contrastive_reasoning.objectives.aggregate import ConstantLength, SeqMeanTokenMean
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_balance_kit import balances, moving
 from tests.unit.lightning_modules.ranks_critics_kit import (
@@ -20,6 +22,7 @@ from tests.unit.lightning_modules.ranks_kit import (
     WHOLE,
     Result,
     SpoiledOnLastRank,
+    first_gradients,
     grpo,
     grpo_resumed,
     lora_policy,
@@ -36,10 +39,16 @@ from tests.unit.lightning_modules.ranks_pretraining_kit import (
 )
 from tests.unit.lightning_modules.ranks_zero_kit import code_in_a_shard, gathers, narrow_policy, refilling, sharding
 
+
+def by_rows(aggregation: Any) -> Any:
+    return grpo_kit.objective(aggregation=aggregation)
+
+
 GATED = "calibrated credit, gated"
 RUNS: dict[str, Callable[[str], Result]] = {
     "grpo": grpo,
-    "lora": lambda name: grpo(name, policy=lora_policy()),
+    "lora, rows weigh alike": lambda name: grpo(name, policy=lora_policy(), objective=by_rows(SeqMeanTokenMean())),
+    "gradients": lambda name: first_gradients(name, objective=by_rows(ConstantLength(length=12))),
     "groups moved": moving,
     "warm_start": warm_start,
     "critic forward": partial(critic, loss="forward"),
@@ -60,11 +69,11 @@ STRATEGIES: dict[str, Sequence[str]] = {
     "ddp": tuple(RUNS),
     "zero1": ("grpo",),
     "zero2": (
-        *("grpo", "lora", "groups moved", "warm_start", "critic symmetric", "preference"),
+        *("grpo", "lora, rows weigh alike", "groups moved", "warm_start", "critic symmetric", "preference"),
         *("critic of text, lora", "critics together", GATED, *KL, "grpo spoiled", "critic spoiled"),
     ),
     "zero3": (
-        *("grpo", "lora", "groups moved", "warm_start", "critic symmetric", "preference"),
+        *("grpo", "lora, rows weigh alike", "groups moved", "warm_start", "critic symmetric", "preference"),
         *("critic of text, lora", "critics together", GATED, *KL, "grpo spoiled", "critic spoiled"),
     ),
     "zero3_offload": ("grpo",),
