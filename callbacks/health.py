@@ -1,4 +1,4 @@
-"""Stops a run whose loss is no number, and says when a quantity leaves the range in which training makes sense."""
+"""Says when a quantity leaves the range in which training makes sense. Steps of no number: ``lightning_modules``."""
 
 from __future__ import annotations
 
@@ -11,18 +11,9 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from contrastive_reasoning.progress import steps_done
 
-VITAL = ("loss", "gradient_norm")
-"""Last parts of the names of metrics that must be finite."""
-
-
-class Diverged(RuntimeError):
-    """Training has produced a number that it cannot go on from."""
-
 
 class Health(L.Callback):
-    """Raises on a non-finite loss or gradient; logs ``train/health/<room>_<quantity>``, 1 outside the range, else 0.
-
-    It stands before the checkpoint callback, as all callbacks do, so what is saved is from before. Only watches.
+    """Logs ``train/health/<room>_<quantity>``, 1 outside the range, else 0. Only watches.
 
     Args:
         limits: metric → [low, high], either of them null for open. The first step outside is also said in a warning.
@@ -38,8 +29,6 @@ class Health(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Look at what the step has logged."""
         logged: Mapping[str, Any] = trainer.callback_metrics
-        vital = {name: float(value) for name, value in logged.items() if name.startswith("train/") and is_vital(name)}
-        check_finite(vital, trainer.global_step)
         # where a step may log nothing, Lightning has its last values still, and would repeat what is said of them
         measured: Mapping[str, Any] = getattr(pl_module, "reported", logged)
         outside = {name: self._outside(name, float(measured[name])) for name in self.limits if name in measured}
@@ -63,21 +52,3 @@ class Health(L.Callback):
 def health_name(metric: str) -> str:
     """``train/objective/ratio_max`` → ``train/health/objective_ratio_max``."""
     return "train/health/" + metric.removeprefix("train/").replace("/", "_")
-
-
-def is_vital(metric: str) -> bool:
-    return metric.rsplit("/", 1)[-1] in VITAL
-
-
-def check_finite(metrics: Mapping[str, float], step: int) -> None:
-    """Refuse to go on from a loss or a gradient norm that is nan or infinite.
-
-    Raises:
-        Diverged: naming the metric and the step.
-    """
-    for name, value in metrics.items():
-        if is_vital(name) and not math.isfinite(value):
-            raise Diverged(
-                f"{name} is {value} at step {step}: training stops here; the last checkpoint is from before. "
-                "A lower learning rate or tighter gradient clipping is the usual cure"
-            )

@@ -13,8 +13,6 @@ So the bound belongs well above the cap of completions; no search of three numbe
 from __future__ import annotations
 
 import random
-import sys
-from dataclasses import dataclass
 
 from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown import CountdownTask, legal_moves, shuffled_trace
@@ -56,20 +54,6 @@ def _value_reached(numbers: tuple[int, ...], rng: random.Random) -> int:
     for _ in numbers[1:]:
         state = rng.choice(legal_moves(state)).state
     return state[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShuffledSearchCorpus:
-    """Texts for a tokenizer: prompts of training plays and their searches, of any length; in place of PlayCorpus."""
-
-    task: CountdownTask
-    plays: int
-    seed: int
-
-    def __call__(self) -> list[str]:
-        rng = random.Random(f"{self.seed}/shuffled search corpus")
-        drawn = [draw_search(self.task, "train", rng, max_lines=sys.maxsize) for _ in range(self.plays)]
-        return [text for example in drawn for text in example]
 
 
 class ShuffledSearchStream(ExampleStream):

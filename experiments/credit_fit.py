@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.tasks.base import Verdict
 from experiments.assemble import AssemblyError, build
+from experiments.rooms import is_ours
 
 Part = tuple[type, DictConfig]
 """A class and the node of the configuration that names it."""
@@ -34,6 +35,9 @@ def check_credit_fits(config: DictConfig) -> None:
             advantage(credit, torch.ones(2, 1, dtype=torch.bool), 2)
         except ValueError as error:
             raise AssemblyError(f"advantage: {error}") from error
+    judging = [kind for kind in (*(kind for kind, _ in parts), type(outer)) if getattr(kind, "reads_verdicts", False)]
+    if judging and credit.verdicts is None:
+        raise AssemblyError(f"reward: no part of it verifies, and {judging[0].__name__} judges values by verdicts")
     reading = [kind for kind, _ in parts if getattr(kind, "reads_prefix_values", False)]
     if reading and not getattr(part_of(config.rollout), "values_prefixes", False):
         raise AssemblyError(f"reward: {reading[0].__name__} reads values drawn with the rollouts: use rollout=vineppo")
@@ -48,8 +52,13 @@ def credit_of(parts: list[Part]) -> Credit:
         parts={kind.__name__: torch.zeros(2) for kind, _ in valuing or parts[:1]},
         steps=[[step], [step]] if valuing else None,
         starts=[0.5, 0.5] if any(_values_starts(*part) for part in valuing) else None,
-        verdicts=[Verdict(status="wrong", reason="")] * 2,
+        verdicts=[Verdict(status="wrong", reason="")] * 2 if any(verifies(kind) for kind, _ in parts) else None,
     )
+
+
+def verifies(kind: type) -> bool:
+    """Whether the credit of such a reward has verdicts; of a class of someone else's that is not known, and assumed."""
+    return bool(getattr(kind, "verifies", not is_ours(kind.__module__)))
 
 
 def parts_of(reward: Any) -> Iterator[Part]:

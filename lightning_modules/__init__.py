@@ -1,2 +1,2 @@
 VERSION = 1
-"""Raised when the same configuration would give another result; finished stages are then not reused."""
+"""Increment it when the same configuration would give another result: finished stages are then computed anew."""

@@ -17,8 +17,8 @@ from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.ranks import mean_over_ranks, over_ranks
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
-from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Task
 from lightning_modules.lesson import OBJECTIVE, SURPRISAL, lesson_metrics
 from lightning_modules.not_finite import NotFinite, SkippedSteps, require_finite

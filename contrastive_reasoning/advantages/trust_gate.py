@@ -56,6 +56,8 @@ class TrustGate:
         ValueError: for a number out of range, or an advantage that mixes in no step credit.
     """
 
+    reads_verdicts = True
+
     def __init__(self, *, advantage: Advantage, window: int, floor: float, span: float, total_steps: int) -> None:
         for name, count in (("window", window), ("total_steps", total_steps)):
             if count < 1:

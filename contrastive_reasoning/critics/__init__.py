@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contrastive_reasoning.critics.text import TextCritic
 
 VERSION = 2
-"""Raised when results of this room would change; part of a stage's fingerprint."""
+"""Increment it when the same configuration would give another result: finished stages are then computed anew."""
 
 _LAZY = {
     "Frozen": "encoder",

@@ -10,7 +10,7 @@ from contrastive_reasoning.evaluation.evaluator import (
     sampled_values,
     with_intervals,
 )
-from contrastive_reasoning.evaluation.interval import Interval, bootstrap, mean_interval, t_interval, wilson
+from contrastive_reasoning.evaluation.interval import Interval, bootstrap, mean_interval, wilson
 from contrastive_reasoning.evaluation.nested_bootstrap import (
     Estimate,
     interquartile_mean,
@@ -57,10 +57,9 @@ __all__ = [
     "published_table",
     "reason_kind",
     "sampled_values",
-    "t_interval",
     "wilson",
     "with_intervals",
 ]
 
 VERSION = 1
-"""Raised when the same configuration would give another result; finished stages are then not reused."""
+"""Increment it when the same configuration would give another result: finished stages are then computed anew."""

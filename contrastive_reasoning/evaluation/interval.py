@@ -1,14 +1,12 @@
-"""95% intervals: of a share (Wilson), of a mean over problems (bootstrap), of a mean over seeds (Student's t)."""
+"""95% intervals: of a share (Wilson), and of a mean over problems (bootstrap)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
-from statistics import mean, stdev
 from typing import NamedTuple
 
 import torch
-from scipy.special import stdtrit
 
 Z95 = 1.959963984540054
 """The 97.5% point of the normal distribution."""
@@ -46,13 +44,3 @@ def mean_interval(values: Sequence[float], *, seed: int) -> Interval:
     if values and all(value in (0.0, 1.0) for value in values):
         return wilson(int(sum(values)), len(values))
     return bootstrap(values, seed=seed)
-
-
-def t_interval(values: Sequence[float]) -> Interval:
-    """The 95% interval of the mean over seeds: x̄ ± t₀.₉₇₅(n−1) · s/√n; unbounded (nan) for a single seed."""
-    if not values:
-        raise ValueError("an interval needs at least one value")
-    if len(values) == 1:
-        return Interval(float("nan"), float("nan"))
-    half = float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / sqrt(len(values))
-    return Interval(mean(values) - half, mean(values) + half)

@@ -25,7 +25,7 @@ from contrastive_reasoning.losses.supcon import SupCon, supcon
 from contrastive_reasoning.losses.supcon_in import SupConIn, supcon_in
 
 VERSION = 1
-"""Raised when results of this room would change; part of a stage's fingerprint."""
+"""Increment it when the same configuration would give another result: finished stages are then computed anew."""
 
 __all__ = [
     "BackwardInfoNCE",

@@ -1,51 +1,10 @@
-"""Pair selection: which (anchor, candidate) pairs are positive, which count at all, and which are drawn.
-
-``different_from_own`` for anchors with own goals 7, 7, 9 against the goals 7, 7, 9 (x: counts as a negative):
-
-            g=7  g=7  g=9
-    a (7)    .    .    x
-    a (7)    .    .    x
-    a (9)    x    x    .
-"""
+"""Which of an anchor's negatives count, where not all of them are to."""
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 from torch import Tensor
-
-
-def same_label(anchors: Int[Tensor, " A"], candidates: Int[Tensor, " C"]) -> Bool[Tensor, "A C"]:
-    """True where anchor and candidate carry the same label."""
-    return anchors[:, None] == candidates[None, :]
-
-
-def different_trajectory(anchors: Int[Tensor, " A"], goals: Int[Tensor, " C"]) -> Bool[Tensor, "A C"]:
-    """True where anchor and goal come from different trajectories, the only pairs that may be in-batch negatives."""
-    return ~same_label(anchors, goals)
-
-
-def different_from_own(own: Int[Tensor, "A K"], goals: Int[Tensor, "C K"]) -> Bool[Tensor, "A C"]:
-    """True where a goal differs from the anchor's own goal: same-goal pairs are no negatives, they are reached.
-
-    Args:
-        own: the K numbers of each anchor's own goal.
-        goals: the K numbers of each goal.
-    """
-    return (own[:, None, :] != goals[None, :, :]).any(dim=-1)
-
-
-def candidates_of(positive: Bool[Tensor, "A C"], *negative: Bool[Tensor, "A C"]) -> Bool[Tensor, "A C"]:
-    """The pairs that count: all positives, and what every one of the ``negative`` masks allows."""
-    allowed = torch.ones_like(positive)
-    for mask in negative:
-        allowed = allowed & mask
-    return positive | allowed
-
-
-def without_self(count: int, *, device: torch.device) -> Bool[Tensor, "A A"]:
-    """All pairs of ``count`` rows but each row with itself."""
-    return ~torch.eye(count, dtype=torch.bool, device=device)
 
 
 def draw_negatives(

@@ -19,6 +19,7 @@ from contrastive_reasoning.objectives.mismatch import Correction, NoCorrection, 
 from contrastive_reasoning.objectives.total import needs_full_kl
 
 VERSION = 1
+"""Increment it when the same configuration would give another result: finished stages are then computed anew."""
 
 __all__ = [
     "CISPO",

@@ -99,11 +99,6 @@ class ModelShape:
         return sum(map(prod, self.matrices().values()))
 
     @property
-    def linear_weights(self) -> int:
-        """Weights of all matrices that tokens are multiplied by, the projection to the vocabulary among them."""
-        return self.num_hidden_layers * self.layer_weights + self.vocabulary_matrix
-
-    @property
     def parameters(self) -> int:
         """All of them; a matrix that is used twice counts once."""
         return sum(self.parameter_sizes())

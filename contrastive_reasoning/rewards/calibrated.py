@@ -76,6 +76,8 @@ class CalibratedReward:
         ValueError: for a number below 1 (``warmup_steps``: below 0).
     """
 
+    reads_verdicts = True
+
     def __init__(
         self, *, source: LogitSource, calibration: Calibration, batches: int, refit_every: int, warmup_steps: int
     ) -> None:

@@ -12,8 +12,8 @@ from contrastive_reasoning.critics.base import values_states
 from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.shaping import legal_steps
-from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Task
 
 INNER = ("outcome", "reward", "source")

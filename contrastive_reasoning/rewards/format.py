@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contrastive_reasoning.rewards.base import Credit
-from contrastive_reasoning.rewards.verifier import verdicts_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Task
 
 
 class FormatReward:
     """Says nothing of correctness: weigh it well below the verifier."""
+
+    verifies = True
+    """Its credit has verdicts."""
 
     def __init__(self, *, task: Task) -> None:
         self.task = task

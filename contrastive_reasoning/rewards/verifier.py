@@ -7,10 +7,11 @@ from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Task
 
-__all__ = ["VerifierReward", "verdicts_of"]
-
 
 class VerifierReward:
+    verifies = True
+    """Its credit has verdicts."""
+
     def __init__(self, *, task: Task) -> None:
         self.task = task
 

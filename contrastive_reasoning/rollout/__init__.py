@@ -23,4 +23,4 @@ __all__ = [
 ]
 
 VERSION = 2
-"""Raised when the same configuration would give another result; finished stages are then not reused."""
+"""Increment it when the same configuration would give another result: finished stages are then computed anew."""

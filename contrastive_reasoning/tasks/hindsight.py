@@ -34,17 +34,6 @@ class Triple(Generic[StateT, ActionT, GoalT]):
     goal: GoalT
 
 
-def future_probabilities(moments: int, *, discount: float) -> list[list[float]]:
-    """The picture above: row i holds p(j | i); the last row is zero.
-
-    Raises:
-        ValueError: if the discount is not in (0, 1].
-    """
-    _check(discount)
-    rows = [[discount ** (j - i - 1) if j > i else 0.0 for j in range(moments)] for i in range(moments)]
-    return [[weight / (sum(row) or 1.0) for weight in row] for row in rows]
-
-
 def draw_future(moment: int, moments: int, *, discount: float, rng: random.Random) -> int:
     """A later moment, by inversion of the truncated geometric distribution: one draw, whatever the length.
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import random
 from statistics import mean
 
 import pytest
 from scipy.stats import bootstrap as scipy_bootstrap
-from scipy.stats import t as student
 
-from contrastive_reasoning.evaluation import bootstrap, mean_interval, t_interval, wilson
+from contrastive_reasoning.evaluation import bootstrap, mean_interval, wilson
 
 
 @pytest.mark.parametrize(
@@ -44,16 +42,7 @@ def test_a_mean_of_zeros_and_ones_is_a_share() -> None:
     assert mean_interval([0.5, 0.0, 1.0], seed=0) == bootstrap([0.5, 0.0, 1.0], seed=0)
 
 
-def test_t_interval_of_three_seeds() -> None:
-    half = student.ppf(0.975, 2) * 0.01 / math.sqrt(3)
-    assert t_interval([0.19, 0.20, 0.21]) == pytest.approx((0.2 - half, 0.2 + half))
-
-
-def test_one_seed_bounds_nothing() -> None:
-    assert all(math.isnan(end) for end in t_interval([0.3]))
-
-
 def test_no_values_are_refused() -> None:
-    for interval in (t_interval, lambda values: bootstrap(values, seed=0), lambda values: wilson(0, len(values))):
+    for interval in (lambda values: bootstrap(values, seed=0), lambda values: wilson(0, len(values))):
         with pytest.raises(ValueError, match=r"got 0 of 0|at least one value"):
             interval([])

@@ -12,6 +12,12 @@ from experiments.schema import register
 from experiments.stages import check_light_parts
 
 register()
+FUNCTION = (
+    "_target_:contrastive_reasoning.rewards.FunctionReward,name:own,function:{_target_:builtins.len,_partial_:true},"
+    "workers:1,limit_s:1,memory_mib:64,max_failures:1"
+)
+UNVERIFIED = ("reward=oracle_steps", "~reward.outcome", f"+reward.outcome={{{FUNCTION}}}")
+UNVERIFIED_CALIBRATED = ("reward=oracle_calibrated", "~reward.source.outcome", f"+reward.source.outcome={{{FUNCTION}}}")
 NO_STEPS = "advantage: a per-step advantage needs a reward that values steps .* has: "
 
 
@@ -35,6 +41,7 @@ def composed(*overrides: str) -> DictConfig:
         ("reward=critic_calibrated", "critic=joint_ensemble", "advantage=potential_gated"),
         ("reward=critic_steps", "critic=text", "advantage=process"),
         ("reward=monte_carlo", "rollout=vineppo", "advantage=vineppo"),
+        (*UNVERIFIED, "advantage=process"),
     ],
 )
 def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
@@ -52,6 +59,9 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("reward=perfect_move", "advantage=potential_gated"), "potential needs .* has: PerfectMoveReward"),
         (("reward=perfect_move", "advantage=vineppo"), "advantage=vineppo needs .* has: PerfectMoveReward"),
         (("reward=critic_steps", "critic=text", "advantage=survival"), "survival needs .* has: CriticReward"),
+        ((*UNVERIFIED, "advantage=process_gated"), "reward: no part of it verifies, and TrustGate judges"),
+        ((*UNVERIFIED, "advantage=potential"), "advantage: a potential ends in the verified outcome"),
+        ((*UNVERIFIED_CALIBRATED, "advantage=one_step"), "reward: no part of it verifies, and CalibratedReward judges"),
         (("reward=monte_carlo",), "reward: MonteCarloReward reads values drawn with the rollouts: use rollout=vineppo"),
     ],
 )

@@ -197,8 +197,8 @@ def test_each_rank_holds_what_was_planned(name: str, two: Any) -> None:
 def test_what_a_rank_holds_is_logged_beside_what_it_should(name: str, two: Any) -> None:
     expected = expected_bytes(grpo_kit.module(), stage=int(name[4]), ranks=2, whole_elements=SHARDED[name])
     most = {what: max(rank[f"{name}/sharding"]["held"][what] for rank in two) for what in expected}
-    wanted = {f"train/sharding/{what}_megabytes": held / 2**20 for what, held in most.items()}
-    wanted |= {f"train/sharding/{what}_expected": held / 2**20 for what, held in expected.items()}
+    wanted = {f"train/sharding/{what}_megabytes": held / 1e6 for what, held in most.items()}
+    wanted |= {f"train/sharding/{what}_expected": held / 1e6 for what, held in expected.items()}
     assert two[0][f"{name}/sharding"]["logged"] == pytest.approx(wanted)
 
 

@@ -1,41 +1,10 @@
-"""Which pairs are positive, which count, which are drawn."""
+"""Which negatives are drawn."""
 
 from __future__ import annotations
 
 import torch
 
-from contrastive_reasoning.losses.pairs import (
-    candidates_of,
-    different_from_own,
-    different_trajectory,
-    draw_negatives,
-    same_label,
-    without_self,
-)
-
-
-def test_same_goal_pairs_are_no_negatives() -> None:
-    own = torch.tensor([[7], [7], [9]])
-    assert different_from_own(own, own).tolist() == [[False, False, True], [False, False, True], [True, True, False]]
-
-
-def test_goals_of_several_numbers_differ_when_one_number_does() -> None:
-    goals = torch.tensor([[3, 4], [3, 5]])
-    assert different_from_own(goals, goals).tolist() == [[False, True], [True, False]]
-
-
-def test_candidates_are_the_positives_and_what_all_masks_allow() -> None:
-    positive = torch.eye(3, dtype=torch.bool)
-    other_goal = different_from_own(torch.tensor([[7], [7], [9]]), torch.tensor([[7], [7], [9]]))
-    elsewhere = different_trajectory(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]))
-    counts = candidates_of(positive, other_goal, elsewhere)
-    assert counts.tolist() == [[True, False, True], [False, True, False], [True, False, True]]
-
-
-def test_same_label_and_without_self() -> None:
-    labels = torch.tensor([1, 1, 0])
-    positive = same_label(labels, labels) & without_self(3, device=labels.device)
-    assert positive.tolist() == [[False, True, False], [True, False, False], [False, False, False]]
+from contrastive_reasoning.losses.pairs import draw_negatives
 
 
 def test_drawn_negatives_are_candidates_and_as_many_as_asked() -> None:

