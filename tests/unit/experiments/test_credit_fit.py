@@ -13,8 +13,8 @@ from experiments.stages import check_light_parts
 
 register()
 FUNCTION = (
-    "_target_:contrastive_reasoning.rewards.FunctionReward,name:own,function:{_target_:builtins.len,_partial_:true},"
-    "workers:1,limit_s:1,memory_mib:64,max_failures:1"
+    "_target_:contrastive_reasoning.rewards.FunctionReward,name:own,workers:1,limit_s:1.0,memory_mib:64,"
+    "max_failures:1.0,function:{_target_:contrastive_reasoning.tasks.example_reward.mentions_answer,_partial_:true}"
 )
 UNVERIFIED = ("reward=oracle_steps", "~reward.outcome", f"+reward.outcome={{{FUNCTION}}}")
 UNVERIFIED_CALIBRATED = ("reward=oracle_calibrated", "~reward.source.outcome", f"+reward.source.outcome={{{FUNCTION}}}")
@@ -61,7 +61,7 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("reward=critic_steps", "critic=text", "advantage=survival"), "survival needs .* has: CriticReward"),
         ((*UNVERIFIED, "advantage=process_gated"), "reward: no part of it verifies, and TrustGate judges"),
         ((*UNVERIFIED, "advantage=potential"), "advantage: a potential ends in the verified outcome"),
-        ((*UNVERIFIED_CALIBRATED, "advantage=one_step"), "reward: no part of it verifies, and CalibratedReward judges"),
+        ((*UNVERIFIED_CALIBRATED, "advantage=process"), "reward: no part of it verifies, and CalibratedReward judges"),
         (("reward=monte_carlo",), "reward: MonteCarloReward reads values drawn with the rollouts: use rollout=vineppo"),
     ],
 )
