@@ -22,7 +22,6 @@ from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
 from experiments.assemble import build
 from experiments.checks import contradiction
-from experiments.dotted import dotted_keys
 from experiments.fits import PARTS
 from experiments.rooms import OURS
 from experiments.schema import register
@@ -112,26 +111,9 @@ def test_an_experiment_is_named_as_its_file(experiment: str) -> None:
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_method_and_size_set_no_key_in_common(experiment: str) -> None:
-    leaves = set(_leaves(raw(CONF / "experiment" / f"{experiment}.yaml")))
-    for budget in (CONF / "budget").glob("*.yaml"):
-        assert not leaves & set(_leaves(raw(budget))), budget.stem
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_what_an_experiment_sets_every_sibling_has(experiment: str) -> None:
-    content = raw(CONF / "experiment" / f"{experiment}.yaml")
-    for group in (group for group in content if (CONF / group).is_dir()):
-        for sibling in siblings(group):
-            keys = dotted_keys(composed(f"experiment={experiment}", f"{group}={sibling}"))
-            assert {f"{group}.{key}" for key in _leaves(content[group])} <= keys, f"{group}={sibling}"
-
-
-def _leaves(content: dict[str, Any], path: str = "") -> Iterator[str]:
-    for key, value in content.items():
-        if key != "defaults":
-            here = f"{path}.{key}" if path else key
-            yield from _leaves(value, here) if isinstance(value, dict) else [here]
+def test_an_experiment_chooses_parts_and_sets_no_value(experiment: str) -> None:
+    """Values are the parts' own, sizes the budget's: so any sibling fits, and no size hides in a method."""
+    assert set(raw(CONF / "experiment" / f"{experiment}.yaml")) <= {"defaults", "name", "stages"}
 
 
 @pytest.fixture(scope="session")
@@ -202,11 +184,10 @@ def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Itera
 @contextmanager
 def exchanged_for(config: DictConfig, group: str, sibling: str, scale: str, models: dict[str, Path]) -> Iterator[None]:
     """Within it the configuration is as if composed with the sibling: the same, in a small part of the time."""
-    content = raw(CONF / "experiment" / f"{config.name}.yaml")
     rooms = rooms_of(group, sibling, config.name, scale)
     before = {key: config._get_node(key) for key in rooms}
     for key, node in rooms.items():
-        config[key] = OmegaConf.merge(node, content[key]) if key in content else node
+        config[key] = node
     if "policy" in rooms:
         localise(config.policy, str(models[config.family]))
     try:

@@ -86,14 +86,16 @@ def rows_of(arms: Sequence[ArmResult], metric: str, *, start_per_seed: bool) -> 
         arms: that are compared.
         metric: what decides.
         start_per_seed: each seed begins from another policy: an arm is compared over the seeds that it shares with the
-            baseline. From one start all seeds of both count, whatever they are.
+            baseline. From one start all seeds of both count, whatever they are, but an arm of a single one is compared
+            with the baseline's run of that seed.
     """
     return [_row(arm, arms[0], metric, start_per_seed=start_per_seed) for arm in arms]
 
 
 def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bool) -> Row:
     own = arm is baseline
-    ours, theirs = _from_the_same_starts(arm, baseline) if start_per_seed and not own else (arm, baseline)
+    by_seed = start_per_seed or (len(arm.seeds) == 1 and set(arm.seeds) <= set(baseline.seeds))
+    ours, theirs = _of_the_same_seeds(arm, baseline) if by_seed and not own else (arm, baseline)
     comparable = bool(ours.seeds)
     return Row(
         name=arm.name,
@@ -110,7 +112,7 @@ def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bo
     )
 
 
-def _from_the_same_starts(arm: ArmResult, baseline: ArmResult) -> tuple[ArmResult, ArmResult]:
+def _of_the_same_seeds(arm: ArmResult, baseline: ArmResult) -> tuple[ArmResult, ArmResult]:
     ours, theirs = shared(arm.seeds, baseline.seeds)
     return replace(arm, seeds=ours), replace(baseline, seeds=theirs)
 

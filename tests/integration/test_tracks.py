@@ -19,13 +19,17 @@ from experiments.schema import register
 register()
 
 
+MODEL = "Qwen2.5-3B-Instruct"
+"""Whose figures track 1 prints: a folder of that name is taken for the model."""
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> list[str]:
     """Overrides that make any track small."""
     tokenizer = train_tokenizer(["What is 1+1? Options: A. one B. two"], vocab_size=270)
-    tiny_llama(tokenizer, hidden_size=32).save_pretrained(tmp_path / "policy")
-    tokenizer.save_pretrained(tmp_path / "policy")
-    policy = [f"policy.pretrained={tmp_path / 'policy'}", "policy.architecture=null", "policy.corpus=null"]
+    tiny_llama(tokenizer, hidden_size=32).save_pretrained(tmp_path / MODEL)
+    tokenizer.save_pretrained(tmp_path / MODEL)
+    policy = [f"policy.pretrained={tmp_path / MODEL}", "policy.architecture=null", "policy.corpus=null"]
     decoding = ["suite.greedy.max_tokens=4", "suite.sampling.max_tokens=4"]
     verifier = ["suite.sets.verifier=null"]
     return [*policy, *decoding, *verifier, f"suite.sets.path={tmp_path}", f"output_dir={tmp_path}"]
@@ -66,7 +70,7 @@ def test_from_files_to_the_table(
     shown = capsys.readouterr().out
     for text in (shown, (tmp_path / "stage" / "summary.md").read_text()):
         assert "GRPO+CLIPO (published)" in text
-        assert "Δ to Base Model" in text
+        assert ("Δ to Base Model" in text) == (track != "track2"), "which is of another model"
         assert "CLIPO, Table" in text
 
 

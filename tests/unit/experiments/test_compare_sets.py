@@ -63,6 +63,8 @@ def test_a_track_of_greedy_completions_stands_beside_its_paper(outputs: Any, tra
     suite = {"quantity": GREEDY, "published": "clipo_table1"}
     config = {"seed": 0, "suite": suite, "policy": {"pretrained": "Qwen/Qwen2.5-3B-Instruct"}}
     (run / "config.yaml").write_text(json.dumps(config))
+    choices = {"task": "gsm8k", "objective": "grpo", "advantage": "group_relative", "reward": "verifier"}
+    (run / "choices.json").write_text(json.dumps(choices))
     evaluated = stage_folder(run, "evaluate")
     (evaluated / "metrics.jsonl").unlink()
     for name in (f"gsm8k/{GREEDY}", "average/m_avg"):

@@ -118,10 +118,10 @@ def test_learns_from_drawn_negatives(tmp_path: Path) -> None:
 
 def test_drawn_negatives_are_scored_as_in_all_pairs() -> None:
     batch, drawing, complete = pairs(), module(negatives_per_anchor=3), module()
-    counts = drawing._counted(batch, "train", 7)
+    counts = drawing.counted(batch, "train", 7)
     assert counts.sum(dim=1).eq(4).all()
-    assert torch.equal(counts, drawing._counted(batch, "train", 7))
-    assert not torch.equal(counts, drawing._counted(batch, "train", 8))
+    assert torch.equal(counts, drawing.counted(batch, "train", 7))
+    assert not torch.equal(counts, drawing.counted(batch, "train", 8))
     torch.testing.assert_close(drawing._scores(batch, counts)[counts], complete._scores(batch, batch.candidate)[counts])
 
 

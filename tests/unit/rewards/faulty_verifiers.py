@@ -19,6 +19,11 @@ def verdict_or_harm(problem: Problem, completion: str, *, right: str = "") -> An
     return VERDICTS.get(completion, completion in (problem.answer, right))
 
 
+def quotes(problem: Problem, completion: str) -> str:
+    """The reason is the completion itself."""
+    return completion
+
+
 def lengths(prompts: Any, completions: Any, **columns: Any) -> Any:
     """The harm that the first completion names; or each completion's length, None for an empty one."""
     if completions[0] in HARM:

@@ -14,7 +14,7 @@ from contrastive_reasoning.rewards import FunctionVerifier
 from contrastive_reasoning.rewards.failures import RewardFailed
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from tests.unit.rewards import faulty_rewards
-from tests.unit.rewards.faulty_verifiers import verdict_or_harm
+from tests.unit.rewards.faulty_verifiers import quotes, verdict_or_harm
 
 Build = Callable[..., FunctionVerifier]
 SAID = {
@@ -75,6 +75,12 @@ def test_a_timeout_is_the_completions_doing_and_ends_nothing(verifier_of: Build)
 def test_a_completion_that_is_judged_alone_ends_nothing(verifier_of: Build) -> None:
     (verdict,) = judged(verifier_of(max_failures=0.0), "raises")
     assert verdict.status == "error"
+
+
+def test_a_reason_that_quotes_broken_characters_can_be_written(verifier_of: Build) -> None:
+    """What a model wrote may hold bytes that are no text; tables and pages are UTF-8."""
+    (verdict,) = judged(verifier_of(quotes), "7 \udcff 3")
+    assert verdict.reason.encode() == "7 \ufffd 3".encode()
 
 
 def test_further_arguments_and_none_at_all(verifier_of: Build) -> None:

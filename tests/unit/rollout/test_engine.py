@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -283,6 +284,18 @@ def test_pooled_states_do_not_depend_on_how_the_rows_are_split(
     torch.testing.assert_close(split.pooled, whole.pooled, atol=1e-5, rtol=1e-4)
 
 
+@pytest.fixture(scope="module")
+def drawn_at_once(problems: Sequence[Problem]) -> Callable[[CausalLMPolicy, Sampling, bool], RolloutBatch]:
+    """What is drawn with room for everything: once for all budgets that are compared with it."""
+
+    @cache
+    def drawn(policy: CausalLMPolicy, sampling: Sampling, pooled: bool) -> RolloutBatch:
+        engine = Engine(max_batch_tokens=10**6)
+        return engine.generate(policy, problems, group_size=3, sampling=sampling, seed=(3,), pooled=pooled)
+
+    return drawn
+
+
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("budget", [1, 77, 130, 333, 10_000])
 def test_the_budget_changes_only_what_is_held_at_a_time(
@@ -290,14 +303,13 @@ def test_the_budget_changes_only_what_is_held_at_a_time(
     problems: Sequence[Problem],
     budget: int,
     pooled: bool,
+    drawn_at_once: Callable[[CausalLMPolicy, Sampling, bool], RolloutBatch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Prompts of uneven length, rows that stop early and rows that do not: nothing else changes, no prompt is read
     twice, and what is allocated stays within the budget, save for a single row that is longer."""
-    sampling = replace(SAMPLED, max_tokens=40, stop=["7"])
-    whole = Engine(max_batch_tokens=10**6).generate(
-        any_policy, problems, group_size=3, sampling=sampling, seed=(3,), pooled=pooled
-    )
+    sampling = replace(SAMPLED, max_tokens=40, stop=("7",))
+    whole = drawn_at_once(any_policy, sampling, pooled)
     held, tokens = [], []
     advance = SharedCache.advance
     monkeypatch.setattr(

@@ -211,28 +211,40 @@ def test_starts_may_differ_over_seeds_where_each_has_its_own(
 @pytest.mark.parametrize(
     ("seed", "delta", "method", "said"),
     [
-        ("each", 0.5, "paired", "Δ of better is over seeds 0, which both have: each seed has a start of its own."),
-        (0, 0.25, "welch", None),
+        ("each", 0.5, "paired", "Δ of better is over seeds 0, 1, which both have: each seed has a start of its own."),
+        (0, 0.5 - 1 / 3, "welch", None),
     ],
 )
 def test_an_arm_that_lacks_seeds_is_compared_from_its_own_starts(
     runs: Any, tmp_path: Path, seed: int | str, delta: float, method: str, said: str | None
 ) -> None:
-    """Solved 0 of 2, 1 of 2: what the arm has not tried yet is no gain of the one that it has."""
-    for number, solved in enumerate(([0, 0], [1, 0])):
-        runs.add("plain", number, solved=solved, curve={0: 0.0, 10: 0.2 * number})
-    runs.add("better", 0, solved=[1, 0], curve={0: 0.0, 10: 0.4})
-    study = runs.study(start={"overrides": [], "seed": seed})
+    """The third seed of the baseline solves all: what the arm has not tried yet is no loss of the two that it has."""
+    for number, solved in enumerate(([0, 0], [0, 0], [1, 1])):
+        runs.add("plain", number, solved=solved, curve={0: 0.0, 10: 0.3 * (number == 2)})
+    for number in (0, 1):
+        runs.add("better", number, solved=[1, 0], curve={0: 0.0, 10: 0.4})
+    study = runs.study(seeds=3, start={"overrides": [], "seed": seed})
     arms = read_results(runs.tracker, study, runs.marks)
     _, better = rows_of(arms, "test/verifier/accuracy", start_per_seed=study.start_per_seed)
     assert better.gain is not None
-    assert (better.gain.nested.value, better.gain.over_seeds.value) == (delta, delta)
+    assert (better.gain.nested.value, better.gain.over_seeds.value) == pytest.approx((delta, delta))
     assert better.gain.over_seeds.method == method
     assert better.tokens is not None
     assert better.tokens.gain is not None
     assert better.tokens.gain.value == pytest.approx(0.4 if said else 0.3)
     lines = report(runs.tracker, study, marks=runs.marks, output=tmp_path)
     assert [line for line in lines if line.startswith("Δ of")] == ([said] if said else [])
+
+
+def test_an_arm_of_one_seed_is_compared_with_that_seed(runs: Any) -> None:
+    for number, solved in enumerate(([0, 0], [1, 1])):
+        runs.add("plain", number, solved=solved, curve=FLAT)
+    runs.add("better", 1, solved=[1, 0], curve=FLAT)
+    _, better = rows_of(
+        read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy", start_per_seed=False
+    )
+    assert better.gain is not None
+    assert (better.gain.over_seeds.value, better.gain.over_seeds.method) == (-0.5, "paired")
 
 
 def test_an_arm_of_other_starts_alone_has_no_gain(runs: Any, tmp_path: Path) -> None:
