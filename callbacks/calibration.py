@@ -23,7 +23,7 @@ class Calibration(L.Callback):
     Reads ``oracle_metrics`` of the module; one without them, or without held-out states, draws nothing. Only watches.
 
     Args:
-        bins: of equal width; as many as the logged ``val/oracle/ece`` has, for the two to be equal.
+        bins: of equal width; as many as the logged ``val/oracle/ece`` has, which counts p = 1 in a bin of its own.
 
     Raises:
         ValueError: if ``bins`` is below 2.

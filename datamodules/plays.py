@@ -1,8 +1,9 @@
 """Random legal plays of Countdown: at first for a target of chance, then, by hindsight, for the value they reached.
 
 A policy that only sees plays that hit their target learns to write the target last, true or not. So the first plays
-are unaimed: their last number can be known by arithmetic alone. Nothing of a held-out problem is ever shown, because a
-play whose problem belongs to another split is drawn again.
+are unaimed: their last number can be known by arithmetic alone. No held-out problem is ever posed, because a play whose
+problem belongs to another split is drawn again. What an unaimed play happens to reach may be the target of one: then
+its moves stand there under another target, which they miss.
 
 That is for the style ``direct``. In the search styles the completion is the written search for the value that a play
 reached, unaimed or not: a search tries before it succeeds and says what each line gives, so it is honest by itself.

@@ -1,8 +1,8 @@
 """Preference pairs of verified completions: for one prompt a play that reaches the target and one that does not.
 
-The first walks at random along moves that keep the target reachable, the second at random along legal moves; both are
-given to the verifier, and pairs it does not tell apart are drawn again. Completions are moves alone (``direct``): a
-written search says its target in the first line, which would give the answer away.
+The first walks at random along moves that keep the target reachable, the second at random along legal moves; the
+verifier is asked about the second, and where it is right too another is drawn. Completions are moves alone
+(``direct``): a written search says its target in the first line, which would give the answer away.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class TraceArrays(L.LightningDataModule, ABC):
     """Batches of ``batch_size`` triples from different trajectories; the diagonal is positive.
 
     Args:
-        task: its problems' keys never occur in the trajectories. The states of its validation and test problems at
-            their start, and the fixed oracle states, never stand in a triple, whatever the target.
+        task: the keys of its validation and test problems never occur in the trajectories. Their states at the start,
+            and the fixed oracle states, never stand in a triple, whatever the target.
         space: what the trajectories' problems are drawn from; only those of the training split are.
         trajectories: how many, all different problems; the first ``validation_batches · batch_size`` validate.
         triples_each: drawn from one trajectory.

@@ -41,9 +41,8 @@ class TracesText(L.LightningDataModule):
     """Batches of ``batch_size`` text triples from different trajectories; the diagonal is positive.
 
     Args:
-        task: its problems' keys never occur in the trajectories. The states of its validation and test problems at
-            their start, and the fixed oracle states, begin no trajectory and stand in no action and no goal, whatever
-            the target.
+        task: the keys of its validation and test problems never occur in the trajectories. Their states at the start,
+            and the fixed oracle states, begin no trajectory and stand in no action and no goal, whatever the target.
         space: what the trajectories' problems are drawn from.
         discount: γ of the later line; 1 for any later line.
         mask_same_goal: whether pairs whose goal lines are equal stop counting as negatives.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +12,7 @@ from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.tasks.base import Verdict
 from experiments.assemble import AssemblyError, build
 from experiments.rooms import is_ours
+from experiments.wiring import parts_of
 
 Part = tuple[type, DictConfig]
 """A class and the node of the configuration that names it."""
@@ -26,7 +26,7 @@ def check_credit_fits(config: DictConfig) -> None:
     Raises:
         AssemblyError: in a sentence that says what to choose instead.
     """
-    parts = list(parts_of(config.reward))
+    parts: list[Part] = [(part_of(node), node) for _, node in parts_of(config.reward)]
     credit = credit_of(parts)
     outer = build(config, "advantage")
     # a gate asks the advantage within it only once it trusts it, which is too late
@@ -59,17 +59,6 @@ def credit_of(parts: list[Part]) -> Credit:
 def verifies(kind: type) -> bool:
     """Whether the credit of such a reward has verdicts; of a class of someone else's that is not known, and assumed."""
     return bool(getattr(kind, "verifies", not is_ours(kind.__module__)))
-
-
-def parts_of(reward: Any) -> Iterator[Part]:
-    """The reward and those that it is made of, the outermost first."""
-    if not isinstance(reward, DictConfig):
-        return
-    if "_target_" in reward:
-        yield part_of(reward), reward
-    for key in reward:
-        if "_target_" not in reward or key not in ("critic", "task"):  # a mapping of rewards may call one so
-            yield from parts_of(reward[key])
 
 
 def part_of(node: DictConfig) -> Any:

@@ -18,9 +18,7 @@ CHANGES_NO_VALUE = ("seed", "pairs_per_chunk")
 
 def no_critic(config: DictConfig) -> str | None:
     """A reward that asks a critic needs a critic stage before it or a checkpoint that exists."""
-    if "grpo" not in config.stages:
-        return None
-    for path, checkpoint in critic_checkpoints(config.reward):
+    for path, checkpoint in _asked(config):
         if checkpoint is None and "critic" not in config.stages:
             return f"the reward asks a critic: add 'critic' to stages or give {path}.checkpoint=FOLDER"
         if checkpoint is not None and not (Path(checkpoint) / DESCRIPTION).is_file():
@@ -30,25 +28,24 @@ def no_critic(config: DictConfig) -> str | None:
 
 def other_critic(config: DictConfig) -> str | None:
     """Weights of like shapes fit a critic that is described otherwise: they would load, and say something else."""
-    if "grpo" not in config.stages:
-        return None
-    for path, checkpoint in critic_checkpoints(config.reward):
-        if checkpoint is None:
-            continue
-        folder, node = Path(checkpoint), OmegaConf.select(config, path)
-        for key, said, wanted in differing(_described(folder), OmegaConf.to_container(node.critic, resolve=True)):
-            return (
-                f"{path}.checkpoint={checkpoint}: that critic was trained with critic.{key}={said}, "
-                f"and this configuration describes one with {wanted}"
-            )
-        trained = _temperature(folder.parent)
-        # a temperature that was typed for the reward is a choice, one that follows the loss a mistake
-        if trained is not None and OmegaConf.is_interpolation(node, "temperature") and node.temperature != trained:
-            return (
-                f"{path}.checkpoint={checkpoint}: that critic was trained with loss.temperature={trained}, and this "
-                f"configuration reads its values with {node.temperature}"
-            )
+    for path, checkpoint in _asked(config):
+        if checkpoint is not None and (wrong := _unlike(OmegaConf.select(config, path), Path(checkpoint))) is not None:
+            return f"{path}.checkpoint={checkpoint}: that critic was trained with {wrong}"
     return None
+
+
+def _asked(config: DictConfig) -> Iterator[tuple[str, str | None]]:
+    return critic_checkpoints(config.reward) if "grpo" in config.stages else iter(())
+
+
+def _unlike(reward: DictConfig, folder: Path) -> str | None:
+    for key, said, wanted in differing(_described(folder), OmegaConf.to_container(reward.critic, resolve=True)):
+        return f"critic.{key}={said}, and this configuration describes one with {wanted}"
+    trained = _temperature(folder.parent)
+    # a temperature that was typed for the reward is a choice, one that follows the loss a mistake
+    if trained is None or not OmegaConf.is_interpolation(reward, "temperature") or reward.temperature == trained:
+        return None
+    return f"loss.temperature={trained}, and this configuration reads its values with {reward.temperature}"
 
 
 def differing(said: Any, wanted: Any, above: str = "") -> Iterator[tuple[str, Any, Any]]:

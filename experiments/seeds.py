@@ -69,6 +69,18 @@ def shared(values: Mapping[str, T], baseline: Mapping[str, T]) -> tuple[dict[str
     return {seed: values[seed] for seed in seeds}, {seed: baseline[seed] for seed in seeds}
 
 
+def compared(
+    values: Mapping[str, T], baseline: Mapping[str, T], *, start_per_seed: bool
+) -> tuple[Mapping[str, T], Mapping[str, T]]:
+    """What of an arm of a study stands against what of its baseline, both by seed; nothing where starts share no seed.
+
+    Where each seed begins from a policy of its own, the seeds that both have. From one start all seeds of both, but a
+    single one stands against the baseline's run of that seed.
+    """
+    alone = len(values) == 1 and set(values) <= set(baseline)
+    return shared(values, baseline) if start_per_seed or alone else (values, baseline)
+
+
 def _squared_error(values: Sequence[float]) -> float:
     """s²/n, the variance of the mean; nan for one value."""
     return variance(values) / len(values) if len(values) > 1 else math.nan

@@ -12,15 +12,22 @@ POLICY, CRITIC = "policy", "critic"
 """The folders in which a stage leaves what later stages need."""
 
 
-def critic_checkpoints(reward: Any, path: str = "reward") -> Iterator[tuple[str, str | None]]:
-    """(dotted path, checkpoint) of every part of the reward that asks a critic; None: the critic stage fills it."""
+def parts_of(reward: Any, path: str = "reward") -> Iterator[tuple[str, DictConfig]]:
+    """(dotted path, node) of the reward and of those that it is made of, the outermost first."""
     if not isinstance(reward, DictConfig):
         return
-    if "critic" in reward and "checkpoint" in reward:
-        yield path, reward.checkpoint
+    if "_target_" in reward:
+        yield path, reward
     for key in reward:
         if "_target_" not in reward or key not in ("critic", "task"):  # a mapping of rewards may call one so
-            yield from critic_checkpoints(reward[key], f"{path}.{key}")
+            yield from parts_of(reward[key], f"{path}.{key}")
+
+
+def critic_checkpoints(reward: Any) -> Iterator[tuple[str, str | None]]:
+    """(dotted path, checkpoint) of every part of the reward that asks a critic; None: the critic stage fills it."""
+    for path, node in parts_of(reward):
+        if "critic" in node and "checkpoint" in node:
+            yield path, node.checkpoint
 
 
 def open_critics(config: DictConfig) -> list[str]:

@@ -57,6 +57,7 @@ class TrustGate:
     """
 
     reads_verdicts = True
+    """Of no use where no part of the reward verifies."""
 
     def __init__(self, *, advantage: Advantage, window: int, floor: float, span: float, total_steps: int) -> None:
         for name, count in (("window", window), ("total_steps", total_steps)):

@@ -77,6 +77,7 @@ class CalibratedReward:
     """
 
     reads_verdicts = True
+    """Of no use where no part of the reward verifies."""
 
     def __init__(
         self, *, source: LogitSource, calibration: Calibration, batches: int, refit_every: int, warmup_steps: int

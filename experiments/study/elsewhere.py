@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 
-from experiments.seeds import Difference, difference, shared
+from experiments.seeds import Difference, compared, difference
 from experiments.study.plan import Study
 from experiments.study.wording import ABSENT, over_seeds
 from experiments.track import RunRecord
@@ -42,7 +43,7 @@ def as_section(study: Study, arms: Mapping[str, BySetting]) -> str:
     if not settings:
         return ""
     head = ["arm", *(heading for setting in settings for heading in (setting, f"Δ to {baseline} over seeds"))]
-    gain = _gain_from_each_start if study.start_per_seed else difference
+    gain = partial(_gain, start_per_seed=study.start_per_seed)
     rows = [
         [name, *_cells(found, arms[baseline], settings, gain=None if name == baseline else gain)]
         for name, found in arms.items()
@@ -61,9 +62,8 @@ def as_cell(found: BySetting) -> str:
     return " ".join(f"{setting}:{fmean(by_seed.values())}" for setting, by_seed in found.items())
 
 
-def _gain_from_each_start(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference | None:
-    """Over the seeds that both have; None where they share none."""
-    ours, theirs = shared(values, baseline)
+def _gain(values: Mapping[str, float], baseline: Mapping[str, float], *, start_per_seed: bool) -> Difference | None:
+    ours, theirs = compared(values, baseline, start_per_seed=start_per_seed)
     return difference(ours, theirs) if ours else None
 
 

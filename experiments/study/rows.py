@@ -13,7 +13,7 @@ from contrastive_reasoning.evaluation import (
     nested_mean,
     probability_of_improvement,
 )
-from experiments.seeds import Difference, difference, shared
+from experiments.seeds import Difference, compared, difference
 from experiments.study.cost_curve import CostCurve, mean_curve
 from experiments.study.elsewhere import BySetting, elsewhere_of
 from experiments.study.results import ArmResult
@@ -85,17 +85,17 @@ def rows_of(arms: Sequence[ArmResult], metric: str, *, start_per_seed: bool) -> 
     Args:
         arms: that are compared.
         metric: what decides.
-        start_per_seed: each seed begins from another policy: an arm is compared over the seeds that it shares with the
-            baseline. From one start all seeds of both count, whatever they are, but an arm of a single one is compared
-            with the baseline's run of that seed.
+        start_per_seed: whether each seed begins from another policy: see :func:`experiments.seeds.compared`.
     """
     return [_row(arm, arms[0], metric, start_per_seed=start_per_seed) for arm in arms]
 
 
 def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bool) -> Row:
     own = arm is baseline
-    by_seed = start_per_seed or (len(arm.seeds) == 1 and set(arm.seeds) <= set(baseline.seeds))
-    ours, theirs = _of_the_same_seeds(arm, baseline) if by_seed and not own else (arm, baseline)
+    ours, theirs = arm, baseline
+    if not own:  # else the baseline has to stay the very one that it is
+        seeds = compared(arm.seeds, baseline.seeds, start_per_seed=start_per_seed)
+        ours, theirs = replace(arm, seeds=seeds[0]), replace(baseline, seeds=seeds[1])
     comparable = bool(ours.seeds)
     return Row(
         name=arm.name,
@@ -110,11 +110,6 @@ def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bo
         elsewhere=elsewhere_of({seed: result.run for seed, result in arm.seeds.items()}),
         run_ids=[run.run_id for run in arm.runs],
     )
-
-
-def _of_the_same_seeds(arm: ArmResult, baseline: ArmResult) -> tuple[ArmResult, ArmResult]:
-    ours, theirs = shared(arm.seeds, baseline.seeds)
-    return replace(arm, seeds=ours), replace(baseline, seeds=theirs)
 
 
 def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
