@@ -17,14 +17,15 @@ With under ten seeds a claim needs both intervals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 TRIMMED = 0.25
+AT_ONCE = 200
+"""Draws whose scores are counted at a time: with 5 seeds and 1,000 problems 8 MB."""
 
 
 class Estimate(NamedTuple):
@@ -84,10 +85,13 @@ def interquartile_mean(values: Float[Tensor, "seed problem"], *, resamples: int,
     those of one policy, and rise and fall together.
     """
     generator = torch.Generator().manual_seed(seed)
-    table = values.double()
-    draws = _indices(table, resamples, generator)
-    means = [_trimmed(table[seeds][:, problems]) for seeds, problems in draws]
-    return _middle(_trimmed(table), torch.tensor(means, dtype=torch.float64))
+    seeds, problems = (_drawn(count, resamples, generator) for count in values.shape)
+    scores, order = values.double().flatten().sort()
+    means = [
+        _trimmed_means(scores, (drawn[:, :, None] * of_problems[:, None]).flatten(1)[:, order])
+        for drawn, of_problems in zip(seeds.split(AT_ONCE), problems.split(AT_ONCE), strict=True)
+    ]
+    return _middle(_trimmed_means(scores, torch.ones_like(scores)[None]).item(), torch.cat(means))
 
 
 def probability_of_improvement(
@@ -112,25 +116,20 @@ def _drawn(count: int, resamples: int, generator: torch.Generator) -> Float[Tens
     return torch.zeros_like(ones).scatter_add_(1, picks, ones)
 
 
-def _indices(
-    values: Float[Tensor, "seed problem"], resamples: int, generator: torch.Generator
-) -> Iterator[tuple[Int[Tensor, " seed"], Int[Tensor, " problem"]]]:
-    seeds, problems = values.shape
-    for _ in range(resamples):
-        picks = (torch.randint(count, (count,), generator=generator) for count in (seeds, problems))
-        yield next(picks), next(picks)
-
-
 def _mean_over(
     drawn: Float[Tensor, "resample seed"], values: Float[Tensor, "seed problem"]
 ) -> Float[Tensor, "resample problem"]:
     return drawn @ values.double() / len(values)
 
 
-def _trimmed(values: Float[Tensor, "seed problem"]) -> float:
-    from scipy.stats import trim_mean  # takes a second to import, which no run but a comparison needs
-
-    return float(trim_mean(values.flatten().numpy(), TRIMMED))
+def _trimmed_means(
+    scores: Float[Tensor, " score"], counts: Float[Tensor, "resample score"]
+) -> Float[Tensor, " resample"]:
+    """The mean of ``scores``, which rise, each there as often as counted, without a quarter of them at either end."""
+    total = int(counts[0].sum())
+    cut = int(TRIMMED * total)
+    kept = counts.cumsum(1).clamp(cut, total - cut).diff(dim=1, prepend=counts.new_full((len(counts), 1), cut))
+    return kept @ scores / (total - 2 * cut)
 
 
 def _middle(value: float, draws: Float[Tensor, " resample"]) -> Estimate:
