@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_module
+from hydra import initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
@@ -27,6 +27,7 @@ from experiments.own_conf import NoFolder, remember
 from experiments.sample.options import Options, SampleError, parsed
 from experiments.sample.question import Question, question
 from experiments.schema import register
+from experiments.typo import composed as composed_lines
 from experiments.typo import explain
 
 USAGE_ERROR = 2
@@ -63,7 +64,7 @@ def composed(overrides: Sequence[str]) -> DictConfig:
         if override.is_sweep_override():
             raise SampleError(f"{override.input_line}: completions are of one configuration, give one value")
     with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", list(overrides))
+        return composed_lines(*overrides)
 
 
 def write_and_show(config: DictConfig, options: Options, asked: Question) -> None:

@@ -5,10 +5,12 @@ import subprocess
 import sys
 
 import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
 
 from experiments.catalogue import CONF, catalogue
 from experiments.schema import register
-from experiments.typo import explain
+from experiments.typo import composed, explain
 
 register()
 CRITIC = "experiment=llama_critic"
@@ -156,6 +158,39 @@ def test_without_an_experiment_all_of_them_are_named() -> None:
 )
 def test_good_overrides_are_not_complained_about(overrides: list[str]) -> None:
     assert explain(overrides) is None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [CRITIC, "seed=3", "reward.weight=0.25", "policy.pretrained=/some/where", "stages=[critic,grpo]"],
+        ["reward.weight=${budget.grpo.learning_rate}", CRITIC, "seed=1", "objective=dapo", "seed=2"],
+        [CRITIC, "debug=fast", "budget.grpo={steps: 7}", "rollout.sampling={top_k: 3, stop: ['}', 'a b']}"],
+        [
+            "name='a=b, c'",
+            "reward.checkpoint=null",
+            "hydra.job.chdir=false",
+            CRITIC,
+            "+callbacks.further={a: 1}",
+            "seed=4",
+        ],
+        [CRITIC],
+    ],
+)
+def test_values_set_in_a_copy_make_what_hydra_composes(lines: list[str]) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        found, hydras = composed(*lines), compose("config", lines)
+    assert OmegaConf.to_yaml(found) == OmegaConf.to_yaml(hydras)
+    assert OmegaConf.is_struct(found)
+
+
+def test_what_is_composed_leaves_what_it_began_with_as_it_was() -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        other = composed(CRITIC, "reward.weight=0.75")
+        assert (other.reward.weight, composed(CRITIC).reward.weight) == (
+            0.75,
+            compose("config", [CRITIC]).reward.weight,
+        )
 
 
 def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
