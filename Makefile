@@ -19,7 +19,7 @@ gpus   ?=
 quoted = '$(subst ','\'',$(1))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test test-all lint types check study list dashboard compare report sync eval sample plan bench docs clean
+.PHONY: help setup exp sweep test test-whole test-all lint types check study list dashboard compare report sync eval sample plan bench docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ study: $(STAMP)  ## run the arms and seeds of a study that are left:  name=count
 test: $(STAMP)  ## run the tests
 	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile tests
 
+test-whole: $(STAMP)  ## run the tests of whole runs, real ranks and all combinations, which make test leaves out
+	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile -m "whole and not slow" tests
+
 test-all: $(STAMP)  ## run all tests, those of minutes too
 	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile -m "slow or not slow" tests
 
@@ -55,7 +58,7 @@ lint: $(STAMP)  ## check style and formatting
 types: $(STAMP)  ## check types
 	@$(BIN)/pyright
 
-check: lint types test  ## lint, types and tests
+check: lint types test test-whole  ## what a change must pass: lint, types and both kinds of tests
 
 list:  ## every experiment with its question, the studies, the sweeps
 	@$(PYTHON) -m experiments.catalogue

@@ -32,7 +32,7 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 FILES = sorted(CONF.glob("*/*.yaml"))
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 FIRST, *OTHERS = SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
-"""Siblings at the default, laptop, are built each time; those at other scales are among the slow tests."""
+"""Siblings at the default, laptop, are built in every check; those at other scales are among the slow tests."""
 AXES = {
     "task": ("task", "budget", "policy", "warm_start", "suite"),
     "budget": ("task", "budget"),
@@ -281,6 +281,7 @@ def build_parts(config: DictConfig, written: Written) -> None:
         build_once(config, written, key)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("experiment", ["critic_text", "clipo_gsm8k", "qwen_vineppo"])
 def test_a_node_exchanged_is_the_sibling_composed(experiment: str, tiny_models: dict[str, Path]) -> None:
     for scale in SCALES:
@@ -301,6 +302,7 @@ def test_an_experiment_builds(experiment: str, scale: str, tiny_models: dict[str
     build_parts(config, Written(config))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("scale", [FIRST, *(pytest.param(scale, marks=pytest.mark.slow) for scale in OTHERS)])
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_builds_with_every_sibling(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:

@@ -26,6 +26,7 @@ BLOCK = re.compile(r"(?:^<!-- (?P<mark>.*) -->\n)?^```(?P<language>\w*)\n(?P<tex
 RUN_ELSEWHERE = {
     "setup": "every clone's first command",
     "test": "this",
+    "test-all": "this",
     "check": "this, with lint and types beside it",
     "compare": "tests/unit/experiments/test_compare.py",
     "report": "tests/unit/experiments/report",
@@ -99,6 +100,7 @@ def test_relative_links_of_the_readme_lead_to_files() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("page", sorted({block.page for block in blocks("sh")}))
 def test_every_command_composes_or_says_why_not(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

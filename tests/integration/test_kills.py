@@ -91,6 +91,7 @@ def test_a_run_killed_in_every_phase_is_the_run_that_was_not(run: Forks, whole: 
         assert_same(stage(tmp_path, name), stage(whole, name))
 
 
+@pytest.mark.whole
 def test_a_run_asked_to_stop_saves_its_step_and_goes_on_but_one_asked_twice_stops_at_once(
     run: Forks, whole: Path, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_run_asked_to_stop_saves_its_step_and_goes_on_but_one_asked_twice_stop
         assert_same(stage(tmp_path, name), stage(whole, name))
 
 
+@pytest.mark.whole
 def test_a_killed_stage_goes_on_under_changed_code_only_where_that_was_asked_for(
     run: Forks, whole: Path, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -16,6 +17,7 @@ def text_of(cell: Any) -> str:
     return "".join(output.get("text", "") for output in cell.outputs)
 
 
+@pytest.mark.whole
 def test_the_story_runs_from_its_first_cell_to_its_last() -> None:
     notebook = nbformat.read(DOCS / "story.ipynb", as_version=4)
     where = {"metadata": {"path": str(DOCS)}}

@@ -46,6 +46,7 @@ def numbers(folder: Path) -> dict[tuple[str, int], float]:
     return {(m["name"], m["step"]): m["value"] for m in lines if not any(word in m["name"] for word in clock)}
 
 
+@pytest.mark.whole
 def test_every_stage_in_shards_is_what_one_process_makes(tmp_path: Path) -> None:
     run(*SMALL, *EXACT, f"output_dir={tmp_path / 'one'}")
     done = run(*SMALL, *EXACT, f"output_dir={tmp_path / 'two'}", "trainer=zero3", "trainer.strategy.whole_elements=0")

@@ -95,6 +95,7 @@ def test_a_second_run_reuses_everything(first: Path) -> None:
     assert all(entry["reused"] for entry in entries(run(first.parents[2])).values())
 
 
+@pytest.mark.whole
 def test_a_stopped_stage_goes_on_to_the_same_weights(
     first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +168,7 @@ def sweep(first: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     return Sweep(database, [first.parents[2], tracked], done.stdout + done.stderr)
 
 
+@pytest.mark.whole
 def test_another_reward_shares_what_it_can_with_the_first_experiment(first: Path, sweep: Sweep) -> None:
     jobs = [entries(folder) for folder in first.parent.iterdir() if (folder / "sweep.json").exists()]
     assert len(jobs) == 2
@@ -178,6 +180,7 @@ def test_another_reward_shares_what_it_can_with_the_first_experiment(first: Path
         }
 
 
+@pytest.mark.whole
 def test_a_sweep_is_one_parent_with_its_jobs_as_children(sweep: Sweep) -> None:
     client = MlflowClient(tracking_uri=sweep.database)
     experiment = client.get_experiment_by_name("llama_critic")
@@ -191,6 +194,7 @@ def test_a_sweep_is_one_parent_with_its_jobs_as_children(sweep: Sweep) -> None:
     assert all("val/verifier/accuracy" in run.data.metrics for run in children)
 
 
+@pytest.mark.whole
 def test_a_run_of_the_sweep_can_be_read_and_made_again_from_mlflow_alone(sweep: Sweep, tmp_path: Path) -> None:
     """Its tags, software, data, machine, pictures, pages, tables, and the policy it made."""
     client = MlflowClient(tracking_uri=sweep.database)
@@ -218,6 +222,7 @@ def files_of(client: MlflowClient, run: Run, folder: str | None = None) -> set[s
     return {Path(file.path).name for file in client.list_artifacts(run.info.run_id, folder)}
 
 
+@pytest.mark.whole
 def test_a_run_leaves_no_secret_of_its_environment_anywhere(sweep: Sweep) -> None:
     """Not in its folders, in MLflow's database and artifacts, or on the terminal."""
     files = [path for folder in sweep.folders for path in folder.rglob("*") if path.is_file()]

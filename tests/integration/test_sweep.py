@@ -63,6 +63,7 @@ def statuses(database: str, name: str) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.whole
 def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

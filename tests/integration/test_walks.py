@@ -118,6 +118,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
             yield started
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("title", WALKS)
 def test_a_walk_leads_where_the_page_says(title: str, run: Forks, tmp_path: Path) -> None:
     walk = WALKS[title]

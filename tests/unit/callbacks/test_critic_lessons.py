@@ -186,6 +186,7 @@ def spoiled_on_last_rank() -> dict[str, Any]:
     return {"after": after, "skipped": made.skipped}
 
 
+@pytest.mark.whole
 def test_ranks_leave_the_same_step_out(tmp_path: Path) -> None:
     first, second = on_ranks(spoiled_on_last_rank, tmp_path)
     assert first["skipped"] == second["skipped"] == 1

@@ -21,7 +21,7 @@ from experiments.sample.options import Options as SampleOptions
 from experiments.study import command as study
 
 ROOT = Path(__file__).resolve().parents[3]
-OF_A_CLONE = {"help", "setup", "test", "test-all", "lint", "types", "check", "docs", "clean"}
+OF_A_CLONE = {"help", "setup", "test", "test-whole", "test-all", "lint", "types", "check", "docs", "clean"}
 """Targets that mean nothing where the package is installed."""
 SAID = re.compile(r"^([a-z-]+):.*?## (.*?)(?::  .*)?$", re.M)
 PROMPT = 'What\'s 2 * $HOME ("in `words`")? #1'

@@ -14,6 +14,8 @@ import pytest
 
 from experiments.launch import launch
 
+pytestmark = pytest.mark.whole
+
 PREAMBLE = """
 import os, signal, sys, time
 from experiments.launch import joined

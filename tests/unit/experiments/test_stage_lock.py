@@ -24,6 +24,7 @@ def inside(folder: Path) -> bool:
         return (folder / RELEASED).exists()
 
 
+@pytest.mark.whole
 def test_every_rank_waits_until_the_first_has_the_lock(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def other_run() -> None:
         while len(list(tmp_path.glob(f"{ARRIVED}*"))) < 2:

@@ -22,6 +22,7 @@ from tests.unit.lightning_modules.ranks_critics_kit import foretold, of_one_prob
 from tests.unit.lightning_modules.ranks_runs import GATED, KL, RESUMED, RUNS, SHARDED, STRATEGIES, everything
 from tests.unit.lightning_modules.ranks_zero_kit import narrow_policy
 
+pytestmark = pytest.mark.whole
 CASES = [(name, run) for name, runs in STRATEGIES.items() for run in runs]
 
 

@@ -58,20 +58,16 @@ def test_log_probs_are_those_of_a_plain_forward_pass(
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["plain", "pooled"])
 @pytest.mark.parametrize("made", [Engine, HFEngine])
-@pytest.mark.parametrize("budget", [60, 10_000])
 def test_who_listens_is_told_of_each_completion_once(
-    policy: CausalLMPolicy,
-    problems: Sequence[Problem],
-    made: type[Engine | HFEngine],
-    budget: int,
-    pooled: bool,
+    policy: CausalLMPolicy, problems: Sequence[Problem], made: type[Engine | HFEngine], pooled: bool
 ) -> None:
+    """Of rows that are drawn in several batches, too."""
     told: list[tuple[int, str]] = []
 
     def written(row: int, text: str) -> None:
         told.append((row, text))
 
-    engine, settings = made(max_batch_tokens=budget), {"group_size": 3, "sampling": SAMPLED, "seed": (0,)}
+    engine, settings = made(max_batch_tokens=60), {"group_size": 3, "sampling": SAMPLED, "seed": (0,)}
     rollouts = engine.generate(policy, problems, **settings, pooled=pooled, written=written)
     assert sorted(told) == list(enumerate(rollouts.texts))
     assert rollouts.texts == engine.generate(policy, problems, **settings, pooled=pooled).texts
@@ -297,7 +293,7 @@ def drawn_at_once(problems: Sequence[Problem]) -> Callable[[CausalLMPolicy, Samp
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-@pytest.mark.parametrize("budget", [1, 77, 130, 333, 10_000])
+@pytest.mark.parametrize("budget", [1, 77, 333])
 def test_the_budget_changes_only_what_is_held_at_a_time(
     any_policy: CausalLMPolicy,
     problems: Sequence[Problem],

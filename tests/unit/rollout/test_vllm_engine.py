@@ -89,6 +89,7 @@ def _rank(rank: int, port: int, queue: Any) -> None:
     distributed.destroy_process_group()
 
 
+@pytest.mark.whole
 def test_what_the_first_of_two_processes_does_reaches_both() -> None:
     port = free_port()
     context = multiprocessing.get_context("spawn")

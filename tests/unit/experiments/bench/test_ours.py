@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from experiments.bench.files import WorkFiles
 from experiments.bench.measures import PARTS
 from experiments.bench.ourselves import our_arm
@@ -13,6 +15,7 @@ from experiments.bench.side_by_side import check_lengths
 from experiments.bench.workloads import BASE
 
 
+@pytest.mark.whole
 def test_our_arm_answers_for_every_part_of_the_step(tmp_path: Path) -> None:
     workload = replace(BASE, prompts=2, group_size=2, prompt_numbers=3, max_tokens=4, microbatch_rows=2)
     files = WorkFiles(workload, tmp_path)

@@ -175,11 +175,13 @@ def check_update(case: Mapping[str, Any], real: Mapping[str, Any]) -> None:
     assert fullest - states == pytest.approx(real["peak"], rel=WITHIN)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("number", range(len(EVERY_DAY)))
 def test_an_update_takes_what_was_planned(number: int, found: list[dict[str, Any]]) -> None:
     check_update(EVERY_DAY[number], found[number])
 
 
+@pytest.mark.whole
 def test_rollouts_take_what_was_planned(found: list[dict[str, Any]]) -> None:
     real = found[-2]
     model = learner(case("llama", F, B, None, False, DRAWN), real["shape"])
@@ -190,6 +192,7 @@ def test_rollouts_take_what_was_planned(found: list[dict[str, Any]]) -> None:
     assert planned == pytest.approx(real["peak"], rel=WITHIN)
 
 
+@pytest.mark.whole
 def test_as_many_rows_sit_down_as_the_engine_seats_and_their_cache_is_as_large(found: list[dict[str, Any]]) -> None:
     real = found[-1]
     seats = _seats(WAITING, real)

@@ -143,6 +143,7 @@ def test_a_mark_knows_the_seed_and_what_is_trained_and_not_the_studys_name() -> 
     assert mark_of(again).fingerprint == marks[0]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", study_names())
 def test_every_arm_of_every_study_can_be_run(name: str) -> None:
     study = find_study(name)
