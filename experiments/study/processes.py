@@ -10,10 +10,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from experiments.gpus import VISIBLE
 from experiments.study.jobs import Job
 from experiments.threads import THREADS, cores_each
 
@@ -24,22 +25,32 @@ GRACE_SECONDS = 120.0
 Tell = Callable[[str], None]
 
 
-def run_jobs(jobs: Iterable[Job], *, parallel: int, logs: Path, tell: Tell) -> Mapping[str, Path]:
+def run_jobs(
+    jobs: Iterable[Job], *, parallel: int, logs: Path, tell: Tell, gpus: Sequence[str] = ()
+) -> Mapping[str, Path]:
     """Run all jobs, ``parallel`` at a time; returns label → log of those that failed.
+
+    Args:
+        jobs: in the order in which they begin.
+        parallel: how many run at a time.
+        logs: the folder of their logs.
+        tell: what is told of them.
+        gpus: for each that runs at a time those that it may see (``experiments/gpus.py``); empty: all of them.
 
     Raises:
         KeyboardInterrupt: after all running jobs were asked to stop and have ended.
     """
     waiting, running, failed = list(jobs), dict[Job, Running](), dict[str, Path]()
-    total, threads = len(waiting), cores_each(parallel)
+    total, threads, free = len(waiting), cores_each(parallel), list(gpus)
     try:
         while waiting or running:
             while waiting and len(running) < parallel:
                 job = waiting.pop(0)
-                running[job] = Running(job, logs, threads)
+                running[job] = Running(job, logs, threads, free.pop(0) if free else None)
                 tell(f"{job.label}: started, {total - len(waiting)} of {total}; log {running[job].log}")
             for job in [job for job, process in running.items() if process.ended]:
                 process = running.pop(job)
+                free += [process.gpus] if process.gpus is not None else []
                 if process.code != 0:
                     failed[job.label] = process.log
                 tell(f"{job.label}: {process.outcome}")
@@ -54,11 +65,13 @@ def run_jobs(jobs: Iterable[Job], *, parallel: int, logs: Path, tell: Tell) -> M
 class Running:
     """A job's process. It has a session of its own, so that Ctrl-C reaches it once: from us."""
 
-    def __init__(self, job: Job, logs: Path, threads: int) -> None:
+    def __init__(self, job: Job, logs: Path, threads: int, gpus: str | None) -> None:
         logs.mkdir(parents=True, exist_ok=True)
         self.log = logs / f"{job.arm}-{job.seed}.log"
+        self.gpus = gpus
         self._began = time.monotonic()
-        environment = {**dict.fromkeys(THREADS, str(threads)), **os.environ, "PYTHONUNBUFFERED": "1"}
+        own = {"PYTHONUNBUFFERED": "1"} | ({} if gpus is None else {VISIBLE: gpus})
+        environment = {**dict.fromkeys(THREADS, str(threads)), **os.environ, **own}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 job.command,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from experiments.carry import sync
 from experiments.compare import OUTPUT
+from experiments.gpus import seats
 from experiments.lock import lock
 from experiments.stage_result import finished
 from experiments.study.finished import (
@@ -51,11 +52,12 @@ def _run(study: Study, jobs: Sequence[Job], parallel: int, outputs: Path, folder
     seeds = {job.seed for job in jobs}
     starts = {seed: job for seed, job in start_jobs(study).items() if seed in seeds}
     missing = [job for job in dict.fromkeys(starts.values()) if not finished(start_plan(job).folder)]
-    no_start = run_jobs(missing, parallel=parallel, logs=folder, tell=tell)
+    gpus = seats([composed(job).trainer for job in (*starts.values(), *jobs)], parallel)
+    no_start = run_jobs(missing, parallel=parallel, logs=folder, tell=tell, gpus=gpus)
     begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
     left = still_to_do(begun, finished_marks(connect(), study))
     tell(f"{len(begun) - len(left)} of {len(jobs)} jobs are finished; {len(left)} to run, {parallel} at a time")
-    failed = run_jobs(left, parallel=parallel, logs=folder, tell=tell)
+    failed = run_jobs(left, parallel=parallel, logs=folder, tell=tell, gpus=gpus)
     return close(study, {**no_start, **failed}, sent=runs if left else None)
 
 

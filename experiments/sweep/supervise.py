@@ -4,7 +4,7 @@
                                                    └─ job.json, log.txt; passes a stop on
 
 An error that left ``run`` would end the whole sweep under Hydra's launchers, and so would a process that is killed for
-want of memory. Each job begins with fresh memory and the threads that it is given.
+want of memory. Each job begins with fresh memory, and the threads and GPUs that it is given.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments.gpus import seated
 from experiments.launch import INTERRUPTED
 from experiments.run_record import SWEEP, sweep_of
 from experiments.sweep.job import FOLDER, LOG, STOP, Job, read_job, run_folder, write_job
@@ -44,7 +45,8 @@ def supervise(hydra: Any) -> float | None:
     folder = sweep / str(number)
     job = read_job(folder) or Job(number=number, overrides=tuple(hydra.overrides.task))
     if job.state != "done already":
-        job = _run(job, folder, sweep / STOP, {SWEEP: json.dumps(sweep_of(hydra))})
+        with seated(sweep) as gpus:
+            job = _run(job, folder, sweep / STOP, {SWEEP: json.dumps(sweep_of(hydra)), **gpus})
     found = primary(run_folder(folder, job)) if job.state in ("done", "done already") else None
     return None if found is None else found.value
 

@@ -25,6 +25,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from experiments.files import write_json
+from experiments.gpus import BETWEEN, SEATS, seats
 from experiments.launch import FAILED, INTERRUPTED, launched
 from experiments.lock import lock
 from experiments.sweep.job import STOP, TYPED, write_job
@@ -84,7 +85,7 @@ class SweepWatch(Callback):
         self._process = os.getpid()
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Find what is done already, share the cores out, open the table and take Ctrl-C."""
+        """Find what is done already, share cores and GPUs out, open the table and take Ctrl-C."""
         sweep = Path(config.hydra.sweep.dir)
         # Hydra's own sweeper writes the command line down as well, Optuna's does not
         write_json(sweep / TYPED, {"overrides": list(config.hydra.overrides.task)})
@@ -100,10 +101,7 @@ class SweepWatch(Callback):
 
         open_sweep(sweep)
         jobs = expected_jobs(config)
-        share = cores_each(at_once(config.hydra.launcher, len(jobs)))
-        if share < (os.cpu_count() or 1):
-            for name in THREADS:
-                os.environ.setdefault(name, str(share))
+        _share_out(config, at_once(config.hydra.launcher, len(jobs)))
         for job in (jobs := mark_done(jobs, config)):
             if job.state == "done already":
                 write_job(sweep / str(job.number), job)
@@ -118,6 +116,15 @@ class SweepWatch(Callback):
         """In another process than the sweep's leave Ctrl-C to the sweep, which tells all jobs by a file."""
         if os.getpid() != self._process and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, lambda *_: None)  # ignored it would be in the job's process too
+
+
+def _share_out(config: DictConfig, jobs_at_once: int) -> None:
+    """Leave the jobs in variables which cores and which GPUs of this machine each may have."""
+    share = cores_each(jobs_at_once)
+    if share < (os.cpu_count() or 1):
+        for name in THREADS:
+            os.environ.setdefault(name, str(share))
+    os.environ[SEATS] = BETWEEN.join(seats([config.trainer], jobs_at_once))
 
 
 def _hold(sweep: Path) -> None:

@@ -97,13 +97,20 @@ def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(
 
 
 @pytest.mark.slow
-def test_jobs_at_once_share_the_cores_and_the_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_at_once_share_cores_gpus_and_the_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow's SQLite has two writers at once, from the first moment, when its tables are made."""
     database = f"sqlite:///{tmp_path / 'mlflow.db'}"
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
-    swept = ["seed=0,1,2,3", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "logger.patience=120"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "98,99")  # names enough to be shared out
+    swept = [
+        "trainer.accelerator=auto",
+        "seed=0,1,2,3",
+        "hydra/launcher=joblib",
+        "hydra.launcher.n_jobs=2",
+        "logger.patience=120",
+    ]
     done = run("-m", *EVALUATED, *swept, f"output_dir={tmp_path}")
     assert done.code == 0, done.said + done.errors
     jobs = jobs_of(tmp_path)
@@ -111,6 +118,7 @@ def test_jobs_at_once_share_the_cores_and_the_tracker(tmp_path: Path, monkeypatc
     assert jobs[1]["began"] < jobs[0]["ended"], "two ran at once"
     threads = {yaml.safe_load(path.read_text())["threads"] for path in tmp_path.glob("stages/*/*/config.yaml")}
     assert threads == {max(1, (os.cpu_count() or 1) // 2)}
+    assert sorted(path.name for path in tmp_path.glob("sweeps/*/.seat-*")) == [".seat-0", ".seat-1"]
     assert statuses(database, "llama_baseline") == {kind: {"FINISHED"} for kind in ("experiment", "stage", "sweep")}
     client = MlflowClient(tracking_uri=database)
     runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
