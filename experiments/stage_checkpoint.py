@@ -84,11 +84,15 @@ class StageCheckpoint(L.Callback):
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Take back what Lightning has counted of the next step: its batch, fetched already.
 
-        Else a resumed run would validate a batch too early from then on. And where this step was validated, going on
-        counts it once more, which would shift the steps that Lightning logs at.
+        Else a resumed run would validate a batch too early from then on, and leave out the last one where the step
+        before it was validated. And where this step was, going on counts it once more, which would shift the steps that
+        Lightning logs at.
         """
         loop = checkpoint["loops"]["fit_loop"]
-        for count in (loop["epoch_loop.batch_progress"][name] for name in ("total", "current")):
+        progress = loop["epoch_loop.batch_progress"]
+        if progress["current"]["ready"] > progress["current"]["completed"]:
+            progress["is_last_batch"] = False
+        for count in (progress["total"], progress["current"]):
             count["ready"] = count["completed"]
         loop["epoch_loop.state_dict"]["_batches_that_stepped"] -= self._validated
 

@@ -35,6 +35,19 @@ WHOLE = [
     "budget.grpo.microbatch_tokens=96",  # several micro-batches
 ]
 """Two batches that warm the reward up, four that the policy learns from; a checkpoint after each."""
+OF_A_HEAD = [
+    "experiment=clipo_laptop",
+    "debug=fast",
+    "logger=folder",
+    "stages=[grpo]",
+    "policy.pretrained=embedded:llama_arithmetic",  # which solves a few, so that there is something to pull together
+    "budget.clipo.warmup_steps=1",
+    "budget.grpo.steps=4",
+    "budget.grpo.evaluate_every=2",
+    "budget.grpo.group_size=8",
+    "budget.grpo.max_completion_tokens=96",
+]
+"""One batch that the head alone learns from, four that the policy learns from too."""
 CLOCK = ("system/", "train/throughput/", "train/spent/seconds", "train/online_critic/seconds", "train/sharding/")
 """Metrics that measure seconds and memory; the last ones are of the second step of each process."""
 DEATHS = [
@@ -54,6 +67,16 @@ DEATHS = [
 ]
 """Stage, place and step of each kill, and the step that the next run goes on from; what has trained to its end has no
 step under way."""
+
+
+DEATHS_OF_A_HEAD = [
+    ("head's step", 1, None),
+    ("rollout", 2, 1),
+    ("head's step", 3, 2),
+    ("backward", 4, 3),
+    ("checkpoint in place", 5, 4),
+]
+"""Place and step of each kill, and the step that the next run goes on from."""
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +112,24 @@ def test_a_run_killed_in_every_phase_is_the_run_that_was_not(run: Forks, whole: 
     assert f"{damaged}: going on from {path_of(newest.parent, 5)}" in run.log.read_text()
     for name in ("critic", "grpo"):
         assert_same(stage(tmp_path, name), stage(whole, name))
+
+
+@pytest.mark.whole
+def test_so_is_one_whose_reward_learns_with_an_optimizer_of_its_own(
+    run: Forks, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """CLIPO's head: killed while it warms up, between its step and the policy's, and after both."""
+    undisturbed = tmp_path_factory.mktemp("undisturbed")
+    assert run(*OF_A_HEAD, f"output_dir={undisturbed}") == 0
+    expected = stage(undisturbed, "grpo")
+    learnt = [step for (name, step), value in numbers(expected).items() if name == "train/clipo/valid_groups" and value]
+    assert sorted(learnt) == [1, 2, 3, 4, 5], "in every batch the head had completions to pull together"
+    for place, step, kept in DEATHS_OF_A_HEAD:
+        assert run(*OF_A_HEAD, f"output_dir={tmp_path}", place=place, step=step) == KILLED, place
+        checkpoints = stage(tmp_path, "grpo") / "checkpoints"
+        assert newest_sound(checkpoints)[0] == (None if kept is None else path_of(checkpoints, kept)), place
+    assert run(*OF_A_HEAD, f"output_dir={tmp_path}") == 0
+    assert_same(stage(tmp_path, "grpo"), expected)
 
 
 @pytest.mark.whole

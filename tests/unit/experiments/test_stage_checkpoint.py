@@ -27,8 +27,9 @@ from experiments.stage_checkpoint import StageCheckpoint
 class Line(L.LightningModule):
     """Its validation metric is read from a list."""
 
-    def __init__(self, scores: Mapping[int, float] | None = None, width: int = 4) -> None:
+    def __init__(self, scores: Mapping[int, float] | None = None, width: int = 4, length: int = 8) -> None:
         super().__init__()
+        self.length = length
         self.weight = nn.Parameter(torch.ones(width))
         self.scores = scores or {}
 
@@ -46,16 +47,16 @@ class Line(L.LightningModule):
 
 
 class Numbers:
-    """0 … 7, from the step on that the module is at: resumable, as the product's own loaders are."""
+    """0, 1, … from the step on that the module is at: resumable, as the product's own loaders are."""
 
     def __init__(self, module: Line) -> None:
         self.module = module
 
     def __len__(self) -> int:
-        return 8
+        return self.module.length
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (torch.tensor([float(number)]) for number in range(self.module.global_step, 8))
+        return (torch.tensor([float(number)]) for number in range(self.module.global_step, len(self)))
 
     def state_dict(self) -> dict[str, int]:
         return {}
@@ -131,13 +132,23 @@ def test_without_such_a_metric_none_is_the_best(tmp_path: Path, best: dict[str, 
     assert steps(tmp_path) == [7, 8]
 
 
-@pytest.mark.parametrize(("every", "step"), [(1, 3), (1, 4), (3, 4)], ids=["a step", "validated", "at validation"])
-def test_any_of_them_is_gone_on_from(tmp_path: Path, every: int, step: int) -> None:
+@pytest.mark.parametrize(
+    ("every", "step", "length"),
+    [
+        pytest.param(1, 3, 8, id="a step"),
+        pytest.param(1, 4, 8, id="validated"),
+        pytest.param(3, 4, 8, id="at validation"),
+        pytest.param(1, 7, 8, id="before the last"),
+        pytest.param(1, 6, 7, id="validated before the last"),
+        pytest.param(1, 8, 8, id="the last"),
+    ],
+)
+def test_any_of_them_is_gone_on_from(tmp_path: Path, every: int, step: int, length: int) -> None:
     """Those saved at a validation, too: the weights are bitwise those of the run that was not stopped."""
-    whole, resumed = Line({2: 0.3, 4: 0.4}), Line()
+    whole, resumed = Line({2: 0.3, 4: 0.4}, length=length), Line(length=length)
     fit(whole, saving(tmp_path, every=every, keep=8))
     trainer = fit(resumed, saving(tmp_path / "on"), resume=path_of(tmp_path, step))
-    assert trainer.global_step == 8
+    assert trainer.global_step == length
     assert torch.equal(resumed.weight, whole.weight)
 
 
