@@ -14,7 +14,7 @@ import pytest
 from hydra import compose, initialize_config_module
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from transformers import AutoModelForCausalLM
 
 import conf
@@ -23,17 +23,22 @@ from experiments.metrics_file import last_values
 from experiments.schema import STAGES, register
 from experiments.stages import Interrupted, run_experiment
 from lightning_modules.grpo import GRPO
+from tests.integration.test_kills import numbers
 
 SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50"]
 register()
 
 
-def run(output: Path, *overrides: str) -> Path:
-    """One experiment in this process, its folder."""
+def composed(output: Path, *overrides: str) -> DictConfig:
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", [*SMALL, "logger=folder", f"output_dir={output}", *overrides])
     assert contradiction(config) is None
-    return run_experiment(config)
+    return config
+
+
+def run(output: Path, *overrides: str) -> Path:
+    """One experiment in this process, its folder."""
+    return run_experiment(composed(output, *overrides))
 
 
 def entries(folder: Path) -> dict[str, dict[str, str]]:
@@ -117,6 +122,23 @@ def test_a_stopped_stage_goes_on_to_the_same_weights(
     stages = entries(run(outputs))
     assert [stages[name]["reused"] for name in STAGES] == [True, True, False, False]
     assert weights(stages["grpo"]["folder"]) == weights(entries(first)["grpo"]["folder"])
+
+
+@pytest.mark.whole
+def test_what_watches_changes_nothing(first: Path, tmp_path: Path) -> None:
+    """Without any of the configuration's callbacks: the same weights, and the same of every number that is left."""
+    config = composed(tmp_path / "outputs")
+    for stage in config.callbacks:
+        config.callbacks[stage] = {}
+    unwatched = entries(run_experiment(config))
+    assert not list((tmp_path / "outputs").rglob("figures/curves"))
+    for name, entry in entries(first).items():
+        left, there = (numbers(Path(stages["folder"])) for stages in (unwatched[name], entry))
+        assert left
+        assert dict(left.items() - there.items()) == {}, name
+        for path in Path(entry["folder"]).rglob("*.safetensors"):
+            other = Path(unwatched[name]["folder"]) / path.relative_to(entry["folder"])
+            assert other.read_bytes() == path.read_bytes(), path
 
 
 def weights(folder: str) -> bytes:
