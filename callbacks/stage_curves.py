@@ -48,8 +48,11 @@ class StageCurves(L.Callback):
         self.steps = steps
         self.panels = panels
 
-    def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        """When the last validation has been logged too."""
+    def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        """When the last validation has been logged too.
+
+        Not at the end of training: that is left out where a fit goes on from the checkpoint of its last step.
+        """
         if not watching(trainer):
             return
         for logger in trainer.loggers:

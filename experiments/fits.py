@@ -19,7 +19,7 @@ from contrastive_reasoning.progress import steps_done
 from contrastive_reasoning.ranks import barrier, from_first, this_rank
 from experiments.assemble import build
 from experiments.interrupt import Interrupted, StopRequest
-from experiments.kept_checkpoints import CheckpointError, newest_sound
+from experiments.kept_checkpoints import CheckpointError, forget, newest_sound
 from experiments.run_folder import RunFolderLogger
 from experiments.stage_checkpoint import StageCheckpoint
 from experiments.trainer import make_trainer
@@ -90,12 +90,12 @@ def fit(
     resume = resumption(folder)
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        if not resume:  # curves begin before the first update
-            before = trainer
-            if isinstance(trainer.strategy, DeepSpeedStrategy):  # what it hangs on a module for this would stay there
-                before = build_trainer(config, stage, folder, acting, stop, strategy="ddp")
-            before.validate(module, datamodule=data, verbose=False)
         with stop.listening():
+            if not resume:  # curves begin before the first update
+                before = trainer
+                if isinstance(trainer.strategy, DeepSpeedStrategy):  # what it hangs on a module would stay there
+                    before = build_trainer(config, stage, folder, acting, stop, strategy="ddp")
+                before.validate(module, datamodule=data, verbose=False)
             trainer.fit(module, datamodule=data, **resume)
     except Interrupted as stopped:
         raise Interrupted(f"{stage}: {stopped}") from stopped
@@ -111,6 +111,8 @@ def fit(
 def resumption(folder: Path) -> dict[str, Any]:
     """How ``Trainer.fit`` is told to go on; empty where there is nothing to go on from. Names what is damaged."""
     last, passed_over = from_first(newest_sound(folder / CHECKPOINTS))
+    if passed_over and this_rank() == 0:
+        forget(folder / CHECKPOINTS, after=last)
     for sentence in passed_over:
         print(f"{sentence}: {'beginning anew' if last is None else f'going on from {last}'}")
     return {} if last is None else {"ckpt_path": str(last), "weights_only": True}

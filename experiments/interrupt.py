@@ -45,6 +45,11 @@ class StopRequest:
             for number in SIGNALS:
                 signal.signal(number, self._ask)
 
+    def stop_at_once(self) -> None:
+        """Where nothing is to be saved: from now on SIGTERM raises, as Ctrl-C does by itself."""
+        if self._before and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _raise)
+
     def agreed(self) -> str | None:
         """What was asked on any rank so far, the same on each: signals do not reach all in the same step.
 
@@ -61,3 +66,7 @@ class StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number, handler in self._before.items():
                 signal.signal(number, handler)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise Interrupted(f"stopped by {SIGNALS[signal.Signals(number)]} before the first step (no checkpoint yet)")

@@ -47,7 +47,7 @@ class Kept:
 
 
 def path_of(folder: Path, step: int) -> Path:
-    """Where the checkpoint of ``step`` stands; names sort by step."""
+    """Where the checkpoint of ``step`` stands; up to a million names sort by step."""
     return folder / f"step={step:06d}{CHECKPOINT}"
 
 
@@ -82,7 +82,7 @@ def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
     """
     passed_over: list[str] = []
     finished = 0
-    for path in sorted(folder.glob(f"*{CHECKPOINT}"), reverse=True):
+    for path in sorted(folder.glob(f"*{CHECKPOINT}"), key=_step, reverse=True):
         if (sentence := damage(path)) is None:
             return path, passed_over
         passed_over.append(sentence)
@@ -90,6 +90,13 @@ def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
     if finished:
         raise CheckpointError(f"{'; '.join(passed_over)}; none is left to go on from: remove {folder} to begin anew")
     return None, passed_over
+
+
+def forget(folder: Path, *, after: Path | None) -> None:
+    """Break the seals of those later than ``after``, which were passed over: the best and the last few are others."""
+    for path in folder.glob(f"*{CHECKPOINT}"):
+        if after is None or _step(path) > _step(after):
+            _seal(path).unlink(missing_ok=True)
 
 
 def damage(path: Path) -> str | None:
@@ -108,6 +115,12 @@ def clear(folder: Path, *, keep: Sequence[Path]) -> None:
         if path not in keep:
             _seal(path).unlink(missing_ok=True)  # first: what has none does not count
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _step(path: Path) -> int:
+    """Of a name as ``path_of`` makes it; −1 for another, which nobody here has written."""
+    number = path.name.removeprefix("step=").removesuffix(CHECKPOINT)
+    return int(number) if number.isdecimal() else -1
 
 
 def _seal(path: Path) -> Path:

@@ -63,7 +63,7 @@ class StageCheckpoint(L.Callback):
         """The last step that is saved, or that this fit began from."""
         self._measured: Metric | None = None
         self._validated = False
-        """Whether the last step was validated."""
+        """Whether the last step is one to be validated, if only on no batches."""
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         first: Any = trainer
@@ -72,14 +72,24 @@ class StageCheckpoint(L.Callback):
         self._saved = steps_done(trainer, pl_module)
         self.stop.listen()  # only now: Lightning has just taken the signals for itself
 
+    def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if trainer.state.fn == "validate":  # before the first step; Lightning would hear SIGTERM between batches only
+            self.stop.stop_at_once()
+
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         self._between_steps(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        self._validated = False
+        done, every = trainer.fit_loop.epoch_loop.batch_progress.total.ready, trainer.val_check_batch
+        self._validated = trainer.enable_validation and every is not None and done % every == 0
 
     def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._between_steps(trainer, pl_module)
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        """Where the last one was written and no more, let older ones go now: training has ended and does not again."""
+        if trainer.is_global_zero and kept(self.folder):
+            self._let_go()
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Take back what Lightning has counted of the next step: its batch, fetched already.
@@ -98,7 +108,6 @@ class StageCheckpoint(L.Callback):
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         """Remember what the policy that may be saved next is worth."""
-        self._validated = trainer.state.fn == "fit"
         for name in self.best or ():
             if name in trainer.callback_metrics:
                 self._measured = Metric(name=name, value=float(trainer.callback_metrics[name]))

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, members_of, rows_of, take
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.losses.pairs import draw_negatives
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.ranks import all_rows, own_rows
 from contrastive_reasoning.rollout.sampling import derived_seed
@@ -75,7 +76,8 @@ class CriticPretraining(FiniteSteps):
         self._last_batch_end: float | None = None
 
     def training_step(self, batch: CriticBatch, batch_idx: int) -> Tensor:
-        loss, metrics = self._learned(batch)
+        with seeded(derived_seed((self.seed, "critic dropout", self.global_step, self.global_rank))):
+            loss, metrics = self._learned(batch)
         anchors = rows_of(batch.state_actions)
         if loss.isfinite():
             mean = loss.detach() / len(members_of(self.critic))

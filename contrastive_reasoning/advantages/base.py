@@ -33,6 +33,17 @@ class StatefulAdvantage(Advantage, Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
+def refuse_memory(owner: str, outcome: Advantage) -> None:
+    """An advantage that remembers batches must not lie in one that does not: its state would be in no checkpoint.
+
+    Raises:
+        ValueError: naming the one that remembers.
+    """
+    if isinstance(outcome, StatefulAdvantage):
+        inner = type(outcome).__name__
+        raise ValueError(f"{inner} remembers earlier batches, so {owner} cannot hold it: make {owner} part of {inner}")
+
+
 def by_group(values: Float[Tensor, " B"], group_size: int) -> Float[Tensor, "P G"]:
     """Prompt-major values, one row per group.
 

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage
+from contrastive_reasoning.advantages.base import Advantage, refuse_memory
 from contrastive_reasoning.rewards.base import Credit
 
 
@@ -35,6 +35,7 @@ class GRPOLambda:
     """Advantages below it are raised to it; None: they stay. Traces of negative ones are said to destabilise."""
 
     def __post_init__(self) -> None:
+        refuse_memory(type(self).__name__, self.outcome)
         if not 0 <= self.decay <= 1:
             raise ValueError(f"decay must lie in [0, 1], got {self.decay}")
         if self.floor is not None and not self.floor <= 0:

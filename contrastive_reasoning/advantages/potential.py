@@ -35,7 +35,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage
+from contrastive_reasoning.advantages.base import Advantage, refuse_memory
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 FINISHED = 1
@@ -62,6 +62,7 @@ class Potential:
     """Of the λ-returns, which lie within [−1, 1] where Φ is a probability; the outcome's advantages may be wider."""
 
     def __post_init__(self) -> None:
+        refuse_memory(type(self).__name__, self.outcome)
         for name in ("weight", "decay"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")

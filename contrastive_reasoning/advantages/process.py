@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage, by_group
+from contrastive_reasoning.advantages.base import Advantage, by_group, refuse_memory
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 
@@ -31,6 +31,7 @@ class Process:
     """Added to the standard deviation of the step values."""
 
     def __post_init__(self) -> None:
+        refuse_memory(type(self).__name__, self.outcome)
         if self.epsilon < 0:
             raise ValueError(f"epsilon must not be negative, got {self.epsilon}")
 

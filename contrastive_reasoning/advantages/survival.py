@@ -34,7 +34,7 @@ from math import sqrt
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage, by_group
+from contrastive_reasoning.advantages.base import Advantage, by_group, refuse_memory
 from contrastive_reasoning.advantages.potential import FINISHED
 from contrastive_reasoning.advantages.process import on_step_tokens, peers, with_illegal
 from contrastive_reasoning.rewards.base import Credit, StepCredit
@@ -50,6 +50,7 @@ class Survival:
     """Added to σ_d: differences of values far below it are no decisions."""
 
     def __post_init__(self) -> None:
+        refuse_memory(type(self).__name__, self.outcome)
         for name in ("weight", "epsilon"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")

@@ -15,7 +15,7 @@ from itertools import pairwise
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage
+from contrastive_reasoning.advantages.base import Advantage, refuse_memory
 from contrastive_reasoning.advantages.process import on_step_tokens, rewarded_steps
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 
@@ -27,6 +27,9 @@ class VinePPO:
     outcome: Advantage
     """The advantage of the whole rollout. The paper has none; it also reaches what is no legal step."""
     weight: float
+
+    def __post_init__(self) -> None:
+        refuse_memory(type(self).__name__, self.outcome)
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         if credit.steps is None or credit.starts is None:

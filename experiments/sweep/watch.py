@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import FrameType
@@ -95,13 +95,15 @@ class SweepWatch(Callback):
 
         _hold(sweep)
         from experiments.sweep.close import open_sweep
-        from experiments.sweep.done import mark_done
+        from experiments.sweep.done import job_config, mark_done
         from experiments.sweep.expected import at_once, expected_jobs, runs_here
         from experiments.sweep.live import LiveJobs
 
         open_sweep(sweep)
         jobs = expected_jobs(config)
-        _share_out(config, at_once(config.hydra.launcher, len(jobs)))
+        together = at_once(config.hydra.launcher, len(jobs))
+        each = (job_config(job, config) for job in jobs) if together > 1 else ()
+        _share_out([one.trainer for one in each] or [config.trainer], together)
         for job in (jobs := mark_done(jobs, config)):
             if job.state == "done already":
                 write_job(sweep / str(job.number), job)
@@ -118,13 +120,13 @@ class SweepWatch(Callback):
             signal.signal(signal.SIGINT, lambda *_: None)  # ignored it would be in the job's process too
 
 
-def _share_out(config: DictConfig, jobs_at_once: int) -> None:
-    """Leave the jobs in variables which cores and which GPUs of this machine each may have."""
+def _share_out(trainers: Sequence[Any], jobs_at_once: int) -> None:
+    """Leave the jobs, which have these trainers, in variables which cores and GPUs of this machine each may have."""
     share = cores_each(jobs_at_once)
     if share < (os.cpu_count() or 1):
         for name in THREADS:
             os.environ.setdefault(name, str(share))
-    os.environ[SEATS] = BETWEEN.join(seats([config.trainer], jobs_at_once))
+    os.environ[SEATS] = BETWEEN.join(seats(trainers, jobs_at_once))
 
 
 def _hold(sweep: Path) -> None:

@@ -75,6 +75,7 @@ DEATHS_OF_A_HEAD = [
     ("head's step", 3, 2),
     ("backward", 4, 3),
     ("checkpoint in place", 5, 4),
+    ("checkpoint sealed", 5, 5),  # the last: training has ended and does not again
 ]
 """Place and step of each kill, and the step that the next run goes on from."""
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from contrastive_reasoning.tasks.answer.number import read_number
+from contrastive_reasoning.tasks.answer.products import with_signs
 
 PLACES = 6
 """Decimals that are compared where one side is a decimal number and the other is not a number."""
@@ -87,7 +88,7 @@ def _as_latex(text: str) -> str:
     number = read_number(text)
     if number is None:
         text = _TENS.sub(r" \\cdot 10^{\1}", _DEGREES.sub(r"\\frac{\1 \\pi}{180}", text))
-        return text.replace("%", r"\%").replace("**", "^")
+        return with_signs(text.replace("%", r"\%").replace("**", "^"))
     value = number.value
     scaled = value * 10**MAX_PLACES
     if value.denominator == 1:

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from contrastive_reasoning.advantages import Advantage, GroupRelative, Process, StatefulAdvantage, Subsampled, TrustGate
+from contrastive_reasoning.advantages import (
+    Advantage,
+    GroupRelative,
+    GRPOLambda,
+    Potential,
+    Process,
+    StatefulAdvantage,
+    Subsampled,
+    Survival,
+    TrustGate,
+    VinePPO,
+)
 from contrastive_reasoning.advantages.subsampled import inclusion, systematic
 from contrastive_reasoning.rewards import Credit, StepCredit
 
@@ -124,3 +137,23 @@ def test_it_goes_on_where_it_stopped() -> None:
 def test_a_share_that_is_none_is_refused(share: float) -> None:
     with pytest.raises(ValueError, match=rf"share must lie in \(0, 1\], got {share}"):
         subsampled(share=share)
+
+
+def inside(outcome: Advantage) -> list[Callable[[], Advantage]]:
+    """Every advantage that holds another one's and remembers nothing itself."""
+    return [
+        partial(Process, outcome=outcome, weight=0.5, epsilon=1e-6),
+        partial(Survival, outcome=outcome, weight=0.5, epsilon=1e-6),
+        partial(Potential, outcome=outcome, weight=0.5, decay=1.0, scale=1.0),
+        partial(GRPOLambda, outcome=outcome, decay=0.9, floor=None),
+        partial(VinePPO, outcome=outcome, weight=0.5),
+    ]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_what_remembers_is_not_held_by_what_does_not(number: int) -> None:
+    """Its state would be in no checkpoint."""
+    name = type(inside(OUTCOME)[number]()).__name__
+    said = f"Subsampled remembers earlier batches, so {name} cannot hold it: make {name} part of Subsampled"
+    with pytest.raises(ValueError, match=said):
+        inside(subsampled())[number]()

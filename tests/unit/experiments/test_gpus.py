@@ -80,6 +80,6 @@ def test_a_sweep_shares_out_what_its_jobs_use(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(VISIBLE, "6,7")
     for name in watch.THREADS:
         monkeypatch.setenv(name, "1")
-    for given, expected in ((trainer(), "6;7"), (trainer("cpu"), "")):
-        watch._share_out(OmegaConf.create({"trainer": given}), 2)
+    for given, expected in ((trainer(), "6;7"), (trainer(devices=2), "6,7;6,7"), (trainer("cpu"), "")):
+        watch._share_out([given], 2)
         assert watch.os.environ[SEATS] == expected

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from experiments.kept_checkpoints import CheckpointError, Metric, clear, damage, kept, newest_sound, path_of, seal
+from experiments.kept_checkpoints import (
+    CheckpointError,
+    Metric,
+    clear,
+    damage,
+    forget,
+    kept,
+    newest_sound,
+    path_of,
+    seal,
+)
 
 
 def written(folder: Path, step: int, content: bytes = b"weights" * 100, metric: Metric | None = None) -> Path:
@@ -37,6 +47,24 @@ def test_the_newest_by_step_is_gone_on_from(tmp_path: Path) -> None:
         written(tmp_path, step)
     assert newest_sound(tmp_path) == (path_of(tmp_path, 100), [])
     assert [one.step for one in kept(tmp_path)] == [9, 20, 100]
+
+
+def test_steps_are_numbers_not_words(tmp_path: Path) -> None:
+    for step in (900_000, 1_200_000):
+        written(tmp_path, step)
+    assert newest_sound(tmp_path) == (path_of(tmp_path, 1_200_000), [])
+
+
+def test_those_that_were_passed_over_are_neither_the_best_nor_the_last(tmp_path: Path) -> None:
+    for step in (4, 5, 6):
+        written(tmp_path, step)
+    for step in (5, 6):
+        flip(path_of(tmp_path, step))
+    last, passed_over = newest_sound(tmp_path)
+    assert (last, len(passed_over)) == (path_of(tmp_path, 4), 2)
+    forget(tmp_path, after=last)
+    assert [one.step for one in kept(tmp_path)] == [4]
+    assert newest_sound(tmp_path)[0] == last
 
 
 def test_nothing_to_go_on_from(tmp_path: Path) -> None:

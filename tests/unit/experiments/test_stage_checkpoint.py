@@ -46,6 +46,9 @@ class Line(L.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=0.1)
 
 
+VALIDATION = torch.zeros(1, 1)
+
+
 class Numbers:
     """0, 1, … from the step on that the module is at: resumable, as the product's own loaders are."""
 
@@ -83,7 +86,12 @@ def saving(folder: Path, stop: StopRequest | None = None, **changes: Any) -> Sta
 
 
 def fit(
-    module: Line, checkpoint: StageCheckpoint, *callbacks: L.Callback, resume: Path | None = None, logger: Any = False
+    module: Line,
+    checkpoint: StageCheckpoint,
+    *callbacks: L.Callback,
+    resume: Path | None = None,
+    logger: Any = False,
+    validation: Any = VALIDATION,
 ) -> L.Trainer:
     trainer = L.Trainer(
         accelerator="cpu",
@@ -99,7 +107,6 @@ def fit(
         enable_model_summary=False,
     )
     train: Any = Numbers(module)
-    validation: Any = torch.zeros(1, 1)
     with checkpoint.stop.listening():
         trainer.fit(module, train, DataLoader(validation), ckpt_path=resume, weights_only=True)
     return trainer
@@ -251,6 +258,29 @@ def test_a_signal_ends_the_step_saves_and_stops(tmp_path: Path, number: int, nam
     assert steps(tmp_path) == [5]
     fit(resumed, saving(tmp_path / "on"), resume=path_of(tmp_path, 5))
     assert torch.equal(resumed.weight, whole.weight)
+
+
+@pytest.mark.parametrize("hook", ["on_validation_start", "on_validation_batch_end", "on_validation_end"])
+def test_before_the_first_step_there_is_nothing_to_wait_for(tmp_path: Path, hook: str) -> None:
+    asking, stop = L.Callback(), StopRequest()
+    setattr(asking, hook, lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    trainer = L.Trainer(accelerator="cpu", callbacks=[saving(tmp_path, stop), asking], logger=False)
+    before, rows = signal.getsignal(signal.SIGTERM), DataLoader(VALIDATION)  # pyright: ignore
+    said = r"stopped by SIGTERM before the first step \(no checkpoint yet\)"
+    with pytest.raises(Interrupted, match=said), stop.listening():
+        trainer.validate(Line(), rows, verbose=False)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_validations_of_nothing_shift_no_count(tmp_path: Path) -> None:
+    fit(Line(), saving(tmp_path / "whole", keep=8), validation=[])
+    fit(Line(), saving(tmp_path / "on", keep=8), resume=path_of(tmp_path / "whole", 4), validation=[])
+    for step in (5, 7):
+        whole, resumed = (
+            torch.load(path_of(tmp_path / name, step), weights_only=True)["loops"]["fit_loop"]["epoch_loop.state_dict"]
+            for name in ("whole", "on")
+        )
+        assert whole == resumed == {"_batches_that_stepped": step}
 
 
 def test_the_second_signal_is_nobodys_wish_to_wait(tmp_path: Path) -> None:

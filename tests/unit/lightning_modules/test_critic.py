@@ -137,6 +137,27 @@ def test_resumes_bit_for_bit(tmp_path: Path) -> None:
         assert torch.equal(weight, resumed.state_dict()[name]), name
 
 
+def test_resumes_bit_for_bit_with_dropout(tmp_path: Path) -> None:
+    """What it draws depends on the step alone, and leaves no trace in the global generator."""
+
+    def forgetful() -> CriticPretraining:
+        critic = numeric(seed=0)
+        head = next(part for part in critic.modules() if isinstance(part, torch.nn.Linear))
+        head.register_forward_hook(lambda part, _, output: torch.dropout(output, 0.5, part.training))
+        return module(critic=critic)
+
+    uninterrupted, resumed = forgetful(), forgetful()
+    torch.manual_seed(1)
+    trainer(6, tmp_path).fit(uninterrupted, loader(pairs(), 6))
+    first = trainer(2, tmp_path)
+    first.fit(forgetful(), loader(pairs(), 2))
+    first.save_checkpoint(tmp_path / "at_2.ckpt")
+    torch.manual_seed(2)
+    trainer(6, tmp_path).fit(resumed, loader(pairs(), 6), ckpt_path=str(tmp_path / "at_2.ckpt"), weights_only=True)
+    for name, weight in uninterrupted.state_dict().items():
+        assert torch.equal(weight, resumed.state_dict()[name]), name
+
+
 def test_dead_ends_without_a_positive_take_part() -> None:
     batch = pairs()
     batch.positive[:5] = False
