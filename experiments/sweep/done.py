@@ -13,14 +13,13 @@ from experiments.run_tree import stage_folders
 from experiments.sweep.job import Job
 
 
-def mark_done(jobs: Sequence[Job], config: DictConfig) -> list[Job]:
+def mark_done(jobs: Sequence[Job], configs: Sequence[DictConfig]) -> list[Job]:
     """The jobs, those with a finished run as ``done already``.
 
     Args:
         jobs: all jobs of the sweep.
-        config: of the sweep, Hydra's own part with it.
+        configs: what each will be started with.
     """
-    configs = [job_config(job, config) for job in jobs]
     runs = {folder: finished_runs(folder) for folder in {run_parent(one) for one in configs}}
     if not any(runs.values()):
         return list(jobs)  # nothing to look for: the libraries need not be imported
@@ -28,7 +27,12 @@ def mark_done(jobs: Sequence[Job], config: DictConfig) -> list[Job]:
 
 
 def job_config(job: Job, config: DictConfig) -> DictConfig:
-    """What the job will be started with, composed as Hydra's launchers do."""
+    """What a job of the sweep will be started with, composed as Hydra's launchers do.
+
+    Args:
+        job: which.
+        config: of the sweep, Hydra's own part with it.
+    """
     composed = GlobalHydra.instance().config_loader().load_sweep_config(config, list(job.overrides))
     with open_dict(composed):
         del composed["hydra"]

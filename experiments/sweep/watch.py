@@ -101,10 +101,10 @@ class SweepWatch(Callback):
 
         open_sweep(sweep)
         jobs = expected_jobs(config)
-        together = at_once(config.hydra.launcher, len(jobs))
-        each = (job_config(job, config) for job in jobs) if together > 1 else ()
-        _share_out([one.trainer for one in each] or [config.trainer], together)
-        for job in (jobs := mark_done(jobs, config)):
+        configs = [job_config(job, config) for job in jobs]
+        trainers = [one.trainer for one in configs] or [config.trainer]
+        _share_out(trainers, at_once(config.hydra.launcher, len(jobs)))
+        for job in (jobs := mark_done(jobs, configs)):
             if job.state == "done already":
                 write_job(sweep / str(job.number), job)
         # a table is for those who watch; a cluster's jobs take days, and their files are far away
