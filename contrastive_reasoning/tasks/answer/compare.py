@@ -54,7 +54,7 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0) -> Verdict
         return compare_lists(wanted, given, deeper)
     if given and not given.brackets:
         side = wanted_side(gold) if len(sides(gold)) > 1 else None
-        return deeper(side, answer) if side else wrong(_count(given, wanted))
+        return deeper(side, answer) if side else _one_value(gold, given, deeper)
     if len(sides(gold)) > 1 or len(sides(answer)) > 1:
         return _equations(gold, answer, formula, deeper)
     if (wanted or given) and not any(is_relation(text) or _WORKED_OUT.search(text) for text in (gold, answer)):
@@ -111,6 +111,12 @@ def _equations(
 def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
     (wanted, unit), (value, other) = split_unit(gold), split_unit(answer)
     return wrong("another unit") if other_unit(unit, other) else deeper(wanted, value)
+
+
+def _one_value(gold: str, given: Collection, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
+    """Of several answers where one is wanted: right if all of them are it, ``1/2 or 0.5``."""
+    verdict = every(deeper(gold, item) for item in given.items)
+    return verdict if verdict is None or verdict.correct else wrong(_count(given, None))
 
 
 def _count(answer: Collection | None, gold: Collection | None) -> str:

@@ -2,8 +2,9 @@ r"""Where a completion gives its answer: the last box, else what its last line s
 
 Only the text after the last ``</think>`` counts, where there is one. A box is ``\boxed{…}`` or ``\fbox{…}`` (LaTeX
 draws the same frame) with balanced braces, or ``\boxed …`` up to the end of the formula. The last box counts whatever
-is in it: an empty or an unclosed one is no answer, and no earlier box is taken instead. A box in a box is a part of the
-outer one. Without any box, the last line may state the answer: ``#### 42``, ``Answer: 42``, ``the answer is $42$``.
+is in it: an empty or an unclosed one is no answer, and no earlier box is taken instead. Boxes that only a comma or a
+word tells from each other, ``\boxed{2} and \boxed{3}``, are one answer. A box in a box is a part of the outer one.
+Without any box, the last line may state the answer: ``#### 42``, ``Answer: 42``, ``the answer is $42$``.
 """
 
 from __future__ import annotations
@@ -14,13 +15,20 @@ from typing import NamedTuple
 MAX_ANSWER = 512
 """Characters of an answer; the longest gold answer of the sets in use has 159."""
 MAX_BOXES = 8
-"""Boxes in boxes that are looked through."""
+"""Boxes in boxes, or side by side, that are looked through."""
+MAX_GAP = 60
+"""Characters between two boxes of one answer."""
 
 _THINK_END = "</think>"
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE_END = re.compile(r"(?<!\\)\$|\\\)|\\\]|\n")
 _STATED = re.compile(r"####|\banswer\s{0,4}(?:is|:|=)\s{0,4}:?", re.IGNORECASE)
+_MATH = re.compile(r"\$|\\[()\[\]]|\\(?:text|mbox)(?![A-Za-z])|\\(?:quad|qquad)(?![A-Za-z])|\\[,;: ]|[{}]")
+_ONE_ANSWER = re.compile(
+    r"\s*(?:[,;]|[,;]?\s*\b(?:and|or)\b)\s*(?:(?:[A-Za-z]|\\[a-z]+)(?:_?[0-9A-Za-z])?\s*=\s*)?", re.IGNORECASE
+)
+"""What may stand between two boxes of one answer, the signs that open and close formulas left out."""
 _NEXT_SENTENCE = re.compile(r"\.\s+[A-Z]")
 
 
@@ -64,16 +72,29 @@ def _checked(answer: str, *, missing: str, boxed: bool) -> Extraction:
 
 def _last_box(text: str) -> str | None:
     """What stands in the last box, or in the outermost one around it; None if there is none or it is not closed."""
-    starts = [command.end() for command in _BOX.finditer(text)]
-    if not starts:
+    boxes = list(_BOX.finditer(text))
+    if not boxes:
         return None
-    begin, end = _span(text, starts[-1])
+    first = boxes[-1].start()
+    begin, end = _span(text, boxes[-1].end())
     inner_end = end
-    for start in reversed(starts[-1 - MAX_BOXES : -1]):
-        outer = _span(text, start)
+    earlier = [(box.start(), *_span(text, box.end())) for box in reversed(boxes[-1 - MAX_BOXES : -1])]
+    for start, *outer in earlier:
         if outer[1] > inner_end >= 0:
-            begin, end = outer
-    return text[begin:end] if end >= 0 else None
+            first, (begin, end) = start, outer
+    if end < 0:
+        return None
+    found = [text[begin:end]]
+    for start, begin, end in earlier:
+        if 0 <= end < first and text[begin:end].strip() and found[0].strip() and _one_answer(text[end:first]):
+            first = start
+            found.insert(0, text[begin:end])
+    return ", ".join(dict.fromkeys(found))
+
+
+def _one_answer(gap: str) -> bool:
+    """Whether no more than a comma or a word stands between the end of a box and the next one."""
+    return len(gap) <= MAX_GAP and gap.startswith("}") and bool(_ONE_ANSWER.fullmatch(_MATH.sub(" ", gap)))
 
 
 def _span(text: str, start: int) -> tuple[int, int]:

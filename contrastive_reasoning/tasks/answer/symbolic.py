@@ -20,6 +20,10 @@ PLACES = 6
 MAX_PLACES = 40
 _DEGREES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?°")
 _TENS = re.compile(r"(?<=[0-9])[eE]([-+]?[0-9]{1,3})(?![0-9])")
+_COMMANDS = re.compile(r"\\mathbb ?\{? ?[A-Z]|\\[A-Za-z]+")
+_SEPARATE = re.compile(rf"({_COMMANDS.pattern})|[^\\]+")
+_SPARE = "abchjklmnopqrstuvwxyz"
+"""Letters that mean nothing by themselves, as d, e, f, g and i may."""
 _POINTS = ("0.7310585786", "1.3169578969")
 """Values for the variables at which two different formulas differ; all variables take the one, then spread from it."""
 
@@ -39,14 +43,27 @@ def same_formula(gold: str, answer: str) -> bool | None:
     Raises:
         GoldUnread: if the gold answer cannot be read.
     """
-    wanted, given = parsed(gold), parsed(answer)
+    wanted, given = (parsed(text) for text in in_one_case(gold, answer))
     if wanted is None:
         raise GoldUnread(gold)
     if given is None:
         return None
     if _differ(wanted, given):
         return False
-    return _library().verify(wanted, given, float_rounding=_places(gold), timeout_seconds=None)
+    places = _places(gold)
+    return _library().verify(wanted, given, float_rounding=places, allow_set_relation_comp=True, timeout_seconds=None)
+
+
+def in_one_case(*texts: str) -> tuple[str, ...]:
+    r"""The texts with another letter for each capital whose small letter they have, too.
+
+    math-verify takes ``R`` for ``r``, so that ``\frac{R}{r}`` would be ``\frac{r}{R}``, and 1.
+    """
+    used = {letter for text in texts for letter in _COMMANDS.sub("", text) if letter.isalpha()}
+    both = sorted(letter for letter in used if letter.isupper() and letter.lower() in used)
+    free = (letter for letter in _SPARE if not {letter, letter.upper()} & used)
+    names = str.maketrans(dict(zip(both, free, strict=False)))
+    return tuple(_SEPARATE.sub(lambda part: part[1] or part[0].translate(names), text) for text in texts)
 
 
 @lru_cache(maxsize=2048)

@@ -27,13 +27,18 @@ _NAMES = {
     "s": "sec second",
     "min": "minute",
     "h": "hr hour",
-    "mph": "",
+    "mi/h": "mph",
+    "km/h": "kph kmh",
     "dollar": "usd buck",
     "cent": "",
     "deg": "degree",
+    "°F": "",
+    "°C": "",
     "rad": "radian",
     "th": "st nd rd",
 }
+_UNITS = frozenset(part for unit in _NAMES for part in unit.split("/"))
+_SAME = ({"deg", "°F"}, {"deg", "°C"})
 KNOWN = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
 """Each name in the singular, and the unit it means."""
 _OTHER_WORDS = """
@@ -44,12 +49,16 @@ _OTHER_WORDS = """
     thirds fourths fifths sixths sevenths eighths ninths tenths hundredths thousandths hundredth thousandth
 """
 _NO_UNIT = frozenset(_OTHER_WORDS.split())
+_PARTS = frozenset(("third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"))
+"""Not the last word of a unit: 2 third graders, but 2 thirds."""
 _BEHIND = re.compile(
     r"(?P<value>.*?)(?:(?<=[0-9}°])(?P<near>[A-Za-z]+)"
     r"|(?<=[0-9}°A-Za-z)\]]) (?P<far>(?:(?:sq|cu)\. ?)?[A-Za-z]+(?:(?: | ?/ ?)[A-Za-z]+){0,3}))"
     r"(?: ?\^ ?(?:[23]|\{[23]\}))?"
 )
 
+_TEMPERATURE = re.compile(r"(?P<value>.*?) ?° ?(?P<scale>[FC])")
+_RATE = re.compile(r" per | ?/ ?")
 _ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 """Degrees behind these belong to the formula."""
 
@@ -58,6 +67,8 @@ def split_unit(text: str) -> tuple[str, str]:
     """What stands before the unit, and the unit: a known one by its short name, else its words; empty without one."""
     if _ANGLE_OF.search(text):
         return text, ""
+    if temperature := _TEMPERATURE.fullmatch(text):
+        return temperature["value"], "°" + temperature["scale"]
     match = _BEHIND.fullmatch(text)
     words = match["near"] or match["far"] if match else ""
     unit = unit_of(words, alone=bool(match["far"]), number=_is_bare(match["value"])) if match else ""
@@ -66,7 +77,7 @@ def split_unit(text: str) -> tuple[str, str]:
 
 
 def unit_of(words: str, *, alone: bool, number: bool) -> str:
-    r"""The unit that the words name, or an empty text.
+    r"""The unit that the words name, or an empty text; ``mi/h`` for miles per hour.
 
     Args:
         words: what stands behind the value.
@@ -74,9 +85,9 @@ def unit_of(words: str, *, alone: bool, number: bool) -> str:
         number: whether the value is a mere number; ``\pi h`` is a product, ``3 h`` are hours.
     """
     parts = re.findall(r"[A-Za-z]+", words)
-    if any(part.lower() in _NO_UNIT for part in parts):
+    if any(part.lower() in _NO_UNIT for part in parts) or parts[-1].lower() in _PARTS:
         return ""
-    known = next((KNOWN[name] for part in parts for name in _singular(part) if name in KNOWN), "")
+    known = "/".join(filter(None, (_first_known(side) for side in _RATE.split(words, maxsplit=1))))
     shortest = 1 if known and number and alone else 2 if known else 3 if number else 4
     if max(map(len, parts)) < shortest or not (known or alone):
         return ""
@@ -84,12 +95,18 @@ def unit_of(words: str, *, alone: bool, number: bool) -> str:
 
 
 def other_unit(a: str, b: str) -> bool:
-    """Whether both are known units, and not the same one."""
-    return a in _NAMES and b in _NAMES and a != b
+    """Whether both are known units, and not the same one; a rate may go without its ``per hour``, degrees without F."""
+    pairs = zip(a.split("/"), b.split("/"), strict=False)
+    return any(one != other and {one, other} <= _UNITS and {one, other} not in _SAME for one, other in pairs)
+
+
+def _first_known(words: str) -> str:
+    parts = re.findall(r"[A-Za-z]+", words)
+    return next((KNOWN[name] for part in parts for name in _singular(part) if name in KNOWN), "")
 
 
 def _is_bare(value: str) -> bool:
-    return not re.search("[A-Za-z]", value.replace(r"\frac", ""))
+    return not re.search("[A-Za-z]", re.sub(r"\\(?:frac|times|cdot)(?![A-Za-z])", "", value))
 
 
 def _singular(word: str) -> tuple[str, str]:

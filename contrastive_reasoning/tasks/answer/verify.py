@@ -23,6 +23,7 @@ from contrastive_reasoning.tasks.base import Verdict
 
 STEPS = 2_000_000
 """Function calls that one comparison may take: some seconds, and four times what the slowest ordinary pair takes."""
+_OPENS, _CLOSES = ("(", "["), (")", "]")
 GOLD_UNREAD = "gold answer does not parse"
 
 
@@ -82,10 +83,17 @@ def _quick_look(gold: str, answer: str) -> Verdict | None:
     wanted = read_based(gold)
     if wanted and wanted.base:
         return wrong("another number")
+    if is_relation(answer) and _is_interval(gold) and len(letters(answer)) == 1:
+        return None  # x > 2 is (2, oo)
     related = is_relation(gold) or is_relation(answer)
     if letters(answer) - letters(gold) or (not related and letters(gold) != letters(answer)):
         return wrong("other variables")
     return None
+
+
+def _is_interval(text: str) -> bool:
+    """Whether a text in its plain spelling is one, or several joined."""
+    return text[:1] in _OPENS and text[-1:] in _CLOSES and not letters(text)
 
 
 def _symbolic(gold: str, answer: str) -> Verdict | None:

@@ -78,6 +78,24 @@ def verdict_on(gold: str, answer: str) -> Verdict:
         ("y=-3x-3", "3x + y + 3 = 0"),
         ("y=-3x-3", "-3(x+1)"),
         (r"\sin^2 t", r"1 - \cos^2 t"),
+        (r"\frac{R}{r}", "R/r"),
+        ("3.21", r"x \approx 3.21"),
+        (r"1600\pi", r"1,600\pi"),
+        (r"1,600\pi", r"1600\pi"),
+        ("p - q", "-q + p"),
+        ("x-y-z", "x-z-y"),
+        ("7", r"\color{red}{7}"),
+        ("7", r"\large 7"),
+        (r"\frac{1}{2}", r"1/2 \text{ or } 0.5"),
+        (r"\sqrt{12}", r"2\sqrt{3} \text{ or } \sqrt{12}"),
+        ("60 mph", r"60\text{ miles per hour}"),
+        ("60", r"60\text{ miles per hour}"),
+        ("5 dollars", "5 dollars per hour"),
+        ("98.6", r"98.6^\circ F"),
+        (r"98.6^\circ", r"98.6^\circ F"),
+        (r"3 \times 10^8", r"3 \times 10^8 \text{ m/s}"),
+        (r"(2,\infty)", "x > 2"),
+        ("[-1,3)", r"-1 \le x < 3"),
         (r"\tan 15^\circ", r"2-\sqrt3"),
         (r"2007 + \frac\pi 2", r"\frac{4014+\pi}{2}"),
         (r"(-\infty,3)\cup(3,\infty)", r"\mathbb{R} \setminus \{3\}"),
@@ -140,6 +158,16 @@ def test_right(gold: str, answer: str) -> None:
         ("4.1e-08", r"\frac{\pi}{10^9}", "not equal"),
         (r"2\sqrt3", r"2\sqrt3 \text{ } 999983", "not equal"),
         ("7", r"\frac{1}{0}", "not equal"),
+        (r"\frac{R}{r}", r"\frac{r}{R}", "not equal"),
+        (r"\{r \in \mathbb{R}\}", r"\{r \in \mathbb{Q}\}", "not equal"),
+        ("3.21", r"x \approx 3.2", "another number"),
+        ("p - q", "q - p", "not equal"),
+        ("5", "5, 6", "number of answers: 2 instead of 1"),
+        (r"\frac{1}{2}", r"1/2 \text{ or } 0.6", "number of answers: 2 instead of 1"),
+        ("60 mph", r"60\text{ km per hour}", "another unit"),
+        (r"98.6^\circ C", r"98.6^\circ F", "another unit"),
+        (r"(2,\infty)", r"x \ge 2", "not equal"),
+        ("[-1,3)", r"-1 \le x \le 3", "not equal"),
     ],
 )
 def test_wrong(gold: str, answer: str, reason: str) -> None:
@@ -149,7 +177,7 @@ def test_wrong(gold: str, answer: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["halves", "thirds", "dozens", "squared", "cubed", "factorial", "hundredths", "percents"]
+    "words", ["halves", "third", "thirds", "dozens", "squared", "cubed", "factorial", "hundredths", "percents"]
 )
 def test_what_changes_the_value_is_no_unit(words: str) -> None:
     assert not verdict_on("5", rf"5 \text{{ {words}}}").correct
