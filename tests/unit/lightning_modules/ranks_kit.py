@@ -93,11 +93,12 @@ def result(module: LightningModule, known: Known) -> Result:
     return {"weights": whole_weights(module), "moved": moved, "steps": without_clock, "validated": known.validated}
 
 
-def lora_policy() -> CausalLMPolicy:
+def lora_policy(dtype: torch.dtype = torch.float32) -> CausalLMPolicy:
+    """Adapters in fp32 on weights of ``dtype``, in which is also computed."""
     lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
-    model: Any = grpo_kit.policy().model
+    model: Any = grpo_kit.policy().model.to(dtype)
     return CausalLMPolicy(
-        model=lora.attach(model, seed=0), tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.float32, chat_template=False
+        model=lora.attach(model, seed=0), tokenizer=grpo_kit.TOKENIZER, compute_dtype=dtype, chat_template=False
     )
 
 
@@ -133,6 +134,23 @@ def first_gradients(name: str, **changes: Any) -> Result:
     gradients = grpo_kit.Gradients()
     found = grpo(name, gradients, gradient_clip=1e9, **changes)
     return {**found, "gradient": gradients.updates[0]}
+
+
+class Dtypes(Callback):
+    """Of the frozen parameters and of the trained ones, after the last step."""
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.found = {
+            kind: sorted({str(one.dtype) for one in pl_module.parameters() if one.requires_grad == trained})
+            for kind, trained in (("frozen", False), ("trained", True))
+        }
+
+
+def adapters_on_bfloat16(name: str) -> Result:
+    """One step: from the second on, rounding has drawn other completions."""
+    dtypes = Dtypes()
+    found = grpo(name, dtypes, policy=lora_policy(torch.bfloat16), steps=1)
+    return {**found, "dtypes": dtypes.found}
 
 
 class SpoiledOnLastRank(Callback):
@@ -189,6 +207,13 @@ def resumed(name: str, folder: Path, begun: Callable[..., Result], gone_on: Call
     with pytest.raises(Interrupted, match="step 1"):
         begun(name, saving(folder, stop), AskedOnLastRank(stop))
     return gone_on(name, saving(folder), resume=folder / "step=000001.ckpt")
+
+
+def adapters_on_bfloat16_resumed(name: str, folder: Path) -> dict[str, Result]:
+    def run(*args: Any, **changes: Any) -> Result:
+        return grpo(*args, policy=lora_policy(torch.bfloat16), **changes)
+
+    return {"whole": run(name), "resumed": resumed(name, folder, run, run)}
 
 
 def grpo_resumed(name: str, folder: Path) -> Result:

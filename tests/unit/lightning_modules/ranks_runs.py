@@ -22,6 +22,8 @@ from tests.unit.lightning_modules.ranks_kit import (
     WHOLE,
     Result,
     SpoiledOnLastRank,
+    adapters_on_bfloat16,
+    adapters_on_bfloat16_resumed,
     first_gradients,
     grpo,
     grpo_resumed,
@@ -96,6 +98,9 @@ def everything(folder: Path) -> Result:
     for name in ("ddp", "zero2", "zero3"):
         for run, made in RESUMED.items():
             found[f"{name}/{run} resumed"] = made(name, folder / "resumed" / run / name)
+        found[f"{name}/adapters on bfloat16"] = adapters_on_bfloat16(name)
+    for name in ("zero2", "zero3"):
+        found[f"{name}/adapters on bfloat16 resumed"] = adapters_on_bfloat16_resumed(name, folder / "bfloat16" / name)
     for name in SHARDED:
         found[f"{name}/sharding"] = sharding(name, folder / "sharding")
     found["zero2/cut"] = sharding("zero2", folder / "cut", policy=narrow_policy())

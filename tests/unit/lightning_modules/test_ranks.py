@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.functional import cosine_similarity
 from torch.testing import assert_close
 
 from contrastive_reasoning.policies.shape import ModelShape
@@ -19,6 +20,7 @@ from tests.two_ranks import on_ranks
 from tests.unit.experiments.plan.learners import whole_on_cpu
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_critics_kit import foretold, of_one_problem
+from tests.unit.lightning_modules.ranks_kit import adapters_on_bfloat16
 from tests.unit.lightning_modules.ranks_runs import GATED, KL, RESUMED, RUNS, SHARDED, STRATEGIES, everything
 from tests.unit.lightning_modules.ranks_zero_kit import narrow_policy
 
@@ -65,6 +67,25 @@ def test_what_is_logged_is_of_the_whole_batch(name: str, run: str, two: Any, one
         assert_close({key: ours[key] for key in theirs}, dict(theirs), rtol=1e-4, atol=1e-5)
     assert expected["validated"]
     assert_close(found["validated"], expected["validated"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
+def test_adapters_learn_on_frozen_weights_in_bfloat16(name: str, two: Any) -> None:
+    """The weights stay in it, and the step is that of one process within its rounding."""
+    expected = adapters_on_bfloat16("one")
+    for rank in two:
+        found = rank[f"{name}/adapters on bfloat16"]
+        assert found["dtypes"] == expected["dtypes"] == {"frozen": ["torch.bfloat16"], "trained": ["torch.float32"]}
+        assert cosine_similarity(found["moved"], expected["moved"], dim=0) > 0.999
+        assert found["moved"].norm().item() == pytest.approx(expected["moved"].norm().item(), rel=1e-2)
+
+
+@pytest.mark.parametrize("name", ["zero2", "zero3"])
+def test_adapters_on_bfloat16_resume_exactly(name: str, two: Any) -> None:
+    for rank in two:
+        runs = rank[f"{name}/adapters on bfloat16 resumed"]
+        assert torch.equal(runs["resumed"]["weights"], runs["whole"]["weights"])
+        assert runs["resumed"]["steps"] == runs["whole"]["steps"][1:]
 
 
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
