@@ -25,6 +25,7 @@ from types import FrameType
 
 from experiments.first_line import first_line
 from experiments.secret_values import concealed
+from experiments.threads import THREADS, cores_each
 
 FAILED, INTERRUPTED = 1, 128 + signal.SIGINT
 GRACE_SECONDS = 10
@@ -53,13 +54,16 @@ def leads() -> bool:
 def launch(command: Sequence[str], processes: int, *, variables: Mapping[str, str]) -> int:
     """Run the command as so many ranks of this machine; the exit code, that of the first which failed.
 
+    Each has its share of the cores, or as many threads as ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS`` says.
     Each SIGINT or SIGTERM is passed on; how long a rank takes to stop is its own matter.
     """
     with tempfile.TemporaryDirectory() as causes:
         port = _free_port()
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         # Lightning asks torchrun's variables first where this is set, else SLURM's, which know one task of the job
-        shared = {**meeting, "TORCHELASTIC_RUN_ID": "ranks", CAUSES: causes, HELD: "1", **variables}
+        named = {"TORCHELASTIC_RUN_ID": "ranks", CAUSES: causes, HELD: "1"}
+        threads = {} if set(THREADS) & set(os.environ) else dict.fromkeys(THREADS, str(cores_each(processes)))
+        shared = {**meeting, **named, **threads, **variables}
         started = [_start(command, rank, processes, shared) for rank in range(processes)]
         with _passing_on_signals(started):
             code, rank = _first_end(started)

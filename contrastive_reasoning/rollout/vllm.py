@@ -89,6 +89,8 @@ class VLLMEngine:
         """
         limit = sampling.max_tokens
         requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
+        if self.sleep_level is not None:
+            on_every_rank(give_back)  # a server that sleeps between rollouts shares its devices with all processes
         report = on_first_rank(lambda: self._ready(policy))
         check_log_probs(report.logprobs_mode, sampling)
         drawn = on_every_rank(lambda: self._draw(policy, problems, requests, sampling, seed, written))
@@ -103,7 +105,6 @@ class VLLMEngine:
         """The server is awake and holds the policy's weights."""
         if self.sleep_level is None:
             return self.served.bring(policy)
-        give_back()
         self.server.post("/wake_up?tags=weights")  # its cache of keys and values has to wait until they are loaded
         report = self.served.bring(policy)
         give_back()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from experiments.launch import launch
+from experiments.threads import THREADS
 
 pytestmark = pytest.mark.whole
 
@@ -43,6 +44,22 @@ def test_ranks_know_each_other_and_only_the_first_prints(capfd: pytest.CaptureFi
     """
     assert launch(command(body), 2, variables={"SAID": "yes"}) == 0
     assert capfd.readouterr().out.splitlines() == ["2 [0, 1] yes"]
+
+
+def test_ranks_share_the_cores_unless_told_otherwise(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = """
+    print(*(os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")))
+    """
+    for name in THREADS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert launch(command(body), 2, variables={}) == 0
+    assert capfd.readouterr().out.splitlines() == ["3 3"] * 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert launch(command(body), 2, variables={}) == 0
+    assert capfd.readouterr().out.splitlines() == ["1 None"] * 2
 
 
 def test_lightning_believes_the_launcher_and_not_the_cluster(capfd: pytest.CaptureFixture[str]) -> None:

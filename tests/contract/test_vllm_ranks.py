@@ -1,0 +1,55 @@
+"""Two real processes and one server on the same devices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.ranks import this_rank
+from contrastive_reasoning.rollout import vllm
+from contrastive_reasoning.tasks.base import Problem
+from tests.contract.conftest import FakeVLLM, policy_of
+from tests.contract.vllm_kit import SAMPLED, SEED, engine_of
+from tests.two_ranks import on_ranks
+
+
+def _gave(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("gave*"))
+
+
+def _give_back_late(folder: Path) -> None:
+    time.sleep(0.5 * this_rank())
+    (folder / f"gave{this_rank()}").touch()
+
+
+def _drawn(url: str, folder: Path, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]) -> dict[str, Any]:
+    """Which processes had given memory back at each request of this one."""
+    vllm.give_back = partial(_give_back_late, folder)  # pyright: ignore[reportPrivateImportUsage]
+    engine = engine_of(url, folder, sleep_level=1)
+    send, found = engine.server.post, []
+
+    def post(path: str, *body: Any) -> Any:
+        found.append((path, _gave(folder)))
+        return send(path, *body)
+
+    engine.server.post = post
+    policy = policy_of(tokenizer, seed=1, kind=CausalLMPolicy)
+    rollouts = engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
+    return {"found": found, "ids": rollouts.completion_ids}
+
+
+@pytest.mark.whole
+def test_a_server_is_woken_when_every_process_has_given_its_memory_back(
+    fake: FakeVLLM, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], tmp_path: Path
+) -> None:
+    first, second = on_ranks(_drawn, tmp_path, fake.url, tmp_path, tokenizer, problems[:2])
+    assert first["found"][0] == ("/wake_up?tags=weights", ["gave0", "gave1"])
+    assert [path for path, _ in second["found"]] == ["/v1/completions"] * 2
+    assert first["ids"].shape == second["ids"].shape
