@@ -126,8 +126,15 @@ class ZeroStrategy(DeepSpeedStrategy):
         self.deepspeed_engine.checkpoint_engine = WeightsOnlyEngine()
 
     def teardown(self) -> None:
-        """What stage 3 keeps whole goes to the CPU, shards stay; to write a policy both are needed in one place."""
+        """What stage 3 keeps whole goes to the CPU, shards stay; to write a policy both are needed in one place.
+
+        The engine ends here: its hooks would keep the module and the optimizer's state as long as the process.
+        """
         super().teardown()
+        engine: Any = self.model
+        if hasattr(engine, "destroy"):  # not where setting up failed
+            engine.destroy()
+            forget_forward_passes(engine.module)
         if self.stage == 3 and self._on_gpu and self.lightning_module is not None:
             self.lightning_module.to(self.root_device)
 
@@ -202,6 +209,14 @@ def storages(tensors: Any) -> dict[int, int]:
         elif isinstance(one, list | tuple):
             waiting += one
     return found
+
+
+def forget_forward_passes(module: nn.Module) -> None:
+    """Take a module out of deepspeed's list of those whose pass is under way, where stage 3 leaves it for ever."""
+    from deepspeed.runtime.zero import parameter_offload
+
+    under_way: list[nn.Module] = parameter_offload.FWD_MODULE_STACK
+    under_way[:] = [one for one in under_way if one is not module]
 
 
 def without_compiled_exchange() -> None:

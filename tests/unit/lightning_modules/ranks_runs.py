@@ -39,7 +39,14 @@ from tests.unit.lightning_modules.ranks_pretraining_kit import (
     warm_start,
     warm_start_resumed,
 )
-from tests.unit.lightning_modules.ranks_zero_kit import code_in_a_shard, gathers, narrow_policy, refilling, sharding
+from tests.unit.lightning_modules.ranks_zero_kit import (
+    code_in_a_shard,
+    gathers,
+    kept,
+    narrow_policy,
+    refilling,
+    sharding,
+)
 
 
 def by_rows(aggregation: Any) -> Any:
@@ -99,6 +106,8 @@ def everything(folder: Path) -> Result:
         for run, made in RESUMED.items():
             found[f"{name}/{run} resumed"] = made(name, folder / "resumed" / run / name)
         found[f"{name}/adapters on bfloat16"] = adapters_on_bfloat16(name)
+    for name in STRATEGIES:
+        found[f"{name}/kept"] = kept(name)
     for name in ("zero2", "zero3"):
         found[f"{name}/adapters on bfloat16 resumed"] = adapters_on_bfloat16_resumed(name, folder / "bfloat16" / name)
     for name in SHARDED:

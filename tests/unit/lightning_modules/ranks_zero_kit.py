@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +92,21 @@ class Fetches:
 
     def add(self) -> None:
         self.found[self.drawing] += 1
+
+
+def kept(name: str) -> list[str]:
+    """What is still there of a fit that has ended, and that nobody holds any more."""
+    module = grpo_kit.module()
+    data = ReasoningPrompts(
+        task=grpo_kit.TASK, problems_per_step=4, validation_problems=5, steps=1, max_prompt_tokens=None, seed=0
+    )
+    fitted = trainer(name, 1, [grpo_kit.generation(validation_samples=2)])
+    fitted.fit(module, datamodule=data)
+    parts = {"module": module, "model": module.policy.model, "optimizer": fitted.optimizers[0], "trainer": fitted}
+    left = {part: weakref.ref(one) for part, one in parts.items()}
+    del module, data, fitted, parts
+    gc.collect()
+    return [part for part, one in left.items() if one() is not None]
 
 
 def gathers(name: str, generation: RolloutGeneration) -> Result:

@@ -80,6 +80,11 @@ def test_adapters_learn_on_frozen_weights_in_bfloat16(name: str, two: Any) -> No
         assert found["moved"].norm().item() == pytest.approx(expected["moved"].norm().item(), rel=1e-2)
 
 
+@pytest.mark.parametrize("name", list(STRATEGIES))
+def test_nothing_is_kept_of_a_fit_that_has_ended(name: str, two: Any) -> None:
+    assert [rank[f"{name}/kept"] for rank in two] == [[], []]
+
+
 @pytest.mark.parametrize("name", ["zero2", "zero3"])
 def test_adapters_on_bfloat16_resume_exactly(name: str, two: Any) -> None:
     for rank in two:
