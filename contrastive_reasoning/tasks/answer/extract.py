@@ -25,9 +25,7 @@ _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE_END = re.compile(r"(?<!\\)\$|\\\)|\\\]|\n")
 _STATED = re.compile(r"####|\banswer\s{0,4}(?:is|:|=)\s{0,4}:?", re.IGNORECASE)
 _MATH = re.compile(r"\$|\\[()\[\]]|\\(?:text|mbox)(?![A-Za-z])|\\(?:quad|qquad)(?![A-Za-z])|\\[,;: ]|[{}]")
-_ONE_ANSWER = re.compile(
-    r"\s*(?:[,;]|[,;]?\s*\b(?:and|or)\b)\s*(?:(?:[A-Za-z]|\\[a-z]+)(?:_?[0-9A-Za-z])?\s*=\s*)?", re.IGNORECASE
-)
+_ONE_ANSWER = re.compile(r"\s*(?:[,;]|[,;]?\s*\b(?:and|or)\b)\s*", re.IGNORECASE)
 """What may stand between two boxes of one answer, the signs that open and close formulas left out."""
 _NEXT_SENTENCE = re.compile(r"\.\s+[A-Z]")
 
@@ -86,10 +84,15 @@ def _last_box(text: str) -> str | None:
         return None
     found = [text[begin:end]]
     for start, begin, end in earlier:
-        if 0 <= end < first and text[begin:end].strip() and found[0].strip() and _one_answer(text[end:first]):
+        if 0 <= end < first and all(map(_value, (text[begin:end], found[0]))) and _one_answer(text[end:first]):
             first = start
             found.insert(0, text[begin:end])
-    return ", ".join(dict.fromkeys(found))
+    return found[0] if len(set(found)) == 1 else ", ".join(found)
+
+
+def _value(inside: str) -> bool:
+    """Whether a box holds a value rather than nothing or an equation."""
+    return bool(inside.strip()) and "=" not in inside
 
 
 def _one_answer(gap: str) -> bool:

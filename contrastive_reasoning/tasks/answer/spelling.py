@@ -61,9 +61,8 @@ _INDEX = re.compile(r" ?_ ?([0-9A-Za-z])")
 _CLOCK = re.compile(r"(?<=:[0-9]{2})\s*([ap])\.?\s?m\b\.?", re.IGNORECASE)
 _AROUND = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|(?=\{)")
 _BEFORE = re.compile(rf"(?:\\(?:approx|sim|therefore|implies){_NO_LETTER}|[=:])\s*")
-_ABOUT = re.compile(rf"[A-Za-z](?:_[0-9A-Za-z]|_\{{[0-9A-Za-z]+\}})? ?\\approx{_NO_LETTER}")
 _THOUSANDS_OF = re.compile(
-    r"([-+]? ?[0-9]{1,3}(?:,[0-9]{3})+)(?![0-9.])(?= ?(?:\\(?:pi|sqrt|cdot|times)|[A-Za-z])[^,;]*$)"
+    r"^([-+]? ?[0-9]{1,3}(?:,[0-9]{3})+)(?![0-9.])(?= ?(?:\\(?:pi|sqrt|cdot|times)|[A-Za-z])[^,;]*$)"
 )
 _ELEMENT = re.compile(r"[A-Za-z](?:_[0-9A-Za-z])? ?\\in(?![A-Za-z]) ?")
 _NEUTRAL = re.compile(r"^1 ?(?:\\cdot|\\times)(?![A-Za-z]) ?| ?\+ ?0$")
@@ -86,11 +85,10 @@ def compact(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    r"""Without ``x \in`` or ``x ≈`` before it, a remark ``≈ 0.67`` behind it, brackets around one value, a neutral 0.
+    r"""Without ``x \in`` before it, a remark ``≈ 0.67`` behind it, brackets around one value, a neutral 0.
 
     Commas between the digits of a factor, ``1,600\pi``, go, too.
     """
-    text = text[_width(_ABOUT, text) :].strip()
     text = text.partition(r"\approx")[0].strip() or text
     text = _THOUSANDS_OF.sub(lambda number: number[1].replace(",", ""), text)
     text = _NEUTRAL.sub("", text) or text

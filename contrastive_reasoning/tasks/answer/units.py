@@ -95,7 +95,9 @@ def unit_of(words: str, *, alone: bool, number: bool) -> str:
 
 
 def other_unit(a: str, b: str) -> bool:
-    """Whether both are known units, and not the same one; a rate may go without its ``per hour``, degrees without F."""
+    """Whether both are known units, and not the same one; a price may go without ``per hour``, degrees without F."""
+    if a and b and ("/" in a) != ("/" in b) and {a, b} & set(_NAMES) - _UNITS:
+        return True
     pairs = zip(a.split("/"), b.split("/"), strict=False)
     return any(one != other and {one, other} <= _UNITS and {one, other} not in _SAME for one, other in pairs)
 
@@ -106,7 +108,7 @@ def _first_known(words: str) -> str:
 
 
 def _is_bare(value: str) -> bool:
-    return not re.search("[A-Za-z]", re.sub(r"\\(?:frac|times|cdot)(?![A-Za-z])", "", value))
+    return not re.search("[A-Za-z]", re.sub(r"\\frac(?![A-Za-z])|\\(?:times|cdot) ?10 ?\^", "", value))
 
 
 def _singular(word: str) -> tuple[str, str]:

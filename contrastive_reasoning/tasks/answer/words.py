@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 
-_DIFFERENCE = r"(?!(?:[A-Za-z]-)+[A-Za-z]$)"
-_WORDS = re.compile(
-    rf"{_DIFFERENCE}[A-Za-z][A-Za-z'’.-]*(?: [A-Za-z'’][A-Za-z'’.-]*)*|[A-Za-z]{{3,}}(?: [0-9A-Za-z]+)+"
-)
+_WORDS = re.compile(r"[A-Za-z][A-Za-z'’.-]*(?: [A-Za-z'’][A-Za-z'’.-]*)*|[A-Za-z]{3,}(?: [0-9A-Za-z]+)+")
 _ARTICLE = re.compile(r"(?:the|an?) (?=[a-z]{2})")
 _TRUTH = {"yes": "true", "no": "false"}
 
