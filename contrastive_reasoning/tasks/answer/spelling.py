@@ -85,7 +85,7 @@ def compact(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    r"""Without ``x \in`` before it, a remark ``≈ 0.67`` behind it, brackets around one value, a neutral 0.
+    r"""Without ``x \in`` before it, a remark ``≈ 0.67`` behind it, brackets around one value, a neutral 0 or 1.
 
     Commas between the digits of a factor, ``1,600\pi``, go, too.
     """

@@ -24,8 +24,10 @@ from contrastive_reasoning.tasks.base import Verdict
 
 STEPS = 2_000_000
 """Function calls that one comparison may take: some seconds, and four times what the slowest ordinary pair takes."""
-_OPENS, _CLOSES, _NO_POINT = ("(", "["), (")", "]"), re.compile(r"\[|\]|\\infty(?![A-Za-z])")
 GOLD_UNREAD = "gold answer does not parse"
+
+_BRACKETED = re.compile(r"[(\[].*[)\]]", re.DOTALL)
+_NO_POINT = re.compile(r"\[|\]|\\infty(?![A-Za-z])")
 
 
 class Question(NamedTuple):
@@ -94,7 +96,7 @@ def _quick_look(gold: str, answer: str) -> Verdict | None:
 
 def _is_interval(text: str) -> bool:
     r"""Whether a text in its plain spelling is one, or several joined; ``(1, 2)`` may as well be a point."""
-    return text[:1] in _OPENS and text[-1:] in _CLOSES and bool(_NO_POINT.search(text)) and not letters(text)
+    return bool(_BRACKETED.fullmatch(text) and _NO_POINT.search(text)) and not letters(text)
 
 
 def _symbolic(gold: str, answer: str) -> Verdict | None:
