@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from contrastive_reasoning.published import PublishedTable, published_names, published_table
 from experiments.track import RunRecord
 from experiments.wishes import Refused, near
-
-if TYPE_CHECKING:
-    from contrastive_reasoning.evaluation import PublishedTable
 
 TEST, AVERAGE = "test/", "average"
 MAIN = "main"
@@ -64,9 +61,6 @@ def published_beside(runs: Sequence[RunRecord], metric: str) -> PublishedTable |
     name, quantity = named.pop()
     if named or name == "null" or quantity != metric.removeprefix(TEST):
         return None
-    # Imported late: it brings the libraries of language models along, which take seconds.
-    from contrastive_reasoning.evaluation import published_names, published_table
-
     return published_table(name) if name in published_names() else None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from contrastive_reasoning.evaluation import PublishedTable
+from contrastive_reasoning.published import PublishedTable
 from experiments.files import write_text
 from experiments.published_method import same_model
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from contrastive_reasoning.published import PublishedArm, PublishedTable
 from experiments.arms import ABSENT, Arm, value_of
-
-if TYPE_CHECKING:
-    from contrastive_reasoning.evaluation import PublishedArm, PublishedTable
-    from experiments.track import RunRecord
+from experiments.track import RunRecord
 
 MODEL = "policy.pretrained"
 

@@ -17,17 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from contrastive_reasoning.published import PublishedArm, PublishedTable
 from experiments.arms import Arm
 from experiments.comparison_table import Row, rows_of
 from experiments.curves import is_share
 from experiments.evaluation_sets import Column
 from experiments.published_method import published_arm
 from experiments.seeds import Difference, Estimate, over_seeds
-
-if TYPE_CHECKING:
-    from contrastive_reasoning.evaluation import PublishedArm, PublishedTable
 
 WELCH = " ʷ"
 SAME = 1e-9

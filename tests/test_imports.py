@@ -28,6 +28,7 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
         for room in MATHEMATICS
     },
     f"{PURE}.ranks": (set(), {"transformers", "lightning", "hydra", "mlflow"}),
+    f"{PURE}.published": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.progress": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.policies": ({f"{PURE}.losses"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.critics": ({f"{PURE}.losses", f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
@@ -37,7 +38,7 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
         {"lightning", "hydra", "mlflow"},
     ),
     f"{PURE}.evaluation": (
-        {f"{PURE}.rollout", f"{PURE}.tasks", f"{PURE}.policies", f"{PURE}.ranks"},
+        {f"{PURE}.rollout", f"{PURE}.tasks", f"{PURE}.policies", f"{PURE}.ranks", f"{PURE}.published"},
         {"lightning", "hydra", "mlflow"},
     ),
     "lightning_modules": ({PURE}, {"hydra", "mlflow"}),

@@ -20,12 +20,6 @@ from contrastive_reasoning.evaluation.nested_bootstrap import (
 )
 from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
 from contrastive_reasoning.evaluation.problem_sets import problem_sets
-from contrastive_reasoning.evaluation.published_table import (
-    PublishedArm,
-    PublishedTable,
-    published_names,
-    published_table,
-)
 from contrastive_reasoning.evaluation.so_far import GREEDY, SAMPLED, Rates, Watch
 from contrastive_reasoning.evaluation.suite import Setting, Suite
 from contrastive_reasoning.evaluation.track import Track
@@ -36,8 +30,6 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "Interval",
-    "PublishedArm",
-    "PublishedTable",
     "Rates",
     "Setting",
     "Suite",
@@ -53,8 +45,6 @@ __all__ = [
     "pass_at_k",
     "probability_of_improvement",
     "problem_sets",
-    "published_names",
-    "published_table",
     "reason_kind",
     "sampled_values",
     "wilson",

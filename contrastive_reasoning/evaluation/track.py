@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from statistics import mean
 
 from contrastive_reasoning.evaluation.evaluator import Evaluation
-from contrastive_reasoning.evaluation.published_table import PublishedTable, published_table
 from contrastive_reasoning.evaluation.so_far import Watch
 from contrastive_reasoning.evaluation.suite import Setting, Suite
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.published import PublishedTable, published_table
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Task

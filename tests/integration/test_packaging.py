@@ -19,7 +19,7 @@ BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_{
 DATA = (
     "conf/**/*.yaml",
     "contrastive_reasoning/policies/embedded/*/*",
-    "contrastive_reasoning/evaluation/published/*.json",
+    "contrastive_reasoning/published/*.json",
 )
 """Files that are no code."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +82,11 @@ def test_a_track_of_greedy_completions_stands_beside_its_paper(outputs: Any, tra
     ]
     with stem.with_suffix(".csv").open() as file:
         assert [row["published"] for row in csv.DictReader(file)] == ["0.8779", "0.7394"]
+
+
+def test_neither_comparison_nor_report_waits_for_libraries_of_models() -> None:
+    script = (
+        "import sys; import experiments.compare, experiments.report.command\n"
+        "print([m for m in ('torch', 'transformers', 'peft', 'lightning') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from contrastive_reasoning.evaluation import published_table
+from contrastive_reasoning.published import published_table
 from experiments.evaluation_sets import columns_of, published_beside
 from experiments.wishes import Refused
 from tests.unit.experiments.comparison_kit import finished

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from contrastive_reasoning.evaluation import PublishedTable
+from contrastive_reasoning.published import PublishedTable
 from experiments.evaluation_table import as_markdown, caption, show, summary_rows, write
 from experiments.run_folder import RunFolderLogger
 

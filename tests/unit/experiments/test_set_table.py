@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from contrastive_reasoning.evaluation import published_names, published_table
+from contrastive_reasoning.published import published_names, published_table
 from experiments import set_table_forms
 from experiments.arms import Arm, arms_by
 from experiments.comparison_table import as_rich, escaped_latex

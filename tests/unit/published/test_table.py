@@ -7,7 +7,7 @@ from statistics import mean
 
 import pytest
 
-from contrastive_reasoning.evaluation import PublishedTable, published_table
+from contrastive_reasoning.published import PublishedTable, published_table
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 AVERAGES = {

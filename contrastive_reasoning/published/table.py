@@ -1,4 +1,4 @@
-"""Tables as papers print them, to stand beside our own numbers: JSON in ``published/``, every figure as printed."""
+"""Tables as papers print them, to stand beside our own numbers: one JSON each, every figure as printed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-FOLDER = files("contrastive_reasoning.evaluation") / "published"
+FOLDER = files("contrastive_reasoning.published")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def published_names() -> list[str]:
 
 
 def published_table(name: str) -> PublishedTable:
-    """The table in ``published/<name>.json``.
+    """The table in ``<name>.json``.
 
     Raises:
         ValueError: where there is none.
