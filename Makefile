@@ -15,17 +15,47 @@ prompt ?=
 scale  ?=
 gpus   ?=
 
+TARGETS := help setup exp sweep test test-whole test-all lint types check study list dashboard compare report sync eval sample plan bench docs clean
+
+# What may be said to each on the command line. Anything else would be lost without a word, so it is refused.
+exp_takes := name over
+sweep_takes := name sweep over
+study_takes := name over
+compare_takes := name over
+report_takes := name over
+sync_takes := name over
+dashboard_takes := over
+eval_takes := name model suite over
+sample_takes := model prompt over
+plan_takes := name scale gpus over
+bench_takes := over
+
+HOUSE   := PYTHON VENV BIN STAMP TORCH RUN SHELL MAKEFLAGS
+GOALS   := $(or $(MAKECMDGOALS),help)
+TAKEN   := $(foreach goal,$(GOALS),$($(goal)_takes))
+GIVEN   := $(foreach variable,$(.VARIABLES),$(if $(filter command,$(origin $(variable))),$(variable)))
+NOWHERE := $(firstword $(filter-out $(TARGETS) $(STAMP),$(GOALS)))
+STRAY   := $(firstword $(filter-out $(TAKEN) $(HOUSE),$(GIVEN)))
+ifneq ($(NOWHERE),)
+$(error there is no target $(NOWHERE), so nothing was done; a name is said as name=$(NOWHERE). The targets are $(TARGETS))
+endif
+ifneq ($(STRAY),)
+$(error make $(GOALS) takes $(or $(addsuffix =…,$(TAKEN)),no variable), not $(STRAY)=$(value $(STRAY)), so nothing was done; \
+a setting is said in over, as in make exp over='seed=1')
+endif
+
 # One word for the shell, whatever stands in it.
 quoted = '$(subst ','\'',$(1))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup exp sweep test test-whole test-all lint types check study list dashboard compare report sync eval sample plan bench docs clean
+.PHONY: $(TARGETS)
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
 	@echo "  Example: make exp name=llama_critic over='seed=1 objective=grpo'"
 
 $(STAMP): pyproject.toml constraints.txt
+	@$(or $(PYTHON),python3) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, $(PYTHON) is " + sys.version.split()[0] + "; another one is said as PYTHON=…")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV): a few minutes, once"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) -e '.[dev]'

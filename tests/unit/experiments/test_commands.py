@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -95,6 +96,36 @@ def test_a_command_becomes_what_its_target_runs(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert made(*target) == console(*typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("exp ovr=seed=1", "make exp takes name=… over=…, not ovr=seed=1, so nothing was done; "),
+        ("exp name=qwen_critic seed=1", "make exp takes name=… over=…, not seed=1, "),
+        ("exp scale=paper", "make exp takes name=… over=…, not scale=paper, "),
+        ("lint name=qwen_critic", "make lint takes no variable, not name=qwen_critic, "),
+        ("exp qwen_critic", "there is no target qwen_critic, so nothing was done; a name is said as name=qwen_critic. "),
+        ("exq", "there is no target exq, so nothing was done; "),
+    ],
+)
+def test_a_word_that_a_target_would_not_hear_is_refused(typed: str, said: str) -> None:
+    done = subprocess.run(["make", "--dry-run", *typed.split()], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert f"*** {said}" in done.stderr
+
+
+def test_a_python_that_is_too_old_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    old = tmp_path / "python"
+    old.write_text(f"#!/bin/sh\nshift\nexec {sys.executable} -c \"import sys; sys.version_info = (3, 10); $1\"\n")
+    old.chmod(0o755)
+    venv = tmp_path / "venv"
+    words = ["make", "--silent", "setup", f"PYTHON={old}", f"VENV={venv}"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"Python 3.11 or newer is needed, {old} is ")
+    assert not venv.exists()
 
 
 def test_every_target_of_use_after_an_install_is_a_command_of_the_same_summary() -> None:
