@@ -24,7 +24,7 @@ study_takes := name over
 compare_takes := name over
 report_takes := name over
 sync_takes := name over
-dashboard_takes := over
+dashboard_takes := name over
 eval_takes := name model suite over
 sample_takes := model prompt over
 plan_takes := name scale gpus over
@@ -93,8 +93,8 @@ check: lint types test test-whole  ## what a change must pass: lint, types and b
 list:  ## every experiment with its question, the studies, the sweeps
 	@$(PYTHON) -m experiments.catalogue
 
-dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone
-	@$(BIN)/python -m experiments.dashboard $(over)
+dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone:  name='llama_baseline llama_critic', else the newest
+	@$(BIN)/python -m experiments.dashboard $(if $(filter file,$(origin name)),,$(name)) $(over)
 
 compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over='…'
 	@$(BIN)/python -m experiments.compare $(name) $(over)

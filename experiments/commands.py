@@ -171,10 +171,11 @@ COMMANDS = {
     ),
     "dashboard": Command(
         summary="open MLflow on the local results, for this machine alone",
-        usage="[MLflow's own flags]",
-        example="dashboard --port 5001",
+        usage="[NAME …] [MLflow's own flags]",
+        example="dashboard llama_baseline llama_critic --port 5001",
         module="experiments.dashboard",
         words=as_typed,
+        names="experiment",
     ),
     "sync": Command(
         summary="send to MLflow what it missed while it did not answer",

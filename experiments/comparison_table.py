@@ -145,9 +145,13 @@ def as_csv(rows: Mapping[str, Sequence[Row]], published: Mapping[str, Mapping[st
 def as_latex(rows: Sequence[Row], metric: str, baseline: Arm | None) -> str:
     """A ``tabular`` for a paper, its metric in a comment; needs booktabs. Run ids stay in the CSV."""
     lines = [line[:-1] for line in (headers(baseline), *(cells(row, with_delta=baseline is not None) for row in rows))]
-    head, *body = [" & ".join(map(escaped_latex, line)) + r" \\" for line in lines]
-    columns = "l" + "r" * (len(lines[0]) - 1)
-    opening = f"% {metric}. {CAPTION}\n\\begin{{tabular}}{{{columns}}}"
+    return tabular(f"{metric}. {CAPTION}", [list(map(escaped_latex, line)) for line in lines])
+
+
+def tabular(comment: str, lines: Sequence[Sequence[str]]) -> str:
+    """A ``tabular`` of cells that are LaTeX already, the first line its head; needs booktabs."""
+    head, *body = [" & ".join(line) + r" \\" for line in lines]
+    opening = f"% {comment}\n\\begin{{tabular}}{{l{'r' * (len(lines[0]) - 1)}}}"
     return "\n".join([opening, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
 
 

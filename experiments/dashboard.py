@@ -1,6 +1,6 @@
-"""Open MLflow's pages for this machine alone, and say where the experiments stand side by side:  make dashboard
+"""Open MLflow's pages for this machine alone, and say where runs stand side by side:  make dashboard
 
-python -m experiments.dashboard [MLflow's own flags]
+python -m experiments.dashboard [NAME …] [MLflow's own flags]      these experiments or studies, else the newest
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from urllib.parse import quote
 
 from experiments.track import TrackerError, connect, tracking_address
+from experiments.wishes import Refused, near
 
 HOST, PORT = "127.0.0.1", "5000"
 PORT_FLAGS = ("--port", "-p")
 SHOWN = "tags.stage = 'grpo'"
 """The runs with the curves that are compared."""
-FEWEST, MOST = 2, 8
-"""Experiments that there must be for anything to stand beside anything, and that can be told apart."""
+MOST = 8
+"""Experiments that can be told apart."""
 
 
 def command(typed: Sequence[str], address: str) -> list[str]:
@@ -39,32 +40,56 @@ def pages(typed: Sequence[str], address: str) -> str:
     return f"http://{HOST}:{port}"
 
 
+def split(typed: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names, which stand first, and what is MLflow's own."""
+    names = list(takewhile(lambda word: not word.startswith("-"), typed))
+    return names, [*typed[len(names) :]]
+
+
+def shown(names: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
+    """Name → id of what is asked for, or of the newest.
+
+    Raises:
+        Refused: for a name that is not there.
+    """
+    for name in names:
+        if name not in there:
+            raise Refused(f"No experiment {name!r} in MLflow{near(name, list(there))}")
+    return {name: there[name] for name in names} or dict(islice(there.items(), MOST))
+
+
 def side_by_side(experiments: Mapping[str, str], at: str) -> str:
     """The address of MLflow's charts over these experiments, a curve for each of their runs in every panel.
+
+    Of one experiment its own page has them; the arms of a study are the runs of one.
 
     Args:
         experiments: name → id.
         at: where the pages are.
     """
-    ids = quote(json.dumps([*experiments.values()], separators=(",", ":")), safe="")
-    return f"{at}/#/compare-experiments/s?experiments={ids}&searchFilter={quote(SHOWN, safe='')}&compareRunsMode=CHART"
+    ids = [*experiments.values()]
+    view = f"searchFilter={quote(SHOWN, safe='')}&compareRunsMode=CHART"
+    if len(ids) == 1:
+        return f"{at}/#/experiments/{ids[0]}/runs?{view}"
+    return f"{at}/#/compare-experiments/s?experiments={quote(json.dumps(ids, separators=(',', ':')), safe='')}&{view}"
 
 
 def main(typed: Sequence[str]) -> None:
     """Say the address, then become MLflow; a server of its own needs no second one."""
     address = tracking_address()
+    names, flags = split(typed)
     try:
         tracker = connect()
-        there = dict(islice(tracker.experiment_ids().items(), MOST))
-    except TrackerError as error:
+        beside = shown(names, tracker.experiment_ids())
+    except (TrackerError, Refused) as error:
         sys.exit(str(error))
-    at = pages(typed, tracker.address)
-    if len(there) >= FEWEST:
-        print(f"{', '.join(there)} side by side:\n{side_by_side(there, at)}", flush=True)
+    at = pages(flags, tracker.address)
+    if beside:
+        print(f"The runs of {', '.join(beside)} side by side:\n{side_by_side(beside, at)}", flush=True)
     if at == tracker.address.rstrip("/"):
         print(f"The runs are on a server that has its own pages: {at}")
         return
-    os.execv(sys.executable, [sys.executable, "-m", "mlflow", *command(typed, address)])
+    os.execv(sys.executable, [sys.executable, "-m", "mlflow", *command(flags, address)])
 
 
 if __name__ == "__main__":

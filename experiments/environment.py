@@ -1,7 +1,8 @@
 """What a run ran on, for whoever wants to run it again: the machine, and every package with its version.
 
     outputs/runs/NAME/RUN/environment.json    system, Python, processors, memory, accelerators
-    outputs/runs/NAME/RUN/installed.txt       name==version, a line a package: a lock that ``pip install -r`` reads
+    outputs/runs/NAME/RUN/installed.txt       name==version, a line a package: a lock that ``pip install -r`` reads;
+                                              this project is not in it, and a build (torch 2.13.0+cpu) is a remark
 
 No variable of the environment and no address that a package was installed from is among it: those may hold secrets.
 """
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 ENVIRONMENT, INSTALLED = "environment.json", "installed.txt"
+OURS = "contrastive-reasoning"
 
 
 def environment() -> dict[str, Any]:
@@ -32,6 +34,12 @@ def environment() -> dict[str, Any]:
 
 
 def installed() -> str:
-    """One line for each package that Python finds here, by name."""
+    """One line for each package that Python finds here, by name, with the version that an index has it under."""
     found = {one.metadata["Name"]: one.version for one in distributions() if one.metadata["Name"]}
-    return "".join(f"{name}=={found[name]}\n" for name in sorted(found, key=str.lower))
+    found.pop(OURS, None)
+    return "".join(f"{_locked(name, found[name])}\n" for name in sorted(found, key=str.lower))
+
+
+def _locked(name: str, version: str) -> str:
+    public, plus, _ = version.partition("+")
+    return f"{name}=={public}" + (f"  # {version}" if plus else "")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from experiments.comparison_table import escaped_latex, markdown_table
+from experiments.comparison_table import escaped_latex, markdown_table, tabular
 from experiments.set_table import Line, SetTable, head, lines
 
 INDENT = "  "
@@ -31,17 +31,15 @@ def as_markdown(table: SetTable) -> str:
 
 def as_latex(table: SetTable) -> str:
     """A ``tabular`` for a paper, what it shows in a comment; needs booktabs."""
-    first, *body = [_latex_line(cells) for cells in (head(table), *(_cells(line, r"\quad ") for line in lines(table)))]
-    columns = "l" + "r" * (len(table.columns) + 1)
-    opening = f"% {table.caption}\n\\begin{{tabular}}{{{columns}}}"
-    return "\n".join([opening, r"\toprule", first, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])
+    rows = (head(table), *(_cells(line, r"\quad ") for line in lines(table)))
+    return tabular(table.caption, [_as_latex(cells) for cells in rows])
 
 
-def _latex_line(cells: Sequence[str]) -> str:
+def _as_latex(cells: Sequence[str]) -> list[str]:
     indent = r"\quad "
     label = cells[0].removeprefix(indent)
     start = indent if label != cells[0] else ""
-    return " & ".join([start + escaped_latex(label), *map(escaped_latex, cells[1:])]) + r" \\"
+    return [start + escaped_latex(label), *map(escaped_latex, cells[1:])]
 
 
 def _cells(line: Line, indent: str) -> list[str]:

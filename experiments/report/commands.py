@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 
-from experiments.arms import Arm, value_of
+from experiments.arms import ABSENT, Arm, value_of
 from experiments.local_paths import without_paths
 from experiments.origin import command, command_over_seeds
 from experiments.report.gathered import Gathered
@@ -14,7 +15,12 @@ from experiments.track import RunRecord, Tracker
 
 CHOICES = "choices.json"
 ROOTS = ("name", "arm")
-ABOUT = "Run in the project's folder, at the commit named below. Paths of another machine are cut to their end."
+STUDY = ("python", "-m", "experiments.study")
+ABOUT = "Run in the project's folder, at the commit that is named. Paths of another machine are cut to their end."
+OF_A_STUDY = (
+    "An arm of a study is run by the study's own line, which makes the policy that it begins from; below it are the "
+    "jobs that this line starts."
+)
 NEAREST = (
     "Marked with *: what was typed is not recorded. These are the choices that were made; single values may have been "
     "given beside them: the run's config.yaml in MLflow has them all."
@@ -24,7 +30,9 @@ NEAREST = (
 def commands(found: Gathered) -> Html:
     """The section."""
     old = [run for run in found.runs if run.run_id not in found.origins]
-    notes = [element("p", text, class_="note") for text in (ABOUT, *([NEAREST] if old else []))]
+    studied = any(study_line(arm) for arm in found.arms)
+    told = (ABOUT, *([OF_A_STUDY] if studied else []), *([NEAREST] if old else []))
+    notes = [element("p", text, class_="note") for text in told]
     return section("Commands", *notes, *(_of_arm(found, arm) for arm in found.arms))
 
 
@@ -32,9 +40,26 @@ def _of_arm(found: Gathered, arm: Arm) -> Html:
     typed = {seed: _overrides(found, run) for seed, run in arm.runs.items()}
     together = command_over_seeds(typed)
     lines = [together] if together else [command(overrides) for overrides in typed.values()]
+    lines = [*commits(arm), *filter(None, [study_line(arm)]), *lines]
     known = all(run.run_id in found.origins for run in arm.runs.values())
     title = element("h3", arm.label if known else f"{arm.label} *")
     return joined([title, element("pre", without_paths("\n".join(lines)))])
+
+
+def commits(arm: Arm) -> list[str]:
+    """A comment for the shell with the commits of an arm's runs; none where none is known."""
+    known = sorted({str(run.tags["git_sha"]) for run in arm.runs.values() if run.tags.get("git_sha")})
+    return [f"# at {', '.join(known)}"] if known else []
+
+
+def study_line(arm: Arm) -> str | None:
+    """What runs all of an arm's seeds in the study it is of; None for runs of no study."""
+    names = {(run.experiment, value_of(run, "arm")) for run in arm.runs.values()}
+    (study, name), *others = names
+    if others or name in (None, ABSENT, "null"):
+        return None
+    numbers = [int(seed) for seed in arm.runs if seed.isdecimal()]
+    return shlex.join([*STUDY, study, f"only={name}", *([f"seeds={max(numbers) + 1}"] if numbers else [])])
 
 
 def _overrides(found: Gathered, run: RunRecord) -> Sequence[str]:

@@ -27,7 +27,7 @@ from experiments.study.plan import Study, StudyError, find_study
 from experiments.study.results import ArmResult, read_results
 from experiments.study.rows import Row, reach, rows_of
 from experiments.study.runs_table import RUNS, runs_as_csv
-from experiments.study.table import as_csv, as_markdown, as_rich, caption_of
+from experiments.study.table import as_csv, as_latex, as_markdown, as_rich, caption_of
 from experiments.study.verdict import verdict
 from experiments.track import Tracker, TrackerError, connect
 
@@ -57,11 +57,14 @@ def report(tracker: Tracker, study: Study, *, marks: Collection[Mark], output: P
     sections = [elsewhere.as_section(study, {row.name: row.elsewhere for row in rows}), as_section(study, dosed(rows))]
     write_text(stem.with_suffix(".md"), "\n".join([as_markdown(study, rows, caption, notes), *filter(None, sections)]))
     write_text(stem.with_suffix(".csv"), as_csv(study, rows))
+    write_text(stem.with_suffix(".tex"), as_latex(study, rows, caption))
     write_text(runs := stem.with_name(RUNS), runs_as_csv(arms))
     chosen = drawn(arms, study)
     pictures = [path for kind in COSTS if (path := _drawn(chosen, study, kind, stem)) is not None]
     pictures += _drawn_doses(study, rows, stem)
-    log_comparison(tracker, study.name, [stem.with_suffix(".md"), stem.with_suffix(".csv"), runs, *pictures])
+    log_comparison(
+        tracker, study.name, [*(stem.with_suffix(kind) for kind in (".md", ".csv", ".tex")), runs, *pictures]
+    )
     console = Console()
     if not console.is_terminal:
         console.width = WIDE

@@ -1,4 +1,4 @@
-"""A study's rows on the terminal, as Markdown and, with all digits, as CSV."""
+"""A study's rows on the terminal, as Markdown, as LaTeX and, with all digits, as CSV."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from statistics import fmean
 
 from rich.table import Table
 
+from experiments.comparison_table import escaped_latex, tabular
 from experiments.study.elsewhere import as_cell
 from experiments.study.plan import Study
 from experiments.study.rows import SHARES, AtCost, Row
@@ -85,6 +86,12 @@ def as_markdown(study: Study, rows: Sequence[Row], caption: str, notes: Sequence
     return "\n".join(
         [f"# {study.question}", "", verdict(study, rows), "", *lines, "", caption, "", *about, "", *notes, ""]
     )
+
+
+def as_latex(study: Study, rows: Sequence[Row], caption: str) -> str:
+    """A ``tabular`` for a paper, what it shows in a comment; needs booktabs."""
+    lines = [headers(study), *map(cells, rows)]
+    return tabular(f"{study.question} {caption}", [list(map(escaped_latex, line)) for line in lines])
 
 
 def as_rich(study: Study, rows: Sequence[Row]) -> Table:

@@ -16,19 +16,21 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from mlflow.tracking import MlflowClient
 
 from experiments.carry import Carrier
-from experiments.dashboard import command, pages, side_by_side
+from experiments.dashboard import command, pages, shown, side_by_side, split
 from experiments.files import write_json
 from experiments.run_tree import read_json
 from experiments.sent import MEMORY_FILE
 from experiments.track import Tracker
+from experiments.wishes import Refused
 from tests.ports import free_port
+from tests.unit.experiments.conftest import Outputs
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGIN = "me:opensesame"
-NAMES = ("llama_baseline", "llama_critic")
+NAMES = ("llama_baseline", "llama_critic", "llama_oracle")
+STUDY = "countdown_credit"
 
 
 def test_the_dashboard_is_bound_to_this_machine() -> None:
@@ -61,12 +63,31 @@ def test_the_address_of_all_side_by_side_holds_their_ids() -> None:
     }
 
 
+def test_one_experiment_or_study_has_its_runs_side_by_side() -> None:
+    assert side_by_side({"countdown_credit": "7"}, "http://127.0.0.1:5000") == (
+        "http://127.0.0.1:5000/#/experiments/7/runs?searchFilter=tags.stage%20%3D%20%27grpo%27&compareRunsMode=CHART"
+    )
+
+
+def test_names_choose_what_is_shown_else_the_newest_are() -> None:
+    there = {f"name{number}": str(number) for number in range(12)}
+    assert split(["name3", "name1", "--port", "5001"]) == (["name3", "name1"], ["--port", "5001"])
+    assert list(shown(["name3", "name1"], there)) == ["name3", "name1"]
+    assert list(shown([], there)) == [f"name{number}" for number in range(8)]
+    with pytest.raises(Refused, match=r"^No experiment 'llama_critc' in MLflow; did you mean llama_critic\?"):
+        shown(["llama_critc"], {"llama_critic": "1"})
+
+
 @pytest.fixture
-def port(tmp_path: Path) -> Iterator[int]:
-    """Of the dashboard, started as the Makefile does, on a free port, over a database of two experiments."""
+def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Of the dashboard, started as the Makefile does, on a free port, over three experiments and a study."""
     database = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
+    kit, tracker = Outputs(tmp_path / "kit"), Tracker(database)
     for name in NAMES:
-        MlflowClient(database).create_experiment(name, artifact_location=str(tmp_path / "artifacts"))
+        Carrier(kit.run(name, seed=0, final=0.4), tracker).carry(live=False)
+    for arm in ("verifier", "critic"):
+        Carrier(kit.run(STUDY, seed=len(arm), final=0.5, reward=arm), tracker).carry(live=False)
     port = free_port()
     started = [sys.executable, "-m", "experiments.dashboard", "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_TRACKING_URI": database, "PYTHONPATH": str(ROOT)}
@@ -115,18 +136,31 @@ def test_the_dashboard_listens_on_loopback_and_a_login_is_written_nowhere(port: 
     assert not [path for path in files if b"opensesame" in path.read_bytes()]
 
 
-@pytest.mark.slow
-def test_what_it_says_leads_to_the_experiments_side_by_side(port: int, tmp_path: Path) -> None:
-    said = (tmp_path / "server.log").read_text()
-    (address,) = re.findall(rf"^http://127\.0\.0\.1:{port}/#/compare\S+$", said, re.MULTILINE)
-    assert "llama_critic, llama_baseline side by side:" in said
+def opened(address: str, folder: Path) -> str:
+    """What a browser shows there, once its scripts are done."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("there is no chromium to open the page in")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
-    flags += [f"--user-data-dir={tmp_path / 'chromium'}", "--virtual-time-budget=300000", "--dump-dom"]
-    page = subprocess.run([chromium, *flags, address], capture_output=True, text=True, check=True, timeout=600)
-    assert "Displaying Runs from 2 Experiments" in page.stdout
+    flags += [f"--user-data-dir={folder / 'chromium'}", "--virtual-time-budget=300000", "--dump-dom"]
+    return subprocess.run([chromium, *flags, address], capture_output=True, text=True, check=True, timeout=600).stdout
+
+
+@pytest.mark.slow
+def test_what_it_says_leads_to_the_runs_of_all_side_by_side(port: int, tmp_path: Path) -> None:
+    said = (tmp_path / "server.log").read_text()
+    (address,) = re.findall(rf"^http://127\.0\.0\.1:{port}/#/compare\S+$", said, re.MULTILINE)
+    assert re.search(r"^The runs of (\w+, ){3}\w+ side by side:$", said, re.MULTILINE)
+    page = opened(address, tmp_path)
+    assert "Displaying Runs from 4 Experiments" in page
+    assert all(f"{name} · seed 0" in page for name in NAMES)
+
+
+@pytest.mark.slow
+def test_the_arms_of_a_study_stand_side_by_side(port: int, tmp_path: Path) -> None:
+    there = Tracker(f"http://127.0.0.1:{port}").experiment_ids()
+    page = opened(side_by_side({STUDY: there[STUDY]}, f"http://127.0.0.1:{port}"), tmp_path)
+    assert page.count(f"{STUDY} · seed 6") == page.count(f"{STUDY} · seed 8") > 1  # in the list, and on a chart
 
 
 @pytest.mark.slow

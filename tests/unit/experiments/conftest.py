@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,12 @@ class Outputs:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / METRICS_FILE).open("a") as file:
             file.writelines(format_line(Metric(step, name, v, STARTED_AT + step)) for step, v in history.items())
+
+    def table(self, folder: Path, name: str, rows: Sequence[Mapping[str, object]], *, step: int) -> None:
+        """Write a table as a run's logger does."""
+        path = folder / "tables" / name / f"{step}.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(rows))
 
     def stage(self, stage: str, fingerprint: str, metrics: Mapping[str, Mapping[int, float]]) -> Path:
         """A finished stage; the same fingerprint is the same stage."""

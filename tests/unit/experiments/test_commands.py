@@ -85,6 +85,7 @@ def console(command: str, *typed: str) -> list[str]:
         (["report", "name=a b", "over=output=x.html"], ["report", "a", "b", "output=x.html"]),
         (["dashboard"], ["dashboard"]),
         (["dashboard", "over=--port 5001"], ["dashboard", "--port", "5001"]),
+        (["dashboard", "name=a b", "over=--port 5001"], ["dashboard", "a", "b", "--port", "5001"]),
         (["sync"], ["sync"]),
         (["sync", "name=llama_critic"], ["sync", "llama_critic"]),
         (["bench", "over=--repeats 3"], ["bench", "--repeats", "3"]),
@@ -105,7 +106,10 @@ def test_a_command_becomes_what_its_target_runs(
         ("exp name=qwen_critic seed=1", "make exp takes name=… over=…, not seed=1, "),
         ("exp scale=paper", "make exp takes name=… over=…, not scale=paper, "),
         ("lint name=qwen_critic", "make lint takes no variable, not name=qwen_critic, "),
-        ("exp qwen_critic", "there is no target qwen_critic, so nothing was done; a name is said as name=qwen_critic. "),
+        (
+            "exp qwen_critic",
+            "there is no target qwen_critic, so nothing was done; a name is said as name=qwen_critic. ",
+        ),
         ("exq", "there is no target exq, so nothing was done; "),
     ],
 )
@@ -118,7 +122,7 @@ def test_a_word_that_a_target_would_not_hear_is_refused(typed: str, said: str) -
 
 def test_a_python_that_is_too_old_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     old = tmp_path / "python"
-    old.write_text(f"#!/bin/sh\nshift\nexec {sys.executable} -c \"import sys; sys.version_info = (3, 10); $1\"\n")
+    old.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -c "import sys; sys.version_info = (3, 10); $1"\n')
     old.chmod(0o755)
     venv = tmp_path / "venv"
     words = ["make", "--silent", "setup", f"PYTHON={old}", f"VENV={venv}"]

@@ -84,6 +84,22 @@ def test_a_track_of_greedy_completions_stands_beside_its_paper(outputs: Any, tra
         assert [row["published"] for row in csv.DictReader(file)] == ["0.8779", "0.7394"]
 
 
+def test_the_gain_per_loss_of_a_sweep_is_a_table_and_bars(outputs: Any, tracker: Tracker, in_folder: Path) -> None:
+    for seed in (0, 1):
+        for day, reward, final in ((1, "verifier", 0.3), (2, "clipo", 0.4), (3, "clipo_softnn", 0.35)):
+            time = f"2026-01-0{day}T00-00-00"
+            run = outputs.run("losses", seed=seed, final=final + 0.02 * seed, reward=reward, sweep="x", time=time)
+            Carrier(run, tracker).carry(live=False)
+    assert main(["losses", "by=reward", "baseline=verifier"]) == 0
+    stem = in_folder / "losses" / f"test-{SAMPLED.replace('/', '-')}"
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:6]] for line in stem.with_suffix(".md").read_text().splitlines()
+    ]
+    assert ["reward=clipo", "2", "0.410 ± 0.127", "0.200 ± 0.000", "+0.100 ± 0.000 (paired)"] in rows
+    assert ["reward=clipo_softnn", "2", "0.360 ± 0.127", "0.200 ± 0.000", "+0.050 ± 0.000 (paired)"] in rows
+    assert list(in_folder.glob("losses/*gains.png"))
+
+
 def test_neither_comparison_nor_report_waits_for_libraries_of_models() -> None:
     script = (
         "import sys; import experiments.compare, experiments.report.command\n"

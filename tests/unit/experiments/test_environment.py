@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from importlib.metadata import distribution, version
+from importlib.metadata import distribution
 
 import torch
 from packaging.requirements import Requirement
@@ -13,13 +13,16 @@ from experiments.environment import environment, installed
 
 
 def test_every_package_is_there_with_its_version_and_nothing_else() -> None:
-    lines = installed().splitlines()
-    locked = [Requirement(line) for line in lines]
+    lines = [line.partition("  # ") for line in installed().splitlines()]
+    locked = {Requirement(line): remark for line, _, remark in lines}
     assert len({one.name.lower() for one in locked}) == len(lines)
-    assert {f"{name}=={version(name)}" for name in ("torch", "mlflow", "hydra-core")} <= set(lines)
-    for one in locked:
+    assert {"torch", "mlflow", "hydra-core"} <= {one.name for one in locked}
+    for one, remark in locked.items():
         assert one.url is None, "an address may hold a login"
-        assert str(one.specifier) == f"=={distribution(one.name).version}"
+        version = distribution(one.name).version
+        assert str(one.specifier) == f"=={version.partition('+')[0]}"
+        assert remark == (version if "+" in version else "")
+    assert "contrastive-reasoning" not in {one.name for one in locked}, "no index has it"
     assert [one.name.lower() for one in locked] == sorted(one.name.lower() for one in locked)
 
 

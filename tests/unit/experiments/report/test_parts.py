@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from experiments.arms import arms_by
 from experiments.report.charts import MOST_POINTS, thinned
+from experiments.report.commands import study_line
 from experiments.report.completions import MOST, chosen
 from experiments.report.figures import steps_of
 from experiments.report.settings import differences
+from tests.unit.experiments.comparison_kit import finished
 
 
 def test_short_histories_are_drawn_as_they_are() -> None:
@@ -29,6 +32,14 @@ def test_completions_of_both_kinds_are_chosen() -> None:
     rows: list[dict[str, Any]] = [{"status": "ok", "n": n} for n in range(9)] + [{"status": "wrong", "n": 9}]
     assert [row["n"] for row in chosen(rows)] == [0, 9, 1, 2]
     assert len(chosen(rows[:9])) == MOST
+
+
+def test_an_arm_of_a_study_is_run_by_the_line_that_draws_its_start_too() -> None:
+    runs = [finished("my_study", seed=seed, metrics={}, params={"arm": "critic"}) for seed in (0, 1, 4)]
+    (arm,) = arms_by(runs, ["arm"])
+    assert study_line(arm) == "python -m experiments.study my_study only=critic seeds=5"
+    (alone,) = arms_by([finished("llama_critic", seed=0, metrics={}, params={"arm": "null"})], ["experiment"])
+    assert study_line(alone) is None
 
 
 def test_the_steps_of_a_figure_are_in_the_order_of_numbers() -> None:

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from callbacks.training_completions import rewards_of
+from contrastive_reasoning.rewards import Credit
 from experiments.carry import Carrier
 from experiments.origin import Origin, as_json
 from experiments.report.command import main
@@ -78,13 +81,14 @@ def add_run(outputs: Any, tracker: Tracker, name: str, seed: int, *, final: floa
             "completion": text,
             "status": status,
             "reason": "",
-            "reward_critic": 0.5,
+            "samples_correct": "3/8",
         }
         for text, status in (("2+3=5", "ok"), (HOSTILE, "unparsed"), ("\u202e5=3+2", "wrong"))
     ]
-    table = stages["evaluate"] / "tables/test/completions/0.json"
-    table.parent.mkdir(parents=True)
-    table.write_text(json.dumps(rows))
+    outputs.table(stages["evaluate"], "test/completions", rows, step=0)
+    credit = Credit(outcome=torch.tensor([0.75]), parts={"verifier": torch.ones(1), "critic": torch.tensor([-0.25])})
+    learned = {"prompt": "4 5 = 9", "completion": "4+5=9", "status": "ok", "reason": "", "advantage": 0.4321}
+    outputs.table(stages["grpo"], "train/completions", [learned | rewards_of(credit, 0)], step=20)
     if origin:
         typed = [f"experiment={reward}_experiment", "policy.pretrained=/home/ann/models/llama", f"seed={seed}"]
         said = Origin(about=f"Does {HOSTILE} help?", overrides=typed, python="3.11.7", packages={"torch": "2.9.1"})
@@ -159,8 +163,11 @@ def test_the_page_says_what_the_runs_say(page: str) -> None:
         "plain_baseline 2 31.0 ± 12.7 15.5 ± 6.4",
         f"{HOSTILE_NAME} 2 41.0 ± 12.7 20.5 ± 6.4",
         "Δ to plain_baseline +10.0 ± 0.0 +5.0 ± 0.0",
-        "prompt completion verdict reason reward_critic",
-        "2 3 = 5 2+3=5 ok",
+        "prompt completion verdict reason samples",
+        "2 3 = 5 2+3=5 ok 3/8",
+        "plain_baseline: what it last learned from",
+        "prompt completion verdict reason reward reward/critic reward/verifier advantage",
+        "4 5 = 9 4+5=9 ok 0.75 -0.25 1 0.432",
         "clipo/similarity at step 20",
         "torch 2.9.1",
         "commit abc",
@@ -170,10 +177,10 @@ def test_the_page_says_what_the_runs_say(page: str) -> None:
 
 def test_every_row_has_its_command(page: str) -> None:
     reader = Reader(page)
-    commands = [text for text in reader.text if text.startswith("python -m")]
+    commands = [text for text in reader.text if "python -m" in text]
     assert commands == [
-        "python -m experiments.run -m reward=verifier objective=grpo seed=0,1",
-        "python -m experiments.run -m experiment=critic_experiment policy.pretrained=…/llama seed=0,1",
+        "# at abc\npython -m experiments.run -m reward=verifier objective=grpo seed=0,1",
+        "# at abc\npython -m experiments.run -m experiment=critic_experiment policy.pretrained=…/llama seed=0,1",
     ]
     assert "plain_baseline *" in reader.text, "its command is the nearest one"
     assert f"{HOSTILE_NAME} *" not in reader.text

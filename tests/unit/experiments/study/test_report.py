@@ -56,6 +56,21 @@ def test_every_run_has_a_line_with_what_it_spent(runs: Any, tmp_path: Path) -> N
     assert {(line["auroc_siblings"], line["git_sha"]) for line in lines} == {("", "abc")}
 
 
+def test_the_table_is_there_for_a_paper_too(runs: Any, tmp_path: Path) -> None:
+    two_arms(runs)
+    report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    comment, begin, top, head, middle, *body, bottom, end = (
+        (tmp_path / runs.name / "study.tex").read_text().splitlines()
+    )
+    assert comment.startswith("% ")
+    assert begin == r"\begin{tabular}{l" + "r" * 11 + "}"
+    assert (top, middle, bottom, end) == (r"\toprule", r"\midrule", r"\bottomrule", r"\end{tabular}")
+    assert head.startswith(r"arm & seeds & success & $\Delta$ to plain & ")
+    assert [line.split(" & ")[0] for line in body] == ["plain", "better"]
+    assert all(line.count(" & ") == 11 and line.endswith(r" \\") for line in (head, *body))
+    assert r"+37.5 $\pm$ 158.8" in body[1]
+
+
 def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
     two_arms(runs)
     plain, better = rows_of(
