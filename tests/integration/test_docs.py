@@ -7,15 +7,18 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from experiments.catalogue import catalogued
+from experiments.commands import COMMANDS
 from experiments.own_conf import VARIABLE, remember
 from experiments.schema import register
-from experiments.study.plan import find_study
+from experiments.study.plan import find_study, study_names
 from experiments.typo import explain, explain_each
 
 register()
@@ -28,14 +31,27 @@ RUN_ELSEWHERE = {
     "test": "this",
     "test-all": "this",
     "check": "this, with lint and types beside it",
-    "compare": "tests/unit/experiments/test_compare.py",
-    "report": "tests/unit/experiments/report",
-    "dashboard": "tests/integration/test_dashboard.py",
-    "sample": "tests/unit/experiments/sample",
+    "help": "this",
+    "docs": "this",
+    "list": "tests/unit/experiments/test_catalogue.py",
     "sync": "tests/unit/experiments/test_tracker_faults.py",
     "bench": "tests/unit/experiments/bench",
 }
-"""Targets without a configuration, and what tries them."""
+"""Targets that take nothing, or flags of their own, and what tries them."""
+OF_MLFLOW = {
+    "compare": "tests/unit/experiments/test_compare.py",
+    "report": "tests/unit/experiments/report",
+    "dashboard": "tests/integration/test_dashboard.py",
+}
+"""Targets that read what there is: names and keys are looked at here, and what they do is tried there."""
+
+
+OWN_KEYS: dict[str, Collection[str]] = {
+    "experiments.run": (),
+    "experiments.plan": COMMANDS["plan"].own_keys,
+    "experiments.sample": COMMANDS["sample"].own_keys,
+}
+"""Programs that take a configuration's overrides, and beside them these keys."""
 
 
 class Block(NamedTuple):
@@ -50,6 +66,14 @@ def blocks(language: str) -> Iterator[Block]:
         for found in BLOCK.finditer(page.read_text()):
             if found["language"] == language:
                 yield Block(page.name, language, found["mark"], found["text"])
+
+
+def inline() -> Iterator[Block]:
+    """The commands within sentences, but for those with a … to be filled in and those that only name a target."""
+    for page in PAGES:
+        for text in re.findall(r"`(make [a-z-]+ [^`]+)`", BLOCK.sub("", page.read_text())):
+            if "…" not in text:
+                yield Block(page.name, "sh", None, text)
 
 
 def commands(text: str) -> list[list[str]]:
@@ -101,21 +125,24 @@ def test_relative_links_of_the_readme_lead_to_files() -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("page", sorted({block.page for block in blocks("sh")}))
+@pytest.mark.parametrize("page", sorted({block.page for block in (*blocks("sh"), *inline())}))
 def test_every_command_composes_or_says_why_not(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv(VARIABLE, "")  # put back as it was, whatever --config-dir sets
-    shown = [block for block in blocks("sh") if block.page == page]
+    shown = [block for block in (*blocks("sh"), *inline()) if block.page == page]
     marks = [block.mark for block in shown if block.mark is not None]
     assert all(mark.startswith("not tried: ") for mark in marks)
     typed = [words for block in shown if block.mark is None for words in commands(block.text)]
     plain: list[list[str]] = []
     for words in typed:
         assert words[0] == "make", f"only make is composed here; say <!-- not tried: why --> before {words}"
+        programs = asked(words[1:])
         if words[1] in RUN_ELSEWHERE:
             continue
-        programs = asked(words[1:])
         assert programs, words
+        if words[1] in OF_MLFLOW:
+            check_names_and_keys(words[1], programs[0][programs[0].index("-m") + 2 :])
+            continue
         for program in programs:
             module, *rest = program[program.index("-m") + 1 :]
             plain += taken(module, rest)
@@ -124,23 +151,34 @@ def test_every_command_composes_or_says_why_not(page: str, monkeypatch: pytest.M
     assert not wrong
 
 
+def check_names_and_keys(target: str, arguments: Sequence[str]) -> None:
+    """What is named is an experiment or a study of ours, and what is set a key of the command."""
+    told = [*takewhile(lambda word: not word.startswith("-"), arguments)]
+    names = [word for word in told if "=" not in word]
+    assert set(names) <= {*catalogued(), *study_names()}, (target, names)
+    keys = {word.partition("=")[0] for word in told if "=" in word}
+    assert keys <= set(COMMANDS[target].own_keys), (target, keys)
+
+
 def taken(module: str, arguments: list[str]) -> Iterator[list[str]]:
     """Whether a program would take its arguments; overrides of the package's own files are left for all together."""
     if module == "experiments.study":
         name, *over = arguments
         known = {*find_study(name).arms}
         assert {arm for word in over if word.startswith("only=") for arm in word[5:].split(",")} <= known
-    elif module in {"experiments.run", "experiments.plan"}:
+    elif module in OWN_KEYS:
         os.environ.pop(VARIABLE, None)  # of the command before
         left = remember(arguments)
-        own = {"gpus", "gpu_memory", "mfu", "tflops"} if module == "experiments.plan" else set[str]()
+        own = OWN_KEYS[module]
         overrides = [word for word in left if word != "-m" and word.partition("=")[0] not in own]
+        if module == "experiments.sample":  # which asks for no experiment
+            overrides = ["experiment=llama_baseline", *overrides]
         if VARIABLE in os.environ:
             assert explain(overrides) is None
         else:
             yield overrides
     else:
-        assert module in {"experiments.compare", "experiments.catalogue"}, module
+        raise AssertionError(module)
 
 
 @pytest.mark.parametrize("block", [*blocks("console")], ids=lambda block: block.text.splitlines()[0][2:])
