@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
+from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.tasks.base import Verdict
 
 STATUSES = ("timeout", "error")
@@ -27,17 +28,25 @@ def checked_share(max_failures: float) -> float:
 
 
 def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: float) -> None:
-    """Refuse a batch of which more than the share ``limit`` has no reward.
+    """Refuse a batch of which more than the share ``limit`` has no reward; of several ranks all of theirs together.
+
+    Args:
+        failures: of this rank's rollouts.
+        rollouts: how many this rank has.
+        limit: share of the whole batch.
 
     Raises:
-        RewardFailed: with the share, the limit and the first cause.
+        RewardFailed: with the share, the limit and the first cause, on every rank.
     """
-    if len(failures) <= limit * rollouts:
+    first = failures[min(failures)] if failures else None
+    found = gather((len(failures), rollouts, first))
+    failed, drawn = sum(count for count, _, _ in found), sum(count for _, count, _ in found)
+    if failed <= limit * drawn:
         return
-    first = failures[min(failures)]
+    cause = next(verdict for _, _, verdict in found if verdict is not None)
     raise RewardFailed(
-        f"the reward failed on {len(failures)} of {rollouts} rollouts ({len(failures) / rollouts:.0%}), more than "
-        f"reward.max_failures={limit:g} allows; the first: {first.status}, {first.reason}"
+        f"the reward failed on {failed} of {drawn} rollouts ({failed / drawn:.0%}), more than "
+        f"reward.max_failures={limit:g} allows; the first: {cause.status}, {cause.reason}"
     )
 
 

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
+from contrastive_reasoning.policies.adapters import LoRA
 from experiments.schema import register
 from tests.ports import free_port
 
@@ -61,6 +62,20 @@ def test_every_stage_in_shards_is_what_one_process_makes(tmp_path: Path) -> None
     assert_close(policies[1], policies[0], rtol=0, atol=1e-5)
     loaded = AutoModelForCausalLM.from_pretrained(two["grpo"] / "policy")
     assert torch.equal(loaded.model.norm.weight, policies[1]["model.norm.weight"])
+
+
+@pytest.mark.whole
+def test_adapters_that_learned_in_shards_are_folded_into_the_policy_of_one_process(tmp_path: Path) -> None:
+    adapters = f"policy.lora={{_target_:{LoRA.__module__}.LoRA,rank:4,alpha:8.0,dropout:0.0,target_modules:all-linear}}"
+    small = [*SMALL, *EXACT, adapters, "stages=[warm_start]"]
+    run(*small, f"output_dir={tmp_path / 'one'}")
+    run(*small, f"output_dir={tmp_path / 'two'}", "trainer=zero3", "trainer.strategy.whole_elements=0")
+    one, two = (stages(tmp_path / name)["warm_start"] for name in ("one", "two"))
+    expected, found = (load_file(folder / "policy" / "model.safetensors") for folder in (one, two))
+    assert_close(found, expected, rtol=0, atol=1e-5)
+    losses = [value for (name, _), value in sorted(numbers(one).items()) if name == "val/warm_start/loss"]
+    assert losses[-1] < losses[0]
+    AutoModelForCausalLM.from_pretrained(two / "policy")
 
 
 @pytest.mark.slow

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 
+from contrastive_reasoning.ranks import this_rank
 from contrastive_reasoning.rewards.failures import RewardFailed, Warned, failure_metrics, refuse_too_many
 from contrastive_reasoning.tasks.base import Verdict
+from tests.two_ranks import on_ranks
 
 RAISED = Verdict(status="error", reason="ValueError: no such unit")
 SLOW = Verdict(status="timeout", reason="no reply within 2 s")
@@ -36,3 +39,22 @@ def test_as_many_as_allowed_are_no_reason_to_stop_and_one_more_is() -> None:
     refuse_too_many({0: RAISED}, 4, limit=0.25)
     with pytest.raises(RewardFailed, match=r"failed on 2 of 4 rollouts \(50%\), .* the first: error, ValueError"):
         refuse_too_many({0: RAISED, 1: SLOW}, 4, limit=0.25)
+
+
+def _refused(*of_each: int) -> str:
+    """What this rank is told, of four rollouts for each and so many that failed."""
+    failures = dict.fromkeys(range(of_each[this_rank()]), RAISED if this_rank() else SLOW)
+    try:
+        refuse_too_many(failures, 4, limit=0.25)
+    except RewardFailed as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.whole
+def test_several_ranks_are_judged_together_and_stop_together(tmp_path: Path) -> None:
+    assert on_ranks(_refused, tmp_path, 0, 2) == ["", ""], "a quarter of all, though half of the one rank's"
+    first, second = on_ranks(_refused, tmp_path, 0, 3)
+    assert first == second
+    assert first.startswith("the reward failed on 3 of 8 rollouts (38%)")
+    assert first.endswith("the first: error, ValueError: no such unit")
