@@ -19,13 +19,12 @@ from contrastive_reasoning.progress import steps_done
 from contrastive_reasoning.ranks import barrier, from_first, this_rank
 from experiments.assemble import build
 from experiments.interrupt import Interrupted, StopRequest
-from experiments.kept_checkpoints import CheckpointError, forget, newest_sound
+from experiments.kept_checkpoints import CHECKPOINTS, CheckpointError, forget, newest_sound
 from experiments.run_folder import RunFolderLogger
 from experiments.stage_checkpoint import StageCheckpoint
 from experiments.trainer import make_trainer
 from experiments.wiring import CRITIC, POLICY
 
-CHECKPOINTS = "checkpoints"
 PARTS = {
     "warm_start": ("warm_start.module", "warm_start.datamodule"),
     "critic": ("pretraining", "datamodule"),

@@ -21,6 +21,8 @@ from experiments.files import sync, sync_all, write_json
 from experiments.intact import damage as damage_of
 from experiments.intact import marks
 
+CHECKPOINTS = "checkpoints"
+"""The folder of a stage that they are kept in."""
 CHECKPOINT, SEAL, PARTIAL = ".ckpt", ".seal", ".new"
 
 

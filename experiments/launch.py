@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -28,6 +28,8 @@ from experiments.secret_values import concealed
 from experiments.threads import THREADS, cores_each
 
 FAILED, INTERRUPTED = 1, 128 + signal.SIGINT
+WELL = (0, INTERRUPTED)
+"""Exit codes of ranks that did not fail."""
 GRACE_SECONDS = 10
 """Between the first rank that fails and the end of those that wait for it."""
 WAIT = timedelta(minutes=30)
@@ -66,7 +68,7 @@ def launch(command: Sequence[str], processes: int, *, variables: Mapping[str, st
         shared = {**meeting, **named, **threads, **variables}
         started = [_start(command, rank, processes, shared) for rank in range(processes)]
         with _passing_on_signals(started):
-            code, rank = _first_end(started)
+            code, rank = _first_end(started, Path(causes))
         if code not in (0, INTERRUPTED):
             print(f"rank {rank} failed first{_cause(Path(causes), rank)}; the others were stopped", file=sys.stderr)
         return code
@@ -79,27 +81,38 @@ def _start(command: Sequence[str], rank: int, processes: int, shared: Mapping[st
     return subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, start_new_session=True)
 
 
-def _first_end(ranks: Sequence[subprocess.Popen[bytes]]) -> tuple[int, int]:
+def _first_end(ranks: Sequence[subprocess.Popen[bytes]], causes: Path) -> tuple[int, int]:
     """Wait for all; after the first failure only for so long. The code that counts, and whose it is."""
-    failed: tuple[int, int] | None = None
+    blamed: int | None = None
     deadline = float("inf")
     while any(rank.poll() is None for rank in ranks):
-        if failed is None:
-            failed = _failure(ranks)
-            deadline = float("inf") if failed is None else time.monotonic() + GRACE_SECONDS
+        if blamed is None:
+            blamed = _first_failure(ranks, causes)
+            deadline = float("inf") if blamed is None else time.monotonic() + GRACE_SECONDS
         if time.monotonic() > deadline:
             for rank in ranks:
                 rank.kill()
         time.sleep(0.05)
-    codes = [_code(rank) for rank in ranks]
-    return failed or _failure(ranks) or (max(map(int, filter(None, codes)), default=0), 0)
+    codes = [_code(rank) or 0 for rank in ranks]
+    blamed = _first_failure(ranks, causes) if blamed is None else blamed
+    if blamed is None:
+        return max(codes), 0
+    return codes[blamed] if codes[blamed] not in WELL else FAILED, blamed
 
 
-def _failure(ranks: Sequence[subprocess.Popen[bytes]]) -> tuple[int, int] | None:
-    """Code and number of the first rank that has failed; to stop because that was asked for is no failure."""
-    return next(
-        ((code, i) for i, rank in enumerate(ranks) if (code := _code(rank)) not in (None, 0, INTERRUPTED)), None
-    )
+def _first_failure(ranks: Sequence[subprocess.Popen[bytes]], causes: Path) -> int | None:
+    """Who failed first, once any has ended so: to stop because that was asked for is no failure.
+
+    Of what ends a rank the others hear nothing until it has ended: then they fail, too, and may be gone before it is
+    noticed. So one that ended without a word, killed or by ``os._exit``, comes before those that have said a cause, and
+    among these the first that said it, even if it has not ended yet.
+    """
+    codes = {number: _code(rank) for number, rank in enumerate(ranks)}
+    failed = [number for number, code in codes.items() if code not in (None, *WELL)]
+    told = {int(path.name): path.stat().st_mtime_ns for path in causes.iterdir()}
+    if not failed or (silent := [number for number in failed if number not in told]):
+        return silent[0] if failed else None
+    return min((number for number in told if codes[number] not in WELL), key=lambda number: told[number])
 
 
 def _code(rank: subprocess.Popen[bytes]) -> int | None:
@@ -162,11 +175,12 @@ def joined() -> Iterator[None]:
 
 
 def say_cause(error: BaseException) -> None:
-    """Leave a line for who started this rank."""
+    """Leave a line for who started this rank; the first one stays."""
     folder = os.environ.get(CAUSES)
-    if folder is not None:
-        said = f"{type(error).__name__}: {first_line(error)}"
-        (Path(folder) / os.environ["RANK"]).write_text(concealed(said), encoding="utf-8")
+    if folder is None:
+        return
+    with suppress(FileExistsError), (Path(folder) / os.environ["RANK"]).open("x", encoding="utf-8") as file:
+        file.write(concealed(f"{type(error).__name__}: {first_line(error)}"))
 
 
 def _end_with_launcher(variables: Mapping[str, str]) -> None:

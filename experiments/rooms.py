@@ -8,7 +8,8 @@ docstring retrains nothing, but the difference is named.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 PURE = "contrastive_reasoning"
 OURS = (PURE, "lightning_modules", "datamodules", "callbacks", "experiments")
+IMPORTED = re.compile(rf"^\s*(?:from|import) ({PURE}\.\w+|{'|'.join(OURS[1:])})\b", re.MULTILINE)
+"""A room in an import statement."""
 
 
 def targets(config: Any) -> Iterator[str]:
@@ -61,13 +64,23 @@ def _nearest_version(target: str) -> tuple[str, int]:
 
 
 def code_hashes(config: Any) -> dict[str, str]:
-    """Room → a hash over its Python files, for every room that the configuration uses."""
-    return {room: _code_hash(_folder(room)) for room in sorted({room_of(target) for target in targets(config)})}
+    """Room → a hash over its Python files, for every room that the configuration uses, and those that these import."""
+    return {room: _code_hash(_folder(room)) for room in _used({room_of(target) for target in targets(config)})}
 
 
 def changed_rooms(config: Any, then: Mapping[str, str]) -> list[str]:
     """The rooms whose code differs from what ``then`` recorded."""
     return [room for room, code in code_hashes(config).items() if then.get(room) != code]
+
+
+def _used(rooms: Collection[str]) -> list[str]:
+    """The rooms, and all that their files import, sorted."""
+    used, left = set[str](), {*rooms}
+    while left:
+        room = left.pop()
+        used.add(room)
+        left |= {name for path in _folder(room).rglob("*.py") for name in IMPORTED.findall(path.read_text())} - used
+    return sorted(used)
 
 
 def _folder(room: str) -> Path:

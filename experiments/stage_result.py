@@ -15,9 +15,8 @@ from typing import Any
 from contrastive_reasoning.ranks import from_first, this_rank
 from experiments.begun import RESULT
 from experiments.files import sync_all, write_json
-from experiments.fits import CHECKPOINTS
 from experiments.intact import damage, marks
-from experiments.kept_checkpoints import CheckpointError, kept
+from experiments.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.metrics_file import METRICS_FILE
 from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan

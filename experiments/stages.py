@@ -19,7 +19,8 @@ from experiments.begun import LOCK, RESULT, begin, go_on
 from experiments.credit_fit import check_credit_fits
 from experiments.files import write_yaml
 from experiments.interrupt import Interrupted
-from experiments.kept_checkpoints import kept
+from experiments.kept_checkpoints import CHECKPOINTS, kept
+from experiments.launch import launched, say_cause
 from experiments.lock import announced_lock, lock
 from experiments.mirror import start_mirror, stop_mirror
 from experiments.online_fit import check_online
@@ -43,6 +44,8 @@ RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path]], Mapping[str, 
 """Stage → what it does in its folder, given the folders of the stages before; what it returns is part of its result."""
 
 
+FAILED_PATIENCE = 5.0
+"""Seconds at most that MLflow is waited for by a rank that failed."""
 ASKING_SECONDS = 2.0
 """Between the times that ranks ask whether another run of the stage has ended."""
 
@@ -137,11 +140,11 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
     Raises:
         CheckpointError: where it cannot go on, for one because the code has changed.
     """
-    if from_first(bool(kept(plan.folder / fits.CHECKPOINTS))):
+    if from_first(bool(kept(plan.folder / CHECKPOINTS))):
         go_on(plan, changed_code=config.checkpoints.resume_changed_code)
         print(f"{plan.name}: going on in {plan.folder}")
     else:
-        begin(plan)
+        begin(plan, anew=config.checkpoints.begin_anew)
         print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:  # seconds depend on the threads
         write_yaml(plan.folder / "config.yaml", {**plan.config, "threads": torch.get_num_threads()})
@@ -177,8 +180,16 @@ def _reuse_line(plan: StagePlan) -> str:
 def mirrored(config: DictConfig, folder: Path) -> Iterator[None]:
     """Have the run folder carried to MLflow meanwhile, by a process of its own."""
     process = start_mirror(folder) if config.logger.mirror and this_rank() == 0 else None
+    patience = config.logger.patience
     try:
         yield
+    except Exception as error:
+        if launched() and not isinstance(
+            error, Interrupted
+        ):  # the others wait for this rank's end, and who started them for its cause
+            say_cause(error)
+            patience = min(patience, FAILED_PATIENCE)
+        raise
     finally:
-        if process is not None and not stop_mirror(process, timeout=config.logger.patience):
+        if process is not None and not stop_mirror(process, timeout=patience):
             print(f"MLflow has not everything yet; to send the rest: python -m experiments.track {folder}")

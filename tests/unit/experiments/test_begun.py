@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hydra import compose, initialize_config_module
 from contrastive_reasoning import objectives
 from experiments import rooms
 from experiments.begun import BEGUN, LOCK, RESULT, begin, go_on
-from experiments.kept_checkpoints import CheckpointError
+from experiments.kept_checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
 from experiments.lock import lock
 from experiments.run_tree import read_json
 from experiments.schema import register
@@ -41,7 +42,7 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_under_the_same_code_nothing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(tmp_path)
-    begin(plan)
+    begin(plan, anew=False)
     go_on(plan, changed_code=False)
     assert capsys.readouterr().out == ""
 
@@ -50,7 +51,7 @@ def test_under_changed_code_it_goes_on_only_where_that_was_asked_for(
     tmp_path: Path, edited: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = planned(tmp_path)
-    begin(plan)
+    begin(plan, anew=False)
     before = read_json(plan.folder / BEGUN)["code"]
     edited.write_text(edited.read_text() + "\nEPSILON = 1.0\n")
     changed = rf"grpo: code changed since {plan.folder} was begun, in contrastive_reasoning\.objectives \(versions"
@@ -73,9 +74,9 @@ TWO = ("advantage.epsilon=0.5", "seed=1")
 
 def beside(first: StagePlan, second: StagePlan, capsys: pytest.CaptureFixture[str]) -> str:
     """What is said when the second begins and the first is unfinished."""
-    begin(first)
+    begin(first, anew=False)
     assert capsys.readouterr().out == ""
-    begin(second)
+    begin(second, anew=False)
     return capsys.readouterr().out
 
 
@@ -121,22 +122,67 @@ def test_of_several_the_nearest_is_named_and_of_many_differences_the_first(
     others = [f"rollout.sampling.{value}" for value in ("temperature=0.5", "top_k=2", "top_p=0.9")]
     far = planned(tmp_path, *others, *TWO)
     near = planned(tmp_path, *TWO)
-    begin(far)
+    begin(far, anew=False)
     capsys.readouterr()
-    begin(planned(tmp_path))
+    begin(planned(tmp_path), anew=False)
     assert capsys.readouterr().out.endswith("rollout.sampling.top_p 0.9 (now 1.0), 1 more\n")
-    begin(near)
+    begin(near, anew=False)
     capsys.readouterr()
-    begin(planned(tmp_path))
+    begin(planned(tmp_path), anew=False)
     assert str(near.folder) in capsys.readouterr().out
 
 
 def test_what_is_finished_or_at_work_is_not_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done, busy = planned(tmp_path), planned(tmp_path, "seed=1")
-    begin(done)
+    begin(done, anew=False)
     (done.folder / RESULT).touch()
     busy.folder.mkdir(parents=True)
     with lock(busy.folder / LOCK):
-        begin(busy)
-        begin(planned(tmp_path, "seed=2"))
+        begin(busy, anew=False)
+        begin(planned(tmp_path, "seed=2"), anew=False)
         assert capsys.readouterr().out == ""
+
+
+def checkpointed(plan: StagePlan) -> None:
+    """Begun, and stopped after a checkpoint."""
+    begin(plan, anew=False)
+    path = path_of(plan.folder / CHECKPOINTS, 6)
+    path.parent.mkdir()
+    path.write_text("weights")
+    seal(path, step=6, metric=None)
+
+
+def test_an_unfinished_stage_of_other_devices_is_left_lying_only_where_that_was_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, now = planned(tmp_path), planned(tmp_path, "trainer.devices=2")
+    checkpointed(before)
+    said = re.escape(
+        f"{before.folder} is unfinished at checkpoint 6, begun with trainer.devices 1 (now 2); set that back"
+    )
+    with pytest.raises(CheckpointError, match=rf"^grpo: {said} .* with checkpoints\.begin_anew=true$"):
+        begin(now, anew=False)
+    assert not (now.folder / BEGUN).exists()
+    begin(now, anew=True)
+    assert capsys.readouterr().out.endswith("is unfinished and stays so, it was begun with trainer.devices 1 (now 2)\n")
+    assert (now.folder / BEGUN).exists()
+
+
+def test_so_is_one_of_other_data_or_of_an_older_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problems = tmp_path / "problems.jsonl"
+    settings = ("task.train=file", f"task.train_file={problems}")
+    problems.write_text('{"nums": [1, 2, 3], "target": 6}')
+    checkpointed(planned(tmp_path, *settings))
+    problems.write_text('{"nums": [1, 2, 4], "target": 7}')
+    with pytest.raises(CheckpointError, match=r"begun with files\."):
+        begin(planned(tmp_path, *settings), anew=False)
+    checkpointed(planned(tmp_path, "seed=1"))
+    monkeypatch.setattr(objectives, "VERSION", objectives.VERSION + 1)
+    with pytest.raises(CheckpointError, match=r"begun with versions\.contrastive_reasoning\.objectives "):
+        begin(planned(tmp_path, "seed=1"), anew=False)
+
+
+def test_another_setting_is_another_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpointed(planned(tmp_path))
+    begin(planned(tmp_path, "advantage.epsilon=0.5", "trainer.devices=2"), anew=False)
+    assert capsys.readouterr().out.endswith("advantage.epsilon 1e-06 (now 0.5), trainer.devices 1 (now 2)\n")

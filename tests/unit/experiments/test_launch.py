@@ -104,6 +104,24 @@ def test_a_rank_that_fails_ends_all_with_its_cause(
     assert said in capfd.readouterr().err
 
 
+def test_the_cause_is_the_first_that_was_said_not_that_of_the_first_rank_to_end(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    body = """
+    try:
+        with joined():
+            barrier()
+            if this_rank() == 1:
+                raise ValueError("the first cause")
+            time.sleep(0.5)
+            raise RuntimeError("the other is gone")
+    finally:
+        time.sleep(2 * this_rank())
+    """
+    assert launch(command(body), 2, variables={}) in (1, 134), "torch may abort on its way out"
+    assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
+
+
 def test_each_rank_gets_the_signal_and_may_take_its_time() -> None:
     body = """
     def end(number, frame):

@@ -24,6 +24,14 @@ def test_versions_come_from_the_nearest_module_that_states_one() -> None:
 
 def test_a_changed_room_is_named() -> None:
     then = code_hashes(CONFIG)
-    assert set(then) == {"lightning_modules", "contrastive_reasoning.losses"}
+    assert {"lightning_modules", "contrastive_reasoning.losses"} <= set(then)
     assert changed_rooms(CONFIG, then) == []
     assert changed_rooms(CONFIG, {**then, "lightning_modules": "other"}) == ["lightning_modules"]
+
+
+def test_so_is_one_that_is_no_target_and_is_imported_by_one_that_is() -> None:
+    """Gradients are exchanged by ``ranks``, which nothing in conf/ names."""
+    losses = {"_target_": "contrastive_reasoning.losses.BinaryNCE"}
+    assert set(code_hashes(losses)) == {"contrastive_reasoning.losses"}
+    then = code_hashes(CONFIG)
+    assert changed_rooms(CONFIG, {**then, "contrastive_reasoning.ranks": "other"}) == ["contrastive_reasoning.ranks"]

@@ -9,8 +9,7 @@ import pytest
 
 from experiments.begun import RESULT
 from experiments.files import write_json
-from experiments.fits import CHECKPOINTS
-from experiments.kept_checkpoints import CheckpointError, path_of, seal
+from experiments.kept_checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
 from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan
 from experiments.stage_result import finished, reusable, write_result
