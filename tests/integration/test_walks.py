@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,6 +110,17 @@ def test_the_page_shows_the_files_as_they_are_and_no_other() -> None:
 def test_a_file_of_yaml_says_what_it_is_first(path: Path) -> None:
     first = next(line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @"))
     assert re.match(r"# [A-Z].*\.$", first)
+
+
+def test_the_pages_own_tests_pass() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-q", "-p", "no:cacheprovider", str(EXAMPLES)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    assert len(re.findall(r"^def test_", "".join(path.read_text() for path in EXAMPLES.glob("test_*.py")), re.M)) == 4
 
 
 @pytest.fixture(scope="module")

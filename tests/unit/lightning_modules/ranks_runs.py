@@ -95,6 +95,8 @@ RESUMED: dict[str, Callable[[str, Path], Result]] = {
 }
 """Stopped after one step and gone on with, under DDP and stages 2 and 3; each is one of ``RUNS``."""
 
+POISONED = [(name, part) for name in ("zero2", "zero3") for part in ("optim", "model")]
+"""The files of a checkpoint that code is put into: stage, and whose states they are."""
 SHARDED = {"zero1": 0, "zero2": 0, "zero3_small": WHOLE}
 """Whose bytes are counted, and the numbers of the largest parameters that stay whole."""
 
@@ -119,6 +121,7 @@ def everything(folder: Path) -> Result:
     found["foretold"] = foretold()
     found["one problem"] = of_one_problem()
     found["balances"] = balances()
-    found["zero2/code"] = code_in_a_shard("zero2", folder / "code")
+    for name, part in POISONED:
+        found[f"{name}/{part}/code"] = code_in_a_shard(name, folder / "code" / part, part=part)
     found["zero3/gathers"] = gathers("zero3", grpo_kit.generation())
     return found | {"zero3/refills": gathers("zero3", refilling())}

@@ -217,12 +217,22 @@ class Canary:
         return os.mkdir, (str(self.folder),)
 
 
-def code_in_a_shard(name: str, folder: Path) -> Result:
-    """What is said of a checkpoint one of whose shards, this rank's own, holds code; whether the code was run."""
+def code_in_a_shard(name: str, folder: Path, *, part: str) -> Result:
+    """What is said of a checkpoint one of whose files, this rank's own, holds code; whether the code was run.
+
+    Args:
+        name: of the strategy.
+        folder: for the checkpoint.
+        part: ``optim`` or ``model``: whose states are in the file. At stage 2 the ranks have one of the model together.
+    """
     grpo(name, saving(folder / name), steps=1)
-    found = next((folder / name / "step=000001.ckpt").rglob(f"*rank_{this_rank()}_*optim_states.pt"))
-    state = torch.load(found, weights_only=False)
-    torch.save({**state, "more": Canary(folder / f"canary{this_rank()}")}, found)
+    checkpoint = folder / name / "step=000001.ckpt"
+    own = [*checkpoint.rglob(f"*rank_{this_rank()}_*{part}_states.pt")] or [*checkpoint.rglob(f"mp_*{part}_states.pt")]
+    (found,) = own
+    barrier()
+    if this_rank() == 0 or not found.name.startswith("mp_"):
+        state = torch.load(found, weights_only=False)
+        torch.save({**state, "more": Canary(folder / f"canary{this_rank()}")}, found)
     barrier()
     try:
         grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt")
