@@ -96,7 +96,7 @@ def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(
     }
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 def test_jobs_at_once_share_cores_gpus_and_the_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow's SQLite has two writers at once, from the first moment, when its tables are made."""
     database = f"sqlite:///{tmp_path / 'mlflow.db'}"
