@@ -59,7 +59,7 @@ def run_experiment(config: DictConfig) -> Path:
         Interrupted: where the person stopped a stage; the same call goes on from its last checkpoint.
     """
     started = time.monotonic()
-    if sentence := idle(device_of(config), torch.cuda.device_count()):
+    if sentence := idle(device_of(config), torch.cuda.device_count(), taken=ranks() // config.trainer.num_nodes):
         print(sentence)
     if "grpo" in config.stages:
         check_light_parts(config)

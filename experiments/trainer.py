@@ -44,8 +44,16 @@ def device_of(config: DictConfig) -> torch.device:
     return device
 
 
-def idle(device: torch.device, gpus: int) -> str | None:
-    """What is worth saying before a run begins on ``device`` of a machine with so many GPUs; None: nothing."""
-    if device.type != "cpu" or not gpus:
-        return None
-    return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
+def idle(device: torch.device, gpus: int, *, taken: int) -> str | None:
+    """What is worth saying before a run begins on ``device``; None: nothing.
+
+    Args:
+        device: of the trainer.
+        gpus: that this process sees.
+        taken: devices of this machine that the run's ranks have.
+    """
+    if device.type == "cpu" and gpus:
+        return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
+    if device.type == "cuda" and gpus > taken:
+        return f"GPUs of this machine that this run leaves alone: {gpus - taken} of {gpus} (trainer.devices={gpus} takes all)"
+    return None

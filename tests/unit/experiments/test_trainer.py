@@ -66,8 +66,9 @@ def test_a_device_that_is_not_there_is_named() -> None:
 
 def test_gpus_that_stand_idle_are_named() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda", 0)
-    assert [idle(cpu, 0), idle(gpu, 1)] == [None, None]
-    assert "stand idle: 8; the trainer's device is the CPU (trainer=gpu takes one)" in (idle(cpu, 8) or "")
+    assert [idle(cpu, 0, taken=2), idle(gpu, 1, taken=1), idle(gpu, 8, taken=8)] == [None, None, None]
+    assert "stand idle: 8; the trainer's device is the CPU (trainer=gpu takes one)" in (idle(cpu, 8, taken=1) or "")
+    assert "leaves alone: 6 of 8 (trainer.devices=8 takes all)" in (idle(gpu, 8, taken=2) or "")
 
 
 def test_arguments_that_lightning_refuses_are_a_sentence() -> None:
