@@ -55,5 +55,6 @@ def idle(device: torch.device, gpus: int, *, taken: int) -> str | None:
     if device.type == "cpu" and gpus:
         return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
     if device.type == "cuda" and gpus > taken:
-        return f"GPUs of this machine that this run leaves alone: {gpus - taken} of {gpus} (trainer.devices={gpus} takes all)"
+        alone = gpus - taken
+        return f"GPUs of this machine that this run leaves alone: {alone} of {gpus} (trainer.devices={gpus} takes all)"
     return None
