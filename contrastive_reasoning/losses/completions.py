@@ -28,11 +28,20 @@ class Compared(NamedTuple):
     """The anchor's own column."""
     positive: Bool[Tensor, "B C"]
     """Never the anchor itself."""
+    candidate: Bool[Tensor, "B C"]
+    """The columns that count; all, but for those of completions that nobody could judge."""
 
     @property
     def contrasted(self) -> Bool[Tensor, " B"]:
         """Anchors with a positive and a negative: the others teach nothing. At the group level, 1 < |P| < G."""
-        return self.positive.any(dim=1) & (~self.positive & ~self.itself).any(dim=1)
+        return self.positive.any(dim=1) & (self.candidate & ~self.positive & ~self.itself).any(dim=1)
+
+    def without(self, unjudged: Bool[Tensor, " B"]) -> Compared:
+        """The same with these completions in nobody's comparison; as anchors they have no positive."""
+        groups = unjudged.view(-1, self.scores.shape[1])  # of a column each, or all columns
+        columns = groups.repeat_interleave(len(unjudged) // len(groups), dim=0)
+        positive = self.positive & ~columns & ~unjudged[:, None]
+        return self._replace(positive=positive, candidate=self.candidate & ~columns)
 
 
 Level = Callable[[Tensor, Tensor, int, Similarity], Compared]
@@ -46,7 +55,7 @@ def group_level(
     scores = similarity(groups, groups).flatten(0, 1)
     itself = torch.eye(group_size, dtype=torch.bool, device=correct.device).repeat(len(groups), 1)
     alike = (verdicts[:, :, None] == verdicts[:, None, :]).flatten(0, 1)
-    return Compared(scores, itself, alike & ~itself)
+    return Compared(scores, itself, alike & ~itself, torch.ones_like(itself))
 
 
 def cross_level(
@@ -62,7 +71,7 @@ def batch_level(
 ) -> Compared:
     itself = torch.eye(len(correct), dtype=torch.bool, device=correct.device)
     alike = correct[:, None] == correct[None]
-    return Compared(similarity(embeddings, embeddings), itself, alike & ~itself)
+    return Compared(similarity(embeddings, embeddings), itself, alike & ~itself, torch.ones_like(itself))
 
 
 LEVELS: Mapping[str, Level] = {"group": group_level, "cross": cross_level, "batch": batch_level}

@@ -126,10 +126,11 @@ class CLIPOReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit, size = self.outcome(rollouts), rollouts.group_size
-        correct = gather_groups(self._correct(credit, rollouts), size)
+        judged = torch.stack([self._correct(credit, rollouts), _unjudged(credit, rollouts)], dim=1)
+        correct, unjudged = gather_groups(judged, size).unbind(dim=1)
         with torch.enable_grad():
             embeddings = self.project(gather_groups(states_of(rollouts), size))
-            compared = LEVELS[self.level](embeddings, correct, size, self.similarity)
+            compared = LEVELS[self.level](embeddings, correct, size, self.similarity).without(unjudged)
             anchors = correct & compared.contrasted
             losses = self.losses(compared).where(anchors, 0.0)
         reward = contrastive_reward(losses.detach(), weight=self.weight, floor=self.floor).where(anchors, 0.0)
@@ -173,8 +174,7 @@ class CLIPOReward:
         if self.positives == "one":
             generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.calls)
             positive = draw_positive(positive, generator=generator)
-        everyone = torch.ones_like(positive)
-        candidate = everyone if self.self_in_denominator else everyone & ~compared.itself
+        candidate = compared.candidate if self.self_in_denominator else compared.candidate & ~compared.itself
         floor = None if self.reference_epsilon is None else epsilon_floor(logits, self.reference_epsilon)
         return self.formula(logits, positive, candidate, floor)
 
@@ -222,6 +222,11 @@ class CLIPOReward:
         if credit.verdicts is None:
             raise ValueError(f"reward.outcome must verify completions; this one has {', '.join(credit.parts)} only")
         return torch.tensor([verdict.correct for verdict in credit.verdicts], device=rollouts.mask.device)
+
+
+def _unjudged(credit: Credit, rollouts: RolloutBatch) -> Bool[Tensor, " B"]:
+    """The completions that the outcome's reward failed on: neither correct nor wrong."""
+    return torch.tensor([row in credit.failures for row in range(len(rollouts))], device=rollouts.mask.device)
 
 
 def states_of(rollouts: RolloutBatch) -> Float[Tensor, "B H"]:

@@ -48,7 +48,7 @@ def contrast_metrics(
         return metrics
     loss = losses[anchors].mean().item()
     positive = compared.positive & anchors[:, None]
-    negative = ~compared.positive & ~compared.itself & anchors[:, None]
+    negative = compared.candidate & ~compared.positive & ~compared.itself & anchors[:, None]
     cosines = _cosines(embeddings, compared, group_size)
     positive_cosine = cosines[positive].mean().item()
     return metrics | {

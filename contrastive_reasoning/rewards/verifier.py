@@ -1,8 +1,12 @@
-"""The verifier's reward: 1 for a correct completion, 0 for any other, with the reason kept."""
+"""The verifier's reward: 1 for a correct completion, 0 for any other, with the reason kept.
+
+A completion whose judging failed, ``error``, was neither: it is left out. A timeout is the completion's own doing.
+"""
 
 from __future__ import annotations
 
 from contrastive_reasoning.rewards.base import Credit
+from contrastive_reasoning.rewards.failures import Warned, failure_metrics
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Task
@@ -14,8 +18,17 @@ class VerifierReward:
 
     def __init__(self, *, task: Task) -> None:
         self.task = task
+        self._warn = Warned("the verifier")
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         verdicts = verdicts_of(self.task, rollouts)
         outcome = rollouts.old_log_probs.new_tensor([float(verdict.correct) for verdict in verdicts])
-        return Credit(outcome=outcome, parts={"verifier": outcome}, verdicts=verdicts)
+        failures = {row: verdict for row, verdict in enumerate(verdicts) if verdict.status == "error"}
+        self._warn(failures)
+        return Credit(
+            outcome=outcome,
+            parts={"verifier": outcome},
+            verdicts=verdicts,
+            failures=failures,
+            metrics=failure_metrics(failures, len(rollouts)) if failures else {},
+        )

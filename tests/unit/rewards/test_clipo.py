@@ -39,15 +39,17 @@ PATTERN = "1100 1111 0000 1000 0111"
 
 
 class Marked:
-    """Rewards rollouts by the pattern, whatever they say."""
+    """Rewards rollouts by the pattern, whatever they say; it fails where there is a ``!``."""
 
     def __init__(self, pattern: str = PATTERN) -> None:
-        self.correct = [mark == "1" for mark in pattern.replace(" ", "")]
+        marks = pattern.replace(" ", "")
+        self.correct = [mark == "1" for mark in marks]
+        self.failures = {row: Verdict(status="error", reason="!") for row, mark in enumerate(marks) if mark == "!"}
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         outcome = torch.tensor([float(c) for c in self.correct])
         verdicts = [Verdict(status="ok" if c else "wrong", reason="" if c else "no") for c in self.correct]
-        return Credit(outcome=outcome, parts={"verifier": outcome}, verdicts=verdicts)
+        return Credit(outcome=outcome, parts={"verifier": outcome}, verdicts=verdicts, failures=self.failures)
 
 
 def reward(**changes: Any) -> CLIPOReward:
@@ -96,6 +98,29 @@ def expected(made: CLIPOReward, batch: RolloutBatch, name: str, *, itself: bool 
         }[name]
         values.append(max(-made.weight * loss, made.floor))
     return values
+
+
+@pytest.mark.parametrize("level", ["group", "cross", "batch"])
+def test_a_completion_that_nobody_could_judge_is_in_no_comparison(rollouts_of: Any, level: str) -> None:
+    """Rewards, loss and the head's step are those of the batch without it, a group of correct ones and it included."""
+    whole, left = "110! 1!11 !001 0!10", "110 111 001 010"
+    settings: dict[str, Any] = {"level": level, "positives": "all", "formula": supcon, "temperature": 0.5}
+    with_it = reward(outcome=Marked(whole), **settings)
+    without = reward(outcome=Marked(left), **settings)
+    batch = rollouts(rollouts_of, whole)
+    assert batch.pooled is not None
+    judged = torch.tensor([mark != "!" for mark in whole.replace(" ", "")])
+    found = with_it(batch)
+    expected = without(replace(rollouts(rollouts_of, left), pooled=batch.pooled[judged]))
+    assert expected.parts["clipo"].any()
+    assert_close(found.parts["clipo"][judged], expected.parts["clipo"])
+    assert not found.parts["clipo"][~judged].any()
+    assert found.metrics["clipo/loss"] == pytest.approx(expected.metrics["clipo/loss"], rel=1e-5)
+    assert found.metrics["clipo/negative_cosine"] == pytest.approx(expected.metrics["clipo/negative_cosine"], rel=1e-4)
+    assert with_it.head is not None
+    assert without.head is not None
+    for ours, theirs in zip(with_it.head.parameters(), without.head.parameters(), strict=True):
+        assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("itself", [False, True])

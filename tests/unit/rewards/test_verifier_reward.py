@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from contrastive_reasoning.rewards import FormatReward, VerifierReward, WeightedSum
-from contrastive_reasoning.tasks.base import Task
+from contrastive_reasoning.tasks.base import Problem, Task, Verdict
 from tests.pace import bounded_work
 
 RIGHT = "21+16=37;37-17=20;26+20=46"
@@ -21,6 +21,26 @@ def test_verifier(task: Task, rollouts_of) -> None:
     assert credit.verdicts is not None
     assert [verdict.status for verdict in credit.verdicts] == ["ok", "wrong", "unparsed", "unparsed"]
     assert all(verdict.reason for verdict in credit.verdicts[1:])
+
+
+class Breaking:
+    """Judges nothing that says so."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        broken = completion == "no idea"
+        return Verdict(status="error", reason="out of order") if broken else self.task.verify(problem, completion)
+
+
+def test_what_the_verifier_failed_on_is_left_out(task: Task, rollouts_of) -> None:
+    with pytest.warns(UserWarning, match=r"^the verifier failed on a rollout, which is left out; .*: out of order$"):
+        credit = VerifierReward(task=Breaking(task))(rollouts_of(TEXTS))
+    assert credit.verdicts is not None
+    assert credit.failures == {2: credit.verdicts[2]}
+    assert credit.failures[2].reason == "out of order"
+    assert credit.metrics["reward/failed_error"] == 0.25
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:10])
