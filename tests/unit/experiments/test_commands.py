@@ -114,7 +114,9 @@ def test_a_command_becomes_what_its_target_runs(
     ],
 )
 def test_a_word_that_a_target_would_not_hear_is_refused(typed: str, said: str) -> None:
-    done = subprocess.run(["make", "--dry-run", "--no-print-directory", *typed.split()], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", *typed.split()], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 2
     assert done.stdout == ""
     assert f"*** {said}" in done.stderr
