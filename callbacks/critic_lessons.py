@@ -6,6 +6,7 @@ Replay keeps it from forgetting the states that the policy no longer visits, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from contrastive_reasoning.critics.met_states import MetStates, met_batch
 from contrastive_reasoning.critics.pairing import Pairing
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.policies.seeded import seeded
-from contrastive_reasoning.ranks import average_gradients, finite_step
+from contrastive_reasoning.ranks import LeftOut, average_gradients, finite_step
 from contrastive_reasoning.rollout.sampling import derived_seed
 
 
@@ -46,10 +47,11 @@ class CriticLessons:
         loss: pretraining's; it sees all pairs that count.
         optimizer: its schedule counts the steps taken here.
         steps: of a lesson; each reads a batch of the stream and as many states that were met.
+        max_skipped_steps: that may be left out because a number is not finite.
         seed: of all draws.
 
     Raises:
-        ValueError: ``steps`` is below 1.
+        ValueError: ``steps`` is below 1, ``max_skipped_steps`` negative.
     """
 
     critic: Any
@@ -65,6 +67,7 @@ class CriticLessons:
         loss: ContrastiveLoss,
         optimizer: Optimizing,
         steps: int,
+        max_skipped_steps: int,
         seed: int,
     ) -> None:
         if steps < 1:
@@ -79,17 +82,21 @@ class CriticLessons:
         self.seed = seed
         self.taken = 0
         """Steps so far, those that were left out too: what a step draws follows from its number."""
-        self.skipped = 0
+        self.skipped = LeftOut("the critic that learns beside the policy", most=max_skipped_steps)
         """Those that were left out, on every rank, because a loss or a gradient was not finite."""
 
     def begin(self, critic: nn.Module) -> None:
         """Take a critic as the one that learns; it is changed in place."""
         self.critic = critic.requires_grad_(True).eval()
         self._stepper = self.optimizer(critic.parameters())
-        self.taken = self.skipped = 0
+        self.taken = self.skipped.count = 0
 
     def lesson(self, met: MetStates, *, device: torch.device, rank: int, ranks: int) -> float | None:
-        """Several optimizer steps; the loss, half of either kind, of the last that was not left out."""
+        """Several optimizer steps; the loss, half of either kind, of the last that was not left out.
+
+        Raises:
+            TooManyLeftOut: with the two batches of a step that is one too many.
+        """
         self._move(device)
         self.critic.train()
         losses = [self._step(met, device, rank, ranks) for _ in range(self.steps)]
@@ -101,14 +108,14 @@ class CriticLessons:
             "critic": self.critic.state_dict(),
             "optimizer": self._stepper.state_dict(),
             "taken": self.taken,
-            "skipped": self.skipped,
+            "skipped": self.skipped.count,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.critic.load_state_dict(state["critic"])
         self._stepper.load_state_dict(state["optimizer"])
         self.taken = state["taken"]
-        self.skipped = state.get("skipped", 0)  # a checkpoint from before they were counted
+        self.skipped.count = state.get("skipped", 0)  # a checkpoint from before they were counted
 
     def _step(self, met: MetStates, device: torch.device, rank: int, ranks: int) -> float | None:
         """The loss; None where the step was left out."""
@@ -123,7 +130,8 @@ class CriticLessons:
         self.optimizer.set_learning_rate(self._stepper, self.taken)
         stepped = finite_step(self._stepper, loss)
         self.taken += 1
-        self.skipped += not stepped
+        if not stepped:
+            self.skipped.add({"replayed": asdict(replayed), "met": asdict(fresh)})
         return loss.item() if stepped else None
 
     def _fresh(self, met: MetStates, size: int, rng: np.random.Generator) -> CriticBatch:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -30,7 +31,7 @@ import lightning as L
 
 from callbacks.critic_lessons import CriticLessons
 from contrastive_reasoning.critics.met_states import MetStates
-from contrastive_reasoning.ranks import gather, total
+from contrastive_reasoning.ranks import TooManyLeftOut, dumped, gather, total
 from contrastive_reasoning.rewards.critic_within import critic_within, verdict_auroc
 from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -97,7 +98,11 @@ class OnlineCritic(L.Callback):
         self._remember(batch.rollouts)
         if step % self.learn_every == 0 and len(self.buffer):
             device, rank, ranks = batch.rollouts.mask.device, trainer.global_rank, trainer.world_size
-            loss = self.lessons.lesson(self.buffer, device=device, rank=rank, ranks=ranks)
+            try:
+                loss = self.lessons.lesson(self.buffer, device=device, rank=rank, ranks=ranks)
+            except TooManyLeftOut as reason:
+                path = dumped(reason.batch or {}, folder=Path(trainer.default_root_dir) / "skipped", step=step)
+                raise FloatingPointError(f"{reason}; its batches after step {step} are in {path}") from None
             known = loss is not None  # on every rank, or on none
             report(trainer, step, {"loss": total(loss) / ranks if known else None})
         self._due = self.lessons.taken > 0 and step % self.refresh_every == 0
@@ -105,7 +110,7 @@ class OnlineCritic(L.Callback):
         every = {
             "buffer_states": float(len(self.buffer)),
             "refreshes": float(self.refreshes),
-            "skipped_steps": float(self.lessons.skipped),
+            "skipped_steps": float(self.lessons.skipped.count),
             "seconds": seconds,
         }
         pl_module.log_dict({NAME + name: value for name, value in every.items()}, batch_size=1)

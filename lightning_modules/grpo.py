@@ -14,7 +14,7 @@ from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
 from contrastive_reasoning.objectives import Correction, Objective
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK
-from contrastive_reasoning.ranks import mean_over_ranks, over_ranks
+from contrastive_reasoning.ranks import TooManyLeftOut, dumped, mean_over_ranks, over_ranks
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -158,6 +158,10 @@ class GRPO(PolicyUpdates):
         except NotFinite as reason:
             folder = Path(self.trainer.default_root_dir) / "skipped"
             self.skipped.add(reason, as_plain(rollouts), folder=folder, step=self.rollout_step)
+        except TooManyLeftOut as reason:
+            folder = Path(self.trainer.default_root_dir) / "skipped"
+            path = dumped(as_plain(rollouts), folder=folder, step=self.rollout_step + 1)
+            raise FloatingPointError(f"{reason}; the batch of step {self.rollout_step + 1} is in {path}") from None
         self.rollout_step += 1
         self.reported = over_ranks({**known, **self.skipped.metrics}, summed=(OBJECTIVE, SURPRISAL))
         self.report_step(self.reported, batch_size=len(rollouts))

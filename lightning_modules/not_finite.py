@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from contrastive_reasoning.ranks import this_rank, total
+from contrastive_reasoning.ranks import dumped, total
 
 SKIPPED = "train/health/skipped_steps"
 
@@ -75,9 +75,7 @@ class SkippedSteps:
         """
         self.count += 1
         if self.count > self.most:
-            path = folder / f"step={step + 1:06d}.rank{this_rank()}.pt"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            torch.save(dict(batch), path)
+            path = dumped(batch, folder=folder, step=step + 1)
             part = "update" if reason.place else "step"
             raise FloatingPointError(
                 f"{reason} in {reason.place}step {step + 1}, and {self.most} steps were left out before: the run "

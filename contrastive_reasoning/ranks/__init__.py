@@ -19,11 +19,15 @@ from contrastive_reasoning.ranks.exchange import (
     unshare,
 )
 from contrastive_reasoning.ranks.finite_step import finite_step
+from contrastive_reasoning.ranks.left_out import LeftOut, TooManyLeftOut, dumped
 
 __all__ = [
+    "LeftOut",
+    "TooManyLeftOut",
     "all_rows",
     "average_gradients",
     "barrier",
+    "dumped",
     "even_shares",
     "finite_step",
     "from_first",

@@ -22,7 +22,7 @@ from torch.nn.functional import normalize
 
 from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
 from contrastive_reasoning.losses.similarity import Similarity
-from contrastive_reasoning.ranks import finite_step, gather_groups, own_groups
+from contrastive_reasoning.ranks import LeftOut, finite_step, gather_groups, own_groups
 from contrastive_reasoning.rewards.base import Credit, Reward
 from contrastive_reasoning.rewards.contrast_metrics import contrast_metrics
 from contrastive_reasoning.rewards.head import HeadBuilder
@@ -42,7 +42,8 @@ class CLIPOReward:
     heads stay equal, comparisons are those of the whole batch, and no gradient travels.
 
     Where the loss, its gradient or a reward of the batch is not finite, on any rank, the head's step is left out and
-    counted: ``clipo/skipped_steps``. What is left out of the policy's learning later on was sound for the head.
+    counted: ``clipo/skipped_steps``; after ``max_skipped_steps`` of them the next one ends the run. What is left out of
+    the policy's learning later on was sound for the head.
 
     Args:
         outcome: the reward that is shaped; it must verify.
@@ -60,6 +61,7 @@ class CLIPOReward:
         weight_decay: of the head.
         trainable: False freezes the head as it was made (the paper's ablation).
         warmup_steps: rollout batches at the beginning from which only the head learns.
+        max_skipped_steps: of the head, that may be left out because a number is not finite.
         seed: of the drawn positives.
 
     Raises:
@@ -86,6 +88,7 @@ class CLIPOReward:
         weight_decay: float,
         trainable: bool,
         warmup_steps: int,
+        max_skipped_steps: int,
         seed: int,
     ) -> None:
         for name, value, choices in (("level", level, tuple(LEVELS)), ("positives", positives, POSITIVES)):
@@ -121,8 +124,7 @@ class CLIPOReward:
         self.optimizer: torch.optim.Optimizer | None = None
         self.calls = 0
         """Rollout batches rewarded; the drawn positives are a function of (seed, calls)."""
-        self.skipped = 0
-        """Steps of the head that were left out."""
+        self.skipped = LeftOut("CLIPO's head", most=max_skipped_steps)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit, size = self.outcome(rollouts), rollouts.group_size
@@ -139,9 +141,9 @@ class CLIPOReward:
         if bool(correct.any()):
             metrics["clipo/reward_of_correct"] = reward[correct].mean().item()
         if self.trainable and bool(anchors.any()) and not self._learn(losses[anchors].mean(), credit.outcome):
-            self.skipped += 1
+            self.skipped.add()
             metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
-        metrics["clipo/skipped_steps"] = float(self.skipped)
+        metrics["clipo/skipped_steps"] = float(self.skipped.count)
         self.calls += 1
         own = own_groups(reward, size)
         return replace(
@@ -182,7 +184,7 @@ class CLIPOReward:
         """Head, optimizer and counts; empty before the first call."""
         if self.head is None or self.optimizer is None:
             return {}
-        counts = {"calls": self.calls, "skipped": self.skipped}
+        counts = {"calls": self.calls, "skipped": self.skipped.count}
         return {"head": self.head.state_dict(), "optimizer": self.optimizer.state_dict(), **counts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -194,7 +196,7 @@ class CLIPOReward:
         self.head.load_state_dict(state["head"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.calls = state["calls"]
-        self.skipped = state.get("skipped", 0)  # a checkpoint from before they were counted
+        self.skipped.count = state.get("skipped", 0)  # a checkpoint from before they were counted
 
     def _build(self, width: int) -> None:
         self.head = self.make_head(width).requires_grad_(self.trainable)

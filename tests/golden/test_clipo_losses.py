@@ -186,6 +186,7 @@ def test_final_reward_of_the_reward_itself(golden_row: dict[str, Any]) -> None:
         weight_decay=0.01,
         trainable=False,
         warmup_steps=0,
+        max_skipped_steps=0,
         seed=0,
     )
     rollouts = rollouts_of(

@@ -98,7 +98,7 @@ def adamw(learning_rate: float, *, epsilon: float = 1e-8) -> AdamW:
 
 
 def online(**changes: Any) -> OnlineCritic:
-    lessons = {name: changes.pop(name) for name in ("steps", "seed") if name in changes}
+    lessons = {name: changes.pop(name) for name in ("steps", "seed", "loss", "max_skipped_steps") if name in changes}
     settings: dict[str, Any] = {"learn_every": 1, "refresh_every": 2, "buffer_states": 60}
     return OnlineCritic(task=TASK, lessons=CriticLessons(**(LESSONS | lessons)), **(settings | changes))
 
@@ -111,6 +111,7 @@ LESSONS: dict[str, Any] = {
     "loss": BinaryNCE(temperature=1.0),
     "optimizer": adamw(1e-2),
     "steps": 2,
+    "max_skipped_steps": 0,
     "seed": 5,
 }
 
@@ -150,6 +151,7 @@ def fit(
     resume: Path | None = None,
     group_size: int = 6,
     logger: Any = False,
+    root: Path | None = None,
 ) -> None:
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
     greedy = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
@@ -163,6 +165,7 @@ def fit(
     )
     trainer = Trainer(
         accelerator="cpu",
+        default_root_dir=root,
         max_epochs=1,
         limit_train_batches=steps,
         limit_val_batches=0,

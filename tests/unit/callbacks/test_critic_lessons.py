@@ -14,7 +14,7 @@ from contrastive_reasoning.critics import CriticBatch, JointCritic
 from contrastive_reasoning.critics.met_states import MetStates, met_batch
 from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.policies.seeded import seeded
-from contrastive_reasoning.ranks import ranks, this_rank
+from contrastive_reasoning.ranks import TooManyLeftOut, ranks, this_rank
 from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.countdown.tried import Known
 from datamodules.pairing import EveryGoal
@@ -72,6 +72,7 @@ def lessons(**changes: Any) -> CriticLessons:
             total_steps=None,
         ),
         "steps": 1,
+        "max_skipped_steps": 1,
         "seed": 0,
     }
     made = CriticLessons(**(settings | changes))
@@ -165,10 +166,28 @@ def test_a_step_that_is_no_number_is_left_out_and_counted(spoiled: Any) -> None:
     assert same(after[1], after[0]), "bit for bit as before"
     assert not same(after[2], after[1]), "and then it goes on, with other draws"
     assert [loss is None for loss in found] == [False, True, False]
-    assert (made.taken, made.skipped) == (3, 1)
+    assert (made.taken, made.skipped.count) == (3, 1)
     resumed = lessons()
     resumed.load_state_dict(made.state_dict())
-    assert (resumed.taken, resumed.skipped) == (3, 1)
+    assert (resumed.taken, resumed.skipped.count) == (3, 1)
+
+
+def test_one_more_than_the_limit_ends_it_with_the_two_batches() -> None:
+    made = lessons(loss=Spoiled(3, float("nan")), max_skipped_steps=0)
+    made.lesson(met(), device=CPU, rank=0, ranks=1)
+    before = parts_of(made)
+    with pytest.raises(TooManyLeftOut, match="a step of the critic that learns beside the policy, and 0 of") as error:
+        made.lesson(met(), device=CPU, rank=0, ranks=1)
+    assert same(parts_of(made), before)
+    replayed, batch = Sums().batch(8), error.value.batch
+    assert batch is not None
+    assert batch["replayed"]["positive"].equal(replayed.positive)  # pyright: ignore[reportIndexIssue]
+    assert batch["met"].keys() == batch["replayed"].keys()  # pyright: ignore
+
+
+def test_a_limit_is_no_negative_number() -> None:
+    with pytest.raises(ValueError, match="max_skipped_steps of the critic that learns beside the policy must not be"):
+        lessons(max_skipped_steps=-1)
 
 
 def test_the_loss_of_a_lesson_is_that_of_the_last_step_that_was_taken() -> None:
@@ -183,7 +202,7 @@ def spoiled_on_last_rank() -> dict[str, Any]:
     for _ in range(3):
         made.lesson(met(), device=CPU, rank=this_rank(), ranks=ranks())
         after.append(parts_of(made))
-    return {"after": after, "skipped": made.skipped}
+    return {"after": after, "skipped": made.skipped.count}
 
 
 @pytest.mark.whole

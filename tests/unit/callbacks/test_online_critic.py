@@ -14,7 +14,7 @@ from torch import Tensor
 from callbacks.health import Health
 from contrastive_reasoning.advantages import MeanCentred, Potential, Process
 from contrastive_reasoning.critics import NumericV1, save_critic
-from contrastive_reasoning.losses import dot
+from contrastive_reasoning.losses import BinaryNCE, dot
 from contrastive_reasoning.rewards import VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.critic_within import critic_within
 from contrastive_reasoning.tasks.base import Step
@@ -98,6 +98,20 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one(
 
 def without_clock(name: str) -> bool:
     return "seconds" not in name and "throughput" not in name
+
+
+def test_a_critic_that_learns_no_more_ends_the_run_and_leaves_its_batches(checkpoint: str, tmp_path: Path) -> None:
+    class NoNumber(BinaryNCE):
+        def __call__(self, scores: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+            return super().__call__(scores, positive, candidate) * float("nan")
+
+    loop = online(loss=NoNumber(temperature=1.0), max_skipped_steps=1)
+    with pytest.raises(FloatingPointError, match="and 1 of its steps were left out before: the run stops") as error:
+        fit(learner(reward(checkpoint)), 2, loop, root=tmp_path)
+    path = tmp_path / "skipped" / "step=000001.rank0.pt"
+    assert str(error.value).endswith(f"its batches after step 1 are in {path}")
+    assert torch.load(path, weights_only=True).keys() == {"replayed", "met"}
+    assert torch.equal(flat(loop.lessons.critic), flat(critic())), "as it was pretrained"
 
 
 def test_it_reaches_the_policy_through_the_reward_alone(checkpoint: str) -> None:

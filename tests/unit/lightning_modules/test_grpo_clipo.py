@@ -50,9 +50,17 @@ def clipo(**changes: Any) -> CLIPOReward:
         "weight_decay": 0.01,
         "trainable": True,
         "warmup_steps": 0,
+        "max_skipped_steps": 0,
         "seed": 0,
     }
     return CLIPOReward(**settings | changes)
+
+
+class NoNumber:
+    """A loss that is none."""
+
+    def __call__(self, logits: Tensor, *_: Any) -> Tensor:
+        return logits.sum(dim=1) * float("nan")
 
 
 def head_of(reward: CLIPOReward) -> Tensor:
@@ -163,3 +171,14 @@ def test_a_weight_of_zero_is_bitwise_the_plain_objective() -> None:
 def test_dropout_in_adapters_is_refused() -> None:
     with pytest.raises(ValueError, match=r"policy\.lora\.dropout must be 0 in GRPO"):
         module(policy=adapted(dropout=0.1))
+
+
+def test_a_head_that_learns_no_more_ends_the_run_and_leaves_the_rollouts(tmp_path: Path) -> None:
+    trained = module(reward=clipo(formula=NoNumber(), warmup_steps=5))
+    before = weights(trained)
+    with pytest.raises(FloatingPointError, match="a step of CLIPO's head, and 0 of its steps were left out") as error:
+        fit(trained, 2, root=tmp_path)
+    path = tmp_path / "skipped" / "step=000001.rank0.pt"
+    assert str(error.value).endswith(f"the batch of step 1 is in {path}")
+    assert {"completion_ids", "pooled", "texts"} <= torch.load(path, weights_only=True).keys()
+    assert torch.equal(weights(trained), before)

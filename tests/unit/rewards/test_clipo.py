@@ -32,6 +32,7 @@ SETTINGS: dict[str, Any] = {
     "weight_decay": 0.01,
     "trainable": True,
     "warmup_steps": 0,
+    "max_skipped_steps": 1,
     "seed": 0,
 }
 PATTERN = "1100 1111 0000 1000 0111"
@@ -266,6 +267,7 @@ def test_a_reward_that_learns_is_the_outermost(task: Any) -> None:
         ({"floor": 0.5}, "floor must be at most 0, got 0.5"),
         ({"reference_epsilon": 0.0}, "reference_epsilon must be above 0"),
         ({"warmup_steps": -1}, "warmup_steps must not be negative, got -1"),
+        ({"max_skipped_steps": -1}, "max_skipped_steps of CLIPO's head must not be negative, got -1"),
     ],
 )
 def test_settings_are_checked(change: dict[str, Any], sentence: str) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from contrastive_reasoning.losses import supcon
+from contrastive_reasoning.ranks import TooManyLeftOut
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rollout import RolloutBatch
@@ -116,3 +117,16 @@ def test_what_was_left_out_is_still_counted_after_a_resume(rollouts_of: Any) -> 
     resumed = reward(formula=supcon, positives="all")
     resumed.load_state_dict(stopped.state_dict())
     assert resumed(batch).metrics["clipo/skipped_steps"] == 1
+
+
+def test_one_more_than_the_limit_ends_it(rollouts_of: Any) -> None:
+    made, batch = bad_loss(NAN), rollouts(rollouts_of)
+    stopped = reward(formula=BadLoss(NAN), positives="all", max_skipped_steps=0)
+    for _ in range(BAD - 1):
+        made(batch)
+        stopped(batch)
+    made(batch)
+    before = learned(stopped)
+    with pytest.raises(TooManyLeftOut, match="not finite in a step of CLIPO's head, and 0 of its steps were left out"):
+        stopped(batch)
+    assert same(learned(stopped), before)

@@ -1,0 +1,64 @@
+"""Steps of a part that learns beside the policy, left out because a number was not finite: counted, and limited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from contrastive_reasoning.ranks.exchange import this_rank
+
+
+class TooManyLeftOut(FloatingPointError):
+    """One step more than a part may leave out; what it knew before is untouched.
+
+    Args:
+        reason: the sentence.
+        batch: what the step was to be learned from, as ``dumped`` takes it; None where whoever catches this has it.
+    """
+
+    def __init__(self, reason: str, *, batch: Mapping[str, object] | None = None) -> None:
+        super().__init__(reason)
+        self.batch = batch
+
+
+class LeftOut:
+    """Counts, on every rank alike; a plain object whose count is in the checkpoint of who asks it.
+
+    Args:
+        part: whose steps these are, as it reads in a sentence.
+        most: how many a run may leave out.
+
+    Raises:
+        ValueError: for a negative number.
+    """
+
+    def __init__(self, part: str, *, most: int) -> None:
+        if most < 0:
+            raise ValueError(f"max_skipped_steps of {part} must not be negative, got {most}")
+        self.part = part
+        self.most = most
+        self.count = 0
+
+    def add(self, batch: Mapping[str, object] | None = None) -> None:
+        """Leave one more out.
+
+        Raises:
+            TooManyLeftOut: where that is one too many.
+        """
+        self.count += 1
+        if self.count > self.most:
+            raise TooManyLeftOut(
+                f"a loss, a gradient or a reward is not finite in a step of {self.part}, and {self.most} of its steps "
+                "were left out before: the run stops",
+                batch=batch,
+            )
+
+
+def dumped(batch: Mapping[str, object], *, folder: Path, step: int) -> Path:
+    """Where ``batch`` lies now: this rank's of ``step``, for ``torch.load`` with ``weights_only``."""
+    path = folder / f"step={step:06d}.rank{this_rank()}.pt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(dict(batch), path)
+    return path
