@@ -13,10 +13,9 @@ import lightning as L
 from lightning.pytorch.profilers import Profiler
 
 from callbacks.phase_clock import REWARD, ROLLOUT, UPDATE, WHOLE_BATCH, drawing_actions
-from callbacks.stack_dump import StackDump
-from contrastive_reasoning.progress import steps_done
+from contrastive_reasoning.progress import StackDump, steps_done
 
-Phase = Literal["rollout", "reward", "update", "validation", "checkpoint"]
+Phase = Literal["rollout", "reward", "update", "validation", "checkpoint", "evaluation"]
 VALIDATION, CHECKPOINT = "validation", "checkpoint"
 SAVING = "save_checkpoint"
 """Lightning's name for the writing of a checkpoint."""
@@ -28,7 +27,8 @@ class Watchdog(L.Callback):
 
     Args:
         limits: phase → seconds; null, or left out: as long as it likes. Where a module names no phases, as with
-            automatic optimization, its whole batch is the update.
+            automatic optimization, its whole batch is the update. ``evaluation``, of which no trainer knows, is watched
+            by its own stage, from one completion to the next.
 
     Raises:
         ValueError: for an unknown phase, or a limit that is not positive.

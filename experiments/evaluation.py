@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
-from contrastive_reasoning.progress import Display, Phase, Quiet
+from contrastive_reasoning.progress import Display, Heartbeat, Phase, Quiet
 from contrastive_reasoning.ranks import this_rank
 from experiments import evaluation_table
 from experiments.assemble import build, with_values
@@ -28,9 +28,15 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
     suite, device = build(config, "suite"), device_of(config)
     display: Display = build(config, "progress") if this_rank() == 0 else Quiet()
     results: dict[str, Mapping[str, float]] = {}
-    with Phase(display, stage="evaluate", unit="problems", total=len(policies) * suite.size) as phase:
+    stacks = folder / "stacks" / f"rank{this_rank()}.txt"
+    limit = OmegaConf.select(config, "callbacks.every.watchdog.limits.evaluation")
+    with (
+        Heartbeat(stacks, what="evaluation", limit=limit) as heart,
+        Phase(display, stage="evaluate", unit="problems", total=len(policies) * suite.size) as phase,
+    ):
         for number, (split, wired) in enumerate(policies.items()):
-            watch = watched(phase, split, before=number * suite.size)
+            heart.beat(f"of {split}")
+            watch = watched(phase, heart, split, before=number * suite.size)
             results[split] = evaluate_one(suite, build(wired, "policy").to(device), split, logger, config.seed, watch)
             phase.say((number + 1) * suite.size, success(split, results[split]))
     if unusable := left_out(suite):
@@ -45,10 +51,11 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
     return {"metrics": {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}}
 
 
-def watched(phase: Phase, split: str, *, before: int) -> Watch:
-    """Moves the phase of all policies, of which so many problems are done."""
+def watched(phase: Phase, heart: Heartbeat, split: str, *, before: int) -> Watch:
+    """Moves the phase of all policies, of which so many problems are done, and says that a completion came."""
 
     def told(done: int, rates: Rates) -> None:
+        heart.beat(f"of {split}, after {done} problems,")
         phase.move(before + done, lambda: success(split, rates()))
 
     return told

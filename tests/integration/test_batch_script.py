@@ -17,6 +17,7 @@ echo "$@" >> asked
 exit 0
 """
 SRUN = """#!/bin/bash
+echo "$1" > how
 trap 'echo SIGTERM >> asked; exit {stopped}' TERM
 touch started
 for _ in {{1..{tenths}}}; do sleep 0.1; done
@@ -62,3 +63,4 @@ def test_one_that_ends_in_the_time_that_was_left_is_not(tmp_path: Path) -> None:
 def test_nor_is_one_that_ends_or_fails_by_itself(tmp_path: Path, ended: int) -> None:
     assert started(tmp_path, tenths=1, ended=ended).wait(60) == ended
     assert asked(tmp_path) == [SHOW]
+    assert (tmp_path / "how").read_text() == "--kill-on-bad-exit=1\n", "a node that fails leaves none waiting"

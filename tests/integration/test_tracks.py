@@ -80,3 +80,11 @@ def test_decoding_is_as_published() -> None:
     assert (sampled.samples, sampled.sampling.temperature, sampled.sampling.top_p) == (1, 0.6, 1.0)
     assert (second.samples, second.sampling.temperature, second.sampling.top_p) == (16, 0.6, 0.95)
     assert second.sampling.max_tokens == 4096
+
+
+def test_an_evaluation_that_is_silent_for_too_long_says_where_it_stands(small: list[str], tmp_path: Path) -> None:
+    config = composed("suite=track1", "callbacks.every.watchdog.limits.evaluation=0.001", *small)
+    make_files(config, tmp_path)
+    with pytest.warns(UserWarning, match=r"evaluation of test.* has lasted longer than 0\.001 s"):
+        evaluate(config, tmp_path / "stage", {})
+    assert "Current thread" in (tmp_path / "stage" / "stacks" / "rank0.txt").read_text()

@@ -19,9 +19,9 @@ from lightning.pytorch.profilers import PassThroughProfiler, SimpleProfiler
 from torch.utils.data import DataLoader
 
 from callbacks.rollout_generation import RolloutGeneration
-from callbacks.stack_dump import GRACE_S, StackDump
 from callbacks.throughput import ROOM, Throughput
 from callbacks.watchdog import Watchdog
+from contrastive_reasoning.progress.stack_dump import GRACE_S, StackDump
 from contrastive_reasoning.rollout import Engine, Sampling
 from datamodules.collate import ProblemBatch
 from tests.unit.callbacks.test_step_costs import PROBLEMS, Learner
@@ -178,7 +178,7 @@ def test_c_code_that_holds_the_interpreter_is_seen_too(tmp_path: Path) -> None:
     code = """
         import ctypes, sys, warnings
         from pathlib import Path
-        from callbacks.stack_dump import GRACE_S, StackDump
+        from contrastive_reasoning.progress.stack_dump import GRACE_S, StackDump
 
         def hangs_in_c():
             ctypes.PyDLL(None).sleep(3)
@@ -214,7 +214,7 @@ def test_of_a_thing_within_another_the_outer_one_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        ({"rolout": 1.0}, "limits knows rollout, reward, update, validation, checkpoint, got rolout"),
+        ({"rolout": 1.0}, "limits knows rollout, reward, update, validation, checkpoint, evaluation, got rolout"),
         ({"reward": 0.0}, "limits.reward must be positive"),
         ({"reward": float("nan")}, "limits.reward must be positive"),
     ],
