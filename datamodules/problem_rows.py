@@ -27,6 +27,8 @@ class ProblemRows:
     """A set's name on the hub, a file's address, or a local file or folder; None: to be named with :meth:`at`."""
     subset: str | None
     """Of a set on the hub; None for one that has none."""
+    revision: str | None
+    """Of a set on the hub: a branch, a tag or a commit. None: what its main branch holds when it is downloaded."""
     split: str
     """Of a set on the hub, and of a folder whose files are named by split."""
     file: str | None
@@ -132,7 +134,7 @@ class ProblemRows:
                 address = name.replace("*", "%2A")
                 rows = load_dataset(BUILDERS.get(Path(name).suffix, "json"), data_files=address, split="train")
             else:
-                rows = load_dataset(name, self.subset, split=self.split)
+                rows = load_dataset(name, self.subset, split=self.split, revision=self.revision)
             return iter(rows)
         except ValueError as error:
             raise ValueError(f"{name}: {said(error)}") from error

@@ -16,14 +16,21 @@ STEPS, WARM_UP = 400, 200
 """Allocators and caches fill in the first two hundred steps, to several times what is in use at any moment."""
 MOST = 1.0
 """Megabytes a step."""
-GRPO = ["stages=[grpo]", "logger=folder", f"budget.grpo.steps={STEPS}"]
+GRPO = ["logger=folder", f"budget.grpo.steps={STEPS}"]
 SELDOM = ["budget.grpo.evaluate_every=50", "budget.grpo.checkpoint_every=50", "budget.clipo.draw_every=50"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", ["llama_baseline", "clipo_laptop"])
-def test_a_step_leaves_nothing_behind(experiment: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "experiments.run", f"experiment={experiment}", *GRPO, *SELDOM]
+@pytest.mark.parametrize(
+    ("experiment", "changed"),
+    [
+        ("llama_baseline", ["stages=[grpo]"]),
+        ("clipo_laptop", ["stages=[grpo]"]),
+        ("llama_critic_calibrated", ["stages=[critic,grpo]", "budget.critic.steps=150", "online=refresh"]),
+    ],
+)
+def test_a_step_leaves_nothing_behind(experiment: str, changed: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "experiments.run", f"experiment={experiment}", *changed, *GRPO, *SELDOM]
     done = subprocess.run(
         [*command, f"output_dir={tmp_path}"],
         env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -32,7 +32,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(path: Path | str, *, split: str = "train", file: str | None = None) -> list[Mapping[str, Any]]:
     """The rows, without their places."""
-    return [found.row for found in ProblemRows(path=str(path), subset=None, split=split, file=file)()]
+    return [found.row for found in ProblemRows(path=str(path), subset=None, revision=None, split=split, file=file)()]
 
 
 def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -42,9 +42,9 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def test_nothing_is_read_before_the_call() -> None:
-    rows = ProblemRows(path="nowhere/at/all.parquet", subset=None, split="train", file=None)
+    rows = ProblemRows(path="nowhere/at/all.parquet", subset=None, revision=None, split="train", file=None)
     assert isinstance(rows, Rows)
-    assert rows.at("there.csv") == ProblemRows(path="there.csv", subset=None, split="train", file=None)
+    assert rows.at("there.csv") == ProblemRows(path="there.csv", subset=None, revision=None, split="train", file=None)
     assert hash(rows) == hash(rows.at("nowhere/at/all.parquet"))
 
 
@@ -109,7 +109,7 @@ def test_what_is_no_file_of_problems(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"set.txt: a file of problems ends in .parquet, .jsonl, .json, .csv"):
         read(tmp_path / "set.txt")
     (tmp_path / "torn.jsonl").write_text('{"question": "How many?"}\n{"quest\n')
-    first, torn = ProblemRows(path=str(tmp_path / "torn.jsonl"), subset=None, split="train", file=None)()
+    first, torn = ProblemRows(path=str(tmp_path / "torn.jsonl"), subset=None, revision=None, split="train", file=None)()
     assert (first.flaw, torn.place, torn.row) == ("", "line 2", {})
     assert torn.flaw.startswith("not valid JSON (")
     (tmp_path / "torn.json").write_text('[{"question": "How many?"}, {"quest')
@@ -128,7 +128,7 @@ def test_a_pickle_is_no_file_of_problems_whatever_it_is_called(tmp_path: Path, n
 @pytest.mark.parametrize("name", ["set.json", "set.jsonl"])
 def test_a_pickle_of_lines_has_no_row(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(pickled(tmp_path / "canary"))
-    rows = list(ProblemRows(path=str(tmp_path / name), subset=None, split="train", file=None)())
+    rows = list(ProblemRows(path=str(tmp_path / name), subset=None, revision=None, split="train", file=None)())
     assert {row.flaw for row in rows} == {"not UTF-8"}
     assert not (tmp_path / "canary").exists()
 
@@ -172,13 +172,13 @@ def test_a_description_is_plain_yaml(tmp_path: Path) -> None:
 def test_files_of_one_split_are_read_one_after_another_and_say_which_they_are(tmp_path: Path) -> None:
     for name in ("train-0.jsonl", "train-1.jsonl"):
         lines(tmp_path / name, CHAT[:1])
-    rows = list(ProblemRows(path=str(tmp_path), subset=None, split="train", file=None)())
+    rows = list(ProblemRows(path=str(tmp_path), subset=None, revision=None, split="train", file=None)())
     assert [row.place for row in rows] == ["train-0.jsonl, line 1", "train-1.jsonl, line 1"]
 
 
 def test_no_path_at_all() -> None:
     with pytest.raises(FileNotFoundError, match="no path was named"):
-        list(ProblemRows(path=None, subset=None, split="test", file=None)())
+        list(ProblemRows(path=None, subset=None, revision=None, split="test", file=None)())
 
 
 @pytest.fixture
@@ -194,10 +194,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return calls
 
 
-def test_the_hub_is_asked_by_name_subset_and_split(asked: list[object]) -> None:
-    rows = ProblemRows(path="someone/some-set", subset="main", split="test", file="train/two.jsonl")
+def test_the_hub_is_asked_by_name_subset_split_and_revision(asked: list[object]) -> None:
+    rows = ProblemRows(path="someone/some-set", subset="main", revision="v2", split="test", file="train/two.jsonl")
     assert [found.row for found in rows()] == CHAT
-    assert asked == [(("someone/some-set", "main"), {"split": "test"})]
+    assert asked == [(("someone/some-set", "main"), {"split": "test", "revision": "v2"})]
 
 
 def test_an_address_is_that_of_one_file(asked: list[object]) -> None:

@@ -20,7 +20,7 @@ from contrastive_reasoning.tasks.formats import PlainAnswer
 from datamodules.problem_rows import ProblemRows
 
 SAMPLED = Sampling(temperature=0.6, top_k=None, top_p=0.95, max_tokens=3, stop=[])
-ROWS = ProblemRows(path=None, subset=None, split="test", file=None)
+ROWS = ProblemRows(path=None, subset=None, revision=None, split="test", file=None)
 FORMAT = PlainAnswer(question="question", answer="answer", instruction="Box it.")
 SIZES = {"small": 2, "large": 5, "letters": 3}
 

@@ -30,7 +30,7 @@ def sums(numbers: Sequence[int], extra: str = "") -> list[dict[str, Any]]:
 
 def write(path: Path, rows: list[dict[str, Any]]) -> ProblemRows:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return ProblemRows(path=str(path), subset=None, split="train", file=None)
+    return ProblemRows(path=str(path), subset=None, revision=None, split="train", file=None)
 
 
 @pytest.fixture
@@ -151,8 +151,8 @@ def test_one_local_file_is_everything_there_is(task: AnswerTask, tmp_path: Path)
 def test_a_local_folder_holds_both(task: AnswerTask, tmp_path: Path) -> None:
     folder = replace(
         task,
-        train=ProblemRows(path="someone/sums", subset=None, split="train", file=None),
-        test=ProblemRows(path="someone/sums", subset=None, split="test", file=None),
+        train=ProblemRows(path="someone/sums", subset=None, revision=None, split="train", file=None),
+        test=ProblemRows(path="someone/sums", subset=None, revision=None, split="test", file=None),
         path=str(tmp_path),
     )
     assert keys(folder) == keys(task)

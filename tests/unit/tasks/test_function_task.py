@@ -30,7 +30,7 @@ def all_wrong(problems: Sequence[Problem], completions: Sequence[str]) -> list[V
 
 @pytest.fixture
 def task(tmp_path: Path) -> FunctionTask:
-    of_split = {"path": None, "subset": None, "file": None}
+    of_split = {"path": None, "subset": None, "revision": None, "file": None}
     return FunctionTask(
         name="words",
         path=written(tmp_path / "words.jsonl", WORDS),

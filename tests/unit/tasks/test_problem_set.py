@@ -17,7 +17,7 @@ from datamodules.problem_rows import ProblemRows
 
 def rows(path: Path, words: list[str]) -> ProblemRows:
     path.write_text("\n".join(json.dumps({"word": word}) for word in words), encoding="utf-8")
-    return ProblemRows(path=str(path), subset=None, split="train", file=None)
+    return ProblemRows(path=str(path), subset=None, revision=None, split="train", file=None)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ GOOD = {"question": "How many?", "answer": 4}
 def read(path: Path, lines: list[str | dict[str, Any]], *, on_bad: str, format: Format = PLAIN) -> ReadSet:
     written = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("\n".join(written), encoding="utf-8")
-    rows = ProblemRows(path=str(path), subset=None, split="train", file=None)
+    rows = ProblemRows(path=str(path), subset=None, revision=None, split="train", file=None)
     return read_set(rows, format, prefix="set", check_golds=check_golds, on_bad=on_bad)
 
 
@@ -104,7 +104,7 @@ def test_where_every_row_lacks_a_column_the_format_is_wrong(tmp_path: Path) -> N
 
 def test_a_table_is_counted_in_rows(tmp_path: Path) -> None:
     (tmp_path / "set.csv").write_text('\ufeffquestion,answer\r\n"How\r\nmany?",4\r\nAnd now?,\r\n', newline="")
-    rows = ProblemRows(path=str(tmp_path / "set.csv"), subset=None, split="train", file=None)
+    rows = ProblemRows(path=str(tmp_path / "set.csv"), subset=None, revision=None, split="train", file=None)
     found = read_set(rows, PLAIN, prefix="set", check_golds=check_golds, on_bad="leave_out")
     assert found.left_out == ("row 1: answer is empty",)
     assert len(found.problems) == 1

@@ -79,7 +79,7 @@ def test_a_parquet_file_is_read_as_it_is(tmp_path: Path) -> None:
     ]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
     found = read_set(
-        ProblemRows(path=str(tmp_path / "train.parquet"), subset=None, split="train", file=None),
+        ProblemRows(path=str(tmp_path / "train.parquet"), subset=None, revision=None, split="train", file=None),
         FORMAT,
         prefix="verl/train",
         check_golds=lambda golds: [],
