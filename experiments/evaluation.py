@@ -41,8 +41,9 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
             phase.say((number + 1) * suite.size, success(split, results[split]))
     if unusable := left_out(suite):
         logger.log_table("test/left_out", unusable, step=0)
-    rows = evaluation_table.summary_rows(suite, results, model=config.policy.get("pretrained"))
-    caption = evaluation_table.caption(suite)
+    model = config.policy.get("pretrained")
+    rows = evaluation_table.summary_rows(suite, results, model=model)
+    caption = evaluation_table.caption(suite, model=model)
     logger.log_table(evaluation_table.NAME, rows, step=0)
     logger.finalize("success")
     if this_rank() == 0:

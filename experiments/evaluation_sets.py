@@ -17,6 +17,8 @@ TEST, AVERAGE = "test/", "average"
 MAIN = "main"
 """The set whose metrics have plain names."""
 QUANTITY, PUBLISHED = "suite.quantity", "suite.published"
+GREEDY = "verifier/accuracy"
+"""What a suite's table is of where it says nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ def columns_of(
 
 def published_beside(runs: Sequence[RunRecord], metric: str) -> PublishedTable | None:
     """The table that the suite of all these runs names, of its quantity; None where they name none, or several."""
-    named = {(run.params.get(PUBLISHED, "null"), run.params.get(QUANTITY)) for run in runs}
+    named = {(run.params.get(PUBLISHED, "null"), run.params.get(QUANTITY, GREEDY)) for run in runs}
     name, quantity = named.pop()
     if named or name == "null" or quantity != metric.removeprefix(TEST):
         return None

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from contrastive_reasoning.published import PublishedTable
+from contrastive_reasoning.published import PublishedArm, PublishedTable
 from experiments.files import write_text
 from experiments.published_method import same_model
 
@@ -40,14 +40,13 @@ def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, mode
     ours = {split: _ours(suite.columns, metrics) for split, metrics in results.items()}
     published: PublishedTable | None = getattr(suite, "published_table", None)
     headings = dict(published.columns) if published else {}
-    lines = _published_lines(published) if published else []
+    lines = _published_lines(published, model) if published else []
     lines += _our_lines(ours)
     if published and same_model(model, published.model):
         first, last = next(iter(ours.values())), ours["test"]
-        base = next(iter(published.rows))
-        lines.append((f"{DELTA} to {base}", _difference(first, published.rows[base])))
-        if suite.compare_with is not None:
-            lines.append((f"{DELTA} to {suite.compare_with}", _difference(last, published.rows[suite.compare_with])))
+        for values, other in ((first, published.base), (last, getattr(suite, "compare_with", None))):
+            if other is not None:
+                lines.append((f"{DELTA} to {other}", _difference(values, published.rows[other])))
     return [_row(label, values, suite.columns, headings) for label, values in lines]
 
 
@@ -60,14 +59,21 @@ def _ours(columns: Mapping[str, str], metrics: Mapping[str, float]) -> dict[str,
     return {column: PERCENT * metrics[name] for column, name in columns.items() if name in metrics}
 
 
-def _published_lines(table: PublishedTable) -> list[Line]:
-    """Each method, and below it the Δ that the paper prints."""
+def _published_lines(table: PublishedTable, model: str | None) -> list[Line]:
+    """Each method, and below it the Δ that the paper prints; of ``model`` where the paper has figures of it."""
+    if others := _of_another_model(table, model):
+        return [(f"{arm.method} (published)", arm.figures) for arm in others]
     lines: list[Line] = []
     for method, values in table.rows.items():
         lines.append((f"{method} (published)", values))
         if method in table.deltas:
             lines.append((f"{DELTA} (published)", table.deltas[method]))
     return lines
+
+
+def _of_another_model(table: PublishedTable, model: str | None) -> list[PublishedArm]:
+    """What the paper has of ``model``, where that is not the table's own."""
+    return [] if same_model(model, table.model) else [arm for arm in table.arms if same_model(model, arm.model)]
 
 
 def _our_lines(ours: Mapping[str, Mapping[str, float]]) -> list[Line]:
@@ -108,13 +114,14 @@ def as_rich(rows: Sequence[Row]) -> Table:
     return table
 
 
-def caption(suite: Any) -> str:
-    """What the figures are, of which problems, and where the published ones come from."""
+def caption(suite: Any, *, model: str | None) -> str:
+    """What the figures are, of which problems, where the published ones come from; ``model`` as for the rows."""
     published: PublishedTable | None = getattr(suite, "published_table", None)
+    shown = next(iter(_of_another_model(published, model)), published) if published else None
     problems: int | None = getattr(suite, "problems", None)
     parts = [f"{getattr(suite, 'quantity', 'verifier/accuracy')} in %"]
     parts += [f"ours on the first {problems} problems of each set"] if problems is not None else []
-    return "; ".join([*parts, *([f"published: {published.source}, of {published.model}"] if published else [])])
+    return "; ".join([*parts, *([f"published: {shown.source}, of {shown.model}"] if shown else [])])
 
 
 def write(folder: Path, rows: Sequence[Row], caption: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from contrastive_reasoning.evaluation.evaluator import Evaluation, evaluate
 from contrastive_reasoning.evaluation.so_far import Rates, Watch
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.published import PublishedTable, published_table
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Problem, Task
@@ -38,10 +39,20 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """Settings by name. Metrics of ``main`` keep their names, those of another setting stand under its name."""
+    """Settings by name. Metrics of ``main`` keep their names, those of another setting stand under its name.
+
+    Raises:
+        ValueError: at the first look at it, for a published table that there is not.
+    """
 
     engine: RolloutEngine
     settings: Mapping[str, Setting]
+    published: str | None
+    """The table of a paper that is shown beside ours: see :func:`published_table`."""
+
+    @property
+    def published_table(self) -> PublishedTable | None:
+        return None if self.published is None else published_table(self.published)
 
     @property
     def columns(self) -> dict[str, str]:

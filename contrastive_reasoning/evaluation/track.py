@@ -83,7 +83,7 @@ class Track:
 
     @property
     def _suite(self) -> Suite:
-        return Suite(engine=self.engine, settings=self.settings)
+        return Suite(engine=self.engine, settings=self.settings, published=self.published)
 
     def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
         """Evaluate the policy on every set, and average."""

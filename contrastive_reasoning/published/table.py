@@ -40,11 +40,13 @@ class PublishedTable:
     columns: Mapping[str, str]
     """Name of a set or an average of ours → heading in the paper."""
     rows: Mapping[str, Mapping[str, float]]
-    """Method → column → figure; the first row is the base model."""
+    """Method → column → figure."""
+    base: str | None
+    """Whose row is the base model's; None where the table has none."""
     deltas: Mapping[str, Mapping[str, float]]
     """The Δ printed under a method, which the paper took before rounding."""
     arms: Sequence[PublishedArm]
-    """All rows but the base model's, and those of the paper's further tables on the same sets.
+    """All rows but the base model's, and those of the paper's further tables on the same sets, or of other models.
 
     A temperature is the one a table says, else the paper's default of 0.05; GRPO+CLIPO of Table 2 is its Table 17's row
     of 0.02, figure by figure.
@@ -72,7 +74,12 @@ def published_table(name: str) -> PublishedTable:
         for part in ("rows", "deltas")
     }
     return PublishedTable(
-        source=content["source"], model=content["model"], columns=columns, **named, arms=_arms(content)
+        source=content["source"],
+        model=content["model"],
+        columns=columns,
+        base=content["base"],
+        **named,
+        arms=_arms(content),
     )
 
 

@@ -209,7 +209,7 @@ def test_contradictory_settings_are_refused(policy: CausalLMPolicy) -> None:
 
 def test_a_suite_names_its_settings(policy: CausalLMPolicy) -> None:
     main = Setting(task=Parity(), problems=5, samples=2, sampling=SAMPLED, greedy=GREEDY, k_values=[2])
-    suite = Suite(engine=ENGINE, settings={"main": main, "short": replace(main, problems=3, samples=0)})
+    suite = Suite(engine=ENGINE, settings={"main": main, "short": replace(main, problems=3, samples=0)}, published=None)
     watching = Watching()
     evaluation = suite(policy, seed=0, watch=watching)
     assert evaluation.metrics["problems/count"] == 5

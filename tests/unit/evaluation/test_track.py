@@ -75,7 +75,7 @@ def policy() -> CausalLMPolicy:
 
 def test_it_is_a_suite_with_averages(track: Track, policy: CausalLMPolicy) -> None:
     found = track(policy, seed=0)
-    plain = Suite(engine=track.engine, settings=track.settings)(policy, seed=0)
+    plain = Suite(engine=track.engine, settings=track.settings, published=None)(policy, seed=0)
     assert found.rows == plain.rows
     own = {name: value for name, value in found.metrics.items() if not name.startswith("average/")}
     assert own == plain.metrics
@@ -94,7 +94,11 @@ def test_so_many_problems_of_each_set(track: Track, policy: CausalLMPolicy) -> N
 def test_its_columns_are_metrics_that_it_reports(track: Track, policy: CausalLMPolicy) -> None:
     assert list(track.columns) == ["small", "large", "letters", "m_avg", "avg"]
     assert set(track.columns.values()) <= set(track(policy, seed=0).metrics)
-    suite = Suite(engine=track.engine, settings={"main": track.settings["small"], "other": track.settings["large"]})
+    suite = Suite(
+        engine=track.engine,
+        settings={"main": track.settings["small"], "other": track.settings["large"]},
+        published=None,
+    )
     assert suite.columns == {"main": "verifier/accuracy", "other": "other/verifier/accuracy"}
     assert set(suite.columns.values()) <= set(suite(policy, seed=0).metrics)
 

@@ -70,6 +70,14 @@ def test_a_published_table_stands_beside_its_own_quantity_only(metric: str) -> N
     assert published_beside([finished("a", seed=0, metrics={}, params=params)], metric) is None
 
 
+def test_of_a_suite_that_names_no_quantity_it_is_the_greedy_success() -> None:
+    run = finished("a", seed=0, metrics={f"test/{GREEDY}": 0.5}, params={"suite.published": "critics"})
+    published = published_beside([run], f"test/{GREEDY}")
+    assert published == published_table("critics")
+    assert [column.heading for column in columns_of([run], f"test/{GREEDY}", None, published)] == ["Countdown"]
+    assert published_beside([run], f"test/{SAMPLED}") is None
+
+
 def test_a_table_that_this_version_does_not_know_is_left_out() -> None:
     params = {"suite.published": "of_tomorrow", "suite.quantity": GREEDY}
     assert published_beside([finished("a", seed=0, metrics={}, params=params)], f"test/{GREEDY}") is None

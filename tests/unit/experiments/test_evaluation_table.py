@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from contrastive_reasoning.published import PublishedTable
+from contrastive_reasoning.published import PublishedArm, PublishedTable, published_table
 from experiments.evaluation_table import as_markdown, caption, show, summary_rows, write
 from experiments.run_folder import RunFolderLogger
 
@@ -23,6 +24,7 @@ PUBLISHED = PublishedTable(
         "GRPO": {"one": 51.0, "avg": 61.5},
         "GRPO+CLIPO": {"one": 52.0, "avg": 61.25},
     },
+    base="Base Model",
     deltas={"GRPO+CLIPO": {"one": 1.01, "avg": -0.25}},
     arms=[],
 )
@@ -83,15 +85,47 @@ def test_another_model_has_no_difference_to_what_was_published(model: str | None
     assert "Base Model (published)" in {row["model"] for row in rows}, "the caption says of which"
 
 
+def test_a_model_that_the_paper_has_elsewhere_stands_beside_its_own_figures() -> None:
+    other = "meta-llama/Llama-3.1-8B-Instruct"
+    arm = PublishedArm(
+        source="A paper, Table 9",
+        method="GRPO",
+        model=other,
+        settings={"reward": "verifier"},
+        figures={"one": 40.0, "avg": 45.0},
+        deltas={},
+        plain=None,
+    )
+    track = SimpleNamespace(**{**vars(TRACK), "published_table": replace(PUBLISHED, arms=[arm])})
+    rows = summary_rows(track, {"test": found(0.53, 0.625)}, model=f"/data/{other}")
+    assert rows == [
+        {"model": "GRPO (published)", "ONE": 40.0, "Avg.": 45.0},
+        {"model": "ours", "ONE": 53.0, "Avg.": 62.5},
+    ]
+    assert caption(track, model=other) == f"verifier/accuracy in %; published: A paper, Table 9, of {other}"
+    assert caption(track, model=MODEL).endswith(f"A paper, Table 1, of {MODEL}")
+
+
+def test_a_table_without_a_base_model_has_no_difference_to_one() -> None:
+    suite = SimpleNamespace(columns={"main": "verifier/accuracy"}, published_table=published_table("critics"))
+    rows = summary_rows(suite, {"test": {"verifier/accuracy": 0.75}}, model="Qwen/Qwen2.5-7B")
+    assert rows == [
+        {"model": "GRPO (published)", "Countdown": 80},
+        {"model": "GRPO+critic (published)", "Countdown": 70},
+        {"model": "GRPO+oracle (published)", "Countdown": 90},
+        {"model": "ours", "Countdown": 75.0},
+    ]
+
+
 def test_a_suite_of_ones_own_has_ours_alone() -> None:
     rows = summary_rows(SUITE, {"test": {"verifier/accuracy": 0.25, "other/verifier/accuracy": 1.0}}, model=MODEL)
     assert rows == [{"model": "ours", "main": 25.0, "other": 100.0}]
-    assert caption(SUITE) == "verifier/accuracy in %"
+    assert caption(SUITE, model=MODEL) == "verifier/accuracy in %"
 
 
 def test_as_markdown() -> None:
     rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=MODEL)[2:5]
-    assert as_markdown(rows, caption(TRACK)).splitlines() == [
+    assert as_markdown(rows, caption(TRACK, model=MODEL)).splitlines() == [
         "| model | ONE | Avg. |",
         "| --- | ---: | ---: |",
         "| GRPO+CLIPO (published) | 52.00 | 61.25 |",
@@ -106,7 +140,7 @@ def test_the_caption_says_where_not_all_problems_were_asked() -> None:
     some = SimpleNamespace(**vars(TRACK), problems=50)
     ours = "verifier/accuracy in %; ours on the first 50 problems of each set"
     expected = f"{ours}; published: A paper, Table 1, of {MODEL}"
-    assert caption(some) == expected
+    assert caption(some, model=MODEL) == expected
 
 
 def test_what_is_missing_stays_empty() -> None:
@@ -120,7 +154,7 @@ def test_a_finished_stage_shows_its_table_again(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().out == ""
     rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=MODEL)
     RunFolderLogger(folder=tmp_path).log_table("summary", rows, step=0)
-    write(tmp_path, rows, caption(TRACK))
+    write(tmp_path, rows, caption(TRACK, model=MODEL))
     show(tmp_path)
     out = capsys.readouterr().out
     for part in ("GRPO+CLIPO (published)", "52.00", "+3.00", "A paper, Table 1", "summary.md"):

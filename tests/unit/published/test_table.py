@@ -7,7 +7,7 @@ from statistics import mean
 
 import pytest
 
-from contrastive_reasoning.published import PublishedTable, published_table
+from contrastive_reasoning.published import PublishedTable, published_names, published_table
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 AVERAGES = {
@@ -55,12 +55,15 @@ def test_differences_of_every_arm_are_those_to_the_arm_they_name(table: Publishe
             assert delta == pytest.approx(arm.figures[column] - plain.figures[column], abs=0.011), (arm.method, column)
 
 
-def test_no_two_arms_have_the_same_settings_and_each_names_a_reward_of_ours(table: PublishedTable) -> None:
+@pytest.mark.parametrize("name", published_names())
+def test_no_two_arms_have_the_same_settings_and_each_names_parts_of_ours(name: str) -> None:
+    table = published_table(name)
     settings = [(arm.model, *sorted(arm.settings.items())) for arm in table.arms]
     assert len(set(settings)) == len(settings)
     for arm in table.arms:
-        assert (CONF / "reward" / f"{arm.settings['reward']}.yaml").is_file()
-        assert (CONF / "objective" / f"{arm.settings['objective']}.yaml").is_file()
+        assert {"task", "reward", "objective", "advantage"} <= arm.settings.keys()
+        for room, option in arm.settings.items():
+            assert "." in room or (CONF / room / f"{option}.yaml").is_file(), (room, option)
 
 
 def test_the_arms_of_the_further_tables() -> None:
@@ -78,12 +81,28 @@ def test_rows_and_headings() -> None:
     first, second = (published_table(name) for name in AVERAGES)
     methods = ["GRPO", "GSPO", "DAPO", "GMPO"]
     for table in (first, second):
+        assert table.base == "Base Model"
         assert list(table.rows) == ["Base Model", *methods, *(f"{method}+CLIPO" for method in methods)]
     assert (first.columns["theoremqa"], first.rows["GRPO+CLIPO"]["gsm_p2"]) == ("thrmQA", 54.16)
     assert (first.arms[4].method, first.arms[4].figures) == ("GRPO+CLIPO", first.rows["GRPO+CLIPO"])
     assert (second.columns["math_perturb_hard"], second.rows["DAPO+CLIPO"]["aime25"]) == ("Math_H", 13.33)
 
 
+def test_the_figures_of_the_critics_by_model_and_reward() -> None:
+    """The oracle has two readings: the target stays reachable, or the move is perfect. Llama has none."""
+    table = published_table("critics")
+    assert table.base is None
+    figures = {(arm.model.partition("/")[0], arm.settings["reward"]): arm.figures["main"] for arm in table.arms}
+    assert figures == {
+        ("Qwen", "verifier"): 80,
+        ("Qwen", "critic"): 70,
+        ("Qwen", "oracle"): 90,
+        ("Qwen", "perfect_move"): 90,
+        ("meta-llama", "verifier"): 75,
+        ("meta-llama", "critic"): 63,
+    }
+
+
 def test_an_unknown_table_is_named_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="no published table 'clipo'; there are clipo_table1, clipo_table2"):
+    with pytest.raises(ValueError, match="no published table 'clipo'; there are clipo_table1, clipo_table2, critics"):
         published_table("clipo")

@@ -1,0 +1,69 @@
+"""Every declared Python that this machine has: the package installs with the constraints, and an experiment runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_extras import need_index, pip
+from tests.integration.test_packaging import ROOMS
+
+ROOT = Path(__file__).resolve().parents[2]
+CLASSIFIERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+DECLARED = [found[1] for name in CLASSIFIERS if (found := re.search(r"Python :: (3\.\d+)$", name))]
+OURS = f"{sys.version_info.major}.{sys.version_info.minor}"
+CONSTRAINTS = ROOT / "constraints.txt"
+
+
+def interpreter(version: str) -> str | None:
+    """One of this version that starts; where pyenv keeps several, its link for one that is not chosen does not."""
+    kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for found in [shutil.which(f"python{version}"), *map(str, kept)]:
+        if found and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
+            return found
+    return None
+
+
+def test_this_python_is_a_declared_one() -> None:
+    assert OURS in DECLARED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [version for version in DECLARED if version != OURS])
+def test_an_experiment_runs_on_it(version: str, tmp_path: Path) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no python{version} on this machine")
+    need_index()
+    source, own, empty = tmp_path / "source", tmp_path / "own", tmp_path / "empty"
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    empty.mkdir()
+    subprocess.run([python, "-m", "venv", own], check=True)
+    torch = re.search(r"^torch==[^+;\s]+", CONSTRAINTS.read_text(), flags=re.MULTILINE)
+    assert torch is not None
+    done = pip(own / "bin" / "python", "--constraint", str(CONSTRAINTS), torch[0], str(source))
+    assert done.returncode == 0, done.stderr
+
+    def say(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(own / "bin" / "contrastive-reasoning"), *words]
+        return subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, check=False)
+
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    ran = say("exp", "llama_critic", "debug=fast")
+    assert ran.returncode == 0, ran.stderr
+    (record,) = empty.glob("outputs/runs/*/*/summary.json")
+    assert json.loads(record.read_text())["metrics"].keys() >= {"warm_start", "critic", "grpo", "evaluate"}
+    typo = say("exp", "llama_critic", "reward.wieght=1")
+    assert typo.returncode == 2
+    assert "did you mean 'reward.weight'" in typo.stderr
