@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from experiments.secret_values import concealed
+
+PARTIAL = re.compile(r"\..+\.([1-9]\d*)")
+"""The name of a file that is being written; the number is that of the process."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -29,6 +33,24 @@ def put_in_place(partial: Path, path: Path) -> None:
     sync(partial)
     os.replace(partial, path)
     sync(path.parent)
+
+
+def clear_partials(folder: Path) -> None:
+    """Remove what processes of this machine that are no more left beside a file while they wrote it."""
+    for path in folder.rglob(".*"):
+        found = PARTIAL.fullmatch(path.name)
+        if found and path.is_file() and not _runs(int(found[1])):
+            path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def sync(path: Path) -> None:

@@ -17,7 +17,7 @@ from experiments import evaluation, evaluation_table, fits
 from experiments.assemble import build, with_values
 from experiments.begun import LOCK, RESULT, begin, go_on
 from experiments.credit_fit import check_credit_fits
-from experiments.files import write_yaml
+from experiments.files import clear_partials, write_yaml
 from experiments.interrupt import Interrupted
 from experiments.kept_checkpoints import CHECKPOINTS, kept
 from experiments.launch import launched, say_cause
@@ -146,8 +146,10 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
     else:
         begin(plan, anew=config.checkpoints.begin_anew)
         print(f"{plan.name}: running in {plan.folder}")
-    if this_rank() == 0:  # seconds depend on the threads
-        write_yaml(plan.folder / "config.yaml", {**plan.config, "threads": torch.get_num_threads()})
+    if this_rank() == 0:
+        clear_partials(plan.folder)
+        settings = {**plan.config, "threads": torch.get_num_threads()}  # on which seconds depend
+        write_yaml(plan.folder / "config.yaml", settings)
     started = time.monotonic()
     try:
         result = RUN[plan.name](with_values(config, filled(plan.name, config, folders)), plan.folder, folders)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,12 @@ SHARDS = "trainer=zero2"
 PATIENCE = 240
 
 
-def start(outputs: Path, *overrides: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "experiments.run", *TWO_RANKS, *overrides, f"output_dir={outputs}"]
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
+
+
+def start(outputs: Path, *overrides: str, by: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """``by`` starts the ranks, as a cluster does; else the first one starts the other."""
+    command = [sys.executable, "-m", *by, "experiments.run", *TWO_RANKS, *overrides, f"output_dir={outputs}"]
     return subprocess.Popen(
         command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -73,10 +78,13 @@ def whole_in_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["0", "1"])
-def test_after_one_of_two_ranks_was_killed_the_run_goes_on(whole: Path, tmp_path: Path, victim: str) -> None:
+@pytest.mark.parametrize(("shards", "victim"), [([], "0"), ([], "1"), ([SHARDS], "0"), ([SHARDS], "1")])
+def test_after_one_of_two_ranks_was_killed_the_run_goes_on(
+    shards: list[str], victim: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    unharmed: Path = request.getfixturevalue("whole_in_shards" if shards else "whole")
     killed = tmp_path / "killed"
-    run = start(killed)
+    run = start(killed, *shards)
     wait_for_step(killed, 3, run)
     ranks = ranks_of(run.pid)
     assert set(ranks) == {"0", "1"}
@@ -88,8 +96,24 @@ def test_after_one_of_two_ranks_was_killed_the_run_goes_on(whole: Path, tmp_path
     assert f"rank {victim} failed first" in said
     assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values()), "all have ended"
     assert list(stage(killed, "grpo").glob("checkpoints/*.seal"))
-    assert start(killed).wait(PATIENCE) == 0
-    assert_same(stage(killed, "grpo"), stage(whole, "grpo"))
+    assert start(killed, *shards).wait(PATIENCE) == 0
+    assert_same(stage(killed, "grpo"), stage(unharmed, "grpo"))
+
+
+@pytest.mark.slow
+def test_after_torchrun_has_lost_a_rank_the_run_goes_on(whole: Path, tmp_path: Path) -> None:
+    run = start(tmp_path, by=TORCHRUN)
+    wait_for_step(tmp_path, 3, run)
+    ranks = ranks_of(run.pid)
+    assert set(ranks) == {"0", "1"}
+    os.kill(ranks["1"], signal.SIGKILL)
+    started = time.monotonic()
+    run.communicate(timeout=PATIENCE)
+    assert time.monotonic() - started < 30
+    assert run.returncode not in (0, None)
+    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values()), "all have ended"
+    assert start(tmp_path, by=TORCHRUN).wait(PATIENCE) == 0
+    assert_same(stage(tmp_path, "grpo"), stage(whole, "grpo"))
 
 
 @pytest.mark.slow
