@@ -17,7 +17,8 @@ gpus   ?=
 
 TARGETS := help setup exp sweep test test-whole test-all lint types check study list dashboard compare report sync eval sample plan bench docs clean
 
-# What may be said to each on the command line. Anything else would be lost without a word, so it is refused.
+# What may be said to each on the command line. Another word in small letters would be lost without a word, so it is
+# refused; one in capitals is a variable of the environment, which every recipe sees: CUDA_VISIBLE_DEVICES=1.
 exp_takes := name over
 sweep_takes := name sweep over
 study_takes := name over
@@ -30,12 +31,13 @@ sample_takes := model prompt over
 plan_takes := name scale gpus over
 bench_takes := over
 
-HOUSE   := PYTHON VENV BIN STAMP TORCH RUN SHELL MAKEFLAGS
+SMALL   := a b c d e f g h i j k l m n o p q r s t u v w x y z
+small    = $(strip $(foreach letter,$(SMALL),$(findstring $(letter),$(1))))
 GOALS   := $(or $(MAKECMDGOALS),help)
 TAKEN   := $(foreach goal,$(GOALS),$($(goal)_takes))
-GIVEN   := $(foreach variable,$(.VARIABLES),$(if $(filter command,$(origin $(variable))),$(variable)))
-NOWHERE := $(firstword $(filter-out $(TARGETS) $(STAMP),$(GOALS)))
-STRAY   := $(firstword $(filter-out $(TAKEN) $(HOUSE),$(GIVEN)))
+GIVEN   := $(foreach variable,$(.VARIABLES),$(if $(filter command,$(origin $(variable))),$(if $(call small,$(variable)),$(variable))))
+NOWHERE := $(firstword $(filter-out $(TARGETS) $(STAMP) .DEFAULT,$(GOALS)))
+STRAY   := $(firstword $(filter-out $(TAKEN),$(GIVEN)))
 ifneq ($(NOWHERE),)
 $(error there is no target $(NOWHERE), so nothing was done; a name is said as name=$(NOWHERE). The targets are $(TARGETS))
 endif
@@ -55,7 +57,8 @@ help:  ## show this list
 	@echo "  Example: make exp name=llama_critic over='seed=1 objective=grpo'"
 
 $(STAMP): pyproject.toml constraints.txt
-	@$(or $(PYTHON),python3) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, $(PYTHON) is " + sys.version.split()[0] + "; another one is said as PYTHON=…")'
+	@python=$$(test -x $(BIN)/python && echo $(BIN)/python || echo $(or $(PYTHON),python3)); \
+	$$python -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, " + sys.argv[1] + " is " + sys.version.split()[0] + "; another one is said as PYTHON=…, once there is no $(VENV)")' $$python
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV): a few minutes, once"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) -e '.[dev]'

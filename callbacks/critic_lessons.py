@@ -18,7 +18,7 @@ from contrastive_reasoning.critics.met_states import MetStates, met_batch
 from contrastive_reasoning.critics.pairing import Pairing
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.policies.seeded import seeded
-from contrastive_reasoning.ranks import LeftOut, average_gradients, finite_step
+from contrastive_reasoning.ranks import LeftOut, average_gradients, bad_number, finite_step
 from contrastive_reasoning.rollout.sampling import derived_seed
 
 
@@ -131,7 +131,7 @@ class CriticLessons:
         stepped = finite_step(self._stepper, loss)
         self.taken += 1
         if not stepped:
-            self.skipped.add({"replayed": asdict(replayed), "met": asdict(fresh)})
+            self.skipped.add(bad_number(loss=loss), {"replayed": asdict(replayed), "met": asdict(fresh)})
         return loss.item() if stepped else None
 
     def _fresh(self, met: MetStates, size: int, rng: np.random.Generator) -> CriticBatch:

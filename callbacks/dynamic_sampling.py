@@ -83,7 +83,9 @@ class DynamicSampling(RolloutGeneration):
         super().collect(trainer, pl_module, batch)
         correct = verified_groups(self.task, batch.rollouts)
         equal = equal_groups(correct)
-        drawn = {"drawn_success": float(correct.float().mean()), "equal_groups": len(equal) / len(correct)}
+        drawn = {"equal_groups": len(equal) / len(correct)}
+        if bool((~correct.isnan()).any()):
+            drawn["drawn_success"] = float(correct.nanmean())
         seen = {problem.id for problem in batch.problems}
         refills, lacking = 0, len(equal)
         while equal and refills < self.max_refills:
@@ -134,13 +136,15 @@ class DynamicSampling(RolloutGeneration):
 
 
 def verified_groups(task: Task, rollouts: RolloutBatch) -> Tensor:
-    """Whether each completion is correct: (P, G) bool."""
-    return torch.tensor([verdict.correct for verdict in verdicts_of(task, rollouts)]).view(-1, rollouts.group_size)
+    """Of each completion 1 where it is correct, 0 where it is not, NaN where its judging failed: (P, G)."""
+    verdicts = verdicts_of(task, rollouts)
+    marks = [float("nan") if verdict.status == "error" else float(verdict.correct) for verdict in verdicts]
+    return torch.tensor(marks).view(-1, rollouts.group_size)
 
 
 def equal_groups(correct: Tensor) -> list[int]:
-    """The groups whose completions are all correct or all not, of (P, G)."""
-    return (correct.all(dim=1) | ~correct.any(dim=1)).nonzero()[:, 0].tolist()
+    """The groups, of (P, G), in which no completion is correct or none is wrong; one without a verdict is neither."""
+    return (~((correct == 1).any(dim=1) & (correct == 0).any(dim=1))).nonzero()[:, 0].tolist()
 
 
 def drawn_problems(

@@ -10,7 +10,8 @@ without its version is in no name: what it would go on to is the result of neith
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
@@ -22,13 +23,16 @@ from experiments.lock import lock
 from experiments.parameters import flatten
 from experiments.rooms import changed_rooms, code_hashes
 from experiments.run_tree import read_json
-from experiments.stage_plan import StagePlan
+from experiments.stage_plan import StagePlan, named_things
 
 BEGUN, RESULT, LOCK = "begun.json", "result.json", ".lock"
 NAMED = ("config", "parents", "versions", "files")
 """What decides the folder's name."""
 SILENT = ("files", "versions", "config.trainer")
-"""What may change though nobody meant another experiment."""
+"""What may change though nobody meant another experiment: code of one's own is edited to be another."""
+CODE = "code"
+"""Files of one's own code, in a difference."""
+CONFIG = re.compile(r"(?:^|(?<=\.))config\.")
 ACCEPT, ANEW = "checkpoints.resume_changed_code=true", "checkpoints.begin_anew=true"
 MOST_NAMED = 4
 """Differences that are told one by one."""
@@ -36,21 +40,26 @@ LONGEST = 60
 """Letters of a value that are told."""
 
 
-def begin(plan: StagePlan, *, anew: bool) -> None:
-    """Record what the stage begins with; say what the nearest unfinished one beside it had instead. Rank 0 does.
+def check_left(plans: Sequence[StagePlan], *, anew: bool) -> None:
+    """Before anything runs: may these stages begin beside the unfinished ones that there are? Rank 0 looks.
 
     Raises:
-        CheckpointError: on every rank, where that one has checkpoints and differs by data, devices or versions alone,
-            unless ``anew`` accepts it.
+        CheckpointError: on every rank, where one of those has checkpoints and differs by data, devices or versions
+            alone, its own or those of the stages that it builds on, unless ``anew`` accepts it.
     """
-    near = from_first(_nearest(plan) if this_rank() == 0 else None)
-    if near is not None and near.checkpoint is not None and not anew:
-        raise CheckpointError(
-            f"{plan.name}: {near.folder} is unfinished at checkpoint {near.checkpoint}, begun with {near.told}; "
-            f"set that back to go on, or begin anew beside it with {ANEW}"
-        )
+    looked = this_rank() == 0 and not anew
+    if sentence := from_first(next(_left(plans), None) if looked else None):
+        raise CheckpointError(sentence)
+
+
+def begin(plan: StagePlan, above: Sequence[StagePlan] = ()) -> None:
+    """Record what the stage begins with; say what the nearest unfinished one beside it had instead. Rank 0 does.
+
+    ``above`` are the stages that it builds on, which may not have begun in this folder.
+    """
     if this_rank() == 0:
-        if near is not None:
+        if beside := _beside(plan, above):
+            near = min(beside, key=lambda one: (len(one.leaves), one.folder))
             print(f"{plan.name}: {near.folder} is unfinished and stays so, it was begun with {near.told}")
         write_json(plan.folder / BEGUN, _record(plan))
 
@@ -76,27 +85,51 @@ def go_on(plan: StagePlan, *, changed_code: bool) -> None:
         write_json(plan.folder / BEGUN, _record(plan) | {"earlier_code": earlier})
 
 
-class _Near(NamedTuple):
-    folder: str
-    told: str
-    """What it was begun with."""
-    checkpoint: int | None
-    """The step of its last one, where it differs by what is ``SILENT`` alone."""
+class _Other(NamedTuple):
+    """An unfinished stage beside one that is to begin."""
+
+    folder: Path
+    leaves: tuple[str, ...]
+    """What it was begun with instead."""
+    silent: bool
+    """Whether that is nothing but what is ``SILENT``."""
+
+    @property
+    def told(self) -> str:
+        more = len(self.leaves) - MOST_NAMED
+        return ", ".join([*self.leaves[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
-def _nearest(plan: StagePlan) -> _Near | None:
-    """The unfinished stage beside this one that differs in least; None where there is none."""
-    ours = _named(_record(plan))
-    found = [(_changed(_named(read_json(folder / BEGUN)), ours), folder) for folder in _unfinished(plan)]
-    if not found:
-        return None
-    changed, folder = min(found, key=lambda one: (len(one[0]), one[1]))
-    leaves = differences(changed)
-    more = len(leaves) - MOST_NAMED
-    told = [*leaves[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])]
-    silent = all(any(f"{key}.".startswith(f"{name}.") for name in SILENT) for key in changed)
-    last = max((one.step for one in kept(folder / CHECKPOINTS)), default=None) if silent else None
-    return _Near(folder=str(folder), told=", ".join(told), checkpoint=last)
+def _left(plans: Sequence[StagePlan]) -> Iterator[str]:
+    """A sentence for each stage that would begin, and leave what it may have been meant to go on with."""
+    for plan in plans:
+        if (plan.folder / RESULT).exists() or kept(plan.folder / CHECKPOINTS):
+            continue
+        silent = [one for one in _beside(plan, plans) if one.silent]
+        steps = {one: max(stop.step for stop in stops) for one in silent if (stops := kept(one.folder / CHECKPOINTS))}
+        if steps:
+            near = min(steps, key=lambda one: (len(one.leaves), -steps[one], one.folder))
+            yield (
+                f"{plan.name}: {near.folder} is unfinished at checkpoint {steps[near]}, begun with {near.told}; "
+                f"set that back to go on, or begin anew beside it with {ANEW}"
+            )
+
+
+def _beside(plan: StagePlan, above: Sequence[StagePlan]) -> list[_Other]:
+    known = {one.fingerprint: _record(one) for one in above}
+    stages = plan.folder.parents[1]
+    ours = _named(_record(plan), stages, known)
+    found: list[_Other] = []
+    for folder in _unfinished(plan):
+        changed = _changed(_named(read_json(folder / BEGUN), stages, known), ours)
+        found.append(_Other(folder=folder, leaves=tuple(differences(changed)), silent=all(map(_is_silent, changed))))
+    return found
+
+
+def _is_silent(key: str) -> bool:
+    """Of a stage above, too: ``warm_start.config.trainer.devices``."""
+    own = re.sub(rf"^(?:\w+\.)*?(?=(?:{'|'.join((*NAMED, CODE))})\.)", "", key)
+    return any(f"{own}.".startswith(f"{name}.") for name in SILENT)
 
 
 def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
@@ -110,7 +143,7 @@ def differences(changed: Mapping[str, str]) -> list[str]:
     told: dict[str, str] = {}
     for key in sorted(changed, key=lambda key: (key.count("."), key)):
         leaf = key.rpartition(".")[2]
-        told.setdefault(f"{leaf} {changed[key]}", f"{key.removeprefix('config.')} {changed[key]}")
+        told.setdefault(f"{leaf} {changed[key]}", f"{re.sub(CONFIG, '', key, count=1)} {changed[key]}")
     return sorted(told.values())
 
 
@@ -122,8 +155,18 @@ def _said(values: Mapping[str, str], key: str) -> str:
     return shorten(values.get(key, "absent"), LONGEST, placeholder="…")
 
 
-def _named(record: Mapping[str, Any]) -> dict[str, str]:
-    return flatten({name: record[name] for name in NAMED if record[name]})
+def _named(record: Mapping[str, Any], stages: Path, known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Dotted key → value of all that is in the folder's name; in a parent's place, what that was begun with."""
+    paths = {name for _, name in named_things(record["config"])}
+    data = {name: mark for name, mark in record["files"].items() if name in paths}
+    code = {name: mark for name, mark in record["files"].items() if name not in paths}
+    parts = {"config": record["config"], "versions": record["versions"], "files": data, CODE: code}
+    named = flatten({name: part for name, part in parts.items() if part})
+    for stage, mark in record["parents"].items():
+        parent = known.get(mark) or read_json(stages / stage / mark / BEGUN)
+        of_parent = _named(parent, stages, known) if parent else {"parents": str(mark)}
+        named |= {f"{stage}.{key}": value for key, value in of_parent.items()}
+    return named
 
 
 def _unfinished(plan: StagePlan) -> list[Path]:

@@ -32,6 +32,8 @@ WELL = (0, INTERRUPTED)
 """Exit codes of ranks that did not fail."""
 GRACE_SECONDS = 10
 """Between the first rank that fails and the end of those that wait for it."""
+CLOCK_NS = 20_000_000
+"""By so much may the time of a file lie before the clock's."""
 WAIT = timedelta(minutes=30)
 """The longest that a rank waits for another one."""
 CAUSES, HELD = "CONTRASTIVE_REASONING_CAUSES", "CONTRASTIVE_REASONING_HELD"
@@ -84,35 +86,49 @@ def _start(command: Sequence[str], rank: int, processes: int, shared: Mapping[st
 def _first_end(ranks: Sequence[subprocess.Popen[bytes]], causes: Path) -> tuple[int, int]:
     """Wait for all; after the first failure only for so long. The code that counts, and whose it is."""
     blamed: int | None = None
-    deadline = float("inf")
-    while any(rank.poll() is None for rank in ranks):
+    deadline, alive, ours = float("inf"), dict.fromkeys(range(len(ranks)), time.time_ns()), set[int]()
+    while running := [number for number, rank in enumerate(ranks) if _still_runs(rank, number, alive)]:
         if blamed is None:
-            blamed = _first_failure(ranks, causes)
+            blamed = _first_failure(ranks, causes, alive)
             deadline = float("inf") if blamed is None else time.monotonic() + GRACE_SECONDS
         if time.monotonic() > deadline:
-            for rank in ranks:
-                rank.kill()
+            ours.update(running)
+            for number in running:
+                ranks[number].kill()
         time.sleep(0.05)
     codes = [_code(rank) or 0 for rank in ranks]
-    blamed = _first_failure(ranks, causes) if blamed is None else blamed
+    blamed = _first_failure(ranks, causes, alive) if blamed is None else blamed
     if blamed is None:
         return max(codes), 0
-    return codes[blamed] if codes[blamed] not in WELL else FAILED, blamed
+    return codes[blamed] if codes[blamed] not in WELL and blamed not in ours else FAILED, blamed
 
 
-def _first_failure(ranks: Sequence[subprocess.Popen[bytes]], causes: Path) -> int | None:
+def _still_runs(rank: subprocess.Popen[bytes], number: int, alive: dict[int, int]) -> bool:
+    """Whether it does; if so ``alive`` has the time, in ns, at which that was asked."""
+    asked = time.time_ns()
+    if rank.poll() is not None:
+        return False
+    alive[number] = asked
+    return True
+
+
+def _first_failure(ranks: Sequence[subprocess.Popen[bytes]], causes: Path, alive: Mapping[int, int]) -> int | None:
     """Who failed first, once any has ended so: to stop because that was asked for is no failure.
 
     Of what ends a rank the others hear nothing until it has ended: then they fail, too, and may be gone before it is
-    noticed. So one that ended without a word, killed or by ``os._exit``, comes before those that have said a cause, and
-    among these the first that said it, even if it has not ended yet.
+    noticed. So one that ended without a word, killed or by ``os._exit``, comes before those that have said a cause, but
+    for a cause that was said while it still ran: it may have ended of that. Among those that have said one the first
+    comes first, even if it has not ended yet.
     """
     codes = {number: _code(rank) for number, rank in enumerate(ranks)}
     failed = [number for number, code in codes.items() if code not in (None, *WELL)]
     told = {int(path.name): path.stat().st_mtime_ns for path in causes.iterdir()}
-    if not failed or (silent := [number for number in failed if number not in told]):
+    told = {number: when for number, when in told.items() if codes[number] not in WELL}
+    first = min(told, key=lambda number: told[number], default=None)
+    silent = [number for number in failed if number not in told]
+    if not failed or (silent and (first is None or told[first] > alive[silent[0]] - CLOCK_NS)):
         return silent[0] if failed else None
-    return min((number for number in told if codes[number] not in WELL), key=lambda number: told[number])
+    return first
 
 
 def _code(rank: subprocess.Popen[bytes]) -> int | None:

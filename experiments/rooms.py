@@ -19,6 +19,8 @@ PURE = "contrastive_reasoning"
 OURS = (PURE, "lightning_modules", "datamodules", "callbacks", "experiments")
 IMPORTED = re.compile(rf"^\s*(?:from|import) ({PURE}\.\w+|{'|'.join(OURS[1:])})\b", re.MULTILINE)
 """A room in an import statement."""
+SHOWING = {f"{PURE}.progress"}
+"""Rooms by which no result comes out otherwise."""
 
 
 def targets(config: Any) -> Iterator[str]:
@@ -69,17 +71,21 @@ def code_hashes(config: Any) -> dict[str, str]:
 
 
 def changed_rooms(config: Any, then: Mapping[str, str]) -> list[str]:
-    """The rooms whose code differs from what ``then`` recorded."""
-    return [room for room, code in code_hashes(config).items() if then.get(room) != code]
+    """The rooms whose code differs from what ``then`` recorded; of one that it says nothing of nothing is known.
+
+    Where nothing at all was recorded, all of them.
+    """
+    return [room for room, code in code_hashes(config).items() if then.get(room, code if then else "") != code]
 
 
 def _used(rooms: Collection[str]) -> list[str]:
-    """The rooms, and all that their files import, sorted."""
+    """The rooms, and all that their files import, sorted; without those that only show something."""
     used, left = set[str](), {*rooms}
     while left:
         room = left.pop()
         used.add(room)
-        left |= {name for path in _folder(room).rglob("*.py") for name in IMPORTED.findall(path.read_text())} - used
+        found = {name for path in _folder(room).rglob("*.py") for name in IMPORTED.findall(path.read_text())}
+        left |= found - used - SHOWING
     return sorted(used)
 
 

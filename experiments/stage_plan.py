@@ -85,20 +85,21 @@ NAMING = {"pretrained": STRIDE, "checkpoint": STRIDE, "train_file": BLOCK, "long
 
 def file_hashes(relevant: Mapping[str, Any]) -> dict[str, str]:
     """Name → hash of what the configuration only names: policies, critics, problems, code of one's own."""
-    found = {(name, _local(name), NAMING[key]) for key, name in _named(relevant)}
+    found = {(name, _local(name), NAMING[key]) for key, name in named_things(relevant)}
     ordered = sorted(found, key=lambda one: (one[0], -one[2]))  # named in both ways it is read whole
     named = {name: content_hash(path, stride=stride) for name, path, stride in ordered if path is not None}
     return named | {target: content_hash(path, stride=BLOCK) for target, path in own_files(relevant).items()}
 
 
-def _named(node: Any) -> Iterator[tuple[str, str]]:
+def named_things(node: Any) -> Iterator[tuple[str, str]]:
+    """Key and value, of everything in a configuration that may be a path."""
     if isinstance(node, Mapping):
         yield from ((key, value) for key, value in node.items() if key in NAMING and isinstance(value, str))
         for value in node.values():
-            yield from _named(value)
+            yield from named_things(value)
     elif isinstance(node, list):
         for value in node:
-            yield from _named(value)
+            yield from named_things(value)
 
 
 def _local(name: str) -> Path | None:

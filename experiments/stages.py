@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from contrastive_reasoning.progress import clock
 from contrastive_reasoning.ranks import barrier, from_first, ranks, this_rank
 from experiments import evaluation, evaluation_table, fits
 from experiments.assemble import build, with_values
-from experiments.begun import LOCK, RESULT, begin, go_on
+from experiments.begun import LOCK, RESULT, begin, check_left, go_on
 from experiments.credit_fit import check_credit_fits
 from experiments.files import clear_partials, write_yaml
 from experiments.interrupt import Interrupted
@@ -26,7 +27,7 @@ from experiments.mirror import start_mirror, stop_mirror
 from experiments.online_fit import check_online
 from experiments.prompt_fit import check_prompts_fit
 from experiments.rooms import changed_rooms, code_hashes
-from experiments.run_record import open_record
+from experiments.run_record import SWEEP, open_record
 from experiments.run_tree import read_json
 from experiments.stage_plan import StagePlan, plan_stage
 from experiments.stage_result import reusable, write_result
@@ -65,14 +66,16 @@ def run_experiment(config: DictConfig) -> Path:
         check_light_parts(config)
     if "grpo" in config.stages or "evaluate" in config.stages:
         check_prompts_fit(config)
+    planned = plans(config)
+    check_left(list(planned.values()), anew=config.checkpoints.begin_anew or compared(config))
     record = open_record(config)
     stages: dict[str, tuple[StagePlan, bool]] = {}
     with mirrored(config, record.folder):
         for stage in config.stages:
-            if not needed(stage, config):
+            if stage not in planned:
                 print(f"{stage}: not needed, the reward's critic comes from a checkpoint")
                 continue
-            plan = plan_stage(stage, config, {name: plan for name, (plan, _) in stages.items()})
+            plan = planned[stage]
             with alone(plan):
                 reused = reusable(plan)
                 stages[stage] = (plan, reused)
@@ -81,10 +84,24 @@ def run_experiment(config: DictConfig) -> Path:
                     print(_reuse_line(plan))
                     evaluation_table.show(plan.folder)
                 else:
-                    run_stage(plan, config, {name: plan.folder for name, (plan, _) in stages.items()})
+                    run_stage(plan, config, [plan for plan, _ in stages.values()])
         record.close(stages, time.monotonic() - started)
     print(f"{config.name}: done, results in {record.folder}")
     return record.folder
+
+
+def plans(config: DictConfig) -> dict[str, StagePlan]:
+    """Every stage that is needed, in order, before any runs: each stands on those before it by their fingerprints."""
+    planned: dict[str, StagePlan] = {}
+    for stage in config.stages:
+        if needed(stage, config):
+            planned[stage] = plan_stage(stage, config, planned)
+    return planned
+
+
+def compared(config: DictConfig) -> bool:
+    """Whether this is a job of a sweep or an arm of a study: others of them differ on purpose, whatever by."""
+    return bool(config.get("arm")) or SWEEP in os.environ
 
 
 def alone(plan: StagePlan) -> AbstractContextManager[None]:
@@ -134,8 +151,10 @@ def needed(stage: str, config: DictConfig) -> bool:
     return not (stage == "critic" and given)
 
 
-def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) -> None:
-    """Run one stage in its folder; ``result.json`` is written last and says that it is complete. Rank 0 writes.
+def run_stage(plan: StagePlan, config: DictConfig, up_to_it: Sequence[StagePlan]) -> None:
+    """Run the last of the stages up to it in its folder; ``result.json`` is written last and says that it is complete.
+
+    Rank 0 writes.
 
     Raises:
         CheckpointError: where it cannot go on, for one because the code has changed.
@@ -144,13 +163,13 @@ def run_stage(plan: StagePlan, config: DictConfig, folders: Mapping[str, Path]) 
         go_on(plan, changed_code=config.checkpoints.resume_changed_code)
         print(f"{plan.name}: going on in {plan.folder}")
     else:
-        begin(plan, anew=config.checkpoints.begin_anew)
+        begin(plan, up_to_it)
         print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:
         clear_partials(plan.folder)
         settings = {**plan.config, "threads": torch.get_num_threads()}  # on which seconds depend
         write_yaml(plan.folder / "config.yaml", settings)
-    started = time.monotonic()
+    started, folders = time.monotonic(), {one.name: one.folder for one in up_to_it}
     try:
         result = RUN[plan.name](with_values(config, filled(plan.name, config, folders)), plan.folder, folders)
     except KeyboardInterrupt as stop:  # outside a fit, which leaves a checkpoint of its own

@@ -42,13 +42,16 @@ class Suite:
     """Settings by name. Metrics of ``main`` keep their names, those of another setting stand under its name.
 
     Raises:
-        ValueError: at the first look at it, for a published table that there is not.
+        ValueError: for a published table that there is not.
     """
 
     engine: RolloutEngine
     settings: Mapping[str, Setting]
     published: str | None
     """The table of a paper that is shown beside ours: see :func:`published_table`."""
+
+    def __post_init__(self) -> None:
+        _ = self.published_table  # there is one, or that is said before anything is evaluated
 
     @property
     def published_table(self) -> PublishedTable | None:

@@ -19,13 +19,14 @@ from contrastive_reasoning.ranks.exchange import (
     unshare,
 )
 from contrastive_reasoning.ranks.finite_step import finite_step
-from contrastive_reasoning.ranks.left_out import LeftOut, TooManyLeftOut, dumped
+from contrastive_reasoning.ranks.left_out import LeftOut, TooManyLeftOut, bad_number, dumped
 
 __all__ = [
     "LeftOut",
     "TooManyLeftOut",
     "all_rows",
     "average_gradients",
+    "bad_number",
     "barrier",
     "dumped",
     "even_shares",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from contrastive_reasoning.ranks.exchange import this_rank
 
@@ -41,8 +42,8 @@ class LeftOut:
         self.most = most
         self.count = 0
 
-    def add(self, batch: Mapping[str, object] | None = None) -> None:
-        """Leave one more out.
+    def add(self, what: str, batch: Mapping[str, object] | None = None) -> None:
+        """Leave one more out; ``what`` says of which number, as ``bad_number`` does.
 
         Raises:
             TooManyLeftOut: where that is one too many.
@@ -50,10 +51,16 @@ class LeftOut:
         self.count += 1
         if self.count > self.most:
             raise TooManyLeftOut(
-                f"a loss, a gradient or a reward is not finite in a step of {self.part}, and {self.most} of its steps "
-                "were left out before: the run stops",
+                f"{what} is not finite in a step of {self.part}, and {self.most} of its steps were left out before: "
+                "the run stops",
                 batch=batch,
             )
+
+
+def bad_number(**quantities: Tensor) -> str:
+    """Which of them is not finite on this rank; where none is, what else ``finite_step`` looks at."""
+    found = [name for name, values in quantities.items() if not bool(values.isfinite().all())]
+    return found[0] if found else "gradient, or a number on another rank,"
 
 
 def dumped(batch: Mapping[str, object], *, folder: Path, step: int) -> Path:

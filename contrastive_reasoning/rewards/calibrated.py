@@ -105,7 +105,7 @@ class CalibratedReward:
         starts = None if start_members is None else start_members.mean(dim=0).tolist()
         values = on_steps(steps, self._calibrated(steps, beginnings(rollouts), logits))
         credit = self.source.credit(rollouts, members, values, self._of_starts(rollouts, starts))
-        first, *others = gather(visited_states(rollouts, steps, logits, starts, correct_of(credit)))
+        first, *others = gather(visited_states(rollouts, steps, logits, starts, correct_of(credit), credit.failures))
         fresh = first.joined(*others)  # of all ranks, whose curves stay equal
         credit = replace(credit, metrics={**credit.metrics, **self._reliability(fresh)})
         self._learn(fresh)

@@ -22,7 +22,7 @@ from torch.nn.functional import normalize
 
 from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
 from contrastive_reasoning.losses.similarity import Similarity
-from contrastive_reasoning.ranks import LeftOut, finite_step, gather_groups, own_groups
+from contrastive_reasoning.ranks import LeftOut, bad_number, finite_step, gather_groups, own_groups
 from contrastive_reasoning.rewards.base import Credit, Reward
 from contrastive_reasoning.rewards.contrast_metrics import contrast_metrics
 from contrastive_reasoning.rewards.head import HeadBuilder
@@ -140,8 +140,9 @@ class CLIPOReward:
         metrics = contrast_metrics(embeddings.detach(), compared, anchors, losses.detach(), size)
         if bool(correct.any()):
             metrics["clipo/reward_of_correct"] = reward[correct].mean().item()
-        if self.trainable and bool(anchors.any()) and not self._learn(losses[anchors].mean(), credit.outcome):
-            self.skipped.add()
+        loss = losses[anchors].mean()
+        if self.trainable and bool(anchors.any()) and not self._learn(loss, credit.outcome):
+            self.skipped.add(bad_number(loss=loss, reward=credit.outcome))
             metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
         metrics["clipo/skipped_steps"] = float(self.skipped.count)
         self.calls += 1

@@ -22,13 +22,16 @@ class VerifierReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         verdicts = verdicts_of(self.task, rollouts)
-        outcome = rollouts.old_log_probs.new_tensor([float(verdict.correct) for verdict in verdicts])
         failures = {row: verdict for row, verdict in enumerate(verdicts) if verdict.status == "error"}
+        judged = [float(verdict.correct) for row, verdict in enumerate(verdicts) if row not in failures]
+        instead = sum(judged) / len(judged) if judged else 0.0  # moves no mean that is logged
+        values = [instead if row in failures else float(verdict.correct) for row, verdict in enumerate(verdicts)]
+        outcome = rollouts.old_log_probs.new_tensor(values)
         self._warn(failures)
         return Credit(
             outcome=outcome,
             parts={"verifier": outcome},
             verdicts=verdicts,
             failures=failures,
-            metrics=failure_metrics(failures, len(rollouts)) if failures else {},
+            metrics=failure_metrics(failures, len(rollouts)),
         )

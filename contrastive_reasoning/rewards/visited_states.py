@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,6 +20,7 @@ def visited_states(
     logits: Sequence[Sequence[float]],
     starts: Sequence[float] | None,
     correct: Bool[Tensor, " B"],
+    unjudged: Collection[int],
 ) -> Examples:
     """Each (problem, state) once, the problems' own states included where their logits are known.
 
@@ -32,9 +33,12 @@ def visited_states(
         logits: of each of them.
         starts: of each of the P problems before any step.
         correct: the verdicts.
+        unjudged: rows without one, which count nowhere.
     """
     met: dict[tuple[int, object], list[tuple[float, int, bool]]] = {}
     for row, right in enumerate(correct.tolist()):
+        if row in unjudged:
+            continue
         group = row // rollouts.group_size
         start = start_of(rollouts.problem_of(row))
         own = {

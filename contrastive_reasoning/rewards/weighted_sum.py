@@ -42,7 +42,7 @@ class WeightedSum:
             starts=self._starts(credits),
             verdicts=verdicts[0] if verdicts else None,
             failures=failures,
-            metrics={**metrics, **(failure_metrics(failures, len(rollouts)) if failures else {})},
+            metrics={**metrics, **failure_metrics(failures, len(rollouts))},
         )
 
     def _steps(self, credits: Mapping[str, Credit]) -> Sequence[Sequence[StepCredit]] | None:

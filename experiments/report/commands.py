@@ -15,6 +15,7 @@ from experiments.track import RunRecord, Tracker
 
 CHOICES = "choices.json"
 ROOTS = ("name", "arm")
+DIRTY, UNCOMMITTED = "-dirty", " with changes that were not committed"
 STUDY = ("python", "-m", "experiments.study")
 ABOUT = "Run in the project's folder, at the commit that is named. Paths of another machine are cut to their end."
 OF_A_STUDY = (
@@ -49,7 +50,8 @@ def _of_arm(found: Gathered, arm: Arm) -> Html:
 def commits(arm: Arm) -> list[str]:
     """A comment for the shell with the commits of an arm's runs; none where none is known."""
     known = sorted({str(run.tags["git_sha"]) for run in arm.runs.values() if run.tags.get("git_sha")})
-    return [f"# at {', '.join(known)}"] if known else []
+    said = [sha.removesuffix(DIRTY) + UNCOMMITTED * sha.endswith(DIRTY) for sha in known]
+    return [f"# at {', '.join(said)}"] if known else []
 
 
 def study_line(arm: Arm) -> str | None:

@@ -40,6 +40,8 @@ class Numbered:
         return self.posed
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
+        if completion == "broken":
+            return Verdict(status="error", reason="out of order")
         return Verdict(status="ok", reason="") if completion == "right" else Verdict(status="wrong", reason="so it is")
 
     def parse_steps(self, problem: Problem, completion: str) -> list[Any]:
@@ -222,6 +224,14 @@ def test_which_groups_are_equal() -> None:
     problems = [Numbered().posed[i] for i in (0, 1, 2)]
     rollouts = Scripted().generate(None, problems, group_size=2, sampling=SAMPLED, seed=(0,), pooled=False)
     assert equal_groups(verified_groups(Numbered(), rollouts)) == [0, 1]
+
+
+def test_a_completion_whose_judging_failed_makes_no_group_worth_learning_from() -> None:
+    rollouts = Scripted().generate(None, Numbered().posed[:3], group_size=2, sampling=SAMPLED, seed=(0,), pooled=False)
+    texts = ["right", "broken", "broken", "wrong", "right", "wrong"]
+    groups = verified_groups(Numbered(), replace(rollouts, texts=texts))
+    assert groups.isnan().tolist() == [[False, True], [True, False], [False, False]]
+    assert equal_groups(groups) == [0, 1]
 
 
 def test_prompts_that_are_too_long_do_not_come() -> None:

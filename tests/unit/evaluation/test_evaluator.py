@@ -220,3 +220,8 @@ def test_a_suite_names_its_settings(policy: CausalLMPolicy) -> None:
     assert evaluation.metrics["short/problems/count"] == 3
     assert "verifier/pass_at_2" in evaluation.metrics
     assert [row["setting"] for row in evaluation.rows] == ["main"] * 5 + ["short"] * 3
+
+
+def test_a_published_table_that_there_is_not_is_refused_before_anything_is_evaluated() -> None:
+    with pytest.raises(ValueError, match="no published table 'critic'; there are clipo_table1, "):
+        Suite(engine=ENGINE, settings={}, published="critic")

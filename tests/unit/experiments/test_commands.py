@@ -122,16 +122,52 @@ def test_a_word_that_a_target_would_not_hear_is_refused(typed: str, said: str) -
     assert f"*** {said}" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "typed",
+    ["exp name=qwen_critic CUDA_VISIBLE_DEVICES=1", "setup PIP_INDEX_URL=https://example.org", "lint CC=gcc-13"],
+)
+def test_a_variable_of_the_environment_may_be_said(typed: str) -> None:
+    words = ["make", "--dry-run", "--no-print-directory", *typed.split()]
+    assert subprocess.run(words, cwd=ROOT, capture_output=True).returncode == 0
+
+
+def test_a_shell_that_completes_targets_is_told_them() -> None:
+    asked = ["make", "--no-print-directory", "-npq", "__BASH_MAKE_COMPLETION__=1", ".DEFAULT"]
+    told = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True).stdout
+    assert {"exp", "study", "report", "lint"} <= set(re.findall(r"^([a-z-]+):", told, flags=re.MULTILINE))
+
+
+def old_python(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.version_info = (3, 10); $2" "$3"\n')
+    path.chmod(0o755)
+    return path
+
+
+def set_up(python: Path, venv: Path) -> subprocess.CompletedProcess[str]:
+    words = ["make", "--silent", "setup", f"PYTHON={python}", f"VENV={venv}"]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+
+
 def test_a_python_that_is_too_old_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    old = tmp_path / "python"
-    old.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -c "import sys; sys.version_info = (3, 10); $1"\n')
-    old.chmod(0o755)
-    venv = tmp_path / "venv"
-    words = ["make", "--silent", "setup", f"PYTHON={old}", f"VENV={venv}"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    old, venv = old_python(tmp_path / "python"), tmp_path / "venv"
+    done = set_up(old, venv)
     assert done.returncode == 2
     assert done.stderr.startswith(f"Python 3.11 or newer is needed, {old} is ")
     assert not venv.exists()
+
+
+def test_of_an_environment_that_is_there_its_own_python_counts(tmp_path: Path) -> None:
+    """The first environment's answers, and installs nothing; what else the machine has is not asked."""
+    good, poor = (tmp_path / name / "bin" / "python" for name in ("good", "poor"))
+    good.parent.mkdir(parents=True)
+    good.write_text("#!/bin/sh\nexit 0\n")
+    good.chmod(0o755)
+    assert set_up(old_python(tmp_path / "python"), tmp_path / "good").returncode == 0
+    old_python(poor)
+    done = set_up(Path(sys.executable), tmp_path / "poor")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"Python 3.11 or newer is needed, {poor} is ")
 
 
 def test_every_target_of_use_after_an_install_is_a_command_of_the_same_summary() -> None:

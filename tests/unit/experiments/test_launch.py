@@ -122,6 +122,44 @@ def test_the_cause_is_the_first_that_was_said_not_that_of_the_first_rank_to_end(
     assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
 
 
+def test_a_rank_that_aborts_after_another_has_said_its_cause_is_not_the_first(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """As a library's watchdog aborts, without a word, once the other has closed its end and is not yet gone."""
+    body = """
+    try:
+        with joined():
+            barrier()
+            if this_rank() == 1:
+                raise ValueError("the first cause")
+            time.sleep(1)
+            os._exit(134)
+    finally:
+        time.sleep(3)
+    """
+    assert launch(command(body), 2, variables={}) in (1, 134), "torch may abort on its way out"
+    assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
+
+
+def test_who_is_blamed_and_does_not_end_has_failed_and_was_not_killed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.launch.GRACE_SECONDS", 1)
+    body = """
+    try:
+        with joined():
+            barrier()
+            if this_rank() == 1:
+                raise ValueError("the first cause")
+            time.sleep(0.5)
+            raise RuntimeError("the other is gone")
+    finally:
+        time.sleep(600 * this_rank())
+    """
+    assert launch(command(body), 2, variables={}) == 1
+    assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
+
+
 def test_each_rank_gets_the_signal_and_may_take_its_time() -> None:
     body = """
     def end(number, frame):

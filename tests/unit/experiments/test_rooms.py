@@ -35,3 +35,14 @@ def test_so_is_one_that_is_no_target_and_is_imported_by_one_that_is() -> None:
     assert set(code_hashes(losses)) == {"contrastive_reasoning.losses"}
     then = code_hashes(CONFIG)
     assert changed_rooms(CONFIG, {**then, "contrastive_reasoning.ranks": "other"}) == ["contrastive_reasoning.ranks"]
+
+
+def test_of_a_room_that_was_not_recorded_nothing_is_known() -> None:
+    then = code_hashes(CONFIG)
+    older = {room: code for room, code in then.items() if room != "contrastive_reasoning.ranks"}
+    assert changed_rooms(CONFIG, older) == []
+    assert changed_rooms(CONFIG, {}) == list(then), "where nothing was recorded nothing is trusted"
+
+
+def test_how_progress_looks_changes_no_result() -> None:
+    assert "contrastive_reasoning.progress" not in code_hashes({"_target_": "callbacks.progress.Progress"})

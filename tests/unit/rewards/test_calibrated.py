@@ -92,7 +92,7 @@ def test_states_are_counted_by_loops(task: Task, batches: list[RolloutBatch]) ->
     steps = [[s for s in task.parse_steps(rollouts.problem_of(i), t) if s.legal] for i, t in enumerate(rollouts.texts)]
     logits = [[float(sum(step.state)) for step in row] for row in steps]
     correct = torch.tensor([task.verify(rollouts.problem_of(i), t).correct for i, t in enumerate(rollouts.texts)])
-    got = visited_states(rollouts, steps, logits, [1000.0, 2000.0], correct)
+    got = visited_states(rollouts, steps, logits, [1000.0, 2000.0], correct, ())
     expected: dict[Any, list[bool]] = defaultdict(list)
     for row, own in enumerate(steps):
         start = tuple(sorted(rollouts.problem_of(row).fields["numbers"]))
@@ -110,8 +110,15 @@ def test_coming_back_to_a_state_counts_once(task: Task, rollouts_of) -> None:
     """As a search would, which writes the first line twice."""
     rollouts = rollouts_of(["21+16=37;37-17=20;26+20=46"] * 2)
     (line, *_), correct = task.parse_steps(rollouts.problems[0], rollouts.texts[0]), torch.tensor([True, False])
-    got = visited_states(rollouts, [[line, line], [line]], [[1.0, 1.0], [1.0]], None, correct)
+    got = visited_states(rollouts, [[line, line], [line]], [[1.0, 1.0], [1.0]], None, correct, ())
     assert (got.visits.tolist(), got.share.tolist(), got.depth.tolist()) == ([2.0], [0.5], [3])
+
+
+def test_a_rollout_whose_judging_failed_counts_nowhere(task: Task, rollouts_of) -> None:
+    rollouts = rollouts_of(["21+16=37;37-17=20;26+20=46"] * 2)
+    (line, *_), correct = task.parse_steps(rollouts.problems[0], rollouts.texts[0]), torch.tensor([True, False])
+    got = visited_states(rollouts, [[line], [line]], [[1.0], [1.0]], [0.5], correct, {1: "why"})
+    assert (got.visits.tolist(), got.share.tolist()) == ([1.0, 1.0], [1.0, 1.0])
 
 
 def test_the_first_batch_is_valued_by_the_sigmoid_and_learned_from_at_once(

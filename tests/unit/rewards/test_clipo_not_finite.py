@@ -127,6 +127,17 @@ def test_one_more_than_the_limit_ends_it(rollouts_of: Any) -> None:
         stopped(batch)
     made(batch)
     before = learned(stopped)
-    with pytest.raises(TooManyLeftOut, match="not finite in a step of CLIPO's head, and 0 of its steps were left out"):
+    with pytest.raises(TooManyLeftOut, match=r"^loss is not finite in a step of CLIPO's head, and 0 of its steps "):
         stopped(batch)
     assert same(learned(stopped), before)
+
+
+@pytest.mark.parametrize(
+    ("made", "named"), [(bad_gradient, "gradient, or a number on another rank,"), (bad_outcome, "reward")]
+)
+def test_the_number_that_is_none_is_named(rollouts_of: Any, made: Callable[[float], CLIPOReward], named: str) -> None:
+    stopped, batch = made(NAN), rollouts(rollouts_of)
+    stopped.skipped.most = 0
+    stopped(batch)
+    with pytest.raises(TooManyLeftOut, match=rf"^{named} is not finite in a step of CLIPO's head"):
+        stopped(batch)

@@ -41,6 +41,11 @@ def test_what_the_verifier_failed_on_is_left_out(task: Task, rollouts_of) -> Non
     assert credit.failures == {2: credit.verdicts[2]}
     assert credit.failures[2].reason == "out of order"
     assert credit.metrics["reward/failed_error"] == 0.25
+    assert credit.outcome.tolist() == pytest.approx([1.0, 0.0, 1 / 3, 0.0]), (
+        "the mean of the others, which moves no mean"
+    )
+    healthy = VerifierReward(task=task)(rollouts_of(TEXTS))
+    assert healthy.metrics["reward/failed"] == 0, "of several ranks each says its share"
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:10])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ from PIL import Image
 
 from callbacks.training_completions import rewards_of
 from contrastive_reasoning.rewards import Credit
+from experiments.arms import arms_by
 from experiments.carry import Carrier
 from experiments.origin import Origin, as_json
 from experiments.report.command import main
+from experiments.report.commands import commits
 from experiments.track import Tracker
+from tests.unit.experiments.comparison_kit import finished
 
 HOSTILE = "<script>alert(1)</script>"
 HOSTILE_NAME = "x<img src=y onerror=alert(1)>$^"
@@ -184,6 +188,15 @@ def test_every_row_has_its_command(page: str) -> None:
     ]
     assert "plain_baseline *" in reader.text, "its command is the nearest one"
     assert f"{HOSTILE_NAME} *" not in reader.text
+
+
+def test_what_ran_with_changes_that_nobody_committed_is_said() -> None:
+    runs = [finished("a", seed=seed, metrics={}) for seed in (0, 1)]
+    marked = [
+        replace(run, tags={**run.tags, "git_sha": sha}) for run, sha in zip(runs, ("abc", "abc-dirty"), strict=True)
+    ]
+    (arm,) = arms_by(marked, ["experiment"])
+    assert commits(arm) == ["# at abc, abc with changes that were not committed"]
 
 
 def test_curves_that_say_nothing_are_left_out(page: str) -> None:
