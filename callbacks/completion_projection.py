@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from callbacks.figures import log_figure, watching
+from callbacks.figures import BELOW, log_figure, watching
 from contrastive_reasoning.geometry import pca, tsne
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
@@ -76,6 +76,6 @@ class CompletionProjection(L.Callback):
             for member, name, colour, marker in CLASSES:
                 x, y = points[correct == member].T.numpy()
                 panel.scatter(x, y, s=20, c=colour, marker=marker, alpha=0.7, linewidths=0, label=f"{name} ({len(x)})")
-        right.legend(framealpha=0.85)
+            panel.legend(**BELOW)
         figure.suptitle(f"{len(embeddings)} completions in the contrastive space, step {step:,}")
         return figure

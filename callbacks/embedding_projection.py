@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from callbacks.figures import LABEL_COLOURS, PARITY_COLOURS, log_figure, watching
+from callbacks.figures import BELOW, LABEL_COLOURS, PARITY_COLOURS, log_figure, watching
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch
 from contrastive_reasoning.geometry import parity_of, pca, tsne
 from contrastive_reasoning.policies.sharding import gathered
@@ -116,7 +116,7 @@ def scatter(panel: Axes, points: Tensor, meaning: str, values: Tensor | None) ->
             panel.scatter(
                 x[chosen], y[chosen], s=16, c=palette[member], marker=marker, alpha=0.7, linewidths=0, label=label
             )
-        panel.legend(title=meaning, framealpha=0.85)
+        panel.legend(title=meaning, **BELOW)
     else:
         image = panel.scatter(x, y, s=16, c=values.numpy(), cmap="viridis", alpha=0.8, linewidths=0)
         panel.figure.colorbar(image, ax=panel, label=meaning)

@@ -13,6 +13,14 @@ PARITY_COLOURS = ("#0072B2", "#E69F00")
 """Even, odd; of the same palette."""
 LABEL_COLOURS = ("#D55E00", "#009E73")
 """Out of reach, reachable; of the same palette."""
+BELOW: dict[str, Any] = {
+    "loc": "upper center",
+    "bbox_to_anchor": (0.5, -0.14),
+    "ncols": 2,
+    "frameon": False,
+    "borderaxespad": 0,
+}
+"""A legend under its panel, where there are no points that it could lie on."""
 
 
 def watching(trainer: L.Trainer) -> bool:

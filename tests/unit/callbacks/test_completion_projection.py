@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch.loggers.logger import DummyLogger
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from callbacks.completion_projection import CompletionProjection
@@ -47,7 +48,17 @@ def test_correct_and_incorrect_completions_are_two_classes() -> None:
     correct = torch.tensor([True, False, False, True, False, False])
     figure = projection().figure(torch.randn(6, 4), correct, 1)
     labels = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in figure.axes if axes.get_legend()]
-    assert labels == [["incorrect (4)", "correct (2)"]]
+    assert labels == [["incorrect (4)", "correct (2)"]] * 2
+
+
+def test_no_legend_lies_on_points() -> None:
+    figure = projection().figure(torch.randn(6, 4), torch.tensor([True, False] * 3), 1)
+    FigureCanvasAgg(figure).draw()
+    for panel in figure.axes:
+        legend = panel.get_legend()
+        assert legend is not None
+        assert not legend.get_window_extent().overlaps(panel.get_window_extent())
+        assert figure.bbox.fully_contains(*legend.get_window_extent().min)
 
 
 @pytest.mark.parametrize(
