@@ -12,7 +12,8 @@ from experiments.run_tree import WATCHING
 from experiments.track import RunRecord
 
 ABSENT = "—"
-BEGUN_FROM = "policy.pretrained"
+BEGUN_FROM = ("policy.pretrained", "reference.pretrained")
+"""Keys of the policy that a run begins from, wherever they are read: a reference is that policy again."""
 FIRST_AXES = ("experiment", "arm", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
 NAMES = ("experiment", "arm")
 """Axes whose values speak for themselves."""
@@ -120,10 +121,15 @@ def _decides(name: str) -> bool:
 
 def _is_start_of_a_seed(name: str, runs: Sequence[RunRecord]) -> bool:
     """Whether it is the policy that a study drew for each seed: the same in all arms of a seed, another in the next."""
-    if not f".{name}".endswith(f".{BEGUN_FROM}") or any("study" not in run.tags for run in runs):
+    if not is_begun_from(name) or any("study" not in run.tags for run in runs):
         return False
     by_seed = {(run.tags["study"], value_of(run, "seed"), value_of(run, name)) for run in runs}
     return len(by_seed) == len({(study, seed) for study, seed, _ in by_seed})
+
+
+def is_begun_from(name: str) -> bool:
+    """Whether a key names the policy that a run begins from."""
+    return f".{name}".endswith(tuple(f".{key}" for key in BEGUN_FROM))
 
 
 def _is_seed(name: str, runs: Sequence[RunRecord]) -> bool:

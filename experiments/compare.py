@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments import set_table_forms
-from experiments.arms import Arm, mixed
+from experiments.arms import Arm, is_begun_from, mixed
 from experiments.comparison import CURVE, METRIC, Comparison, comparison_of
 from experiments.comparison_table import as_csv, as_latex, as_markdown, as_rich
 from experiments.comparison_words import comparison_parser, wishes
@@ -139,12 +139,12 @@ def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> 
     tracker.set_status(run_id, "FINISHED", end=time.time())
 
 
-def notes(arms: Sequence[Arm], *, may_differ: str | None = None) -> list[str]:
+def notes(arms: Sequence[Arm], *, starts_may_differ: bool = False) -> list[str]:
     """What the table alone would hide.
 
     Args:
         arms: that are compared.
-        may_differ: a key that is meant to differ between an arm's runs, wherever it is read.
+        starts_may_differ: the policies that an arm's runs begin from are meant to differ.
     """
     lines = []
     superseded = sum(len(arm.members) - len(arm.runs) for arm in arms)
@@ -154,7 +154,7 @@ def notes(arms: Sequence[Arm], *, may_differ: str | None = None) -> list[str]:
         differing = [
             f"{axis} ({', '.join(values)})"
             for axis, values in mixed(arm).items()
-            if may_differ is None or not f".{axis}".endswith(f".{may_differ}")
+            if not (starts_may_differ and is_begun_from(axis))
         ]
         more = f" and {len(differing) - MOST_NOTED} more" if len(differing) > MOST_NOTED else ""
         if differing:

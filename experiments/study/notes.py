@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.arms import BEGUN_FROM, arms_by, value_of
+from experiments.arms import arms_by, is_begun_from, value_of
 from experiments.compare import notes as notes_on_arms
 from experiments.study.plan import Study
 from experiments.study.results import ArmResult
@@ -33,7 +33,7 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[RunReco
         lines.append(f"{those} of another configuration left out: {arms_and_seeds(left_out)}.")
     compared = [run for arm in arms for run in arm.runs]
     lines += notes_on_commits(compared)
-    lines += notes_on_arms(arms_by(compared, ["arm"]), may_differ=BEGUN_FROM if study.start_per_seed else None)
+    lines += notes_on_arms(arms_by(compared, ["arm"]), starts_may_differ=study.start_per_seed)
     lines += notes_on_costs(arms)
     differing = differing_test_beds(arms, start_per_seed=study.start_per_seed)
     if differing:
@@ -101,8 +101,7 @@ def differing_test_beds(arms: Sequence[ArmResult], *, start_per_seed: bool) -> l
     runs = [run for arm in arms for run in arm.runs]
     names = dict.fromkeys(name for run in runs for name in run.params if name.startswith(TEST_BED))
     fixed = [name for name in names if not name.endswith("seed")]
-    alike_by_seed = {BEGUN_FROM} if start_per_seed else set()
-    differing = [name for name in fixed if not _alike(runs, name, by_seed=name in alike_by_seed)]
+    differing = [name for name in fixed if not _alike(runs, name, by_seed=start_per_seed and is_begun_from(name))]
     threads = {tuple(result.threads) for arm in arms for result in arm.seeds.values()}
     alike = len(threads) <= 1 and all(len(each) <= 1 for each in threads)
     return differing if alike else [*differing, "threads"]
