@@ -24,7 +24,8 @@ from experiments.typo import explain, explain_each
 register()
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-CODE = [path for room in ("experiments", "callbacks", "lightning_modules") for path in (ROOT / room).rglob("*.py")]
+ROOMS = ("experiments", "callbacks", "lightning_modules", "contrastive_reasoning")
+CODE = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>.*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 RUN_ELSEWHERE = {
     "setup": "every clone's first command",
