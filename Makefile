@@ -18,7 +18,7 @@ gpus   ?=
 TARGETS := help setup exp sweep test test-whole test-all lint types check study list dashboard compare report sync eval sample plan bench docs clean
 
 # What may be said to each on the command line. Another word in small letters would be lost without a word, so it is
-# refused; one in capitals is a variable of the environment, which every recipe sees: CUDA_VISIBLE_DEVICES=1.
+# refused; one in capitals is a variable of the environment, which every recipe sees: CUDA_VISIBLE_DEVICES=1. So are https_proxy and its like.
 exp_takes := name over
 sweep_takes := name sweep over
 study_takes := name over
@@ -33,9 +33,10 @@ bench_takes := over
 
 SMALL   := a b c d e f g h i j k l m n o p q r s t u v w x y z
 small    = $(strip $(foreach letter,$(SMALL),$(findstring $(letter),$(1))))
+OURS    := NAME OVER SWEEP SUITE MODEL PROMPT SCALE GPUS SEED
 GOALS   := $(or $(MAKECMDGOALS),help)
 TAKEN   := $(foreach goal,$(GOALS),$($(goal)_takes))
-GIVEN   := $(foreach variable,$(.VARIABLES),$(if $(filter command,$(origin $(variable))),$(if $(call small,$(variable)),$(variable))))
+GIVEN   := $(foreach variable,$(filter-out %_proxy,$(.VARIABLES)),$(if $(filter command,$(origin $(variable))),$(if $(call small,$(variable))$(filter $(OURS),$(variable)),$(variable))))
 NOWHERE := $(firstword $(filter-out $(TARGETS) $(STAMP) .DEFAULT,$(GOALS)))
 STRAY   := $(firstword $(filter-out $(TAKEN),$(GIVEN)))
 ifneq ($(NOWHERE),)

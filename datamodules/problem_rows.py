@@ -28,7 +28,7 @@ class ProblemRows:
     subset: str | None
     """Of a set on the hub; None for one that has none."""
     revision: str | None
-    """Of a set on the hub: a branch, a tag or a commit. None: what its main branch holds when it is downloaded."""
+    """Of a set on the hub by its name: a branch, a tag or a commit. None: its main branch when downloaded."""
     split: str
     """Of a set on the hub, and of a folder whose files are named by split."""
     file: str | None
@@ -48,11 +48,16 @@ class ProblemRows:
         Raises:
             FileNotFoundError: where a named file is missing, or what is not here cannot be downloaded.
             ValueError: where there is no such split, a file cannot be read as what its name says, or a folder's own
-                description names files outside of it.
+                description names files outside of it, or a revision is named of what has none.
         """
         if self.path is None:
             raise FileNotFoundError(f"no path was named to read problems from: {INSTEAD}")
         here = self._found(Path(self.path).expanduser())
+        if self.revision is not None and (here is not None or self.path.startswith(REMOTE)):
+            raise ValueError(
+                f"revision={self.revision} is of a set on the hub by its name, which {self.path} is not; leave it null "
+                "(an address with hf:// holds it itself, as …@revision)"
+            )
         if here is None:
             yield from _numbered(self._downloaded(self.path))
             return

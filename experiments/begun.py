@@ -28,7 +28,8 @@ from experiments.stage_plan import StagePlan, named_things
 BEGUN, RESULT, LOCK = "begun.json", "result.json", ".lock"
 NAMED = ("config", "parents", "versions", "files")
 """What decides the folder's name."""
-SILENT = ("files", "versions", "config.trainer")
+DEVICES = "config.trainer."
+SILENT = ("files.", "versions.", DEVICES)
 """What may change though nobody meant another experiment: code of one's own is edited to be another."""
 CODE = "code"
 """Files of one's own code, in a difference."""
@@ -40,15 +41,20 @@ LONGEST = 60
 """Letters of a value that are told."""
 
 
-def check_left(plans: Sequence[StagePlan], *, anew: bool) -> None:
+def check_left(plans: Sequence[StagePlan], *, anew: bool, compared: bool) -> None:
     """Before anything runs: may these stages begin beside the unfinished ones that there are? Rank 0 looks.
+
+    Args:
+        plans: all that the run needs.
+        anew: begin, whatever is left lying.
+        compared: the run is one of several that may differ by their devices on purpose.
 
     Raises:
         CheckpointError: on every rank, where one of those has checkpoints and differs by data, devices or versions
             alone, its own or those of the stages that it builds on, unless ``anew`` accepts it.
     """
     looked = this_rank() == 0 and not anew
-    if sentence := from_first(next(_left(plans), None) if looked else None):
+    if sentence := from_first(next(_left(plans, compared=compared), None) if looked else None):
         raise CheckpointError(sentence)
 
 
@@ -93,19 +99,23 @@ class _Other(NamedTuple):
     """What it was begun with instead."""
     silent: bool
     """Whether that is nothing but what is ``SILENT``."""
+    devices: bool
+    """Whether there are other devices, or another way to use them, among it."""
 
     @property
     def told(self) -> str:
         more = len(self.leaves) - MOST_NAMED
+        if not self.leaves:
+            return "values that read alike and are of another kind"
         return ", ".join([*self.leaves[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
-def _left(plans: Sequence[StagePlan]) -> Iterator[str]:
+def _left(plans: Sequence[StagePlan], *, compared: bool) -> Iterator[str]:
     """A sentence for each stage that would begin, and leave what it may have been meant to go on with."""
     for plan in plans:
         if (plan.folder / RESULT).exists() or kept(plan.folder / CHECKPOINTS):
             continue
-        silent = [one for one in _beside(plan, plans) if one.silent]
+        silent = [one for one in _beside(plan, plans) if one.silent and not (compared and one.devices)]
         steps = {one: max(stop.step for stop in stops) for one in silent if (stops := kept(one.folder / CHECKPOINTS))}
         if steps:
             near = min(steps, key=lambda one: (len(one.leaves), -steps[one], one.folder))
@@ -122,14 +132,16 @@ def _beside(plan: StagePlan, above: Sequence[StagePlan]) -> list[_Other]:
     found: list[_Other] = []
     for folder in _unfinished(plan):
         changed = _changed(_named(read_json(folder / BEGUN), stages, known), ours)
-        found.append(_Other(folder=folder, leaves=tuple(differences(changed)), silent=all(map(_is_silent, changed))))
+        own = [_own(key) for key in changed]
+        silent = bool(own) and all(f"{key}.".startswith(SILENT) for key in own)
+        devices = any(f"{key}.".startswith(DEVICES) for key in own)
+        found.append(_Other(folder=folder, leaves=tuple(differences(changed)), silent=silent, devices=devices))
     return found
 
 
-def _is_silent(key: str) -> bool:
-    """Of a stage above, too: ``warm_start.config.trainer.devices``."""
-    own = re.sub(rf"^(?:\w+\.)*?(?=(?:{'|'.join((*NAMED, CODE))})\.)", "", key)
-    return any(f"{own}.".startswith(f"{name}.") for name in SILENT)
+def _own(key: str) -> str:
+    """Without the stages above that it may be of: ``warm_start.config.trainer.devices``."""
+    return re.sub(rf"^(?:\w+\.)*?(?=(?:{'|'.join((*NAMED, CODE))})\.)", "", key)
 
 
 def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
@@ -161,7 +173,7 @@ def _named(record: Mapping[str, Any], stages: Path, known: Mapping[str, Mapping[
     data = {name: mark for name, mark in record["files"].items() if name in paths}
     code = {name: mark for name, mark in record["files"].items() if name not in paths}
     parts = {"config": record["config"], "versions": record["versions"], "files": data, CODE: code}
-    named = flatten({name: part for name, part in parts.items() if part})
+    named = flatten({name: part for name, part in parts.items() if part}, longest=None)
     for stage, mark in record["parents"].items():
         parent = known.get(mark) or read_json(stages / stage / mark / BEGUN)
         of_parent = _named(parent, stages, known) if parent else {"parents": str(mark)}

@@ -35,7 +35,7 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
         Phase(display, stage="evaluate", unit="problems", total=len(policies) * suite.size) as phase,
     ):
         for number, (split, wired) in enumerate(policies.items()):
-            heart.beat(f"of {split}")
+            heart.beat(f"of {split}", always=True)
             watch = watched(phase, heart, split, before=number * suite.size)
             results[split] = evaluate_one(suite, build(wired, "policy").to(device), split, logger, config.seed, watch)
             phase.say((number + 1) * suite.size, success(split, results[split]))

@@ -42,11 +42,12 @@ def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, mode
     headings = dict(published.columns) if published else {}
     lines = _published_lines(published, model) if published else []
     lines += _our_lines(ours)
-    if published and same_model(model, published.model):
+    if published:
+        figures = _of_model(published, model)
         first, last = next(iter(ours.values())), ours["test"]
         for values, other in ((first, published.base), (last, getattr(suite, "compare_with", None))):
-            if other is not None:
-                lines.append((f"{DELTA} to {other}", _difference(values, published.rows[other])))
+            if other is not None and other in figures:
+                lines.append((f"{DELTA} to {other}", _difference(values, figures[other])))
     return [_row(label, values, suite.columns, headings) for label, values in lines]
 
 
@@ -62,7 +63,8 @@ def _ours(columns: Mapping[str, str], metrics: Mapping[str, float]) -> dict[str,
 def _published_lines(table: PublishedTable, model: str | None) -> list[Line]:
     """Each method, and below it the Δ that the paper prints; of ``model`` where the paper has figures of it."""
     if others := _of_another_model(table, model):
-        return [(f"{arm.method} (published)", arm.figures) for arm in others]
+        told = [[(f"{arm.method} (published)", arm.figures), (f"{DELTA} (published)", arm.deltas)] for arm in others]
+        return [line for lines in told for line in lines if line[1]]
     lines: list[Line] = []
     for method, values in table.rows.items():
         lines.append((f"{method} (published)", values))
@@ -74,6 +76,13 @@ def _published_lines(table: PublishedTable, model: str | None) -> list[Line]:
 def _of_another_model(table: PublishedTable, model: str | None) -> list[PublishedArm]:
     """What the paper has of ``model``, where that is not the table's own."""
     return [] if same_model(model, table.model) else [arm for arm in table.arms if same_model(model, arm.model)]
+
+
+def _of_model(table: PublishedTable, model: str | None) -> Mapping[str, Mapping[str, float]]:
+    """Method → figures that the paper has of ``model``; none of a model that it does not have."""
+    if same_model(model, table.model):
+        return table.rows
+    return {arm.method: arm.figures for arm in _of_another_model(table, model)}
 
 
 def _our_lines(ours: Mapping[str, Mapping[str, float]]) -> list[Line]:
@@ -117,11 +126,13 @@ def as_rich(rows: Sequence[Row]) -> Table:
 def caption(suite: Any, *, model: str | None) -> str:
     """What the figures are, of which problems, where the published ones come from; ``model`` as for the rows."""
     published: PublishedTable | None = getattr(suite, "published_table", None)
-    shown = next(iter(_of_another_model(published, model)), published) if published else None
+    others = _of_another_model(published, model) if published else []
+    sources = dict.fromkeys(arm.source for arm in others) or ([published.source] if published else [])
+    of = others[0].model if others else published.model if published else ""
     problems: int | None = getattr(suite, "problems", None)
     parts = [f"{getattr(suite, 'quantity', 'verifier/accuracy')} in %"]
     parts += [f"ours on the first {problems} problems of each set"] if problems is not None else []
-    return "; ".join([*parts, *([f"published: {shown.source}, of {shown.model}"] if shown else [])])
+    return "; ".join([*parts, *([f"published: {', '.join(sources)}, of {of}"] if published else [])])
 
 
 def write(folder: Path, rows: Sequence[Row], caption: str) -> None:

@@ -23,9 +23,14 @@ PARTIAL = re.compile(r"\..+\.([1-9]\d*)")
 def write_text(path: Path, text: str) -> None:
     """Write a text in which no secret of the environment stands: such files are shared."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = partial_of(path)
     partial.write_text(concealed(text), encoding="utf-8")
     put_in_place(partial, path)
+
+
+def partial_of(path: Path) -> Path:
+    """Where this process writes a file before it has its name."""
+    return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def put_in_place(partial: Path, path: Path) -> None:
@@ -36,7 +41,11 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 
 def clear_partials(folder: Path) -> None:
-    """Remove what processes of this machine that are no more left beside a file while they wrote it."""
+    """Remove what processes of this machine that are no more left beside a file while they wrote it.
+
+    In a container the next process may have the number of the one before: what bears this one's counts as left, so this
+    is for when it writes nothing there.
+    """
     for path in folder.rglob(".*"):
         found = PARTIAL.fullmatch(path.name)
         if found and path.is_file() and not _runs(int(found[1])):
@@ -44,6 +53,8 @@ def clear_partials(folder: Path) -> None:
 
 
 def _runs(process: int) -> bool:
+    if process == os.getpid():
+        return False
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -19,17 +19,20 @@ def tracker_name(name: str) -> str:
     return _FORBIDDEN.sub("_", name)[:LONGEST]
 
 
-def flatten(config: Any, prefix: str = "") -> dict[str, str]:
-    """Leaves by dotted path. Lists of plain values are one leaf; items of a list of mappings go by their index."""
+def flatten(config: Any, prefix: str = "", *, longest: int | None = LONGEST) -> dict[str, str]:
+    """Leaves by dotted path. Lists of plain values are one leaf; items of a list of mappings go by their index.
+
+    A value is cut to ``longest`` letters; with None it is whole.
+    """
     if isinstance(config, Mapping) and config:
         items = [(str(key), value) for key, value in config.items()]
     elif _holds_mappings(config):
         items = [(str(index), value) for index, value in enumerate(config)]
     else:
-        return {tracker_name(prefix): _text(config)[:LONGEST]}
+        return {tracker_name(prefix): _text(config)[:longest]}
     flat: dict[str, str] = {}
     for key, value in items:
-        flat |= flatten(value, f"{prefix}.{key}" if prefix else key)
+        flat |= flatten(value, f"{prefix}.{key}" if prefix else key, longest=longest)
     return flat
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from experiments.files import put_in_place, sync_all, write_text
+from experiments.files import partial_of, put_in_place, sync_all, write_text
 from experiments.folder_names import plain_parts
 from experiments.metrics_file import METRICS_FILE, Metric, format_line, last_values, read_metrics, remove_torn_line
 
@@ -66,7 +66,7 @@ class RunFolderLogger(Logger):
     def log_figure(self, name: str, figure: Figure, step: int) -> None:
         """Save a picture as ``figures/<name>/<step>.png``; the caller closes it."""
         path = self._path("figures", plain_parts(name, what="figure"), f"{step}.png")
-        partial = path.with_suffix(".partial")
+        partial = partial_of(path)
         figure.savefig(partial, format="png", bbox_inches="tight", dpi=150)
         put_in_place(partial, path)
 

@@ -67,6 +67,12 @@ def plan_stage(stage: str, config: DictConfig, finished: Mapping[str, StagePlan]
     return StagePlan(name=stage, **content, fingerprint=mark, folder=folder)
 
 
+def changed_files(plan: StagePlan) -> list[str]:
+    """What of ``plan.files`` is not as it was when the stage was planned, which may be hours ago."""
+    now = file_hashes(plan.config)
+    return sorted(name for name in plan.files.keys() | now.keys() if plan.files.get(name) != now.get(name))
+
+
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
     """What decides the stage's result, interpolations resolved."""
     trainer = {key: plain(config.trainer[key]) for key in NUMERICS}

@@ -20,7 +20,7 @@ from experiments.begun import LOCK, RESULT, begin, check_left, go_on
 from experiments.credit_fit import check_credit_fits
 from experiments.files import clear_partials, write_yaml
 from experiments.interrupt import Interrupted
-from experiments.kept_checkpoints import CHECKPOINTS, kept
+from experiments.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.launch import launched, say_cause
 from experiments.lock import announced_lock, lock
 from experiments.mirror import start_mirror, stop_mirror
@@ -29,7 +29,7 @@ from experiments.prompt_fit import check_prompts_fit
 from experiments.rooms import changed_rooms, code_hashes
 from experiments.run_record import SWEEP, open_record
 from experiments.run_tree import read_json
-from experiments.stage_plan import StagePlan, plan_stage
+from experiments.stage_plan import StagePlan, changed_files, plan_stage
 from experiments.stage_result import reusable, write_result
 from experiments.trainer import device_of, idle
 from experiments.wiring import critic_checkpoints, filled, open_critics
@@ -67,7 +67,7 @@ def run_experiment(config: DictConfig) -> Path:
     if "grpo" in config.stages or "evaluate" in config.stages:
         check_prompts_fit(config)
     planned = plans(config)
-    check_left(list(planned.values()), anew=config.checkpoints.begin_anew or compared(config))
+    check_left(list(planned.values()), anew=config.checkpoints.begin_anew, compared=compared(config))
     record = open_record(config)
     stages: dict[str, tuple[StagePlan, bool]] = {}
     with mirrored(config, record.folder):
@@ -100,7 +100,7 @@ def plans(config: DictConfig) -> dict[str, StagePlan]:
 
 
 def compared(config: DictConfig) -> bool:
-    """Whether this is a job of a sweep or an arm of a study: others of them differ on purpose, whatever by."""
+    """Whether this is a job of a sweep or an arm of a study: others of them may be of other devices on purpose."""
     return bool(config.get("arm")) or SWEEP in os.environ
 
 
@@ -157,8 +157,10 @@ def run_stage(plan: StagePlan, config: DictConfig, up_to_it: Sequence[StagePlan]
     Rank 0 writes.
 
     Raises:
-        CheckpointError: where it cannot go on, for one because the code has changed.
+        CheckpointError: where it cannot go on, for one because the code has changed, or a file since it was planned.
     """
+    if changed := from_first(changed_files(plan) if this_rank() == 0 else []):
+        raise CheckpointError(f"{plan.name}: {changed[0]} has changed since this run began; run it again")
     if from_first(bool(kept(plan.folder / CHECKPOINTS))):
         go_on(plan, changed_code=config.checkpoints.resume_changed_code)
         print(f"{plan.name}: going on in {plan.folder}")

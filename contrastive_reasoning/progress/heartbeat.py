@@ -43,10 +43,12 @@ class Heartbeat:
             self._stacks.close()
         self._stacks = None
 
-    def beat(self, at: str) -> None:
-        """Something was done; ``at`` tells what came last."""
+    def beat(self, at: str, *, always: bool = False) -> None:
+        """Something was done; ``at`` tells what came last. ``always``: it counts, however soon after the last one."""
         now = time.monotonic()
-        if self._stacks is None or self.limit is None or now - self._last < min(PAUSE_S, self.limit / 2):
+        if self._stacks is None or self.limit is None:
+            return
+        if now - self._last < min(PAUSE_S, self.limit / 2) and not always:
             return
         self._last = now
         self._stacks.end(self.what)

@@ -51,8 +51,8 @@ class LeftOut:
         self.count += 1
         if self.count > self.most:
             raise TooManyLeftOut(
-                f"{what} is not finite in a step of {self.part}, and {self.most} of its steps were left out before: "
-                "the run stops",
+                f"{what} is not finite in a step of {self.part}, and {self.count - 1} of its steps were left out "
+                "before: the run stops",
                 batch=batch,
             )
 

@@ -43,8 +43,11 @@ def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> f
     Returns:
         A number in [0, 1]; None where no state is left, or all verdicts on them are alike.
     """
-    steps = [[step for step in those if len(step.state) > 1] for those in legal_steps(task, rollouts)]
     verdicts = verdicts_of(task, rollouts)
+    steps = [
+        [step for step in those if len(step.state) > 1 and verdict.status != "error"]
+        for those, verdict in zip(legal_steps(task, rollouts), verdicts, strict=True)
+    ]
     own = [verdict.correct for those, verdict in zip(steps, verdicts, strict=True) for _ in those]
     valued = [value for those in reward.step_values(rollouts, steps) for _, value in those]
     of_ranks = gather((valued, own))

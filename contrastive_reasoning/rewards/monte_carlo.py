@@ -9,7 +9,7 @@ them (``steps/…``) leaves out the steps that were not drawn: a verdict tells i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
@@ -54,7 +54,7 @@ class MonteCarloReward:
             credit, rollouts, values, illegal=illegal_steps(self.task, rollouts), name="monte_carlo", weight=self.weight
         )
         credit = judged_anew(credit, _judged(rollouts, values, rollouts.prefix_values), rollouts.group_size)
-        return replace(credit, starts=others_mean(correct, rollouts.group_size))
+        return replace(credit, starts=others_mean(correct, rollouts.group_size, credit.failures))
 
     def _values(
         self, rollouts: RolloutBatch, drawn: Sequence[Sequence[float | None]], correct: Sequence[float]
@@ -78,13 +78,17 @@ def _judged(
     ]
 
 
-def others_mean(values: Sequence[float], group_size: int) -> list[float]:
-    """For each of B values the mean of the others of its group.
+def others_mean(values: Sequence[float], group_size: int, left_out: Collection[int] = ()) -> list[float]:
+    """For each of B values the mean of the others of its group, but for those left out; its own where there is none.
 
     Raises:
         ValueError: for groups of fewer than 2, which have no others.
     """
     if group_size < 2:
         raise ValueError(f"group_size must be at least 2 (a start is valued by the others), got {group_size}")
-    totals = [sum(values[start : start + group_size]) for start in range(0, len(values), group_size)]
-    return [(totals[row // group_size] - value) / (group_size - 1) for row, value in enumerate(values)]
+    means: list[float] = []
+    for row, value in enumerate(values):
+        start = row - row % group_size
+        others = [values[one] for one in range(start, start + group_size) if one != row and one not in left_out]
+        means.append(sum(others) / len(others) if others else value)
+    return means

@@ -49,13 +49,15 @@ def step_metrics(
     """The metrics above, of one rollout batch: on ranks, which all must ask, of that of all of them.
 
     Args:
-        judged: the valued steps of every rollout.
+        judged: the valued steps of every rollout; those of one whose judging failed count nowhere.
         placed: those of them that lie on tokens.
         verdicts: on every rollout; without them only the last two are known.
         group_size: G.
     """
     again = [step.again for row in placed for step in row]
     right = None if verdicts is None else [verdict.correct for verdict in verdicts]
+    if verdicts is not None:  # where the judging failed nothing is known of the steps
+        judged = [[] if one.status == "error" else row for row, one in zip(judged, verdicts, strict=True)]
     # the mean of the ranks' AUROCs is not that of their steps
     of_ranks = gather((list(judged), again, right))
     judged = [row for rows, _, _ in of_ranks for row in rows]

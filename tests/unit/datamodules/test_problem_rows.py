@@ -200,6 +200,15 @@ def test_the_hub_is_asked_by_name_subset_split_and_revision(asked: list[object])
     assert asked == [(("someone/some-set", "main"), {"split": "test", "revision": "v2"})]
 
 
+@pytest.mark.parametrize("path", ["https://example.org/set.parquet", "hf://datasets/a/b/set.jsonl", "here.jsonl"])
+def test_a_revision_of_what_has_none_is_refused(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.jsonl").write_text("{}")
+    rows = ProblemRows(path=path, subset=None, revision="v2", split="test", file=None)
+    with pytest.raises(ValueError, match=rf"^revision=v2 is of a set on the hub by its name, which {path} is not; "):
+        list(rows())
+
+
 def test_an_address_is_that_of_one_file(asked: list[object]) -> None:
     assert read("https://example.org/data/set*2.parquet", split="test") == CHAT
     assert asked == [

@@ -191,8 +191,8 @@ def test_an_unfinished_stage_of_other_devices_is_left_lying_only_where_that_was_
     stopped(before)
     said = re.escape(f"{before[1].folder} is unfinished at checkpoint 6, begun with {told};")
     with pytest.raises(CheckpointError, match=rf"^grpo: {said} set that back .* with checkpoints\.begin_anew=true$"):
-        check_left(now, anew=False)
-    check_left(now, anew=True)
+        check_left(now, anew=False, compared=False)
+    check_left(now, anew=True, compared=False)
     begin(now[0])
     begin(now[1], now)
     out = capsys.readouterr().out
@@ -201,10 +201,10 @@ def test_an_unfinished_stage_of_other_devices_is_left_lying_only_where_that_was_
 
 def test_what_goes_on_or_has_ended_leaves_nothing(tmp_path: Path) -> None:
     stopped(before := chain(tmp_path, FRESH))
-    check_left(before, anew=False)
+    check_left(before, anew=False, compared=False)
     now = chain(tmp_path, FRESH, "trainer.devices=2")
     stopped(now)
-    check_left(now, anew=False)
+    check_left(now, anew=False, compared=False)
 
 
 def test_a_sibling_that_is_closer_hides_none(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_sibling_that_is_closer_hides_none(tmp_path: Path) -> None:
     stopped(before)
     stopped(closer)
     with pytest.raises(CheckpointError, match=re.escape(f"{before[1].folder} is unfinished at checkpoint 6")):
-        check_left(chain(tmp_path, FRESH, "trainer=zero2"), anew=False)
+        check_left(chain(tmp_path, FRESH, "trainer=zero2"), anew=False, compared=False)
 
 
 def test_so_is_one_of_other_data_or_of_an_older_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,11 +222,11 @@ def test_so_is_one_of_other_data_or_of_an_older_version(tmp_path: Path, monkeypa
     stopped(chain(tmp_path, *settings))
     problems.write_text('{"nums": [1, 2, 4], "target": 7}')
     with pytest.raises(CheckpointError, match=r"begun with files\."):
-        check_left(chain(tmp_path, *settings), anew=False)
+        check_left(chain(tmp_path, *settings), anew=False, compared=False)
     stopped(chain(tmp_path, FRESH, "seed=1"))
     monkeypatch.setattr(policies, "VERSION", policies.VERSION + 1)
     with pytest.raises(CheckpointError, match=r"begun with versions\.contrastive_reasoning\.policies "):
-        check_left(chain(tmp_path, FRESH, "seed=1"), anew=False)
+        check_left(chain(tmp_path, FRESH, "seed=1"), anew=False, compared=False)
 
 
 def test_code_of_ones_own_that_was_edited_is_another_experiment(
@@ -239,7 +239,7 @@ def test_code_of_ones_own_that_was_edited_is_another_experiment(
     stopped(chain(tmp_path, *settings))
     own.write_text("def brevity(*_: object) -> float:\n    return 0.5\n")
     now = chain(tmp_path, *settings)
-    check_left(now, anew=False)
+    check_left(now, anew=False, compared=False)
     begin(now[1], now)
     assert "it was begun with code.own_rewards_of_a_test.brevity " in capsys.readouterr().out
 
@@ -247,7 +247,7 @@ def test_code_of_ones_own_that_was_edited_is_another_experiment(
 def test_another_setting_is_another_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stopped(chain(tmp_path))
     now = chain(tmp_path, "advantage.epsilon=0.5", "trainer.devices=2")
-    check_left(now, anew=False)
+    check_left(now, anew=False, compared=False)
     begin(now[1], now)
     assert capsys.readouterr().out.endswith("advantage.epsilon 1e-06 (now 0.5), trainer.devices 1 (now 2)\n")
 
@@ -255,7 +255,30 @@ def test_another_setting_is_another_experiment(tmp_path: Path, capsys: pytest.Ca
 def test_a_parent_of_which_nothing_is_known_is_another_one(tmp_path: Path) -> None:
     before, now = chain(tmp_path, FRESH), chain(tmp_path, FRESH, "trainer.devices=2")
     checkpointed(before[1])
-    check_left(now, anew=False)
+    check_left(now, anew=False, compared=False)
+
+
+def test_runs_that_are_compared_may_differ_by_their_devices_and_by_nothing_else_that_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped(chain(tmp_path, FRESH))
+    check_left(chain(tmp_path, FRESH, "trainer.devices=2"), anew=False, compared=True)
+    monkeypatch.setattr(policies, "VERSION", policies.VERSION + 1)
+    with pytest.raises(CheckpointError, match=r"begun with versions\.contrastive_reasoning\.policies "):
+        check_left(chain(tmp_path, FRESH), anew=False, compared=True)
+
+
+def test_settings_that_differ_late_are_other_settings(tmp_path: Path) -> None:
+    """A tracker cuts what is so long."""
+    long = "word " * 60
+    stopped(chain(tmp_path, f"rollout.sampling.stop=['{long}a']"))
+    check_left(chain(tmp_path, f"rollout.sampling.stop=['{long}b']"), anew=False, compared=False)
+
+
+def test_values_that_read_alike_are_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stopped(chain(tmp_path, "rollout.sampling.stop=['1']"))
+    now = chain(tmp_path, "rollout.sampling.stop=[1]")
+    check_left(now, anew=False, compared=False)
 
 
 def test_jobs_of_a_sweep_and_arms_of_a_study_differ_on_purpose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

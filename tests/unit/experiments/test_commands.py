@@ -111,6 +111,7 @@ def test_a_command_becomes_what_its_target_runs(
             "there is no target qwen_critic, so nothing was done; a name is said as name=qwen_critic. ",
         ),
         ("exq", "there is no target exq, so nothing was done; "),
+        ("exp NAME=qwen_critic", "make exp takes name=… over=…, not NAME=qwen_critic, "),
     ],
 )
 def test_a_word_that_a_target_would_not_hear_is_refused(typed: str, said: str) -> None:
@@ -124,7 +125,12 @@ def test_a_word_that_a_target_would_not_hear_is_refused(typed: str, said: str) -
 
 @pytest.mark.parametrize(
     "typed",
-    ["exp name=qwen_critic CUDA_VISIBLE_DEVICES=1", "setup PIP_INDEX_URL=https://example.org", "lint CC=gcc-13"],
+    [
+        "exp name=qwen_critic CUDA_VISIBLE_DEVICES=1",
+        "setup PIP_INDEX_URL=https://example.org",
+        "lint CC=gcc-13",
+        "setup https_proxy=http://p",
+    ],
 )
 def test_a_variable_of_the_environment_may_be_said(typed: str) -> None:
     words = ["make", "--dry-run", "--no-print-directory", *typed.split()]

@@ -89,18 +89,20 @@ def test_a_model_that_the_paper_has_elsewhere_stands_beside_its_own_figures() ->
     other = "meta-llama/Llama-3.1-8B-Instruct"
     arm = PublishedArm(
         source="A paper, Table 9",
-        method="GRPO",
+        method="GRPO+CLIPO",
         model=other,
         settings={"reward": "verifier"},
         figures={"one": 40.0, "avg": 45.0},
-        deltas={},
-        plain=None,
+        deltas={"one": 1.5},
+        plain="GRPO",
     )
     track = SimpleNamespace(**{**vars(TRACK), "published_table": replace(PUBLISHED, arms=[arm])})
     rows = summary_rows(track, {"test": found(0.53, 0.625)}, model=f"/data/{other}")
     assert rows == [
-        {"model": "GRPO (published)", "ONE": 40.0, "Avg.": 45.0},
+        {"model": "GRPO+CLIPO (published)", "ONE": 40.0, "Avg.": 45.0},
+        {"model": "Δ (published)", "ONE": 1.5, "Avg.": None},
         {"model": "ours", "ONE": 53.0, "Avg.": 62.5},
+        {"model": "Δ to GRPO+CLIPO", "ONE": 13.0, "Avg.": 17.5},
     ]
     assert caption(track, model=other) == f"verifier/accuracy in %; published: A paper, Table 9, of {other}"
     assert caption(track, model=MODEL).endswith(f"A paper, Table 1, of {MODEL}")

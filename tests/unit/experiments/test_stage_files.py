@@ -9,8 +9,10 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError
+from experiments.kept_checkpoints import CheckpointError
 from experiments.schema import register
-from experiments.stage_plan import plan_stage
+from experiments.stage_plan import changed_files, plan_stage
+from experiments.stages import run_stage
 
 register()
 
@@ -28,6 +30,18 @@ def test_another_problem_file_makes_another_stage(tmp_path: Path) -> None:
     assert plan_stage("grpo", config, {}).fingerprint == before
     problems.write_text('{"nums": [2, 2, 3], "target": 7}\n')
     assert plan_stage("grpo", config, {}).fingerprint != before
+
+
+def test_a_file_that_changes_after_it_was_planned_with_is_named_before_the_stage_reads_it(tmp_path: Path) -> None:
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text('{"nums": [1, 2, 3], "target": 6}\n')
+    config = composed("task.train=file", f"task.train_file={problems}", f"output_dir={tmp_path}")
+    plan = plan_stage("grpo", config, {})
+    assert changed_files(plan) == []
+    problems.write_text('{"nums": [2, 2, 3], "target": 7}\n')
+    with pytest.raises(CheckpointError, match=rf"^grpo: {problems} has changed since this run began; run it again$"):
+        run_stage(plan, config, [plan])
+    assert not plan.folder.exists()
 
 
 def test_one_letter_in_the_midst_of_a_large_problem_file_makes_another_stage(tmp_path: Path) -> None:

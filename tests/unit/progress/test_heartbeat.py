@@ -39,6 +39,19 @@ def test_work_that_moves_leaves_nothing_however_long_it_lasts(tmp_path: Path) ->
     assert not path.exists()
 
 
+def test_what_begins_anew_is_named_however_soon_it_comes(tmp_path: Path) -> None:
+    with (
+        Heartbeat(tmp_path / "rank0.txt", what="evaluation", limit=0.4) as heart,
+        warnings.catch_warnings(record=True) as said,
+    ):
+        warnings.simplefilter("always")
+        heart.beat("of start, after 3 problems,")
+        heart.beat("of start, after 4 problems,")
+        heart.beat("of test", always=True)
+        time.sleep(0.8)
+    assert [str(warning.message).partition(" has ")[0] for warning in said] == ["evaluation of test"]
+
+
 def test_without_a_limit_nothing_is_watched(tmp_path: Path) -> None:
     with Heartbeat(tmp_path / "stacks" / "rank0.txt", what="evaluation", limit=None) as heart:
         heart.beat("of test")

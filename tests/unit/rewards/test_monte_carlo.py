@@ -144,3 +144,9 @@ def test_what_is_missing_is_named(task: Task, rollouts_of) -> None:
     unverified = MonteCarloReward(outcome=Unverified(), task=task, weight=0.0)
     with pytest.raises(ValueError, match="needs an outcome that verifies, got nothing"):
         unverified(replace(rollouts_of(TEXTS), prefix_values=VALUES))
+
+
+def test_a_start_is_valued_by_the_others_that_were_judged() -> None:
+    values = [1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+    assert others_mean(values, 4, {1, 3}) == [1.0, 1.0, 1.0, 1.0, 1 / 3, 1 / 3, 2 / 3, 2 / 3]
+    assert others_mean([1.0, 0.0], 2, {1})[0] == 1.0, "nobody else tells: its own value, which moves nothing"

@@ -137,3 +137,13 @@ def test_every_reward_of_steps_tells_how_good_it_is(task, rollouts_of) -> None:
     assert credit.metrics["steps/auroc"] == pytest.approx((0.5 + 1 + 1) / 3)
     assert credit.metrics["steps/outcome_correlation"] > 0
     assert credit.metrics["steps/repeated"] == 0.0
+
+
+def test_a_rollout_whose_judging_failed_tells_nothing_of_its_steps() -> None:
+    rng = random.Random(0)
+    judged = [[Judged(rng.random(), depth, False) for depth in (3, 2)] for _ in range(2 * GROUP)]
+    judging = verdicts([rng.random() < 0.5 for _ in judged])
+    failed = [Verdict(status="error", reason="out of order"), *judging[1:]]
+    got, without = step_metrics(judged, [], failed, GROUP), step_metrics([[], *judged[1:]], [], judging, GROUP)
+    assert got == without
+    assert got != step_metrics(judged, [], verdicts([False, *[one.correct for one in judging[1:]]]), GROUP)
