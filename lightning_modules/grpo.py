@@ -152,14 +152,12 @@ class GRPO(PolicyUpdates):
         rollouts = drawn(batch.rollouts)
         self.work = NO_WORK
         self.credit = self.advantages = None
-        known = rollout_metrics(rollouts)
+        known, folder = rollout_metrics(rollouts), Path(self.trainer.default_root_dir) / "skipped"
         try:
             known |= self.learned(rollouts)
         except NotFinite as reason:
-            folder = Path(self.trainer.default_root_dir) / "skipped"
             self.skipped.add(reason, as_plain(rollouts), folder=folder, step=self.rollout_step)
         except TooManyLeftOut as reason:
-            folder = Path(self.trainer.default_root_dir) / "skipped"
             path = dumped(as_plain(rollouts), folder=folder, step=self.rollout_step + 1)
             raise FloatingPointError(f"{reason}; the batch of step {self.rollout_step + 1} is in {path}") from None
         self.rollout_step += 1

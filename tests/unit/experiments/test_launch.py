@@ -104,20 +104,26 @@ def test_a_rank_that_fails_ends_all_with_its_cause(
     assert said in capfd.readouterr().err
 
 
-def test_the_cause_is_the_first_that_was_said_not_that_of_the_first_rank_to_end(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    body = """
+def rank_1_raises(*, then: str, at_the_end: str) -> str:
+    """What rank 0 does then, and what both do before they are gone."""
+    return f"""
     try:
         with joined():
             barrier()
             if this_rank() == 1:
                 raise ValueError("the first cause")
-            time.sleep(0.5)
-            raise RuntimeError("the other is gone")
+            {then}
     finally:
-        time.sleep(2 * this_rank())
+        {at_the_end}
     """
+
+
+def test_the_cause_is_the_first_that_was_said_not_that_of_the_first_rank_to_end(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    body = rank_1_raises(
+        then='time.sleep(0.5); raise RuntimeError("the other is gone")', at_the_end="time.sleep(2 * this_rank())"
+    )
     assert launch(command(body), 2, variables={}) in (1, 134), "torch may abort on its way out"
     assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
 
@@ -126,17 +132,7 @@ def test_a_rank_that_aborts_after_another_has_said_its_cause_is_not_the_first(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """As a library's watchdog aborts, without a word, once the other has closed its end and is not yet gone."""
-    body = """
-    try:
-        with joined():
-            barrier()
-            if this_rank() == 1:
-                raise ValueError("the first cause")
-            time.sleep(1)
-            os._exit(134)
-    finally:
-        time.sleep(3)
-    """
+    body = rank_1_raises(then="time.sleep(1); os._exit(134)", at_the_end="time.sleep(3)")
     assert launch(command(body), 2, variables={}) in (1, 134), "torch may abort on its way out"
     assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
 
@@ -145,17 +141,9 @@ def test_who_is_blamed_and_does_not_end_has_failed_and_was_not_killed(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("experiments.launch.GRACE_SECONDS", 1)
-    body = """
-    try:
-        with joined():
-            barrier()
-            if this_rank() == 1:
-                raise ValueError("the first cause")
-            time.sleep(0.5)
-            raise RuntimeError("the other is gone")
-    finally:
-        time.sleep(600 * this_rank())
-    """
+    body = rank_1_raises(
+        then='time.sleep(0.5); raise RuntimeError("the other is gone")', at_the_end="time.sleep(600 * this_rank())"
+    )
     assert launch(command(body), 2, variables={}) == 1
     assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
 
