@@ -138,7 +138,7 @@ class DynamicSampling(RolloutGeneration):
 def verified_groups(task: Task, rollouts: RolloutBatch) -> Tensor:
     """Of each completion 1 where it is correct, 0 where it is not, NaN where its judging failed: (P, G)."""
     verdicts = verdicts_of(task, rollouts)
-    marks = [float("nan") if verdict.status == "error" else float(verdict.correct) for verdict in verdicts]
+    marks = [float(verdict.correct) if verdict.judged else float("nan") for verdict in verdicts]
     return torch.tensor(marks).view(-1, rollouts.group_size)
 
 

@@ -34,7 +34,7 @@ from experiments.folder_names import flaw, shown
 from experiments.gains import draw_gains
 from experiments.study.plan import study_names
 from experiments.track import RunRecord, Tracker, TrackerError, connect
-from experiments.wishes import Refused
+from experiments.wishes import Refused, could_be_baseline
 
 OUTPUT = Path("outputs") / "compare"
 MOST_NOTED = 5
@@ -82,6 +82,7 @@ def compare(
     return [
         *notes(found.arms),
         *note_on_left_out(found),
+        *note_on_baseline(found),
         *([] if curves else [f"No stage logged {curve}: no picture."]),
         f"Written: {stem}.*",
     ]
@@ -167,6 +168,15 @@ def note_on_left_out(found: Comparison) -> list[str]:
     counted = Counter(run.tags.get("arm") or run.experiment for run in found.left_out)
     those = ", ".join(f"{name} ({number} {'run' if number == 1 else 'runs'})" for name, number in counted.items())
     return [f"Without {found.metric}, and so in no table: {those}."] if those else []
+
+
+def note_on_baseline(found: Comparison) -> list[str]:
+    """Why there is no Δ, where more than one arm could be what the others are compared with."""
+    candidates = [] if found.baseline else could_be_baseline(found.arms)
+    if len(candidates) < 2:
+        return []
+    those = ", ".join(arm.label for arm in candidates)
+    return [f"No Δ: {len(candidates)} arms could be the baseline ({those}); say baseline=LABEL."]
 
 
 def is_study(options: argparse.Namespace) -> bool:

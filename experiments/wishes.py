@@ -51,13 +51,18 @@ def find_baseline(arms: Sequence[Arm], wish: str | None) -> Arm | None:
     That is the arm named ``…baseline``, or the only one rewarded by the verifier alone.
     """
     if wish is None:
-        found = [arm for arm in arms if "baseline" in arm.label] or [arm for arm in arms if _plain(arm)]
+        found = could_be_baseline(arms)
         return found[0] if len(found) == 1 and len(arms) > 1 else None
     found = [arm for arm in arms if wish == arm.label or wish in arm.values.values()]
     if len(found) != 1:
         how = "is none of the arms" if not found else f"is {len(found)} of the arms"
         raise Refused(f"The baseline {wish!r} {how}; there are: {'; '.join(arm.label for arm in arms)}")
     return found[0]
+
+
+def could_be_baseline(arms: Sequence[Arm]) -> list[Arm]:
+    """Those named ``…baseline``; where none is, those rewarded by the verifier alone."""
+    return [arm for arm in arms if "baseline" in arm.label] or [arm for arm in arms if _plain(arm)]
 
 
 def _plain(arm: Arm) -> bool:

@@ -45,7 +45,7 @@ def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> f
     """
     verdicts = verdicts_of(task, rollouts)
     steps = [
-        [step for step in those if len(step.state) > 1 and verdict.status != "error"]
+        [step for step in those if len(step.state) > 1 and verdict.judged]
         for those, verdict in zip(legal_steps(task, rollouts), verdicts, strict=True)
     ]
     own = [verdict.correct for those, verdict in zip(steps, verdicts, strict=True) for _ in those]

@@ -69,7 +69,7 @@ class FunctionVerifier:
         """
         calls = list(zip(problems, completions, strict=True))
         verdicts = [verdict_of(reply) for reply in self.pool(calls)]
-        failed = [verdict for verdict in verdicts if verdict.status == "error"]
+        failed = [verdict for verdict in verdicts if not verdict.judged]
         # one that is asked for alone, for a table of examples, is no share of anything
         if len(verdicts) > 1 and len(failed) > self.max_failures * len(verdicts):
             raise RewardFailed(

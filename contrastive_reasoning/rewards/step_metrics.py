@@ -49,25 +49,26 @@ def step_metrics(
     """The metrics above, of one rollout batch: on ranks, which all must ask, of that of all of them.
 
     Args:
-        judged: the valued steps of every rollout; those of one whose judging failed count nowhere.
+        judged: the valued steps of every rollout; one whose judging failed counts nowhere.
         placed: those of them that lie on tokens.
         verdicts: on every rollout; without them only the last two are known.
         group_size: G.
     """
-    again = [step.again for row in placed for step in row]
+    # where the judging failed nothing is known of the steps; the row stays, or groups would shift
+    failed = {row for row, verdict in enumerate(verdicts or []) if not verdict.judged}
+    again = [step.again for row, steps in enumerate(placed) if row not in failed for step in steps]
     right = None if verdicts is None else [verdict.correct for verdict in verdicts]
-    if verdicts is not None:  # where the judging failed nothing is known of the steps
-        judged = [[] if one.status == "error" else row for row, one in zip(judged, verdicts, strict=True)]
+    known = [[] if row in failed else steps for row, steps in enumerate(judged)]
     # the mean of the ranks' AUROCs is not that of their steps
-    of_ranks = gather((list(judged), again, right))
-    judged = [row for rows, _, _ in of_ranks for row in rows]
-    visits = [step for _, steps, _ in of_ranks for step in steps]
-    means = [_undecided(row) for row in judged]
-    metrics = {"steps/return": sum(mean or 0.0 for mean in means) / max(len(means), 1)}
+    of_ranks = gather((known, again, right, len(judged) - len(failed)))
+    judged = [row for rows, _, _, _ in of_ranks for row in rows]
+    visits = [step for _, steps, _, _ in of_ranks for step in steps]
+    means, counted = [_undecided(row) for row in judged], sum(count for _, _, _, count in of_ranks)
+    metrics = {"steps/return": sum(mean or 0.0 for mean in means) / counted} if counted else {}
     metrics |= {"steps/repeated": sum(visits) / len(visits)} if visits else {}
     if right is None:
         return metrics
-    right = [correct for _, _, rows in of_ranks for correct in rows or []]
+    right = [correct for _, _, rows, _ in of_ranks for correct in rows or []]
     valued = [row for row, mean in enumerate(means) if mean is not None]
     correlation = within_group_correlation(
         torch.tensor([means[row] for row in valued], dtype=torch.float64),

@@ -22,9 +22,9 @@ class VerifierReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         verdicts = verdicts_of(self.task, rollouts)
-        failures = {row: verdict for row, verdict in enumerate(verdicts) if verdict.status == "error"}
+        failures = {row: verdict for row, verdict in enumerate(verdicts) if not verdict.judged}
         judged = [float(verdict.correct) for row, verdict in enumerate(verdicts) if row not in failures]
-        instead = sum(judged) / len(judged) if judged else 0.0  # moves no mean that is logged
+        instead = sum(judged) / len(judged) if judged else 0.0  # moves no mean over this rank's
         values = [instead if row in failures else float(verdict.correct) for row, verdict in enumerate(verdicts)]
         outcome = rollouts.old_log_probs.new_tensor(values)
         self._warn(failures)

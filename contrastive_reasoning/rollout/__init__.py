@@ -22,5 +22,5 @@ __all__ = [
     "tokens_of_span",
 ]
 
-VERSION = 2
+VERSION = 3
 """Increment it when the same configuration would give another result: finished stages are then computed anew."""

@@ -50,7 +50,8 @@ class RolloutBatch(RolloutTokens):
     finish_reasons: Sequence[FinishReason]
     prefix_values: Sequence[Sequence[float | None]] | None = None
     """Per rollout, after each legal step: how often completions that go on from there are correct. None in place of a
-    number where the completion ends there and its verdict is its value; None for the batch: nobody asked."""
+    number where its verdict is its value, as the completion ends there or no continuation could be judged; None for
+    the batch: nobody asked."""
 
     def problem_of(self, row: int) -> Problem:
         return self.problems[row // self.group_size]

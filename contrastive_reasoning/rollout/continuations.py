@@ -18,7 +18,7 @@ from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.completions import spelling
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.rollout.verdicts import verdicts_of
-from contrastive_reasoning.tasks.base import Problem, Step, Task
+from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 
 
 class Prefix(NamedTuple):
@@ -56,8 +56,8 @@ def distinct(prefixes: Sequence[Sequence[Prefix | None]]) -> list[Prefix]:
 
 def success_rates(
     task: Task, policy: CausalLMPolicy, asked: Sequence[Prefix], continued: RolloutBatch
-) -> dict[Prefix, float]:
-    """The share of correct completions among those that begin with each prefix.
+) -> dict[Prefix, float | None]:
+    """The share of correct completions among those that begin with each prefix and were judged; None without any.
 
     Args:
         task: verifies them, prefix and continuation together.
@@ -66,9 +66,13 @@ def success_rates(
         continued: the G continuations of each, prompt-major.
     """
     whole = replace(continued, texts=whole_texts(policy, asked, continued))
-    correct = [verdict.correct for verdict in verdicts_of(task, whole)]
-    size = continued.group_size
-    return {prefix: sum(correct[p * size : (p + 1) * size]) / size for p, prefix in enumerate(asked)}
+    verdicts, size = verdicts_of(task, whole), continued.group_size
+    return {prefix: _share_correct(verdicts[p * size : (p + 1) * size]) for p, prefix in enumerate(asked)}
+
+
+def _share_correct(verdicts: Sequence[Verdict]) -> float | None:
+    judged = [verdict.correct for verdict in verdicts if verdict.judged]
+    return sum(judged) / len(judged) if judged else None
 
 
 def whole_texts(policy: CausalLMPolicy, asked: Sequence[Prefix], continued: RolloutBatch) -> list[str]:

@@ -41,6 +41,11 @@ class Verdict:
     def correct(self) -> bool:
         return self.status == "ok"
 
+    @property
+    def judged(self) -> bool:
+        """False where the judging itself failed: nothing is known of the completion."""
+        return self.status != "error"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Step:

@@ -45,8 +45,9 @@ def verify_answer(gold: str, completion: str) -> Verdict:
         completion: what the model wrote, of any length.
 
     Returns:
-        ``ok`` or ``wrong``; ``unparsed`` where there is no answer, or one that is refused unread; ``timeout`` where the
-        budget of steps did not suffice; ``error`` where the gold answer cannot be read. Nothing is raised.
+        ``ok`` or ``wrong``; ``unparsed`` where there is no answer, or one that is refused unread or that the comparison
+        ends in an exception on; ``timeout`` where the budget of steps did not suffice; ``error`` where the gold answer
+        cannot be read. Nothing is raised.
     """
     question = pose(gold, completion)
     return question if isinstance(question, Verdict) else settle(question)
@@ -75,7 +76,8 @@ def settle(question: Question, steps: int = STEPS) -> Verdict:
     except GoldUnread:
         return Verdict(status="error", reason=GOLD_UNREAD)
     except Exception as error:  # what a computer algebra system raises on a text that a model wrote: anything
-        return Verdict(status="error", reason=f"comparison ends in {type(error).__name__}")
+        # the completion's own doing: left out of its group, a text that breaks the comparison would cost nothing
+        return unparsed(f"comparison ends in {type(error).__name__}")
 
 
 def _quick_look(gold: str, answer: str) -> Verdict | None:

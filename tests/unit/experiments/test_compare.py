@@ -135,6 +135,18 @@ def test_who_was_named_and_has_not_the_metric_is_told(tracker: Tracker, outputs:
     assert f"Without {METRIC}, and so in no table: left_out (2 runs)." in lines
 
 
+def test_two_arms_that_could_be_the_baseline_are_named(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    for name in ("no_delta_grpo", "no_delta_dapo"):
+        Carrier(outputs.run(name, seed=0, final=0.5, reward="verifier"), tracker).carry(live=False)
+    names = ["no_delta_grpo", "no_delta_dapo"]
+    said = compare(tracker, names, **PLAIN, output=tmp_path / "compare")
+    (line,) = [line for line in said if line.startswith("No Δ")]
+    assert re.fullmatch(r"No Δ: 2 arms could be the baseline \((.*), (.*)\); say baseline=LABEL\.", line)
+    label = line.split("(")[1].split(",")[0]
+    wished = compare(tracker, names, **{**PLAIN, "baseline": label}, output=tmp_path / "compare")
+    assert not [line for line in wished if line.startswith("No Δ")]
+
+
 def test_others_read_the_last_part_of_a_path_and_tell_arms_apart_by_it() -> None:
     models = ["/home/ann/old/llama", "/home/ann/new/llama", "/home/ann/qwen", "org/name"]
     runs = [record("a", seed=0, model=model) for model in models]

@@ -145,5 +145,13 @@ def test_a_rollout_whose_judging_failed_tells_nothing_of_its_steps() -> None:
     judging = verdicts([rng.random() < 0.5 for _ in judged])
     failed = [Verdict(status="error", reason="out of order"), *judging[1:]]
     got, without = step_metrics(judged, [], failed, GROUP), step_metrics([[], *judged[1:]], [], judging, GROUP)
+    means = [sum(step.value for step in row) / 2 for row in judged[1:]]
+    assert got.pop("steps/return") == pytest.approx(sum(means) / len(means)), "the others' mean, not theirs and a 0"
+    without.pop("steps/return")
     assert got == without
     assert got != step_metrics(judged, [], verdicts([False, *[one.correct for one in judging[1:]]]), GROUP)
+
+
+def test_where_all_judging_failed_there_is_no_return() -> None:
+    judged = [[Judged(0.5, 3, False)], [Judged(0.25, 3, False)]]
+    assert step_metrics(judged, [], [Verdict(status="error", reason="out of order")] * 2, 2) == {}

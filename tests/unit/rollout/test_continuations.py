@@ -165,3 +165,22 @@ def test_values_are_those_of_an_enumeration(
         low, high = binom.ppf([5e-6, 1 - 5e-6], draws, expected) / draws
         assert low <= found[prefix] <= high, (found[prefix], expected)
     policy.model.train()
+
+
+class PartlyOut(Semicolons):
+    """Its judge is out of order for what begins with ``b``, and after ``a`` where a ``!`` follows."""
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        if completion.startswith("b") or "!" in completion:
+            return Verdict(status="error", reason="out of order")
+        return Verdict(status="ok" if "1" in completion else "wrong", reason="")
+
+
+def test_continuations_whose_judging_failed_are_not_held_to_be_wrong(
+    policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    asked = [Prefix(problem.id, tuple(tokens_of(policy, text))) for problem, text in zip(problems, "ab", strict=False)]
+    rows = [tokens_of(policy, text) for text in ("1", "2", "1!", "1", "1", "2", "1!", "1")]
+    task: Any = PartlyOut()
+    found = success_rates(task, policy, asked, rollouts_of(policy, rows, *problems[:2]))
+    assert found == {asked[0]: 2 / 3, asked[1]: None}

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from contrastive_reasoning.tasks.answer import Question, pose, settle, verify_answer
+from contrastive_reasoning.tasks.answer import Question, pose, settle, verify, verify_answer
 from contrastive_reasoning.tasks.base import Verdict
 
 
@@ -228,3 +228,15 @@ def test_works_in_any_thread() -> None:
     thread.start()
     thread.join()
     assert [verdict.correct for verdict in found] == [True]
+
+
+def test_a_text_that_the_comparison_breaks_on_is_wrong_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left out of its group it would cost nothing: a way around a wrong answer."""
+
+    def broken(*_: str) -> bool:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(verify, "same_formula", broken)
+    assert verify_answer("x+1", r"\boxed{1+x+0}") == Verdict(
+        status="unparsed", reason="comparison ends in ZeroDivisionError"
+    )
