@@ -153,6 +153,11 @@ def started(folder: Path) -> float:
     return config.stat().st_mtime if config.exists() else time.time()
 
 
+def not_all_sent(folder: Path, error: Exception) -> str:
+    """What is said of a folder where the tracker stumbled."""
+    return f"{folder}: not all was sent ({type(error).__name__}: {concealed(first_line(error))})"
+
+
 class Passes:
     """Passes over one experiment's folder. What goes wrong with the tracker is said in a line and mended by a later
     pass; each begins by looking at what is there, so none leaves anything twice.
@@ -171,7 +176,7 @@ class Passes:
             self._carrier.carry(live=live)
         except Exception as error:  # any of the database's, the network's and MLflow's own
             self._carrier = None  # what it believed to be sent may not have been
-            self._say(f"{self.folder}: not all was sent ({type(error).__name__}: {concealed(first_line(error))})")
+            self._say(not_all_sent(self.folder, error))
             return False
         self._said = ""
         return True

@@ -207,9 +207,8 @@ def mirrored(config: DictConfig, folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if launched() and not isinstance(
-            error, Interrupted
-        ):  # the others wait for this rank's end, and who started them for its cause
+        # the others wait for this rank's end, and who started them for its cause
+        if launched() and not isinstance(error, Interrupted):
             say_cause(error)
             patience = min(patience, FAILED_PATIENCE)
         raise

@@ -6,6 +6,7 @@ training_step ── backward ── gradients of all ranks ── finite? ─�
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from lightning_modules.optim import clip_by_norm
 from lightning_modules.zero import zero_of
 
 
-class FiniteSteps(L.LightningModule):
+class FiniteSteps(L.LightningModule, ABC):
     """A module that Lightning optimizes; who extends it gives its losses through ``kept``.
 
     Args:
@@ -40,9 +41,9 @@ class FiniteSteps(L.LightningModule):
         """Of all ranks, before clipping, in the last step."""
         self._batch: Any = None
 
+    @abstractmethod
     def plain(self, batch: Any) -> Mapping[str, object]:
         """What is left of ``batch`` where the run stops at it: tensors and strings alone."""
-        raise NotImplementedError
 
     def kept(self, loss: Tensor) -> Tensor:
         """``loss``, for backward; of one that is not finite no rank's gradient is."""

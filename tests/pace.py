@@ -14,7 +14,7 @@ It is the work that is bounded, not the pace: a slow or busy machine passes.
 
 
 @contextmanager
-def bounded_work() -> Iterator[None]:
+def assert_bounded_work() -> Iterator[None]:
     begin = time.process_time()
     yield
     assert time.process_time() - begin < RUNAWAY

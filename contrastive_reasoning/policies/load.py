@@ -64,19 +64,11 @@ def load_policy(
             cannot compile or has not what the kernels need, and for files that hold anything but weights.
         FileNotFoundError: for a path that holds no model.
     """
-    model: Any
     score = _score(kernels)
     if pretrained is not None:
-        path = resolve(pretrained)
-        tokenizer = _tokenizer(path, trust_remote_code=trust_remote_code)
-        with only_weights(f"policy.pretrained={path}"):
-            model = AutoModelForCausalLM.from_pretrained(
-                path, dtype=_dtype("weights_dtype", weights_dtype), trust_remote_code=trust_remote_code
-            )
+        model, tokenizer = _pretrained(pretrained, weights_dtype, trust_remote_code=trust_remote_code)
     elif architecture is not None and corpus is not None:
-        tokenizer = train_tokenizer(corpus(), vocab_size=architecture.vocab_size, kind=architecture.kind)
-        model = tiny_model(architecture, tokenizer, seed=seed)
-        model = model.to(_dtype("weights_dtype", weights_dtype))
+        model, tokenizer = _fresh(architecture, corpus(), weights_dtype, seed=seed)
     else:
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
     if gradient_checkpointing:
@@ -89,6 +81,24 @@ def load_policy(
         compiled=compiled,
         score=score,
     )
+
+
+def _pretrained(pretrained: str, weights_dtype: str, *, trust_remote_code: bool) -> tuple[Any, PreTrainedTokenizerBase]:
+    path = resolve(pretrained)
+    tokenizer = _tokenizer(path, trust_remote_code=trust_remote_code)
+    with only_weights(f"policy.pretrained={path}"):
+        model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=_dtype("weights_dtype", weights_dtype), trust_remote_code=trust_remote_code
+        )
+    return model, tokenizer
+
+
+def _fresh(
+    architecture: TinyArchitecture, corpus: Sequence[str], weights_dtype: str, *, seed: int
+) -> tuple[Any, PreTrainedTokenizerBase]:
+    tokenizer = train_tokenizer(corpus, vocab_size=architecture.vocab_size, kind=architecture.kind)
+    model: Any = tiny_model(architecture, tokenizer, seed=seed)
+    return model.to(_dtype("weights_dtype", weights_dtype)), tokenizer
 
 
 def checkpoint_layers(model: PreTrainedModel) -> None:

@@ -64,7 +64,7 @@ def _guarded(call: Call, function: Callable[..., Any], line: str) -> tuple[str, 
         return call(function, line)
     except MemoryError:
         return FATAL, "out of memory"
-    except Exception as error:
+    except Exception as error:  # the user's function may raise anything: of this call alone, and its reason is kept
         return ERROR, described(error)
     except BaseException as error:  # it wanted to end the process: so be it, once this is said
         return FATAL, described(error)

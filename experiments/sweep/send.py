@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.first_line import first_line
+from experiments.carry import not_all_sent
 from experiments.run_tree import TrackedRun, find_run_folders, read_config, read_json, runs_of, sweep_folder
-from experiments.secret_values import concealed
 from experiments.sent import Memory, Sent
 from experiments.sweep.job import Job, run_folder
 from experiments.sweep.summary import CSV
@@ -89,7 +88,7 @@ def _sent(sweep: Path, folder: Path, tracker: Tracker) -> bool:
     try:
         return _send(sweep, run, tracker)
     except Exception as error:  # any of the database's, the network's and MLflow's own
-        print(f"{sweep}: not all was sent ({type(error).__name__}: {concealed(first_line(error))})", flush=True)
+        print(not_all_sent(sweep, error), flush=True)
         return False
 
 

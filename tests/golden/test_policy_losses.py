@@ -63,7 +63,7 @@ KLS: dict[str, KL] = {
 }
 
 
-def close(actual: Tensor, expected: Any) -> None:
+def assert_near(actual: Tensor, expected: Any) -> None:
     assert_close(actual.detach(), torch.as_tensor(expected, dtype=torch.float64), rtol=1e-6, atol=1e-8)
 
 
@@ -92,10 +92,12 @@ def rescale(mode: str, mask: Tensor) -> float:
     return written(mask) if mode == "seq-mean-token-sum-norm" else 1.0
 
 
-def compared(outputs: ObjectiveOutputs, given: ObjectiveInputs, row: dict[str, Any], scale: float = 1.0) -> None:
+def assert_as_recorded(
+    outputs: ObjectiveOutputs, given: ObjectiveInputs, row: dict[str, Any], scale: float = 1.0
+) -> None:
     """Loss and gradient."""
-    close(outputs.loss * scale, row["loss"])
-    close(torch.autograd.grad(outputs.loss * scale, given.log_probs)[0], row["grad_log_prob"])
+    assert_near(outputs.loss * scale, row["loss"])
+    assert_near(torch.autograd.grad(outputs.loss * scale, given.log_probs)[0], row["grad_log_prob"])
 
 
 def clips(row: dict[str, Any]) -> dict[str, float]:
@@ -130,7 +132,7 @@ def test_advantages(golden_row: dict[str, Any], kind: str) -> None:
             with pytest.raises(ValueError, match="group_size must be at least 2"):
                 advantage(credit, mask[rows], 1)
         else:
-            close(advantage(credit, mask[rows], size), expected[rows])
+            assert_near(advantage(credit, mask[rows], size), expected[rows])
             if kind == "nostd" or rewards[rows].std() > 1e-3:  # where a smaller one is rounded up there
                 first = double(golden_row[f"vectorized_float32_{kind}"])[rows]
                 assert_close(advantage(credit, mask[rows], size)[:, 0], first, rtol=5e-3, atol=5e-3)
@@ -144,7 +146,7 @@ def test_advantages_with_the_epsilon_of_trl(golden_row: dict[str, Any]) -> None:
     rewards, size = double(golden_row["rewards"]), golden_row["group"].count(golden_row["group"][0])
     one_token = torch.ones(len(rewards), 1, dtype=torch.bool)
     advantages = GroupRelative(normalise_std=True, epsilon=1e-4)(Credit(outcome=rewards, parts={}), one_token, size)
-    close(advantages[:, 0], expected)
+    assert_near(advantages[:, 0], expected)
 
 
 @golden_rows("policy_losses.json", "policy_loss", "ppo_dual_clip")
@@ -153,15 +155,15 @@ def test_grpo(golden_row: dict[str, Any]) -> None:
     aggregation = aggregation_of(mode, given.mask)
     objective = GRPO(**clips(golden_row), **NO_KL, dual_clip=golden_row["clip_ratio_c"], aggregation=aggregation)
     outputs = objective(given)
-    compared(outputs, given, golden_row, rescale(mode, given.mask))
+    assert_as_recorded(outputs, given, golden_row, rescale(mode, given.mask))
     verl_metrics(outputs, golden_row)
 
 
 def verl_metrics(outputs: ObjectiveOutputs, row: dict[str, Any]) -> None:
-    close(outputs.metrics["clip_fraction"], row["pg_clipfrac"])
-    close(outputs.metrics["approx_kl"], row["ppo_kl"])
+    assert_near(outputs.metrics["clip_fraction"], row["pg_clipfrac"])
+    assert_near(outputs.metrics["approx_kl"], row["ppo_kl"])
     if "dual_clip_fraction" in outputs.metrics:
-        close(outputs.metrics["dual_clip_fraction"], row["pg_clipfrac_lower"])
+        assert_near(outputs.metrics["dual_clip_fraction"], row["pg_clipfrac_lower"])
 
 
 @golden_rows("policy_losses.json", "policy_loss", "dapo")
@@ -169,7 +171,7 @@ def test_dapo(golden_row: dict[str, Any]) -> None:
     assert golden_row["loss_agg_mode"] == "token-mean"
     given = inputs(golden_row)
     outputs = DAPO(**clips(golden_row), dual_clip=golden_row["clip_ratio_c"])(given)
-    compared(outputs, given, golden_row)
+    assert_as_recorded(outputs, given, golden_row)
     verl_metrics(outputs, golden_row)
 
 
@@ -178,7 +180,7 @@ def test_gspo(golden_row: dict[str, Any]) -> None:
     """With ``SeqMeanTokenMean`` whatever the row's mode: the reference does not look at it."""
     given = inputs(golden_row)
     outputs = GSPO(**clips(golden_row), **NO_KL, aggregation=SeqMeanTokenMean())(given)
-    compared(outputs, given, golden_row)
+    assert_as_recorded(outputs, given, golden_row)
     verl_metrics(outputs, golden_row)
 
 
@@ -187,8 +189,8 @@ def test_gmpo(golden_row: dict[str, Any]) -> None:
     """With ``SeqMeanTokenMean`` whatever the row's mode: the reference does not look at it, and counts empty rows."""
     given = inputs(golden_row)
     outputs = GMPO(**clips(golden_row), **NO_KL, aggregation=SeqMeanTokenMean())(given)
-    compared(outputs, given, golden_row, written(given.mask) / len(given.mask))
-    close(outputs.metrics["approx_kl"], golden_row["ppo_kl"])
+    assert_as_recorded(outputs, given, golden_row, written(given.mask) / len(given.mask))
+    assert_near(outputs.metrics["approx_kl"], golden_row["ppo_kl"])
 
 
 @golden_rows("policy_losses.json", "trl_grpo_trainer")
@@ -197,11 +199,11 @@ def test_trl(golden_row: dict[str, Any]) -> None:
     assert golden_row["num_items_in_batch"] == given.mask.sum(), "tokens of the batch, in one process"
     outputs = trl_objective(golden_row)(given)
     over_rows = golden_row["loss_type"] in ("grpo", "dr_grpo")
-    compared(outputs, given, golden_row, written(given.mask) / len(given.mask) if over_rows else 1.0)
+    assert_as_recorded(outputs, given, golden_row, written(given.mask) / len(given.mask) if over_rows else 1.0)
     if golden_row["beta"]:
-        close(outputs.metrics["kl"], golden_row["metrics"]["kl"])
+        assert_near(outputs.metrics["kl"], golden_row["metrics"]["kl"])
     if golden_row["importance_sampling_level"] == "token" and golden_row["loss_type"] != "cispo":
-        close(outputs.metrics["clip_fraction"], golden_row["metrics"]["clip_ratio/region_mean"])
+        assert_near(outputs.metrics["clip_fraction"], golden_row["metrics"]["clip_ratio/region_mean"])
 
 
 def trl_objective(row: dict[str, Any]) -> Objective:
@@ -233,9 +235,9 @@ def test_grpo_with_kl(golden_row: dict[str, Any]) -> None:
         kl=KLS[golden_row["kl_loss_type"]],
         aggregation=aggregation_of(golden_row["loss_agg_mode"], given.mask),
     )(given)
-    compared(outputs, given, golden_row)
-    close(outputs.metrics["kl"], golden_row["kl_loss"])
-    close(outputs.loss - weight * outputs.metrics["kl"], golden_row["pg_loss"])
+    assert_as_recorded(outputs, given, golden_row)
+    assert_near(outputs.metrics["kl"], golden_row["kl_loss"])
+    assert_near(outputs.loss - weight * outputs.metrics["kl"], golden_row["pg_loss"])
 
 
 @golden_rows("policy_losses.json", "agg_loss")
@@ -244,8 +246,8 @@ def test_aggregation(golden_row: dict[str, Any]) -> None:
     rows, tokens = written(mask), float(mask.sum())
     for mode, expected in golden_row["loss"].items():
         weights = aggregation_of(mode, mask).weights(mask, rows=rows, tokens=tokens) * rescale(mode, mask)
-        close((weights * double(golden_row["loss_mat"])).sum(), expected)
-        close(weights, golden_row["grad"][mode])
+        assert_near((weights * double(golden_row["loss_mat"])).sum(), expected)
+        assert_near(weights, golden_row["grad"][mode])
 
 
 @golden_rows("policy_losses.json", "kl_penalty")
@@ -254,12 +256,12 @@ def test_kl(golden_row: dict[str, Any]) -> None:
     for name, expected in golden_row["per_token"].items():
         log_probs = double(golden_row["log_prob"]).requires_grad_()
         per_token = KLS[name](log_probs, double(golden_row["ref_log_prob"]))
-        close(per_token, expected)
+        assert_near(per_token, expected)
         aggregation = aggregation_of(golden_row["agg_mode"], mask)
         weights = aggregation.weights(mask, rows=written(mask), tokens=float(mask.sum()))
         loss = (weights * per_token).sum()
-        close(loss, golden_row["loss"][name])
-        close(torch.autograd.grad(loss, log_probs)[0], golden_row["grad_log_prob"][name])
+        assert_near(loss, golden_row["loss"][name])
+        assert_near(torch.autograd.grad(loss, log_probs)[0], golden_row["grad_log_prob"][name])
 
 
 @golden_rows("policy_losses.json", "full_kl_independent")
@@ -270,7 +272,7 @@ def test_full_kl(golden_row: dict[str, Any], chunk: int) -> None:
     identity = torch.eye(policy.shape[1], dtype=torch.float64)
     for one, other, name in ((policy, reference, "kl_policy_ref"), (reference, policy, "kl_ref_policy")):
         divergence = full_kl(one, identity, other, identity, temperature=1.0, chunk=chunk)
-        close(divergence, double(golden_row[name]).flatten())
+        assert_near(divergence, double(golden_row[name]).flatten())
 
 
 @golden_rows("policy_losses.json", "full_kl_independent")
@@ -292,7 +294,7 @@ def test_objective_with_full_kl(golden_row: dict[str, Any]) -> None:
         )
     )
     expected = double(golden_row["kl_policy_ref"])
-    close(outputs.loss, 0.5 * expected.mean())
+    assert_near(outputs.loss, 0.5 * expected.mean())
     gap = logits.log_softmax(dim=-1) - reference.log_softmax(dim=-1)
     gradient = logits.softmax(dim=-1) * (gap - expected[..., None]) * 0.5 / expected.numel()
-    close(torch.autograd.grad(outputs.loss, logits)[0], gradient.detach())
+    assert_near(torch.autograd.grad(outputs.loss, logits)[0], gradient.detach())

@@ -185,4 +185,11 @@ class Inside(BadLoss):
 )
 def test_limits_are_checked(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        FiniteSteps(**{"gradient_clip": None, "max_skipped_steps": 0} | change)
+        Limited(**{"gradient_clip": None, "max_skipped_steps": 0} | change)
+
+
+class Limited(FiniteSteps):
+    """Nothing but the limits."""
+
+    def plain(self, batch: Any) -> dict[str, object]:
+        return {}

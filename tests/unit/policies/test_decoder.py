@@ -62,7 +62,7 @@ def policy_of(model: Any, dtype: torch.dtype = torch.float32) -> CausalLMPolicy:
 
 
 @torch.no_grad()
-def compare(policy: CausalLMPolicy, tolerance: float) -> None:
+def assert_the_models_own(policy: CausalLMPolicy, tolerance: float) -> None:
     ids = torch.randint(0, 270, (3, 6), generator=torch.Generator().manual_seed(0))
     decoder, plan = decoder_of(policy), Alone()
     assert isinstance(decoder, Decoder)
@@ -77,7 +77,7 @@ def compare(policy: CausalLMPolicy, tolerance: float) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_is_the_models_own(name: str) -> None:
-    compare(policy_of(MODELS[name]()), 1e-5)
+    assert_the_models_own(policy_of(MODELS[name]()), 1e-5)
 
 
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "down_proj"]])
@@ -85,13 +85,13 @@ def test_a_step_is_the_models_own(name: str) -> None:
 def test_adapters_are_called(targets: list[str] | str, dtype: torch.dtype) -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.5, target_modules=targets)
     policy = policy_of(lora.attach(MODELS["qwen2"](), seed=0), dtype)
-    compare(policy, 1e-5 if dtype == torch.float32 else 0.1)
+    assert_the_models_own(policy, 1e-5 if dtype == torch.float32 else 0.1)
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
 def test_a_step_under_autocast_and_in_half_precision(name: str) -> None:
-    compare(policy_of(MODELS[name](), torch.bfloat16), 0.1)
-    compare(policy_of(MODELS[name]().to(torch.bfloat16), torch.bfloat16), 0.1)
+    assert_the_models_own(policy_of(MODELS[name](), torch.bfloat16), 0.1)
+    assert_the_models_own(policy_of(MODELS[name]().to(torch.bfloat16), torch.bfloat16), 0.1)
 
 
 def test_weights_are_read_by_reference_where_nothing_is_cast() -> None:
@@ -102,7 +102,7 @@ def test_weights_are_read_by_reference_where_nothing_is_cast() -> None:
         for module in policy.model.modules():
             if isinstance(module, nn.Linear):
                 module.weight.mul_(0.5)
-    compare(policy, 1e-5)
+    assert_the_models_own(policy, 1e-5)
     assert not torch.allclose(before, decoder.read(torch.tensor([5]), torch.tensor([0]), Alone())[0])
 
 

@@ -5,7 +5,7 @@ import torch
 
 from contrastive_reasoning.rewards import FormatReward, VerifierReward, WeightedSum
 from contrastive_reasoning.tasks.base import Problem, Task, Verdict
-from tests.pace import bounded_work
+from tests.pace import assert_bounded_work
 
 RIGHT = "21+16=37;37-17=20;26+20=46"
 WRONG = "21+16=37;37-17=20;26-20=6"
@@ -52,7 +52,7 @@ def test_what_the_verifier_failed_on_is_left_out(task: Task, rollouts_of) -> Non
 def test_hostile_text_is_wrong_with_a_reason_after_bounded_work(task: Task, rollouts_of, text: str) -> None:
     rollouts = rollouts_of([""])
     object.__setattr__(rollouts, "texts", [text])
-    with bounded_work():
+    with assert_bounded_work():
         credit = VerifierReward(task=task)(rollouts)
     assert credit.outcome.tolist() == [0.0]
     assert credit.verdicts is not None

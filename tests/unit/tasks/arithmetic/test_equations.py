@@ -7,7 +7,7 @@ import pytest
 from contrastive_reasoning.tasks.arithmetic import Equation, parse_steps, same_plan
 from contrastive_reasoning.tasks.arithmetic.equations import MAX_STEPS
 from contrastive_reasoning.tasks.base import Problem
-from tests.pace import bounded_work
+from tests.pace import assert_bounded_work
 
 PROBLEM = Problem(id="x", prompt="", answer="7", fields={"plan": ()})
 
@@ -53,6 +53,6 @@ def test_plans_are_compared_as_equations_in_any_order() -> None:
 
 @pytest.mark.parametrize("unit", ["1", "1+", "1 + 1", "1+1=2\n", "\\boxed{", "1" * 9 + "+", "= ", "−"])
 def test_hostile_text_takes_bounded_work(unit: str) -> None:
-    with bounded_work():
+    with assert_bounded_work():
         steps = parse_steps(PROBLEM, unit * (300_000 // len(unit)))
     assert len(steps) <= MAX_STEPS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contrastive_reasoning.tasks.arithmetic import ArithmeticProblem, Clause, Story, scores, verify
-from tests.pace import bounded_work
+from tests.pace import assert_bounded_work
 
 # Mia has 5 figs. Mia buys 3. Mia eats 3. Mia finds 2. How many has Mia?
 CANCELLING = Story(
@@ -74,7 +74,7 @@ def test_false_equations_are_counted() -> None:
 @pytest.mark.parametrize("unit", ["1+1=2\n", "\\boxed{", "\\boxed{7}", "{", "9", "(((", "\ud800", "\\frac{1}{"])
 def test_hostile_text_takes_bounded_work(unit: str) -> None:
     text = unit * (200_000 // len(unit))
-    with bounded_work():
+    with assert_bounded_work():
         for completion in (text, f"\\boxed{{{text}", f"\\boxed{{{text}}}", f"{text}\\boxed{{7}}"):
             assert verify(PROBLEM, completion).status in ("ok", "wrong", "unparsed")
             assert 0 <= scores(PROBLEM, completion)["arithmetic/legal_steps"] <= 1

@@ -7,7 +7,7 @@ import pytest
 from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from contrastive_reasoning.tasks.countdown.trace import search_trace
-from tests.pace import bounded_work
+from tests.pace import assert_bounded_work
 
 PROBLEM = CountdownProblem((21, 16, 17, 26), 46)
 TEXT = search_trace(PROBLEM.numbers, PROBLEM.target).text
@@ -115,7 +115,7 @@ def test_random_garbage_never_raises_and_stays_in_range() -> None:
 )
 def test_a_megabyte_takes_bounded_work(piece: str) -> None:
     hostile = (piece * 1_000_000)[:1_000_000]
-    with bounded_work():
-        scores(f"<Solution>\n{hostile}=1\n1=1\n1=1</Solution>")
-        scores(f"<Solution>\n{hostile[:3000]}=1\n1=1\n1=1</Solution>")
-        scores("\n".join([*SEARCH[:2], hostile]))
+    with assert_bounded_work():
+        assert scores(f"<Solution>\n{hostile}=1\n1=1\n1=1</Solution>")[0] == 0
+        assert scores(f"<Solution>\n{hostile[:3000]}=1\n1=1\n1=1</Solution>")[0] == 0
+        assert scores("\n".join([*SEARCH[:2], hostile]))[0] == 0

@@ -10,7 +10,7 @@ from contrastive_reasoning.tasks.countdown.oracle import reachable_targets
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from contrastive_reasoning.tasks.countdown.steps import MAX_STEPS, parse_steps
 from contrastive_reasoning.tasks.countdown.trace import search_trace
-from tests.pace import bounded_work
+from tests.pace import assert_bounded_work
 
 NUMBERS, TARGET = (21, 16, 17, 26), 46
 DIRECT = CountdownProblem(NUMBERS, TARGET, style="direct")
@@ -274,6 +274,6 @@ HOSTILE = [
 @pytest.mark.parametrize("head", ["", "|- Try 21 + 16 = 37. Current number set: [1, "])
 def test_a_megabyte_takes_bounded_work(head: str, piece: str) -> None:
     text = (head + piece * (1_000_000 // len(piece) + 1))[:1_000_000]
-    with bounded_work():
+    with assert_bounded_work():
         steps = parse_steps(SEARCH, text)
     check(steps, len(text))
