@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class ProblemRows:
                 "(an address with hf:// holds it itself, as …@revision)"
             )
         if here is None:
-            yield from _numbered(self._downloaded(self.path))
+            yield from self._downloaded(self.path)
             return
         try:
             yield from self._from_disk(here)
@@ -107,12 +108,12 @@ class ProblemRows:
         else:
             raise ValueError(f"a file of problems ends in {', '.join(BUILDERS)}")
 
-    def _from_folder(self, folder: Path) -> Iterator[PlacedRow]:
+    def _from_folder(self, folder: Path, subset: str | None = None) -> Iterator[PlacedRow]:
         """The files that the folder's own description or their names give to this split."""
         from datasets import load_dataset_builder
 
         try:
-            builder: Any = load_dataset_builder(str(folder))
+            builder: Any = load_dataset_builder(str(folder), subset)
         except YAMLError as error:
             raise ValueError(f"the header of README.md is no plain YAML ({said(error)})") from error
         splits: Mapping[str, Sequence[str]] = builder.config.data_files
@@ -129,23 +130,38 @@ class ProblemRows:
             for place, row, flaw in json_rows(file):
                 yield PlacedRow(place if len(files) == 1 else f"{file.name}, {place}", row, flaw)
 
-    def _downloaded(self, name: str) -> Iterator[Mapping[str, Any]]:
-        """Kept in the cache of ``datasets``, and read from there without a network."""
-        from datasets import load_dataset
+    def _downloaded(self, name: str) -> Iterator[PlacedRow]:
+        """Kept in the cache of the libraries below, and read from there without a network."""
+        from datasets.exceptions import DatasetNotFoundError, DatasetsError
+        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
-        rows: Any
         try:
-            if name.startswith(REMOTE):
-                address = name.replace("*", "%2A")
-                rows = load_dataset(BUILDERS.get(Path(name).suffix, "json"), data_files=address, split="train")
-            else:
-                rows = load_dataset(name, self.subset, split=self.split, revision=self.revision)
-            return iter(rows)
-        except ValueError as error:
-            raise ValueError(f"{name}: {said(error)}") from error
-        except Exception as error:  # every library below has its own for "no network"
+            yield from self._from_hub(name)
+        except (DatasetNotFoundError, RepositoryNotFoundError, RevisionNotFoundError) as error:
+            which = name if self.revision is None else f"{name} at revision {self.revision}"
+            raise FileNotFoundError(f"{which} is not on the hub for you ({said(error)}); {INSTEAD}") from error
+        except OSError as error:
+            if error.errno in (ENOSPC, EDQUOT):
+                raise
             offline = f"cannot be reached and was not downloaded before ({said(error)}); {INSTEAD}"
             raise FileNotFoundError(f"{name}: {offline}") from error
+        except (ValueError, RuntimeError, DatasetsError) as error:  # RuntimeError: a loading script, which is not run
+            raise ValueError(f"{name}: {said(error)}") from error
+
+    def _from_hub(self, name: str) -> Iterator[PlacedRow]:
+        from datasets import load_dataset
+        from huggingface_hub import snapshot_download
+
+        if name.startswith(REMOTE):
+            address = name.replace("*", "%2A")
+            rows: Any = load_dataset(BUILDERS.get(Path(name).suffix, "json"), data_files=address, split="train")
+            yield from _numbered(rows)
+        elif self.revision is None:
+            yield from _numbered(load_dataset(name, self.subset, split=self.split))  # pyright: ignore[reportArgumentType]
+        else:
+            # Without a network load_dataset takes the version of its cache that is newest, whatever the revision says.
+            folder = snapshot_download(name, repo_type="dataset", revision=self.revision)
+            yield from self._from_folder(Path(folder), self.subset)
 
 
 def _numbered(rows: Iterable[Mapping[str, Any]]) -> Iterator[PlacedRow]:

@@ -15,9 +15,14 @@ from contrastive_reasoning.tasks.base import Status, Task, Verdict
 
 
 def credit_metrics(credit: Credit) -> dict[str, float]:
-    """Means of the outcome and of every part by name, steps valued per rollout, shares of the verdicts."""
-    metrics = {f"train/reward/{name}": part.double().mean().item() for name, part in credit.parts.items()}
-    metrics["train/reward/outcome"] = credit.outcome.double().mean().item()
+    """Means of the outcome and of every part by name, steps valued per rollout, shares of the verdicts.
+
+    Rollouts that the reward failed on count in no mean of a reward; where it failed on all there is none.
+    """
+    metrics: dict[str, float] = {}
+    if rewarded := [row for row in range(len(credit.outcome)) if row not in credit.failures]:
+        named = {**credit.parts, "outcome": credit.outcome}
+        metrics.update({f"train/reward/{name}": part[rewarded].double().mean().item() for name, part in named.items()})
     metrics.update({f"train/{name}": value for name, value in credit.metrics.items()})
     if credit.steps is not None:
         metrics["train/reward/steps"] = sum(map(len, credit.steps)) / max(len(credit.steps), 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
 import datasets
+import huggingface_hub.constants
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
 from contrastive_reasoning.tasks.read_set import Rows
 from datamodules.problem_rows import ProblemRows
@@ -194,10 +197,43 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return calls
 
 
-def test_the_hub_is_asked_by_name_subset_split_and_revision(asked: list[object]) -> None:
-    rows = ProblemRows(path="someone/some-set", subset="main", revision="v2", split="test", file="train/two.jsonl")
+def test_the_hub_is_asked_by_name_subset_and_split(asked: list[object]) -> None:
+    rows = ProblemRows(path="someone/some-set", subset="main", revision=None, split="test", file="train/two.jsonl")
     assert [found.row for found in rows()] == CHAT
-    assert asked == [(("someone/some-set", "main"), {"split": "test", "revision": "v2"})]
+    assert asked == [(("someone/some-set", "main"), {"split": "test"})]
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The hub's cache without a network. It holds one set twice: the tag ``v1`` and the newer ``main``."""
+    cached = tmp_path / "datasets--someone--some-set"
+    for commit, (revision, questions) in enumerate({"v1": ["old"], "main": ["old", "new"]}.items(), start=1):
+        sha = f"{commit:040x}"
+        (cached / "refs").mkdir(parents=True, exist_ok=True)
+        (cached / "refs" / revision).write_text(sha)
+        for subset in ("easy", "hard"):
+            file = cached / "snapshots" / sha / subset / "test.jsonl"
+            file.parent.mkdir(parents=True)
+            file.write_text("".join(json.dumps({"question": f"{subset} {said}"}) + "\n" for said in questions))
+        header = "".join(f"- config_name: {subset}\n  data_dir: {subset}\n" for subset in ("easy", "hard"))
+        (cached / "snapshots" / sha / "README.md").write_text(f"---\nconfigs:\n{header}---\n")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    return cached
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(("revision", "questions"), [("v1", ["hard old"]), (f"{2:040x}", ["hard old", "hard new"])])
+def test_a_revision_is_the_one_that_was_named_without_a_network_too(revision: str, questions: list[str]) -> None:
+    rows = ProblemRows(path="someone/some-set", subset="hard", revision=revision, split="test", file=None)
+    assert [found.row["question"] for found in rows()] == questions
+
+
+@pytest.mark.usefixtures("offline")
+def test_no_other_revision_stands_in_for_one_that_was_not_downloaded() -> None:
+    rows = ProblemRows(path="someone/some-set", subset="hard", revision="v2", split="test", file=None)
+    with pytest.raises(FileNotFoundError, match=r"^someone/some-set: cannot be reached and was not downloaded before "):
+        list(rows())
 
 
 @pytest.mark.parametrize("path", ["https://example.org/set.parquet", "hf://datasets/a/b/set.jsonl", "here.jsonl"])
@@ -217,9 +253,7 @@ def test_an_address_is_that_of_one_file(asked: list[object]) -> None:
 
 
 @pytest.mark.parametrize("path", ["someone/some-set", "https://example.org/set.parquet", "hf://datasets/a/b/set.jsonl"])
-@pytest.mark.parametrize(
-    "error", [ConnectionError("no Hub\nand more"), FileNotFoundError("no Hub"), RuntimeError("no Hub")]
-)
+@pytest.mark.parametrize("error", [ConnectionError("no Hub\nand more"), FileNotFoundError("no Hub"), OSError("no Hub")])
 def test_offline_it_is_one_sentence(path: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*args: object, **kwargs: object) -> None:
         raise error
@@ -230,6 +264,30 @@ def test_offline_it_is_one_sentence(path: str, error: Exception, monkeypatch: py
     )
     with pytest.raises(FileNotFoundError, match=expected):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (
+            DatasetNotFoundError("gated"),
+            FileNotFoundError,
+            r"^a/set is not on the hub for you \(gated\); name a local ",
+        ),
+        (DatasetGenerationError("torn"), ValueError, r"^a/set: torn$"),
+        (RuntimeError("Dataset scripts are no longer supported"), ValueError, r"^a/set: Dataset scripts are no "),
+        (OSError(ENOSPC, "No space left on device"), OSError, r"No space left on device$"),
+    ],
+)
+def test_what_is_no_want_of_a_network_is_not_called_one(
+    error: Exception, kind: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    with pytest.raises(kind, match=said):
+        read("a/set")
 
 
 def test_an_unknown_split_of_a_hub_set_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,27 @@ def test_parts_verdicts_and_steps_by_name() -> None:
     assert metrics["train/verdict/wrong"] == 0.5
 
 
+def test_what_a_reward_failed_on_counts_in_no_mean() -> None:
+    failed = Verdict(status="error", reason="its process ended")
+    outcome, verifier = torch.tensor([9.0, 2.0, 9.0, 4.0]), torch.tensor([9.0, 1.0, 9.0, 0.0])
+    credit = Credit(outcome=outcome, parts={"verifier": verifier}, failures={0: failed, 2: failed})
+    assert credit_metrics(credit) == {"train/reward/outcome": 3.0, "train/reward/verifier": 0.5}
+
+
+def test_a_reward_that_failed_on_all_has_no_mean_but_its_share() -> None:
+    failed, nothing = Verdict(status="error", reason="its process ended"), torch.zeros(2)
+    credit = Credit(
+        outcome=nothing,
+        parts={"verifier": nothing},
+        failures=dict.fromkeys((0, 1), failed),
+        verdicts=[failed, failed],
+        metrics={"reward/failed": 1.0},
+    )
+    metrics = credit_metrics(credit)
+    assert metrics["train/reward/failed"] == metrics["train/verdict/error"] == 1
+    assert not {"train/reward/outcome", "train/reward/verifier"} & set(metrics)
+
+
 def test_every_status_has_its_line() -> None:
     assert verdict_shares([OK, OK, WRONG, OK], prefix="x/") == {
         "x/ok": 0.75,
