@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -101,7 +100,7 @@ class OnlineCritic(L.Callback):
             try:
                 loss = self.lessons.lesson(self.buffer, device=device, rank=rank, ranks=ranks)
             except TooManyLeftOut as reason:
-                path = dumped(reason.batch or {}, folder=Path(trainer.default_root_dir) / "skipped", step=step)
+                path = dumped(reason.batch or {}, run=trainer.default_root_dir, step=step)
                 raise FloatingPointError(f"{reason}; its batches after step {step} are in {path}") from None
             known = loss is not None  # on every rank, or on none
             report(trainer, step, {"loss": total(loss) / ranks if known else None})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -69,9 +68,8 @@ class FiniteSteps(L.LightningModule, ABC):
         if zero is not None:
             self.gradient_norm = zero.gradient_norm()
         if not bool(self.gradient_norm.isfinite()):
-            folder = Path(self.trainer.default_root_dir) / "skipped"
-            reason = NotFinite("the gradient is not finite")
-            self.skipped.add(reason, self.plain(self._batch), folder=folder, step=self.trainer.global_step)
+            reason, run = NotFinite("the gradient is not finite"), self.trainer.default_root_dir
+            self.skipped.add(reason, lambda: self.plain(self._batch), run=run, step=self.trainer.global_step)
         self.log_dict(self.skipped.metrics, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

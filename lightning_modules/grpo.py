@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -152,13 +151,13 @@ class GRPO(PolicyUpdates):
         rollouts = drawn(batch.rollouts)
         self.work = NO_WORK
         self.credit = self.advantages = None
-        known, folder = rollout_metrics(rollouts), Path(self.trainer.default_root_dir) / "skipped"
+        known, run = rollout_metrics(rollouts), self.trainer.default_root_dir
         try:
             known |= self.learned(rollouts)
         except NotFinite as reason:
-            self.skipped.add(reason, as_plain(rollouts), folder=folder, step=self.rollout_step)
+            self.skipped.add(reason, lambda: as_plain(rollouts), run=run, step=self.rollout_step)
         except TooManyLeftOut as reason:
-            path = dumped(as_plain(rollouts), folder=folder, step=self.rollout_step + 1)
+            path = dumped(as_plain(rollouts), run=run, step=self.rollout_step + 1)
             raise FloatingPointError(f"{reason}; the batch of step {self.rollout_step + 1} is in {path}") from None
         self.rollout_step += 1
         self.reported = over_ranks({**known, **self.skipped.metrics}, summed=(OBJECTIVE, SURPRISAL))

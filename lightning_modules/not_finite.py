@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -67,15 +67,15 @@ class SkippedSteps:
     def metrics(self) -> dict[str, float]:
         return {SKIPPED: float(self.count)}
 
-    def add(self, reason: NotFinite, batch: Mapping[str, object], *, folder: Path, step: int) -> None:
-        """Leave the step after ``step`` out; ``batch`` holds what ``torch.load`` reads with ``weights_only``.
+    def add(self, reason: NotFinite, batch: Callable[[], Mapping[str, object]], *, run: str | Path, step: int) -> None:
+        """Leave the step after ``step`` out; ``batch()`` is what ``torch.load`` reads with ``weights_only``.
 
         Raises:
-            FloatingPointError: where that is one too many; the batch is in ``folder``.
+            FloatingPointError: where that is one too many; the batch is in the folder of ``run``.
         """
         self.count += 1
         if self.count > self.most:
-            path = dumped(batch, folder=folder, step=step + 1)
+            path = dumped(batch(), run=run, step=step + 1)
             part = "update" if reason.place else "step"
             raise FloatingPointError(
                 f"{reason} in {reason.place}step {step + 1}, and {self.most} steps were left out before: the run "

@@ -63,9 +63,9 @@ def bad_number(**quantities: Tensor) -> str:
     return found[0] if found else "gradient, or a number on another rank,"
 
 
-def dumped(batch: Mapping[str, object], *, folder: Path, step: int) -> Path:
-    """Where ``batch`` lies now: this rank's of ``step``, for ``torch.load`` with ``weights_only``."""
-    path = folder / f"step={step:06d}.rank{this_rank()}.pt"
+def dumped(batch: Mapping[str, object], *, run: str | Path, step: int) -> Path:
+    """Where ``batch``, this rank's of ``step``, lies in the folder of ``run``: for ``torch.load``, ``weights_only``."""
+    path = Path(run) / "skipped" / f"step={step:06d}.rank{this_rank()}.pt"
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(dict(batch), path)
     return path
