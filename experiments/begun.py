@@ -100,7 +100,7 @@ class _Other(NamedTuple):
     silent: bool
     """Whether that is nothing but what is ``SILENT``."""
     devices: bool
-    """Whether there are other devices, or another way to use them, among it."""
+    """Whether that is nothing but other devices, or another way to use them."""
 
     @property
     def told(self) -> str:
@@ -134,7 +134,7 @@ def _beside(plan: StagePlan, above: Sequence[StagePlan]) -> list[_Other]:
         changed = _changed(_named(read_json(folder / BEGUN), stages, known), ours)
         own = [_own(key) for key in changed]
         silent = bool(own) and all(f"{key}.".startswith(SILENT) for key in own)
-        devices = any(f"{key}.".startswith(DEVICES) for key in own)
+        devices = bool(own) and all(f"{key}.".startswith(DEVICES) for key in own)
         found.append(_Other(folder=folder, leaves=tuple(differences(changed)), silent=silent, devices=devices))
     return found
 

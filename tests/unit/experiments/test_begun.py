@@ -264,8 +264,9 @@ def test_runs_that_are_compared_may_differ_by_their_devices_and_by_nothing_else_
     stopped(chain(tmp_path, FRESH))
     check_left(chain(tmp_path, FRESH, "trainer.devices=2"), anew=False, compared=True)
     monkeypatch.setattr(policies, "VERSION", policies.VERSION + 1)
-    with pytest.raises(CheckpointError, match=r"begun with versions\.contrastive_reasoning\.policies "):
-        check_left(chain(tmp_path, FRESH), anew=False, compared=True)
+    for devices in (1, 2):
+        with pytest.raises(CheckpointError, match=r"begun with .*versions\.contrastive_reasoning\.policies "):
+            check_left(chain(tmp_path, FRESH, f"trainer.devices={devices}"), anew=False, compared=True)
 
 
 def test_settings_that_differ_late_are_other_settings(tmp_path: Path) -> None:
@@ -276,9 +277,11 @@ def test_settings_that_differ_late_are_other_settings(tmp_path: Path) -> None:
 
 
 def test_values_that_read_alike_are_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stopped(chain(tmp_path, "rollout.sampling.stop=['1']"))
-    now = chain(tmp_path, "rollout.sampling.stop=[1]")
+    stopped(chain(tmp_path, "rollout.sampling.stop='1'"))
+    now = chain(tmp_path, "rollout.sampling.stop=1")
     check_left(now, anew=False, compared=False)
+    begin(now[1], now)
+    assert "it was begun with values that read alike and are of another kind" in capsys.readouterr().out
 
 
 def test_jobs_of_a_sweep_and_arms_of_a_study_differ_on_purpose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
