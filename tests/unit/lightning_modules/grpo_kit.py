@@ -184,7 +184,7 @@ class Gradients(Callback):
         self.updates: list[Tensor] = []
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        flat = [parameter.grad.flatten() for parameter in pl_module.policy.parameters()]
+        flat = [parameter.grad.flatten() for parameter in pl_module.parameters() if parameter.requires_grad]
         self.updates.append(torch.cat(flat).clone())
 
 

@@ -15,7 +15,7 @@ from contrastive_reasoning.critics.encoder import TextEncoder
 from contrastive_reasoning.losses import BinaryNCE, InfoNCE, SymmetricInfoNCE, dot
 from contrastive_reasoning.policies.pooling import last_pool
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
-from tests.unit.lightning_modules import test_critic, test_warm_start
+from tests.unit.lightning_modules import grpo_kit, test_critic, test_warm_start
 from tests.unit.lightning_modules.ranks_kit import STEPS, Known, Result, result, resumed, trainer
 
 LOSSES: dict[str, Any] = {
@@ -93,6 +93,12 @@ def text_critic() -> TextCritic:
         goal_text="### Current State: [{target}]",
         seed=0,
     )
+
+
+def critic_gradients(name: str, loss: str, **changes: Any) -> Result:
+    """That of the first update, before it is clipped."""
+    gradients = grpo_kit.Gradients()
+    return {**critic(name, gradients, loss=loss, **changes), "gradient": gradients.updates[0]}
 
 
 def critic(

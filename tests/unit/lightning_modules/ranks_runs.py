@@ -33,6 +33,7 @@ from tests.unit.lightning_modules.ranks_kit import (
 from tests.unit.lightning_modules.ranks_kl_kit import full_kl, kl
 from tests.unit.lightning_modules.ranks_pretraining_kit import (
     critic,
+    critic_gradients,
     critic_of_text,
     critic_resumed,
     critics_together,
@@ -60,9 +61,9 @@ RUNS: dict[str, Callable[[str], Result]] = {
     "gradients": lambda name: first_gradients(name, objective=by_rows(ConstantLength(length=12))),
     "groups moved": moving,
     "warm_start": warm_start,
-    "critic forward": partial(critic, loss="forward"),
+    "critic forward": partial(critic_gradients, loss="forward"),
     "critic symmetric": partial(critic, loss="symmetric"),
-    "critic binary, drawn negatives": partial(critic, loss="binary", negatives=5),
+    "critic binary, drawn negatives": partial(critic_gradients, loss="binary", negatives=5),
     "critic of text, lora": critic_of_text,
     "critics together": critics_together,
     GATED: calibrated,

@@ -51,11 +51,12 @@ def test_two_ranks_learn_what_one_process_does(name: str, run: str, two: Any, on
         assert_close(first["head"], expected["head"], rtol=0, atol=1e-5)
 
 
-def test_the_gradient_of_two_ranks_is_that_of_one_process(two: Any, one: Any) -> None:
+@pytest.mark.parametrize("run", ["gradients", "critic forward", "critic binary, drawn negatives"])
+def test_the_gradient_of_two_ranks_is_that_of_one_process(run: str, two: Any, one: Any) -> None:
     """Rows weigh alike in it, however many of them a rank has; AdamW would hide a factor."""
-    expected = one["gradients"]["gradient"]
+    expected = one[run]["gradient"]
     for rank in two:
-        assert (rank["ddp/gradients"]["gradient"] - expected).norm() <= 1e-5 * expected.norm()
+        assert (rank[f"ddp/{run}"]["gradient"] - expected).norm() <= 1e-5 * expected.norm()
 
 
 @pytest.mark.parametrize(("name", "run"), CASES)
