@@ -110,7 +110,7 @@ sync: $(STAMP)  ## send to MLflow what it missed while it did not answer:  name=
 	@$(BIN)/python -m experiments.track $(if $(filter file,$(origin name)),outputs,outputs/runs/$(name)) $(over)
 
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
-	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)
+	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(filter file,$(origin name)),name=eval) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)
 
 sample: $(STAMP)  ## completions of one problem, judged step by step:  model=… prompt='numbers=3,5,8 target=23' over='n=3 critic=…'
 	@$(BIN)/python -m experiments.sample $(if $(model),model=$(model)) $(if $(prompt),$(call quoted,prompt=$(value prompt))) $(over)

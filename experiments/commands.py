@@ -17,6 +17,8 @@ Names = Literal["experiment", "study", ""]
 
 EVALUATED, SUITE = "llama_critic", "countdown_laptop"
 """What ``eval`` takes where nothing is said: the Makefile's own defaults."""
+EVALUATIONS = "eval"
+"""The experiment that its run then belongs to: a model of any origin is no run of ``EVALUATED``."""
 COMPARED = "[metric=…] [sets=main,…] [by=key,key] [baseline=NAME] [curve=…]"
 
 
@@ -74,7 +76,8 @@ def of_evaluation(typed: Sequence[str]) -> Words:
     suite, rest = taken("suite", rest)
     model, rest = taken("model", rest)
     policy = [f"policy.pretrained={model}", "policy.chat_template=null"] if model else []
-    return [f"experiment={name or EVALUATED}", "stages=[evaluate]", f"suite={suite or SUITE}", *policy, *rest]
+    apart = [] if name else [f"name={EVALUATIONS}"]
+    return [f"experiment={name or EVALUATED}", "stages=[evaluate]", f"suite={suite or SUITE}", *apart, *policy, *rest]
 
 
 def of_sync(typed: Sequence[str]) -> Words:

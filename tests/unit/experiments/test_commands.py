@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hydra import compose, initialize_config_module
 
 from experiments import compare
 from experiments.commands import COMMANDS
@@ -19,8 +20,10 @@ from experiments.plan.options import Options as PlanOptions
 from experiments.report import command as report
 from experiments.sample.options import SHORT
 from experiments.sample.options import Options as SampleOptions
+from experiments.schema import register
 from experiments.study import command as study
 
+register()
 ROOT = Path(__file__).resolve().parents[3]
 OF_A_CLONE = {"help", "setup", "test", "test-whole", "test-all", "lint", "types", "check", "docs", "clean"}
 """Targets that mean nothing where the package is installed."""
@@ -97,6 +100,22 @@ def test_a_command_becomes_what_its_target_runs(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert made(*target) == console(*typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        (["model=a/b"], "eval"),
+        ([], "eval"),
+        (["llama_oracle"], "llama_oracle"),
+        (["name=llama_oracle"], "llama_oracle"),
+        (["llama_oracle", "name=mine"], "mine"),
+    ],
+)
+def test_an_evaluation_joins_no_experiment_that_was_not_named(typed: list[str], name: str) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", COMMANDS["eval"].words(typed))
+    assert (config.name, list(config.stages)) == (name, ["evaluate"])
 
 
 @pytest.mark.parametrize(
