@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
 from urllib.parse import quote
 
-from experiments.track import TrackerError, connect, tracking_address
+from experiments.track import RunRecord, TrackerError, connect, tracking_address
 from experiments.wishes import Refused, near
 
 HOST, PORT = "127.0.0.1", "5000"
 PORT_FLAGS = ("--port", "-p")
-SHOWN = "tags.stage = 'grpo'"
-"""The runs with the curves that are compared."""
+BY_INTEREST = ("grpo", "critic", "warm_start", "evaluate")
+"""Every stage; of an experiment the runs of the first one that it has are compared."""
 MOST = 8
 """Experiments that can be told apart."""
 
@@ -58,7 +58,23 @@ def shown(names: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
     return {name: there[name] for name in names} or dict(islice(there.items(), MOST))
 
 
-def side_by_side(experiments: Mapping[str, str], at: str) -> str:
+def search_filter(stages: Sequence[RunRecord]) -> str:
+    """MLflow's filter for the runs to compare, so that no experiment is without; all pass it where there are none.
+
+    It has no "or" for tags: where experiments differ, what is left out is named.
+    """
+    there: dict[str, set[str]] = {}
+    for run in stages:
+        if "stage" in run.tags:  # one that begins just now is described in a moment
+            there.setdefault(run.experiment, set()).add(run.tags["stage"])
+    compared = {min(names, key=BY_INTEREST.index) for names in there.values()}
+    if len(compared) == 1:
+        return f"tags.stage = '{compared.pop()}'"
+    left_out = [stage for stage in BY_INTEREST if stage not in compared] if compared else []
+    return " AND ".join(f"tags.stage != '{stage}'" for stage in left_out)
+
+
+def side_by_side(experiments: Mapping[str, str], at: str, *, those: str) -> str:
     """The address of MLflow's charts over these experiments, a curve for each of their runs in every panel.
 
     Of one experiment its own page has them; the arms of a study are the runs of one.
@@ -66,9 +82,10 @@ def side_by_side(experiments: Mapping[str, str], at: str) -> str:
     Args:
         experiments: name → id.
         at: where the pages are.
+        those: a filter of their runs.
     """
     ids = [*experiments.values()]
-    view = f"searchFilter={quote(SHOWN, safe='')}&compareRunsMode=CHART"
+    view = f"searchFilter={quote(those, safe='')}&compareRunsMode=CHART"
     if len(ids) == 1:
         return f"{at}/#/experiments/{ids[0]}/runs?{view}"
     return f"{at}/#/compare-experiments/s?experiments={quote(json.dumps(ids, separators=(',', ':')), safe='')}&{view}"
@@ -81,11 +98,12 @@ def main(typed: Sequence[str]) -> None:
     try:
         tracker = connect()
         beside = shown(names, tracker.experiment_ids())
+        those = search_filter(tracker.runs([*beside], kind="stage"))
     except (TrackerError, Refused) as error:
         sys.exit(str(error))
     at = pages(flags, tracker.address)
     if beside:
-        print(f"The runs of {', '.join(beside)} side by side:\n{side_by_side(beside, at)}", flush=True)
+        print(f"The runs of {', '.join(beside)} side by side:\n{side_by_side(beside, at, those=those)}", flush=True)
     if at == tracker.address.rstrip("/"):
         print(f"The runs are on a server that has its own pages: {at}")
         return

@@ -18,9 +18,10 @@ from urllib.parse import parse_qs
 import pytest
 
 from experiments.carry import Carrier
-from experiments.dashboard import command, pages, shown, side_by_side, split
+from experiments.dashboard import BY_INTEREST, command, pages, search_filter, shown, side_by_side, split
 from experiments.files import write_json
 from experiments.run_tree import read_json
+from experiments.schema import STAGES
 from experiments.sent import MEMORY_FILE
 from experiments.track import Tracker
 from experiments.wishes import Refused
@@ -53,7 +54,8 @@ def test_where_the_pages_are(typed: list[str], address: str, at: str) -> None:
 
 
 def test_the_address_of_all_side_by_side_holds_their_ids() -> None:
-    address = side_by_side({"llama_baseline": "3", "llama_critic": "11"}, "http://127.0.0.1:5000")
+    there = {"llama_baseline": "3", "llama_critic": "11"}
+    address = side_by_side(there, "http://127.0.0.1:5000", those="tags.stage = 'grpo'")
     place, _, query = address.partition("?")
     assert place == "http://127.0.0.1:5000/#/compare-experiments/s"
     assert parse_qs(query) == {
@@ -64,9 +66,61 @@ def test_the_address_of_all_side_by_side_holds_their_ids() -> None:
 
 
 def test_one_experiment_or_study_has_its_runs_side_by_side() -> None:
-    assert side_by_side({"countdown_credit": "7"}, "http://127.0.0.1:5000") == (
+    assert side_by_side({"countdown_credit": "7"}, "http://127.0.0.1:5000", those="tags.stage = 'grpo'") == (
         "http://127.0.0.1:5000/#/experiments/7/runs?searchFilter=tags.stage%20%3D%20%27grpo%27&compareRunsMode=CHART"
     )
+
+
+OF_EACH = {
+    "whole": STAGES,
+    "critic_only": ("critic",),
+    "eval": ("evaluate",),
+    "start_only": ("warm_start",),
+    "not_sent": (),
+}
+
+
+@pytest.mark.parametrize(
+    ("names", "seen"),
+    [
+        (["whole"], {"whole grpo"}),
+        (["critic_only"], {"critic_only critic"}),
+        (["eval"], {"eval evaluate"}),
+        (["start_only"], {"start_only warm_start"}),
+        (["not_sent"], set[str]()),
+        (["whole", "not_sent"], {"whole grpo"}),
+        (["whole", "eval"], {"whole grpo", "whole evaluate", "eval evaluate"}),
+        (["whole", "critic_only"], {"whole grpo", "whole critic", "critic_only critic"}),
+        ([*OF_EACH], {f"{name} {stage}" for name, stages in OF_EACH.items() for stage in stages}),
+    ],
+)
+def test_of_every_experiment_something_passes_the_filter(
+    names: list[str], seen: set[str], stages_of_each: Tracker
+) -> None:
+    those = search_filter(stages_of_each.runs(names, kind="stage"))
+    ids = stages_of_each.experiment_ids()
+    found = stages_of_each._client.search_runs([ids[name] for name in names], those)
+    told = (run.data.tags for run in found)
+    assert {f"{tags['experiment']} {tags['stage']}" for tags in told if "stage" in tags} == seen
+
+
+def test_every_stage_is_of_interest() -> None:
+    assert sorted(BY_INTEREST) == sorted(STAGES)
+
+
+@pytest.fixture(scope="module")
+def stages_of_each(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
+    """MLflow with an experiment for each of ``OF_EACH``."""
+    folder = tmp_path_factory.mktemp("stages")
+    tracker = Tracker(f"sqlite:///{folder / 'mlflow.db'}")
+    for name, stages in OF_EACH.items():
+        run = Outputs(folder).run(name, seed=0, final=0.4)
+        (run / "config.yaml").write_text("seed: 0\n")
+        entry = read_json(run / "stages.json")["grpo"]
+        write_json(run / "stages.json", dict.fromkeys(stages, entry))
+        Carrier(run, tracker).carry(live=False)
+    tracker.create_run("not_sent", name="begins just now", start=0.0, tags={"kind": "stage"}, parent=None)
+    return tracker
 
 
 def test_names_choose_what_is_shown_else_the_newest_are() -> None:
@@ -159,7 +213,8 @@ def test_what_it_says_leads_to_the_runs_of_all_side_by_side(port: int, tmp_path:
 @pytest.mark.slow
 def test_the_arms_of_a_study_stand_side_by_side(port: int, tmp_path: Path) -> None:
     there = Tracker(f"http://127.0.0.1:{port}").experiment_ids()
-    page = opened(side_by_side({STUDY: there[STUDY]}, f"http://127.0.0.1:{port}"), tmp_path)
+    address = side_by_side({STUDY: there[STUDY]}, f"http://127.0.0.1:{port}", those="tags.stage = 'grpo'")
+    page = opened(address, tmp_path)
     assert page.count(f"{STUDY} · seed 6") == page.count(f"{STUDY} · seed 8") > 1  # in the list, and on a chart
 
 
