@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 from experiments.first_line import first_line
 from experiments.lock import lock
 from experiments.metrics_file import complete_lines
+from experiments.named_runs import check_names
 from experiments.run_tree import Kind, TrackedRun, find_run_folders, headline_metrics, runs_of
 from experiments.secret_values import concealed
 from experiments.sent import Found, Memory, Sent
@@ -197,7 +198,12 @@ class Passes:
 
 
 def sync(roots: Sequence[Path], connect: Callable[[], Tracker]) -> bool:
-    """Send what is missing of every run folder at or under ``roots``; True if the tracker has everything now."""
+    """Send what is missing of every run folder at or under ``roots``; True if the tracker has everything now.
+
+    Raises:
+        NoSuchRuns: for a root by a name that is not there; then nothing is sent.
+    """
+    check_names(roots)
     folders = [folder for root in roots for folder in find_run_folders(root)]
     if not folders:
         print(f"No run folder in {', '.join(map(str, roots))}: there is nothing to send.")

@@ -260,6 +260,7 @@ def _everything() -> int:
 
 def main(arguments: Sequence[str]) -> int:
     from experiments import carry
+    from experiments.named_runs import NoSuchRuns
 
     parser = argparse.ArgumentParser(prog="python -m experiments.track", description="Carry run folders to MLflow.")
     parser.add_argument("folders", nargs="+", type=Path, help="an experiment's run folder, or a folder above several")
@@ -272,7 +273,7 @@ def main(arguments: Sequence[str]) -> int:
         from experiments.sweep.send import send_sweeps
 
         return 0 if all([carry.sync(options.folders, answering), send_sweeps(options.folders, connect)]) else 1
-    except TrackerError as error:
+    except (TrackerError, NoSuchRuns) as error:
         print(error, file=sys.stderr)
         return 2
 
