@@ -6,19 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.own_conf import own_folder
+from experiments.typed_here import typed
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 FOLDER = CONF / "experiment"
 COMMAND = " make "
 """With it a study's first line ends, for who reads the file; the list says it once for all."""
-HAS_MAKEFILE = (CONF.parent / "Makefile").is_file()
-"""An installed package has none: there the console command is typed."""
-
-
-def typed(command: str, name: str, rest: str = "") -> str:
-    """How a command is typed where this runs."""
-    words = f"make {command} name={name}" if HAS_MAKEFILE else f"contrastive-reasoning {command} {name}"
-    return f"{words} {rest}".strip()
 
 
 @dataclass(frozen=True, kw_only=True)

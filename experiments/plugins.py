@@ -9,6 +9,7 @@ from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
 
 from experiments.suggestions import did_you_mean
+from experiments.typed_here import installs
 
 GROUPS = ("hydra/launcher", "hydra/sweeper")
 EXTRAS = {
@@ -32,7 +33,7 @@ def missing_plugin(override: Override) -> str | None:
         return None
     choice = f"{group}={option}"
     if choice in EXTRAS:
-        return f"{choice} is not installed: pip install -e '.[{EXTRAS[choice]}]'"
+        return f"{choice} is not installed: {installs(EXTRAS[choice])}"
     return f"{choice}: no such {group.rpartition('/')[2]}; {did_you_mean(str(option), there)}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from experiments.arms import Arm, known_axes, value_of
 from experiments.track import RunRecord, Tracker
+from experiments.typed_here import typed
 
 
 class Refused(ValueError):
@@ -23,7 +24,8 @@ def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[RunRecord]:
     finished = [run for run in runs if run.status == "FINISHED"]
     missing = [name for name in names if name not in {run.experiment for run in finished}]
     if missing:
-        raise Refused(f"None of the runs of {', '.join(missing)} has finished: run `make exp name={missing[0]}` first")
+        first = typed("exp", missing[0])
+        raise Refused(f"None of the runs of {', '.join(missing)} has finished: run `{first}` first")
     return finished
 
 

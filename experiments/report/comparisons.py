@@ -9,10 +9,11 @@ from experiments.report.choose import Logged, chosen, grid, told
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section
 from experiments.track import RunRecord
+from experiments.typed_here import typed
 
 ABOUT = (
-    "As `make compare` and `make sweep` last drew them, of the runs that there were then. Equal ones once; the tables "
-    "to them are in MLflow, in the run of the comparison or the sweep."
+    f"As `{typed('compare')}` and `{typed('sweep')}` last drew them, of the runs that there were then. Equal ones "
+    "once; the tables to them are in MLflow, in the run of the comparison or the sweep."
 )
 
 

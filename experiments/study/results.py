@@ -18,6 +18,7 @@ from experiments.study.finished import Mark, by_configuration
 from experiments.study.plan import METRICS, SETTING, Study, StudyError
 from experiments.suggestions import did_you_mean
 from experiments.track import RunRecord, Tracker
+from experiments.typed_here import typed
 
 COMPLETIONS = "test/completions"
 TRAINED = ("critic", "grpo")
@@ -88,12 +89,12 @@ def read_results(tracker: Tracker, study: Study, marks: Collection[Mark]) -> lis
         StudyError: where MLflow has no such run of the baseline, or of the curve, or runs saw other test problems.
     """
     if study.name not in tracker.experiments():
-        raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: make study name={study.name}")
+        raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: {typed('study', study.name)}")
     runs, others = by_configuration(tracker, study, marks)
     if others and not runs:
         raise StudyError(
             f"{study.name}: {len(others)} runs have finished, none of today's configuration: since then a key, a code "
-            f"VERSION or the policy they begin from has changed; make study name={study.name} runs them anew"
+            f"VERSION or the policy they begin from has changed; {typed('study', study.name)} runs them anew"
         )
     newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
     stages: dict[str, dict[str, RunRecord]] = {}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -99,6 +100,15 @@ def test_commands_are_answered_outside_of_a_clone(installed: Installed) -> None:
     assert typo.stderr.startswith("reward.wieght: no such key; did you mean 'reward.weight' of batch_size, ")
     study = installed(COMMAND, "study", "countdown_cerdit")
     assert (study.returncode, study.stderr) == (2, "no study 'countdown_cerdit'; did you mean 'countdown_credit'?\n")
+
+
+def test_what_is_to_be_typed_next_can_be(installed: Installed) -> None:
+    """No target of make, and no folder to install from."""
+    if find_spec("ray") is None:
+        extra = installed(COMMAND, "exp", "llama_critic", "hydra/launcher=ray")
+        assert extra.stderr == "hydra/launcher=ray is not installed: pip install 'contrastive-reasoning[ray]'\n"
+    study = installed(COMMAND, "compare", "countdown_credit")
+    assert study.stderr.endswith(": contrastive-reasoning study countdown_credit\n")
 
 
 def test_embedded_policies_come_along(installed: Installed) -> None:

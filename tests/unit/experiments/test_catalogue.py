@@ -3,9 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
-from experiments.catalogue import FOLDER, SECTIONS, catalogue, first_comment, typed
+from experiments.catalogue import FOLDER, SECTIONS, catalogue, first_comment
 
 
 def test_hydra_headers_are_no_description() -> None:
@@ -30,17 +28,3 @@ def test_listing_imports_the_standard_library_alone() -> None:
     there = [sorted(path.stem for path in section.folder.glob("*.yaml")) for section in SECTIONS]
     assert listed == [name for names in there for name in names]
     assert not any(" make " in line for line in done.stdout.splitlines() if line.startswith("  "))
-
-
-@pytest.mark.parametrize(
-    ("has_makefile", "commands"),
-    [
-        (True, ["make study name=NAME", "make sweep name=EXPERIMENT sweep=NAME"]),
-        (False, ["contrastive-reasoning study NAME", "contrastive-reasoning sweep EXPERIMENT sweep=NAME"]),
-    ],
-)
-def test_commands_are_those_of_where_it_runs(
-    monkeypatch: pytest.MonkeyPatch, has_makefile: bool, commands: list[str]
-) -> None:
-    monkeypatch.setattr("experiments.catalogue.HAS_MAKEFILE", has_makefile)
-    assert [typed("study", "NAME"), typed("sweep", "EXPERIMENT", "sweep=NAME")] == commands
