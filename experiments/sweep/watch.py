@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
@@ -28,6 +28,7 @@ from experiments.files import write_json
 from experiments.gpus import BETWEEN, SEATS, seats
 from experiments.launch import FAILED, INTERRUPTED, launched
 from experiments.lock import lock
+from experiments.sweep.direction import wrong_direction
 from experiments.sweep.job import STOP, TYPED, write_job
 from experiments.threads import THREADS, cores_each
 
@@ -86,6 +87,8 @@ class SweepWatch(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Find what is done already, share cores and GPUs out, open the table and take Ctrl-C."""
+        if (sentence := wrong_direction(config.hydra.sweeper)) is not None:
+            _refuse(sentence)
         sweep = Path(config.hydra.sweep.dir)
         # Hydra's own sweeper writes the command line down as well, Optuna's does not
         write_json(sweep / TYPED, {"overrides": list(config.hydra.overrides.task)})
@@ -133,9 +136,13 @@ def _hold(sweep: Path) -> None:
     """Until this process ends no other sweep works in the folder; exits with a sentence where one does."""
     held = lock(sweep / LOCK, wait=False)
     if not held.__enter__():
-        print(f"another sweep runs in {sweep}: give this one a hydra.sweep.dir of its own", file=sys.stderr)
-        sys.exit(USAGE_ERROR)
+        _refuse(f"another sweep runs in {sweep}: give this one a hydra.sweep.dir of its own")
     _held.append(held)
+
+
+def _refuse(sentence: str) -> NoReturn:
+    print(sentence, file=sys.stderr)
+    sys.exit(USAGE_ERROR)
 
 
 def _take_signals(stop: Path) -> None:

@@ -96,6 +96,18 @@ def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(
     }
 
 
+def test_a_sweeper_that_would_look_for_less_success_is_refused(tmp_path: Path) -> None:
+    """As Optuna does where it is told nothing; no job begins."""
+    where = [f"output_dir={tmp_path}", "seed=0,1"]
+    done = run("-m", *EVALUATED, *where, "+hydra.sweeper.direction=minimize")
+    assert (done.code, done.said) == (2, "")
+    assert done.errors == (
+        "hydra.sweeper.direction=minimize: jobs return one number, of which more is better (success): "
+        "say hydra.sweeper.direction=maximize\n"
+    )
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.whole
 def test_jobs_at_once_share_cores_gpus_and_the_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow's SQLite has two writers at once, from the first moment, when its tables are made."""
