@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from experiments.arms import Arm, arms_by, shareable, telling_axes, without_common
 from experiments.comparison_table import Row
-from experiments.evaluation_sets import Column, columns_of, published_beside
+from experiments.evaluation_sets import Column, columns_of, published_beside, published_metric
 from experiments.set_table import SetTable, set_table
 from experiments.study.plan import START
 from experiments.track import RunRecord, Tracker
@@ -68,7 +68,7 @@ def comparison_of(
     Args:
         tracker: where the runs are.
         names: of experiments.
-        metric: by its name for the main set; None: success of sampled completions, else of greedy ones.
+        metric: by its name for the main set; None: see :func:`default_metric`.
         sets: the columns; None: all that the runs hold.
         by: tags and parameters that make an arm; None: as many as keep unlike runs apart.
         baseline: an arm's label, or a value that only one arm has; None: the one that is plainly a baseline.
@@ -91,8 +91,14 @@ def comparison_of(
 
 
 def default_metric(runs: Sequence[RunRecord]) -> str:
-    """Success of sampled completions, and of greedy ones where no run was tested on samples."""
+    """What the published figures are of that the runs' suite names, so that they stand beside.
+
+    Else success of sampled completions, and of greedy ones where no run was tested on samples.
+    """
     held = {name for run in runs for name in run.metrics}
+    printed = published_metric(runs)
+    if printed is not None and any(is_of(name, printed) for name in held):
+        return printed
     sampled, greedy = (any(is_of(name, metric) for name in held) for metric in (METRIC, GREEDY))
     return GREEDY if greedy and not sampled else METRIC
 

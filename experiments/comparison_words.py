@@ -27,7 +27,7 @@ def comparison_parser(module: str, doc: str | None) -> WordsParser:
     """
     parser = WordsParser(module, doc)
     parser.add_argument("names", nargs="+", help="experiments")
-    parser.add_argument("--metric", help=f"by its name for the main set; {METRIC} where runs have it")
+    parser.add_argument("--metric", help=f"by its name for the main set; what published figures are of, else {METRIC}")
     parser.add_argument("--sets", help="the evaluation sets to show, with commas; main is the suite's main one")
     parser.add_argument("--by", help="tags or parameters that make an arm, with commas")
     parser.add_argument("--baseline", help="an arm, or a value that only one arm has")

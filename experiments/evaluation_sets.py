@@ -59,11 +59,21 @@ def columns_of(
 
 def published_beside(runs: Sequence[RunRecord], metric: str) -> PublishedTable | None:
     """The table that the suite of all these runs names, of its quantity; None where they name none, or several."""
+    named = _named(runs)
+    return published_table(named[0]) if named and f"{TEST}{named[1]}" == metric else None
+
+
+def published_metric(runs: Sequence[RunRecord]) -> str | None:
+    """What the table is of that the suite of all these runs names; None where they name none, or several."""
+    named = _named(runs)
+    return f"{TEST}{named[1]}" if named else None
+
+
+def _named(runs: Sequence[RunRecord]) -> tuple[str, str] | None:
+    """The table of all these runs and its quantity."""
     named = {(run.params.get(PUBLISHED, "null"), run.params.get(QUANTITY, GREEDY)) for run in runs}
     name, quantity = named.pop()
-    if named or name == "null" or quantity != metric.removeprefix(TEST):
-        return None
-    return published_table(name) if name in published_names() else None
+    return None if named or name not in published_names() else (name, quantity)
 
 
 def _metrics_by_set(runs: Sequence[RunRecord], metric: str) -> dict[str, str]:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_module
 
 from experiments import compare as module
 from experiments.carry import Carrier
 from experiments.compare import main
+from experiments.schema import register
 from experiments.track import Tracker
 
+register()
 GREEDY, SAMPLED = "verifier/accuracy", "verifier/accuracy_sampled"
 
 
@@ -82,6 +85,29 @@ def test_a_track_of_greedy_completions_stands_beside_its_paper(outputs: Any, tra
     ]
     with stem.with_suffix(".csv").open() as file:
         assert [row["published"] for row in csv.DictReader(file)] == ["0.8779", "0.7394"]
+
+
+def test_without_a_wish_the_metric_is_that_of_the_published_figures(
+    outputs: Any, tracker: Tracker, in_folder: Path
+) -> None:
+    """Those of Countdown are greedy, and its suite samples too."""
+    with initialize_config_module("conf", version_base="1.3"):
+        paper = compose("config", ["experiment=llama_baseline", "scale=paper"])
+    run = outputs.run("published_grpo", seed=0, final=0.4, reward="verifier")
+    config = {"seed": 0, "suite": {"published": paper.suite.published}}
+    (run / "config.yaml").write_text(json.dumps({**config, "policy": {"pretrained": paper.policy.pretrained}}))
+    choices = {"task": "countdown", "objective": "grpo", "advantage": "group_relative", "reward": "verifier"}
+    (run / "choices.json").write_text(json.dumps(choices))
+    outputs.log(stage_folder(run, "evaluate"), f"test/{GREEDY}", {0: 0.7})
+    Carrier(run, tracker).carry(live=False)
+    assert main(["published_grpo"]) == 0
+    stem = in_folder / "published_grpo" / f"test-{GREEDY.replace('/', '-')}"
+    assert stem.with_suffix(".md").read_text().splitlines()[2:4] == [
+        "| published_grpo | 1 | 70.0 |",
+        "| published: GRPO, Llama-3.1-8B-Instruct |  | 75.00 |",
+    ]
+    assert main(["published_grpo", f"metric=test/{SAMPLED}"]) == 0
+    assert "published:" not in (in_folder / "published_grpo" / f"test-{SAMPLED.replace('/', '-')}.md").read_text()
 
 
 def test_the_gain_per_loss_of_a_sweep_is_a_table_and_bars(outputs: Any, tracker: Tracker, in_folder: Path) -> None:

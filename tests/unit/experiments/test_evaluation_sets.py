@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from contrastive_reasoning.published import published_table
+from experiments.comparison import default_metric
 from experiments.evaluation_sets import columns_of, published_beside
 from experiments.wishes import Refused
 from tests.unit.experiments.comparison_kit import finished
@@ -76,6 +77,18 @@ def test_of_a_suite_that_names_no_quantity_it_is_the_greedy_success() -> None:
     assert published == published_table("critics")
     assert [column.heading for column in columns_of([run], f"test/{GREEDY}", None, published)] == ["Countdown"]
     assert published_beside([run], f"test/{SAMPLED}") is None
+
+
+def test_a_suites_table_says_what_is_compared() -> None:
+    both = {f"test/{GREEDY}": 0.5, f"test/{SAMPLED}": 0.4}
+    tables = ({"suite.published": "critics"}, {"suite.published": "null"}, {"suite.published": "of_tomorrow"})
+    named, none, unknown = (finished("a", seed=0, metrics=both, params=params) for params in tables)
+    of_samples = {"suite.published": "clipo_table2", "suite.quantity": SAMPLED}
+    assert default_metric([named]) == f"test/{GREEDY}"
+    assert default_metric([finished("a", seed=0, metrics=both, params=of_samples)]) == f"test/{SAMPLED}"
+    assert {default_metric(runs) for runs in ([none], [unknown], [named, none])} == {f"test/{SAMPLED}"}
+    only_sampled = finished("a", seed=0, metrics={f"test/{SAMPLED}": 0.4}, params=tables[0])
+    assert default_metric([only_sampled]) == f"test/{SAMPLED}"
 
 
 def test_a_table_that_this_version_does_not_know_is_left_out() -> None:
