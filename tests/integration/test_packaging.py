@@ -15,12 +15,14 @@ from zipfile import ZipFile
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments", "conf")
+CODE = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
+ROOMS = (*CODE, "conf")
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_{}(sys.argv[1]))"
 DATA = (
     "conf/**/*.yaml",
     "contrastive_reasoning/policies/embedded/*/*",
     "contrastive_reasoning/published/*.json",
+    "*/py.typed",
 )
 """Files that are no code."""
 
@@ -81,11 +83,12 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 def test_the_wheel_holds_the_code_and_the_data_of_the_rooms_and_nothing_else(wheel: Path) -> None:
     code = {str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*.py")}
     data = {str(path.relative_to(ROOT)) for pattern in DATA for path in ROOT.glob(pattern) if path.is_file()}
-    assert {path.split("/")[0] for path in data} == {"conf", "contrastive_reasoning"}
+    assert {path.split("/")[0] for path in data} == {*ROOMS}
     with ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()
     assert held == code | data
+    assert {f"{room}/py.typed" for room in CODE} <= held, "type checkers read no other package"
     assert "Requires-Python: >=3.11" in metadata
     assert "License-File: LICENSE" in metadata
 
