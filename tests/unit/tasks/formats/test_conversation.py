@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.chat_prompt import Message, messages_of
 from contrastive_reasoning.tasks.formats import BadRow, Conversation, MissingColumn
 from contrastive_reasoning.tasks.read_set import read_set
@@ -40,6 +42,23 @@ def test_the_columns_to_keep_are_fields_where_the_row_has_them() -> None:
 @pytest.mark.parametrize(("gold", "answer"), [(4.0, "4"), (r"So $\boxed{\frac{1}{2}}$.", r"\frac{1}{2}"), ("B", "B")])
 def test_the_gold_answer(gold: Any, answer: str) -> None:
     assert FORMAT(row(turn("user", "?"), gold=gold), id="0").answer == answer
+
+
+def test_of_a_ground_truth_that_is_a_mapping_one_key_is_the_answer(tmp_path: Path) -> None:
+    """Read from a file, as those of Countdown are written; the whole of it can be kept for a reward function."""
+    gold = {"target": 98, "numbers": [44, 19, 35]}
+    pq.write_table(pa.Table.from_pylist([row(turn("user", "98?"), gold=gold)]), tmp_path / "train.parquet")
+    rows = ProblemRows(path=str(tmp_path / "train.parquet"), subset=None, revision=None, split="train", file=None)
+
+    def read(**changes: Any) -> Problem:
+        form = replace(FORMAT, **changes)
+        return read_set(rows, form, prefix="", check_golds=lambda golds: [], on_bad="refuse").problems[0]
+
+    with pytest.raises(ValueError, match=r"reward_model\.ground_truth is neither text nor a number but dict"):
+        read()
+    problem = read(answer="reward_model.ground_truth.target", keep=["reward_model"])
+    assert problem.answer == "98"
+    assert problem.fields["reward_model"]["ground_truth"] == gold
 
 
 @pytest.mark.parametrize(
