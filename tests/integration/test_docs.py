@@ -125,6 +125,26 @@ def test_relative_links_of_the_readme_lead_to_files() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+def test_what_is_tried_elsewhere_is_tried_there() -> None:
+    """The test that is named runs the module of the target."""
+    named = {target: path for target, path in (RUN_ELSEWHERE | OF_MLFLOW).items() if path.startswith("tests/")}
+    assert {*OF_MLFLOW} <= {*named}
+    for target, path in named.items():
+        place = ROOT / path
+        files = [*place.glob("test_*.py")] if place.is_dir() else [place]
+        assert any(COMMANDS[target].module in file.read_text() for file in files), (target, path)
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    """``*`` stands for anything, and what is to be written has its name in capitals; some are named without folder."""
+    named = {
+        (page.name, path) for page in PAGES for path in re.findall(r"`((?:tests/|test_)[\w./*]+)`", page.read_text())
+    }
+    assert len(named) > 40
+    paths = {(page, path if "/" in path else f"tests/**/{path}") for page, path in named if "NAME" not in path}
+    assert not [(page, path) for page, path in paths if not [*ROOT.glob(path)]]
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("page", sorted({block.page for block in (*blocks("sh"), *inline())}))
 def test_every_command_composes_or_says_why_not(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
