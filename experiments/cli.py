@@ -83,6 +83,8 @@ def refuse(sentence: str) -> int:
 
 def become(command: Sequence[str]) -> NoReturn:
     """Go on as another process, in this one's place."""
+    # -m looks in the working folder first, where another project may have a callbacks/ or an experiments/ of its own
+    os.environ["PYTHONSAFEPATH"] = "1"
     sys.stdout.flush()
     os.execv(command[0], list(command))
 

@@ -72,8 +72,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 
     environment = os.environ | {"PYTHONPATH": str(target), "PATH": f"{target / 'bin'}:{os.environ['PATH']}"}
 
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True, timeout=120)
+    def run(*command: str, where: Path = elsewhere) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, timeout=120)
 
     where = run(sys.executable, "-c", "import experiments; print(experiments.__file__)").stdout
     assert Path(where).is_relative_to(target)
@@ -112,6 +112,32 @@ def test_what_is_to_be_typed_next_can_be(installed: Installed) -> None:
         assert extra.stderr == "hydra/launcher=ray is not installed: pip install 'contrastive-reasoning[ray]'\n"
     study = installed(COMMAND, "compare", "countdown_credit")
     assert study.stderr.endswith(": contrastive-reasoning study countdown_credit\n")
+
+
+@pytest.fixture
+def another_project(tmp_path: Path) -> Path:
+    """A folder with packages of the same names as ours."""
+    for room in ROOMS:
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "__init__.py").write_text("raise ImportError('this is another project')\n")
+    return tmp_path
+
+
+def test_packages_of_another_project_are_not_taken_for_ours(installed: Installed, another_project: Path) -> None:
+    typo = installed(COMMAND, "exp", "llama_critic", "objective=grop", where=another_project)
+    assert typo.stderr.startswith("objective=grop: no such objective; did you mean 'grpo'")
+    planned = installed(COMMAND, "plan", "grpo_gsm8k", "scale=paper", where=another_project)
+    assert (planned.returncode, planned.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_ones_own_code_is_found_in_the_folder_of_another_project(installed: Installed, another_project: Path) -> None:
+    (another_project / "my_rewards.py").write_text(
+        "def brevity(problem, completion):\n    return -float(len(completion))\n"
+    )
+    own = ["reward=function", "reward.function._target_=my_rewards.brevity"]
+    done = installed(COMMAND, "exp", "llama_baseline", "debug=fast", "stages=[grpo]", *own, where=another_project)
+    assert done.returncode == 0, done.stderr
 
 
 def test_embedded_policies_come_along(installed: Installed) -> None:

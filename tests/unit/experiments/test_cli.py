@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,22 @@ def test_a_command_is_answered_by_its_module_with_its_exit_code() -> None:
     listed = typed("list")
     assert (listed.returncode, listed.stderr) == (0, "")
     assert "\n  llama_critic " in listed.stdout
+
+
+def test_ones_own_code_is_found_behind_all_that_is_installed(tmp_path: Path) -> None:
+    """Where Python is told to leave the working folder out, as the command tells it."""
+    for name in ("my_rewards", "callbacks"):
+        (tmp_path / f"{name}.py").touch()
+    script = "import experiments, my_rewards, callbacks; print(my_rewards.__file__, callbacks.__file__)"
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", script],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert said == [str(tmp_path / "my_rewards.py"), str(ROOT / "callbacks" / "__init__.py")]
 
 
 def test_help_and_mistyped_commands_import_the_standard_library_alone() -> None:
