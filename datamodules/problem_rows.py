@@ -14,6 +14,8 @@ from yaml import YAMLError
 from contrastive_reasoning.tasks.read_set import PlacedRow
 from datamodules.json_rows import ENDINGS, json_rows
 
+VERSION = 2
+
 BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv"}
 REMOTE = ("https://", "hf://")
 """How the address of a single file begins."""
