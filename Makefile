@@ -95,7 +95,7 @@ types: $(STAMP)  ## check types
 check: lint types test test-whole  ## what a change must pass: lint, types and both kinds of tests
 
 list:  ## every experiment with its question, the studies, the sweeps
-	@$(PYTHON) -m experiments.catalogue
+	@$(PYTHON) -m experiments.typed.catalogue
 
 dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone:  name='llama_baseline llama_critic', else the newest
 	@$(BIN)/python -m experiments.dashboard $(if $(filter file,$(origin name)),,$(name)) $(over)

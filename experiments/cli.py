@@ -13,9 +13,9 @@ from importlib.metadata import version
 from textwrap import fill
 from typing import NoReturn
 
-from experiments.commands import COMMANDS, Command
-from experiments.completion_scripts import SCRIPTS
-from experiments.suggestions import did_you_mean
+from experiments.typed.commands import COMMANDS, Command
+from experiments.typed.completion_scripts import SCRIPTS
+from experiments.typed.suggestions import did_you_mean
 
 PROGRAM = "contrastive-reasoning"
 USAGE_ERROR = 2
@@ -68,7 +68,7 @@ def complete(typed: Sequence[str]) -> int:
     if shell not in SCRIPTS:
         return refuse(f"{' '.join([COMPLETION, *typed])}: give a shell; {did_you_mean(shell, SCRIPTS)}")
     if line:
-        from experiments.completion import answers
+        from experiments.typed.completion import answers
 
         print("\n".join(answers(shell, line)))
     else:

@@ -23,18 +23,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from experiments import set_table_forms
-from experiments.arms import Arm, is_begun_from, mixed
-from experiments.comparison import CURVE, METRIC, Comparison, comparison_of
-from experiments.comparison_table import as_csv, as_latex, as_markdown, as_rich
-from experiments.comparison_words import comparison_parser, wishes
-from experiments.curves import Curve, draw_curves
-from experiments.files import write_text
-from experiments.folder_names import flaw, shown
-from experiments.gains import draw_gains
+from experiments.comparison import set_table_forms
+from experiments.comparison.arms import Arm, is_begun_from, mixed
+from experiments.comparison.comparison import CURVE, METRIC, Comparison, comparison_of
+from experiments.comparison.curves import Curve, draw_curves
+from experiments.comparison.gains import draw_gains
+from experiments.comparison.table import as_csv, as_latex, as_markdown, as_rich
+from experiments.comparison.wishes import Refused, could_be_baseline
+from experiments.comparison.words import comparison_parser, wishes
+from experiments.machine.files import write_text
+from experiments.machine.folder_names import flaw, shown
 from experiments.study.plan import study_names
 from experiments.track import RunRecord, Tracker, TrackerError, connect
-from experiments.wishes import Refused, could_be_baseline
 
 OUTPUT = Path("outputs") / "compare"
 MOST_NOTED = 5

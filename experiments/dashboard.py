@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
 from urllib.parse import quote
 
+from experiments.comparison.wishes import Refused, near
 from experiments.track import RunRecord, TrackerError, connect, tracking_address
-from experiments.wishes import Refused, near
 
 HOST, PORT = "127.0.0.1", "5000"
 PORT_FLAGS = ("--port", "-p")

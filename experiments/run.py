@@ -15,15 +15,15 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from experiments.checks import device_count
-from experiments.hydra_words import OF_A_JOB
-from experiments.launch import FAILED, INTERRUPTED, joined, launch, launched, leads
-from experiments.own_conf import NoFolder, remember
-from experiments.quiet import be_quiet
+from experiments.checks.contradictions import device_count
+from experiments.machine.launch import FAILED, INTERRUPTED, joined, launch, launched, leads
+from experiments.machine.quiet import be_quiet
+from experiments.machine.secret_streams import conceal_output
 from experiments.schema import register
-from experiments.secret_streams import conceal_output
 from experiments.sweep.watch import watched
-from experiments.typo import explain
+from experiments.typed.hydra_words import OF_A_JOB
+from experiments.typed.own_conf import NoFolder, remember
+from experiments.typed.typo import explain
 
 USAGE_ERROR = 2
 register()
@@ -46,7 +46,7 @@ def run(config: DictConfig) -> float | None:
     be_quiet()
     from contrastive_reasoning.rewards.failures import RewardFailed
     from experiments.assemble import AssemblyError
-    from experiments.kept_checkpoints import CheckpointError
+    from experiments.stage.kept_checkpoints import CheckpointError
     from experiments.stages import Interrupted, run_experiment
 
     try:
@@ -65,7 +65,7 @@ def run(config: DictConfig) -> float | None:
 
 def run_on_ranks(ranks: int) -> None:
     """This run again, as so many processes; returns when all have ended well."""
-    from experiments.run_record import SWEEP, sweep_of
+    from experiments.tracking.run_record import SWEEP, sweep_of
 
     hydra = HydraConfig.get()
     # a preset of conf/sweep makes a sweep of whatever names it, each rank of one of its jobs too

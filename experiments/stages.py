@@ -14,25 +14,26 @@ from omegaconf import DictConfig
 from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.progress import clock
 from contrastive_reasoning.ranks import barrier, from_first, ranks, this_rank
-from experiments import evaluation, evaluation_table, fits
 from experiments.assemble import build, with_values
-from experiments.begun import LOCK, RESULT, begin, check_left, go_on
-from experiments.credit_fit import check_credit_fits
-from experiments.files import clear_partials, write_yaml
-from experiments.interrupt import Interrupted
-from experiments.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
-from experiments.launch import launched, say_cause
-from experiments.lock import announced_lock, lock
-from experiments.mirror import start_mirror, stop_mirror
-from experiments.online_fit import check_online
-from experiments.prompt_fit import check_prompts_fit
-from experiments.rooms import changed_rooms, code_hashes
-from experiments.run_record import SWEEP, open_record
-from experiments.run_tree import read_json
-from experiments.stage_plan import StagePlan, changed_files, plan_stage
-from experiments.stage_result import reusable, write_result
-from experiments.trainer import device_of, idle
-from experiments.wiring import critic_checkpoints, filled, open_critics
+from experiments.checks.credit_fit import check_credit_fits
+from experiments.checks.online_fit import check_online
+from experiments.checks.prompt_fit import check_prompts_fit
+from experiments.comparison import evaluation_table
+from experiments.machine.files import clear_partials, write_yaml
+from experiments.machine.launch import launched, say_cause
+from experiments.machine.lock import announced_lock, lock
+from experiments.stage import evaluation, fits
+from experiments.stage.begun import LOCK, RESULT, begin, check_left, go_on
+from experiments.stage.interrupt import Interrupted
+from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
+from experiments.stage.plan import StagePlan, changed_files, plan_stage
+from experiments.stage.result import reusable, write_result
+from experiments.stage.rooms import changed_rooms, code_hashes
+from experiments.stage.trainer import device_of, idle
+from experiments.stage.wiring import critic_checkpoints, filled, open_critics
+from experiments.tracking.mirror import start_mirror, stop_mirror
+from experiments.tracking.run_record import SWEEP, open_record
+from experiments.tracking.run_tree import read_json
 
 __all__ = ["Interrupted", "run_experiment"]
 

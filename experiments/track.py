@@ -19,18 +19,18 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.artifacts import Artifacts
-from experiments.first_line import first_line
-from experiments.lock import alone_at
-from experiments.metrics_file import Metric
-from experiments.parameters import tracker_name
-from experiments.secret_values import concealed, without_login
-from experiments.sent import Found
+from experiments.machine.first_line import first_line
+from experiments.machine.lock import alone_at
+from experiments.machine.secret_values import concealed, without_login
+from experiments.tracking.artifacts import Artifacts
+from experiments.tracking.metrics_file import Metric
+from experiments.tracking.parameters import tracker_name
+from experiments.tracking.sent import Found
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-    from experiments.data_sets import DataSet
+    from experiments.tracking.data_sets import DataSet
 
 MOST_METRICS, MOST_PARAMS, MOST_RUNS = 1000, 100, 1000  # per request: MLflow's limits
 LONGEST_TAG = 5000
@@ -259,8 +259,8 @@ def _everything() -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    from experiments import carry
-    from experiments.named_runs import NoSuchRuns
+    from experiments.tracking import carry
+    from experiments.tracking.named_runs import NoSuchRuns
 
     parser = argparse.ArgumentParser(prog="python -m experiments.track", description="Carry run folders to MLflow.")
     parser.add_argument("folders", nargs="+", type=Path, help="an experiment's run folder, or a folder above several")

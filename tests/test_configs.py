@@ -21,12 +21,12 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
 from experiments.assemble import build
-from experiments.checks import contradiction
-from experiments.fits import PARTS
-from experiments.rooms import OURS
+from experiments.checks.contradictions import contradiction
 from experiments.schema import register
-from experiments.stage_plan import StagePlan, plan_stage
-from experiments.wiring import open_critics
+from experiments.stage.fits import PARTS
+from experiments.stage.plan import StagePlan, plan_stage
+from experiments.stage.rooms import OURS
+from experiments.stage.wiring import open_critics
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 FILES = sorted(CONF.glob("*/*.yaml"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.quiet import be_quiet
+from experiments.machine.quiet import be_quiet
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from experiments.assemble import build
 from experiments.bench.result import Result, overhead
-from experiments.fits import PARTS
+from experiments.stage.fits import PARTS
 
 STILL = "budget.grpo.learning_rate=1e-12"
 WARM_UP = 2

@@ -33,7 +33,7 @@ from experiments.bench.page import Setting, page
 from experiments.bench.result import Result
 from experiments.bench.side_by_side import SideBySide, UnequalWork
 from experiments.bench.workloads import WORKLOADS, on
-from experiments.files import write_json, write_text
+from experiments.machine.files import write_json, write_text
 from experiments.schema import register
 
 OUTPUT = Path("outputs") / "bench.json"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from experiments.files import write_json
+from experiments.machine.files import write_json
 
 TRL = "1.16.0"
 REQUIREMENTS = (

@@ -12,7 +12,7 @@ from contrastive_reasoning.tasks.countdown import CountdownProblem
 from experiments.bench.models import VOCABULARY
 from experiments.bench.policy import save_policy
 from experiments.bench.workloads import END_SHARE, Workload, stated
-from experiments.files import write_json
+from experiments.machine.files import write_json
 
 FOLDER = Path(".bench").resolve()
 """The peers' environment and the files of every workload; git ignores it."""

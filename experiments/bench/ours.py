@@ -22,7 +22,7 @@ from experiments.assemble import build
 from experiments.bench.clock import now, timed
 from experiments.bench.peers.conversation import Conversation, read_work
 from experiments.bench.roofline import COPIED, copy_bandwidth, decode_bytes, traffic_of
-from experiments.quiet import be_quiet
+from experiments.machine.quiet import be_quiet
 from experiments.schema import register
 
 PARTS = OmegaConf.create(

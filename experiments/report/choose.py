@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from experiments.artifacts import Artifacts
 from experiments.report.image import image
 from experiments.report.markup import Html, element
+from experiments.tracking.artifacts import Artifacts
 
 MOST = 20
 """Pictures of a section, unless there are more kinds."""

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.comparison import comparison_of
-from experiments.comparison_words import comparison_parser, wishes
-from experiments.files import write_text
-from experiments.folder_names import flaw, shown
+from experiments.comparison.comparison import comparison_of
+from experiments.comparison.wishes import Refused, near
+from experiments.comparison.words import comparison_parser, wishes
+from experiments.machine.files import write_text
+from experiments.machine.folder_names import flaw, shown
 from experiments.report.charts import charts
 from experiments.report.commands import commands
 from experiments.report.comparisons import comparisons
@@ -28,7 +29,6 @@ from experiments.report.question import question
 from experiments.report.results import results
 from experiments.report.settings import settings
 from experiments.track import TrackerError, connect
-from experiments.wishes import Refused, near
 
 OUTPUT = Path("outputs") / "report"
 

@@ -6,12 +6,12 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from experiments.arms import ABSENT, Arm, value_of
-from experiments.local_paths import without_paths
-from experiments.origin import command, command_over_seeds
+from experiments.comparison.arms import ABSENT, Arm, value_of
+from experiments.machine.local_paths import without_paths
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, joined, section
 from experiments.track import RunRecord, Tracker
+from experiments.tracking.origin import command, command_over_seeds
 
 CHOICES = "choices.json"
 ROOTS = ("name", "arm")

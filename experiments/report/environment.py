@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from experiments.local_paths import without_paths
+from experiments.machine.local_paths import without_paths
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section, table
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.arms import Arm
-from experiments.comparison import Comparison
-from experiments.origin import ORIGIN, Origin, parsed
+from experiments.comparison.arms import Arm
+from experiments.comparison.comparison import Comparison
 from experiments.track import RunRecord, Tracker
+from experiments.tracking.origin import ORIGIN, Origin, parsed
 
 Stages = Mapping[str, RunRecord]
 """Stage → its run."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from experiments.compare import note_on_left_out, notes
-from experiments.comparison import GREEDY, METRIC, is_of
-from experiments.evaluation_sets import columns_of, published_beside
-from experiments.gains import draw_gains
+from experiments.comparison.comparison import GREEDY, METRIC, is_of
+from experiments.comparison.evaluation_sets import columns_of, published_beside
+from experiments.comparison.gains import draw_gains
+from experiments.comparison.set_table import SetTable, head, lines, set_table
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, joined, section, table
 from experiments.report.svg import as_svg, quiet
-from experiments.set_table import SetTable, head, lines, set_table
 
 
 def results(found: Gathered) -> Html:

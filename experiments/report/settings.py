@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.arms import ABSENT, Arm
-from experiments.local_paths import without_paths
+from experiments.comparison.arms import ABSENT, Arm
+from experiments.machine.local_paths import without_paths
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section, table
 

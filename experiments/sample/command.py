@@ -23,12 +23,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError, build
-from experiments.own_conf import NoFolder, remember
 from experiments.sample.options import Options, SampleError, parsed
 from experiments.sample.question import Question, question
 from experiments.schema import register
-from experiments.typo import composed as composed_lines
-from experiments.typo import explain
+from experiments.typed.own_conf import NoFolder, remember
+from experiments.typed.typo import composed as composed_lines
+from experiments.typed.typo import explain
 
 USAGE_ERROR = 2
 BASE = ("name=sample", "stages=[evaluate]")
@@ -86,7 +86,7 @@ def write_and_show(config: DictConfig, options: Options, asked: Question) -> Non
     from experiments.sample.page import show
     from experiments.sample.reading import readings
     from experiments.sample.trained_critic import trained_critic
-    from experiments.trainer import device_of
+    from experiments.stage.trainer import device_of
 
     critic: Any = None
     if options.critic is not None:

@@ -11,9 +11,9 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.critics.checkpoint import DESCRIPTION, read_description
 from contrastive_reasoning.rewards import CriticReward, VerifierReward
 from experiments.assemble import build
-from experiments.run_tree import read_config, stage_folders
 from experiments.sample.options import SampleError
-from experiments.wiring import CRITIC
+from experiments.stage.wiring import CRITIC
+from experiments.tracking.run_tree import read_config, stage_folders
 
 PARTS = ("contrastive_reasoning.critics", "contrastive_reasoning.losses", "contrastive_reasoning.policies.pooling")
 """The rooms whose names a saved critic may be made of."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from experiments.quiet import be_quiet
+from experiments.machine.quiet import be_quiet
 
 
 def main() -> int:

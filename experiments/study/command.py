@@ -17,8 +17,8 @@ from experiments.schema import register
 from experiments.study.comparable import check_comparable
 from experiments.study.jobs import check_jobs, jobs_of, start_jobs
 from experiments.study.plan import Study, StudyError, find_study
-from experiments.suggestions import did_you_mean
-from experiments.words import USAGE_ERROR, WordsParser
+from experiments.typed.suggestions import did_you_mean
+from experiments.typed.words import USAGE_ERROR, WordsParser
 
 INTERRUPTED = 130
 

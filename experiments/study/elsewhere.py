@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
-from experiments.seeds import Difference, compared, difference
+from experiments.comparison.seeds import Difference, compared, difference
 from experiments.study.plan import Study
 from experiments.study.wording import ABSENT, over_seeds
 from experiments.track import RunRecord

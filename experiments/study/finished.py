@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from omegaconf import DictConfig
 
-from experiments.stage_plan import StagePlan, plan_stage
+from experiments.stage.plan import StagePlan, plan_stage
+from experiments.stage.wiring import POLICY
 from experiments.stages import needed
 from experiments.study.jobs import Job, composed, jobs_of, start_jobs
 from experiments.study.plan import START, Study
 from experiments.track import RunRecord, Tracker
-from experiments.wiring import POLICY
 
 
 class Mark(NamedTuple):

@@ -10,8 +10,8 @@ from hydra import initialize_config_module
 from omegaconf import DictConfig
 
 from experiments.study.plan import START, Start, Study, StudyError
-from experiments.typo import composed as composed_lines
-from experiments.typo import explain_each
+from experiments.typed.typo import composed as composed_lines
+from experiments.typed.typo import explain_each
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.arms import arms_by, is_begun_from, value_of
 from experiments.compare import notes as notes_on_arms
+from experiments.comparison.arms import arms_by, is_begun_from, value_of
 from experiments.study.plan import Study
 from experiments.study.results import ArmResult
 from experiments.track import RunRecord

@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from experiments.suggestions import did_you_mean
+from experiments.typed.suggestions import did_you_mean
 
 STUDIES = Path(__file__).resolve().parents[2] / "conf" / "study"
 METRICS = ("test/verifier/accuracy", "test/verifier/accuracy_sampled")

@@ -14,8 +14,8 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.compare import OUTPUT, log_comparison
-from experiments.curves import Curve, draw_curves
-from experiments.files import write_text
+from experiments.comparison.curves import Curve, draw_curves
+from experiments.machine.files import write_text
 from experiments.schema import register
 from experiments.study import elsewhere
 from experiments.study.cost_curve import CostCurve

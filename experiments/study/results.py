@@ -16,9 +16,9 @@ from torch import Tensor
 from experiments.study.cost_curve import CostCurve, curve_of
 from experiments.study.finished import Mark, by_configuration
 from experiments.study.plan import METRICS, SETTING, Study, StudyError
-from experiments.suggestions import did_you_mean
 from experiments.track import RunRecord, Tracker
-from experiments.typed_here import typed
+from experiments.typed.suggestions import did_you_mean
+from experiments.typed.typed_here import typed
 
 COMPLETIONS = "test/completions"
 TRAINED = ("critic", "grpo")

@@ -6,11 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from experiments.carry import sync
 from experiments.compare import OUTPUT
-from experiments.gpus import seats
-from experiments.lock import lock
-from experiments.stage_result import finished
+from experiments.machine.gpus import seats
+from experiments.machine.lock import lock
+from experiments.stage.result import finished
 from experiments.study.finished import (
     finished_marks,
     start_plan,
@@ -23,6 +22,7 @@ from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
 from experiments.study.report import report
 from experiments.track import TrackerError, connect
+from experiments.tracking.carry import sync
 
 FAILED = 1
 

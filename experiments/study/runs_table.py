@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from statistics import fmean
 
-from experiments.arms import value_of
+from experiments.comparison.arms import value_of
 from experiments.study.results import ArmResult, SeedResult
 
 RUNS = "study_runs.csv"

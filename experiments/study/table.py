@@ -9,7 +9,7 @@ from statistics import fmean
 
 from rich.table import Table
 
-from experiments.comparison_table import escaped_latex, tabular
+from experiments.comparison.table import escaped_latex, tabular
 from experiments.study.elsewhere import as_cell
 from experiments.study.plan import Study
 from experiments.study.rows import SHARES, AtCost, Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from contrastive_reasoning.evaluation import Estimate
-from experiments.seeds import Difference
+from experiments.comparison.seeds import Difference
 
 ABSENT = "–"
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.metrics_file import complete_lines
-from experiments.run_tree import read_config, stage_folders
 from experiments.sweep.metric import Found, first_of
+from experiments.tracking.metrics_file import complete_lines
+from experiments.tracking.run_tree import read_config, stage_folders
 
 
 class Progress:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.carry import not_all_sent
-from experiments.run_tree import TrackedRun, find_run_folders, read_config, read_json, runs_of, sweep_folder
-from experiments.sent import Memory, Sent
 from experiments.sweep.job import Job, run_folder
 from experiments.sweep.summary import CSV
+from experiments.tracking.carry import not_all_sent
+from experiments.tracking.run_tree import TrackedRun, find_run_folders, read_config, read_json, runs_of, sweep_folder
+from experiments.tracking.sent import Memory, Sent
 
 if TYPE_CHECKING:
     from experiments.track import Tracker

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments.comparison_table import written
-from experiments.files import write_text
-from experiments.seeds import Estimate, over_seeds
+from experiments.comparison.seeds import Estimate, over_seeds
+from experiments.comparison.table import written
+from experiments.machine.files import write_text
 from experiments.sweep.expected import ITSELF, label, varying
 from experiments.sweep.job import LOG, Job, run_folder
 from experiments.sweep.metric import PRIMARY, final_metrics

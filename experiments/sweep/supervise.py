@@ -20,11 +20,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.gpus import seated
-from experiments.launch import INTERRUPTED
-from experiments.run_record import SWEEP, sweep_of
+from experiments.machine.gpus import seated
+from experiments.machine.launch import INTERRUPTED
 from experiments.sweep.job import FOLDER, LOG, STOP, Job, read_job, run_folder, write_job
 from experiments.sweep.metric import primary
+from experiments.tracking.run_record import SWEEP, sweep_of
 
 LOOK_SECONDS = 0.3
 GRACE_SECONDS = 120.0

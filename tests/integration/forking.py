@@ -69,13 +69,13 @@ def serve(live: Callable[[dict[str, Any]], None], watch: Callable[[int, dict[str
 
 
 def import_parts(overrides: list[str]) -> None:
-    from experiments.quiet import be_quiet
+    from experiments.machine.quiet import be_quiet
 
     be_quiet()
     from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
 
-    from experiments.rooms import targets
+    from experiments.stage.rooms import targets
 
     for ours in ("experiments.run", "experiments.stages"):  # the first makes the schema known
         import_module(ours)

@@ -27,14 +27,14 @@ PLACES: dict[str, tuple[str, str, int]] = {
     "head's step": ("contrastive_reasoning.rewards:CLIPOReward", "_learn", 1),
     "backward": ("lightning_modules.policy_updates:PolicyUpdates", "loss", 2),
     "after the optimizer's step": ("lightning_modules.grpo:GRPO", "report_step", 1),
-    "logging": ("experiments.run_folder:RunFolderLogger", "_opened", 1),
+    "logging": ("experiments.stage.run_folder:RunFolderLogger", "_opened", 1),
     "validation": ("lightning_modules.grpo:GRPO", "validation_step", 1),
     "critic's step": ("lightning_modules.critic:CriticPretraining", "training_step", 1),
     "writing a checkpoint": ("lightning:Trainer", "save_checkpoint", 1),
-    "checkpoint beside": ("experiments.stage_checkpoint", "_replace", 1),
-    "checkpoint in place": ("experiments.stage_checkpoint", "seal", 1),
-    "checkpoint sealed": ("experiments.stage_checkpoint", "clear", 1),
-    "last step done": ("experiments.fits", "save_whole", 1),
+    "checkpoint beside": ("experiments.stage.checkpoint", "_replace", 1),
+    "checkpoint in place": ("experiments.stage.checkpoint", "seal", 1),
+    "checkpoint sealed": ("experiments.stage.checkpoint", "clear", 1),
+    "last step done": ("experiments.stage.fits", "save_whole", 1),
     "no result yet": ("experiments.stages", "write_result", 1),
 }
 """Where a run can be killed: a class or module, its function, and which of its calls within a step is the last."""
@@ -71,7 +71,7 @@ def kill_from_outside(run: int, asked: dict[str, Any]) -> None:
 def strike_at(place: str, step: int, signals: list[int]) -> None:
     """Send this process the signals where a call of that place in ``step`` begins; 0: before the first."""
     from contrastive_reasoning.progress import steps_done
-    from experiments.stage_checkpoint import StageCheckpoint
+    from experiments.stage.checkpoint import StageCheckpoint
 
     under_way = 0
     between = StageCheckpoint.on_train_batch_start

@@ -17,14 +17,14 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from experiments.carry import Carrier
+from experiments.comparison.wishes import Refused
 from experiments.dashboard import BY_INTEREST, command, pages, search_filter, shown, side_by_side, split
-from experiments.files import write_json
-from experiments.run_tree import read_json
+from experiments.machine.files import write_json
 from experiments.schema import STAGES
-from experiments.sent import MEMORY_FILE
 from experiments.track import Tracker
-from experiments.wishes import Refused
+from experiments.tracking.carry import Carrier
+from experiments.tracking.run_tree import read_json
+from experiments.tracking.sent import MEMORY_FILE
 from tests.ports import free_port
 from tests.unit.experiments.conftest import Outputs
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments.catalogue import catalogued
-from experiments.commands import COMMANDS
-from experiments.own_conf import VARIABLE, remember
 from experiments.schema import register
 from experiments.study.plan import find_study, study_names
-from experiments.typo import explain, explain_each
+from experiments.typed.catalogue import catalogued
+from experiments.typed.commands import COMMANDS
+from experiments.typed.own_conf import VARIABLE, remember
+from experiments.typed.typo import explain, explain_each
 
 register()
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ RUN_ELSEWHERE = {
     "check": "this, with lint and types beside it",
     "help": "this",
     "docs": "this",
-    "list": "tests/unit/experiments/test_catalogue.py",
+    "list": "tests/unit/experiments/typed/test_catalogue.py",
     "sync": "tests/unit/experiments/test_tracker_faults.py",
     "bench": "tests/unit/experiments/bench",
 }

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from experiments.kept_checkpoints import newest_sound
-from experiments.launch import INTERRUPTED
-from experiments.metrics_file import METRICS_FILE
+from experiments.machine.launch import INTERRUPTED
+from experiments.stage.kept_checkpoints import newest_sound
+from experiments.tracking.metrics_file import METRICS_FILE
 from tests.integration.test_kills import assert_same, stage
 
 TWO_RANKS = [

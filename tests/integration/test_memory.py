@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.metrics_file import read_metrics
+from experiments.tracking.metrics_file import read_metrics
 
 STEPS, WARM_UP = 400, 200
 """Allocators and caches fill in the first two hundred steps, to several times what is in use at any moment."""

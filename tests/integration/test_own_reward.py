@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.metrics_file import read_metrics
+from experiments.tracking.metrics_file import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]", "logger=folder"]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.metrics_file import read_metrics
 from experiments.track import Tracker, main
+from experiments.tracking.metrics_file import read_metrics
 from tests.unit.experiments.tracker_kit import Door, Server
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
-from experiments.metrics_file import read_metrics
-from experiments.run_tree import read_json
+from experiments.tracking.metrics_file import read_metrics
+from experiments.tracking.run_tree import read_json
 from tests.integration.forking import Forks, forks
 from tests.integration.test_docs import BLOCK, asked, commands
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from callbacks.system_metrics import SystemMetrics, accelerator
-from experiments.run_folder import RunFolderLogger
+from experiments.stage.run_folder import RunFolderLogger
 from tests.unit.lightning_modules.grpo_kit import fit, module
 
 NAMES = {

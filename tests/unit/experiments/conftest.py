@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.metrics_file import METRICS_FILE, Metric, format_line
 from experiments.track import Tracker
+from experiments.tracking.metrics_file import METRICS_FILE, Metric, format_line
 
 SAMPLED = "verifier/accuracy_sampled"
 STARTED_AT = 1_700_000_000.0

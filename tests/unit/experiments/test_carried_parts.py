@@ -11,10 +11,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from experiments.carry import Carrier
-from experiments.run_tree import runs_of
-from experiments.sent import MEMORY_FILE
 from experiments.track import RunRecord, Tracker
+from experiments.tracking.carry import Carrier
+from experiments.tracking.run_tree import runs_of
+from experiments.tracking.sent import MEMORY_FILE
 from tests.unit.lightning_modules.grpo_kit import policy
 
 STAGE = {"prompts": {"task": {"_target_": "a.Task", "path": "problems.jsonl", "counts": [3, 4]}}}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cli import main
-from experiments.commands import COMMANDS
+from experiments.typed.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from experiments import compare as module
-from experiments.arms import arms_by, mixed, shareable, telling_axes, without_common
-from experiments.carry import Carrier
 from experiments.compare import CURVE, METRIC, Refused, compare, main
-from experiments.comparison_table import as_latex, rows_of, written
-from experiments.curves import Curve, draw_curves
-from experiments.seeds import Estimate, difference, over_seeds
+from experiments.comparison.arms import arms_by, mixed, shareable, telling_axes, without_common
+from experiments.comparison.curves import Curve, draw_curves
+from experiments.comparison.seeds import Estimate, difference, over_seeds
+from experiments.comparison.table import as_latex, rows_of, written
 from experiments.track import RunRecord, Tracker
+from experiments.tracking.carry import Carrier
 
 PLAIN: Any = {"metric": METRIC, "sets": None, "by": None, "baseline": None, "curve": CURVE}
 T_95 = {1: 12.706204736432095, 2: 4.302652729696142}

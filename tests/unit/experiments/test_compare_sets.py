@@ -13,10 +13,10 @@ import pytest
 from hydra import compose, initialize_config_module
 
 from experiments import compare as module
-from experiments.carry import Carrier
 from experiments.compare import main
 from experiments.schema import register
 from experiments.track import Tracker
+from experiments.tracking.carry import Carrier
 
 register()
 GREEDY, SAMPLED = "verifier/accuracy", "verifier/accuracy_sampled"

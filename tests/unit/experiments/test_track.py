@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from experiments.carry import Carrier, sync
-from experiments.mirror import LOG_FILE, start_mirror, stop_mirror
-from experiments.parameters import flatten, tracker_name
-from experiments.run_tree import runs_of
-from experiments.sent import MEMORY_FILE
 from experiments.track import RunRecord, Tracker, TrackerError
+from experiments.tracking.carry import Carrier, sync
+from experiments.tracking.mirror import LOG_FILE, start_mirror, stop_mirror
+from experiments.tracking.parameters import flatten, tracker_name
+from experiments.tracking.run_tree import runs_of
+from experiments.tracking.sent import MEMORY_FILE
 from tests.ports import free_port
 
 TEST, START, VAL = (f"{split}/verifier/accuracy_sampled" for split in ("test", "start", "val"))
@@ -257,7 +257,9 @@ def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.
 def test_a_mirror_ends_with_the_process_that_started_it(tracker: Tracker, outputs: Any) -> None:
     folder = outputs.run("orphan", seed=0, final=0.4)
     (folder / "summary.json").unlink()
-    code = f"import os; from experiments.mirror import start_mirror; start_mirror({str(folder)!r}); os._exit(9)"
+    code = (
+        f"import os; from experiments.tracking.mirror import start_mirror; start_mirror({str(folder)!r}); os._exit(9)"
+    )
     subprocess.run([sys.executable, "-c", code], check=False, env=os.environ)
     deadline = time.monotonic() + 120
     while not (found := tracker.runs(["orphan"], kind="experiment")) or found[0].status != "KILLED":

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from experiments.carry import LAST_PASSES, Passes, sync
-from experiments.mirror import LOG_FILE, start_mirror, stop_mirror
-from experiments.run_tree import runs_of
 from experiments.track import Tracker, main
+from experiments.tracking.carry import LAST_PASSES, Passes, sync
+from experiments.tracking.mirror import LOG_FILE, start_mirror, stop_mirror
+from experiments.tracking.run_tree import runs_of
 from tests.ports import free_port
 from tests.unit.experiments.tracker_kit import Door, Server
 

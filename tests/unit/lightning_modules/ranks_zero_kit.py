@@ -25,7 +25,7 @@ from contrastive_reasoning.ranks import barrier, this_rank
 from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ReasoningPrompts
-from experiments.run_folder import RunFolderLogger, read_metrics
+from experiments.stage.run_folder import RunFolderLogger, read_metrics
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_kit import Result, grpo, saving, trainer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.bench.environment import REQUIREMENTS, STAMP, NoEnvironment, peer_python
-from experiments.files import write_json
+from experiments.machine.files import write_json
 
 
 def test_an_environment_that_is_there_is_reused(tmp_path: Path) -> None:

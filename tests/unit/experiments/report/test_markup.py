@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.local_paths import without_paths
+from experiments.machine.local_paths import without_paths
 from experiments.report.markup import Html, element, section, table
 
 

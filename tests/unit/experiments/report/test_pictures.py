@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments.carry import Carrier
 from experiments.compare import log_comparison
 from experiments.report.choose import Logged, chosen, told
 from experiments.report.command import main
 from experiments.report.markup import Html
 from experiments.sweep.send import send_sweeps
 from experiments.track import Tracker
+from experiments.tracking.carry import Carrier
 
 SWEEP = "2026-01-01T00-00-00"
 CRITIC = ("critic/similarity", "critic/goals", "critic/states", "critic/calibration", "curves")

@@ -17,12 +17,12 @@ from PIL import Image
 
 from callbacks.training_completions import rewards_of
 from contrastive_reasoning.rewards import Credit
-from experiments.arms import arms_by
-from experiments.carry import Carrier
-from experiments.origin import Origin, as_json
+from experiments.comparison.arms import arms_by
 from experiments.report.command import main
 from experiments.report.commands import commits
 from experiments.track import Tracker
+from experiments.tracking.carry import Carrier
+from experiments.tracking.origin import Origin, as_json
 from tests.unit.experiments.comparison_kit import finished
 
 HOSTILE = "<script>alert(1)</script>"

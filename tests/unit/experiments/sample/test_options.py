@@ -5,7 +5,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from experiments.sample.options import SHORT, Options, SampleError, parsed
 from experiments.schema import register
-from experiments.typo import explain
+from experiments.typed.typo import explain
 
 register()
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from experiments.carry import Carrier
 from experiments.study.finished import Mark
 from experiments.study.plan import Study, read_study
 from experiments.track import Tracker
+from experiments.tracking.carry import Carrier
 
 SAMPLES, TOKENS_PER_STEP = 4, 100.0
 CURVE = "val/verifier/accuracy"

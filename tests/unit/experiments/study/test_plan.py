@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments.credit_fit import check_credit_fits
+from experiments.checks.credit_fit import check_credit_fits
 from experiments.schema import register
 from experiments.study.command import showing
 from experiments.study.comparable import check_comparable

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import threads as shared
-from experiments.gpus import VISIBLE
+from experiments.machine import threads as shared
+from experiments.machine.gpus import VISIBLE
+from experiments.machine.threads import THREADS
 from experiments.study.jobs import Job
 from experiments.study.processes import run_jobs
-from experiments.threads import THREADS
 
 
 class Telling(Job):

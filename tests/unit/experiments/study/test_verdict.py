@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contrastive_reasoning.evaluation import Estimate
-from experiments.seeds import Difference
+from experiments.comparison.seeds import Difference
 from experiments.study.plan import Study, read_study
 from experiments.study.rows import AtCost, Gain, Row
 from experiments.study.verdict import verdict

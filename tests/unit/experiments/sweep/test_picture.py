@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.seeds import over_seeds
+from experiments.comparison.seeds import over_seeds
 from experiments.sweep.picture import Point, draw, lines_of, numeric_keys
 
 TAU, GROUP = "reward.temperature", "rollout.group_size"

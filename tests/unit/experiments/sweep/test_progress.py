@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from experiments.metrics_file import Metric, format_line
 from experiments.sweep.progress import Progress
+from experiments.tracking.metrics_file import Metric, format_line
 
 
 def entry(folder: Path, *, reused: bool) -> dict[str, object]:

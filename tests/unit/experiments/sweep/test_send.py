@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from experiments.carry import Carrier
 from experiments.sweep.job import Job
 from experiments.sweep.send import send_aside, send_sweeps
 from experiments.track import Tracker, main
+from experiments.tracking.carry import Carrier
 from tests.ports import free_port
 
 SWEEP = "2026-02-02T00-00-00"

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from experiments.carry import Carrier
-from experiments.files import write_json
+from experiments.machine.files import write_json
 from experiments.sweep.close import close_sweep, open_sweep
 from experiments.sweep.job import RUN, STOP, Job, read_job, run_folder, write_job
 from experiments.sweep.state import STATE, End, SweepState, read_state, write_state
 from experiments.track import Tracker
+from experiments.tracking.carry import Carrier
 
 SWEEP = "2026-01-01T00-00-00"
 

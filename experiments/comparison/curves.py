@@ -1,0 +1,112 @@
+"""A quantity over training steps: per arm the mean of its seeds, a band around it, and the seeds themselves."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from experiments.comparison.seeds import Estimate, over_seeds
+
+COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's palette without its yellow: told apart by colour-blind eyes and, with the dashes, in grey print."""
+DASHES = ("-", "--", "-.", ":")
+SHARES = ("accuracy", "pass_at", "auroc", "auprc", "extraction_rate")
+"""In the last part of the names of metrics that are shares."""
+LONGEST_OF_TWO = 36
+"""Characters of a label up to which two stand side by side above the picture."""
+FEW_LINES, LINE = 2, 0.21
+"""Lines of labels for which a picture of the usual height has room; inches that each further one adds to it."""
+CAPTION = (
+    "Thick lines: mean over seeds. Thin lines: single seeds. Bands: 95% t-interval of the mean at each step, "
+    "cut at the frame; none for a single seed."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One arm's histories."""
+
+    label: str
+    seeds: Sequence[Mapping[int, float]]
+    """Per seed: step → value."""
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that every seed has, so that no mean changes because a seed drops out."""
+        return sorted(set.intersection(*(set(seed) for seed in self.seeds)))
+
+    def estimates(self) -> list[Estimate]:
+        """The mean over seeds at each of ``steps``."""
+        return [over_seeds([seed[step] for seed in self.seeds]) for step in self.steps]
+
+
+def draw_curves(curves: Sequence[Curve], *, metric: str, steps: str) -> Figure:
+    """All curves in one picture; the first, as a rule the baseline, is black. ``steps`` names the x axis."""
+    columns = 2 if max(len(curve.label) for curve in curves) <= LONGEST_OF_TWO else 1
+    beyond = max(0, -(-len(curves) // columns) - FEW_LINES)
+    figure = Figure(figsize=(7.2, 4.6 + LINE * beyond), layout="constrained")
+    axes = figure.subplots()
+    draw_on(axes, curves, metric=metric, places=range(len(curves)))
+    axes.set_xlabel(steps)
+    axes.set_ylabel(metric)
+    figure.legend(frameon=False, loc="outside upper left", ncols=columns)
+    figure.supxlabel("\n".join(textwrap.wrap(CAPTION, 125)), fontsize=8, color="0.35", x=0.02, ha="left")
+    return figure
+
+
+def draw_on(axes: Axes, curves: Sequence[Curve], *, metric: str, places: Sequence[int]) -> None:
+    """All curves on these axes, each in the :func:`look` of its place; what stands around them is the caller's."""
+    for curve, place in zip(curves, places, strict=True):
+        _draw(axes, curve, *look(place))
+    _set_limits(axes, curves)
+    if is_share(metric):
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0 if _range(curves) > 0.05 else 1))
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is written in percent."""
+    return any(share in metric.rpartition("/")[2] for share in SHARES)
+
+
+def look(index: int) -> tuple[str, str]:
+    """Colour and dashes of the curve at this place, those of the first black and unbroken."""
+    return COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
+
+
+def _draw(axes: Axes, curve: Curve, colour: str, dashes: str) -> None:
+    steps, estimates = curve.steps, curve.estimates()
+    n = len(curve.seeds)
+    name = curve.label.replace("$", r"\$")  # else a formula
+    label = f"{name} ({n} seed{'s' if n > 1 else ''})"
+    axes.plot(steps, [e.value for e in estimates], color=colour, linestyle=dashes, linewidth=2.2, label=label, zorder=3)
+    if n > 1:
+        axes.fill_between(
+            steps, [e.low for e in estimates], [e.high for e in estimates], color=colour, alpha=0.13, linewidth=0
+        )
+        for seed in curve.seeds:
+            axes.plot(*zip(*sorted(seed.items()), strict=True), color=colour, linewidth=0.7, alpha=0.45)
+
+
+def _set_limits(axes: Axes, curves: Sequence[Curve]) -> None:
+    """By the seeds, not by the bands: with two or three seeds Student's band would flatten every line."""
+    values = _values(curves)
+    margin = 0.12 * _range(curves) or 0.05
+    axes.set_ylim(min(values) - margin, max(values) + margin)
+    axes.margins(x=0.02)
+
+
+def _range(curves: Sequence[Curve]) -> float:
+    return max(_values(curves)) - min(_values(curves))
+
+
+def _values(curves: Sequence[Curve]) -> list[float]:
+    return [value for curve in curves for seed in curve.seeds for value in seed.values() if math.isfinite(value)]

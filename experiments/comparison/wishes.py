@@ -1,0 +1,80 @@
+"""What a person wants compared, found in MLflow or refused in a sentence that names what there is."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from experiments.comparison.arms import Arm, known_axes, value_of
+from experiments.track import RunRecord, Tracker
+from experiments.typed.typed_here import typed
+
+
+class Refused(ValueError):
+    """A wish that cannot be met, in one sentence."""
+
+
+def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[RunRecord]:
+    """The finished experiment runs of these names, oldest first."""
+    known = tracker.experiments()
+    for name in names:
+        if name not in known:
+            raise Refused(f"No experiment {name!r} in MLflow at {tracker.address}{near(name, known)}")
+    runs = tracker.runs(names, kind="experiment")
+    finished = [run for run in runs if run.status == "FINISHED"]
+    missing = [name for name in names if name not in {run.experiment for run in finished}]
+    if missing:
+        first = typed("exp", missing[0])
+        raise Refused(f"None of the runs of {', '.join(missing)} has finished: run `{first}` first")
+    return finished
+
+
+def having(runs: Sequence[RunRecord], metric: str) -> list[RunRecord]:
+    """The runs that have ``metric``."""
+    found = [run for run in runs if metric in run.metrics]
+    if not found:
+        known = sorted({name for run in runs for name in run.metrics})
+        raise Refused(f"No finished run has the metric {metric!r}{near(metric, known)}")
+    return found
+
+
+def checked_axes(by: Sequence[str], runs: Sequence[RunRecord]) -> list[str]:
+    """``by`` itself, if the runs know these tags and parameters."""
+    known = {axis for run in runs for axis in (*run.tags, *run.params)}
+    for axis in by:
+        if axis not in known:
+            raise Refused(f"No run has a tag or parameter {axis!r} to group by{near(axis, known_axes(runs))}")
+    return list(by)
+
+
+def find_baseline(arms: Sequence[Arm], wish: str | None) -> Arm | None:
+    """The arm that others are compared with: the one wished for, else the one that is plainly a baseline, else none.
+
+    That is the arm named ``…baseline``, or the only one rewarded by the verifier alone.
+    """
+    if wish is None:
+        found = could_be_baseline(arms)
+        return found[0] if len(found) == 1 and len(arms) > 1 else None
+    found = [arm for arm in arms if wish == arm.label or wish in arm.values.values()]
+    if len(found) != 1:
+        how = "is none of the arms" if not found else f"is {len(found)} of the arms"
+        raise Refused(f"The baseline {wish!r} {how}; there are: {'; '.join(arm.label for arm in arms)}")
+    return found[0]
+
+
+def could_be_baseline(arms: Sequence[Arm]) -> list[Arm]:
+    """Those named ``…baseline``; where none is, those rewarded by the verifier alone."""
+    return [arm for arm in arms if "baseline" in arm.label] or [arm for arm in arms if _plain(arm)]
+
+
+def _plain(arm: Arm) -> bool:
+    """Rewarded by the verifier alone."""
+    return all(value_of(run, "reward") == "verifier" for run in arm.runs.values())
+
+
+def near(wrong: str, known: Sequence[str]) -> str:
+    """``; did you mean …? There are: …``"""
+    if not known:
+        return "; there are none yet"
+    close = difflib.get_close_matches(wrong, known, n=1)
+    return (f"; did you mean {close[0]}? There are: " if close else "; there are: ") + ", ".join(known)

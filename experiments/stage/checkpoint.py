@@ -1,0 +1,187 @@
+"""The checkpoints of a stage: every so many steps, the last few and the best, each written whole or not at all.
+
+A step is saved when the next one begins, before anything is drawn for it: by then all of it is on the disk, what was
+logged and validated after it, too. So a run that is killed lacks nothing of the steps that its checkpoint holds.
+
+    step k ──► callbacks ──► logged ──► validated ──► saved as k, stopped if asked ──► step k + 1
+
+Lightning's own callback counts optimizer steps, of which there are none while a reward is warmed up alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+
+from contrastive_reasoning.progress import steps_done
+from contrastive_reasoning.ranks import from_first, this_rank
+from experiments.machine.first_line import first_line
+from experiments.stage.interrupt import Interrupted, StopRequest
+from experiments.stage.kept_checkpoints import (
+    PARTIAL,
+    CheckpointError,
+    Metric,
+    clear,
+    kept,
+    newest_sound,
+    path_of,
+    seal,
+)
+from experiments.stage.run_folder import RunFolderLogger
+
+MODES = ("max", "min")
+
+
+class StageCheckpoint(L.Callback):
+    """Saves what resumes a run; stands before the callbacks that act. Only watches, but for a stop that was asked for.
+
+    Args:
+        folder: where checkpoints are kept.
+        every: steps between them: rollout batches where the module counts those, else optimizer steps.
+        keep: how many of the newest stay, beside the best.
+        best: the validation metric that tells the best, and ``max`` or ``min``; None: none is the best.
+        stop: whether somebody has asked the run to stop.
+
+    Raises:
+        ValueError: for numbers below 1 or another mode.
+        CheckpointError: while training, where a checkpoint cannot be written; the one before is intact.
+        Interrupted: while training, when the step in which the stop was asked for has ended and is saved.
+        RuntimeError: at the start, where another callback stands before it.
+    """
+
+    def __init__(
+        self, *, folder: Path, every: int, keep: int, best: Mapping[str, str] | None, stop: StopRequest
+    ) -> None:
+        for name, value in (("checkpoint_every", every), ("checkpoints.keep", keep)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if best is not None and (len(best) != 1 or set(best.values()) - set(MODES)):
+            raise ValueError(f"checkpoints.best takes one metric with {' or '.join(MODES)}, got {dict(best)}")
+        self.folder = folder
+        self.every = every
+        self.keep = keep
+        self.best = best
+        self.stop = stop
+        self._saved = 0
+        """The last step that is saved, or that this fit began from."""
+        self._measured: Metric | None = None
+        self._validated = False
+        """Whether the last step is one to be validated, if only on no batches."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        first: Any = trainer
+        if first.callbacks[0] is not self:
+            raise RuntimeError(f"StageCheckpoint must stand before {type(first.callbacks[0]).__name__}, which may act")
+        self._saved = steps_done(trainer, pl_module)
+        self.stop.listen()  # only now: Lightning has just taken the signals for itself
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if trainer.state.fn == "validate":  # before the first step; Lightning would hear SIGTERM between batches only
+            self.stop.stop_at_once()
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self._between_steps(trainer, pl_module)
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        done, every = trainer.fit_loop.epoch_loop.batch_progress.total.ready, trainer.val_check_batch
+        self._validated = trainer.enable_validation and every is not None and done % every == 0
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._between_steps(trainer, pl_module)
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        """Where the last one was written and no more, let older ones go now: training has ended and does not again."""
+        if trainer.is_global_zero and kept(self.folder):
+            self._let_go()
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Take back what Lightning has counted of the next step: its batch, fetched already.
+
+        Else a resumed run would validate a batch too early from then on, and leave out the last one where the step
+        before it was validated. And where this step was, going on counts it once more, which would shift the steps that
+        Lightning logs at.
+        """
+        loop = checkpoint["loops"]["fit_loop"]
+        progress = loop["epoch_loop.batch_progress"]
+        if progress["current"]["ready"] > progress["current"]["completed"]:
+            progress["is_last_batch"] = False
+        for count in (progress["total"], progress["current"]):
+            count["ready"] = count["completed"]
+        loop["epoch_loop.state_dict"]["_batches_that_stepped"] -= self._validated
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        """Remember what the policy that may be saved next is worth."""
+        for name in self.best or ():
+            if name in trainer.callback_metrics:
+                self._measured = Metric(name=name, value=float(trainer.callback_metrics[name]))
+
+    def _between_steps(self, trainer: L.Trainer, pl_module: Any) -> None:
+        step, metric, self._measured = steps_done(trainer, pl_module), self._measured, None
+        asked = self.stop.agreed()  # the same on every rank, whatever reaches one of them from here on
+        if step > self._saved and (asked or step % self.every == 0 or self._ahead(metric)):
+            self.save(trainer, step, metric)
+            self._saved = step
+            asked = asked or self.stop.agreed()  # writing may take long
+        if asked:
+            last, _ = newest_sound(self.folder)
+            left = "no checkpoint yet" if last is None else f"checkpoint {last}"
+            raise Interrupted(f"stopped by {asked} at step {step} ({left})")
+
+    def _ahead(self, metric: Metric | None) -> bool:
+        """Whether it is the best so far, as rank 0 finds: another node may not see yet what was saved last."""
+        if metric is None:  # on every rank, or on none
+            return False
+        of_kept = (self._goodness(one.metric) for one in kept(self.folder)) if this_rank() == 0 else ()
+        return from_first(self._goodness(metric) > max([-inf, *of_kept]))
+
+    def save(self, trainer: L.Trainer, step: int, metric: Metric | None) -> None:
+        """Write a checkpoint, and let older ones go."""
+        path = path_of(self.folder, step)
+        fresh = path.with_suffix(PARTIAL)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            trainer.save_checkpoint(fresh, weights_only=False)  # all of it, what resumes a run
+            for logger in trainer.loggers:
+                if isinstance(logger, RunFolderLogger):
+                    logger.bring_to_disk()  # or a checkpoint would outlive numbers that nobody writes again
+            if trainer.is_global_zero:
+                _replace(fresh, path)
+                seal(path, step=step, metric=metric)
+        except (OSError, RuntimeError) as error:  # torch names a full disk a RuntimeError
+            _remove(fresh)
+            before = kept(self.folder)
+            intact = f"the one before, {before[-1].path}, is intact" if before else "there is none before it"
+            raise CheckpointError(f"checkpoint {path} cannot be written ({first_line(error)}); {intact}") from error
+        if trainer.is_global_zero:
+            self._let_go()
+        trainer.strategy.barrier()
+
+    def _let_go(self) -> None:
+        """Of the best ones the first stays."""
+        found = kept(self.folder)
+        best = max(found, key=lambda one: self._goodness(one.metric))
+        leader = [best.path] if self._goodness(best.metric) > -inf else []
+        clear(self.folder, keep=[*leader, *(one.path for one in found[-self.keep :])])
+
+    def _goodness(self, metric: Metric | None) -> float:
+        """More is better; −∞ where nothing was measured, or no number."""
+        mode = (self.best or {}).get(metric.name) if metric is not None else None
+        if metric is None or mode is None or not isfinite(metric.value):
+            return -inf
+        return metric.value if mode == "max" else -metric.value
+
+
+def _replace(fresh: Path, path: Path) -> None:
+    """Put a new checkpoint in the place of one of the same step, if there is one."""
+    _remove(path)
+    os.replace(fresh, path)
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

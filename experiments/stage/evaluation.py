@@ -1,0 +1,85 @@
+"""The last stage: the policy before and after training in every setting of the suite, with the same problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
+from contrastive_reasoning.progress import Display, Heartbeat, Phase, Quiet
+from contrastive_reasoning.ranks import this_rank
+from experiments.assemble import build, with_values
+from experiments.comparison import evaluation_table
+from experiments.stage.run_folder import RunFolderLogger
+from experiments.stage.trainer import device_of
+from experiments.stage.wiring import POLICY
+
+
+def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
+    """Log ``test/…`` of the final policy and, where GRPO made it, ``start/…`` of the one before."""
+    policies = {"test": config}
+    if "grpo" in folders:
+        trained = {"policy.pretrained": str(folders["grpo"] / POLICY), "policy.architecture": None, "policy.lora": None}
+        policies = {"start": config, "test": with_values(config, trained)}
+    logger = RunFolderLogger(folder=folder)
+    suite, device = build(config, "suite"), device_of(config)
+    display: Display = build(config, "progress") if this_rank() == 0 else Quiet()
+    results: dict[str, Mapping[str, float]] = {}
+    stacks = folder / "stacks" / f"rank{this_rank()}.txt"
+    limit = OmegaConf.select(config, "callbacks.every.watchdog.limits.evaluation")
+    with (
+        Heartbeat(stacks, what="evaluation", limit=limit) as heart,
+        Phase(display, stage="evaluate", unit="problems", total=len(policies) * suite.size) as phase,
+    ):
+        for number, (split, wired) in enumerate(policies.items()):
+            heart.beat(f"of {split}", always=True)
+            watch = watched(phase, heart, split, before=number * suite.size)
+            results[split] = evaluate_one(suite, build(wired, "policy").to(device), split, logger, config.seed, watch)
+            phase.say((number + 1) * suite.size, success(split, results[split]))
+    if unusable := left_out(suite):
+        logger.log_table("test/left_out", unusable, step=0)
+    model = config.policy.get("pretrained")
+    rows = evaluation_table.summary_rows(suite, results, model=model)
+    caption = evaluation_table.caption(suite, model=model)
+    logger.log_table(evaluation_table.NAME, rows, step=0)
+    logger.finalize("success")
+    if this_rank() == 0:
+        evaluation_table.write(folder, rows, caption)
+        evaluation_table.show(folder)
+    return {"metrics": {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}}
+
+
+def watched(phase: Phase, heart: Heartbeat, split: str, *, before: int) -> Watch:
+    """Moves the phase of all policies, of which so many problems are done, and says that a completion came."""
+
+    def told(done: int, rates: Rates) -> None:
+        heart.beat(f"of {split}, after {done} problems,")
+        phase.move(before + done, lambda: success(split, rates()))
+
+    return told
+
+
+def success(split: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """Of the metrics what is shown meanwhile, in every setting, under the names that are logged."""
+    return {f"{split}/{name}": value for name, value in metrics.items() if name.endswith((GREEDY, SAMPLED))}
+
+
+def evaluate_one(
+    suite: Any, policy: Any, split: str, logger: RunFolderLogger, seed: int, watch: Watch
+) -> Mapping[str, float]:
+    """Evaluate one policy and log its numbers, its completions and why they failed."""
+    found = suite(policy.eval(), seed=seed, watch=watch)
+    logger.log_metrics({f"{split}/{name}": value for name, value in found.metrics.items()}, step=0)
+    logger.log_table(f"{split}/completions", found.rows, step=0)
+    logger.log_table(f"{split}/reasons", [{"reason": k, "count": n} for k, n in found.reasons.items()], step=0)
+    return found.metrics
+
+
+def left_out(suite: Any) -> list[dict[str, str]]:
+    """The rows of the suite's sets that are no problem: what the figures do not count."""
+    tasks = {name: setting.task for name, setting in suite.settings.items()}
+    listed = {name: task.left_out("test") for name, task in tasks.items() if hasattr(task, "left_out")}
+    return [{"setting": name, "row": sentence} for name, sentences in listed.items() for sentence in sentences]

@@ -1,0 +1,149 @@
+"""What the training stages do: build a module and its data, fit, and leave what later stages need."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import DeepSpeedStrategy
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from contrastive_reasoning.critics.checkpoint import save_critic
+from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.progress import steps_done
+from contrastive_reasoning.ranks import barrier, from_first, this_rank
+from experiments.assemble import build
+from experiments.stage.checkpoint import StageCheckpoint
+from experiments.stage.interrupt import Interrupted, StopRequest
+from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, forget, newest_sound
+from experiments.stage.run_folder import RunFolderLogger
+from experiments.stage.trainer import make_trainer
+from experiments.stage.wiring import CRITIC, POLICY
+
+PARTS = {
+    "warm_start": ("warm_start.module", "warm_start.datamodule"),
+    "critic": ("pretraining", "datamodule"),
+    "grpo": ("module", "prompts", "rollout", "online"),
+    "evaluate": ("suite", "policy"),
+}
+"""The nodes of the configuration that each stage builds: what learns, its data, what acts beside it."""
+
+
+def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
+    """Teach a fresh policy the format and the rules; a pretrained one is taken as it is."""
+    if config.policy.pretrained is not None:
+        print(f"warm_start: the policy comes from {config.policy.pretrained}")
+        return {"policy": config.policy.pretrained}
+    module, data = (build(config, key) for key in PARTS["warm_start"])
+    fit(config, "warm_start", folder, module, data, acting=[])
+    save_whole(module.policy, lambda: module.policy.save(folder / POLICY))
+    return {"policy": POLICY}
+
+
+def critic(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
+    """Pretrain the critic and measure it against the oracle."""
+    module, data = (build(config, key) for key in PARTS["critic"])
+    fit(config, "critic", folder, module, data, acting=[])
+    description: Any = OmegaConf.to_container(config.critic, resolve=True)
+    save_whole(module.critic, lambda: save_critic(module.critic, folder / CRITIC, description))
+    return {"critic": CRITIC}
+
+
+def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
+    """Train the policy by rollouts, rewards and the objective."""
+    module, data, *acting = (build(config, key) for key in PARTS["grpo"])
+    fit(config, "grpo", folder, module, data, acting=acting)
+    save_whole(module.policy, lambda: module.policy.save(folder / POLICY))
+    return {"policy": POLICY}
+
+
+def save_whole(model: nn.Module, save: Callable[[], None]) -> None:
+    """Have rank 0 save a model, its parameters put together before where they lie in shards."""
+    with gathered(model):
+        if this_rank() == 0:
+            save()
+    barrier()
+
+
+def fit(
+    config: DictConfig,
+    stage: str,
+    folder: Path,
+    module: LightningModule,
+    data: LightningDataModule,
+    acting: list[Callback],
+) -> None:
+    """One Lightning fit of ``budget.<stage>.steps`` batches, resumed from the newest checkpoint that is sound.
+
+    Raises:
+        Interrupted: on Ctrl-C or SIGTERM.
+        CheckpointError: where a checkpoint cannot be written, or all that are left are damaged.
+    """
+    stop = StopRequest()
+    trainer = build_trainer(config, stage, folder, acting, stop)
+    resume = resumption(folder)
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        with stop.listening():
+            if not resume:  # curves begin before the first update
+                before = trainer
+                if isinstance(trainer.strategy, DeepSpeedStrategy):  # what it hangs on a module would stay there
+                    before = build_trainer(config, stage, folder, acting, stop, strategy="ddp")
+                before.validate(module, datamodule=data, verbose=False)
+            trainer.fit(module, datamodule=data, **resume)
+    except Interrupted as stopped:
+        raise Interrupted(f"{stage}: {stopped}") from stopped
+    except CheckpointError as error:
+        raise CheckpointError(f"{stage}: {error}") from error
+    except SystemExit as now:  # how Lightning ends on a KeyboardInterrupt, after its callbacks and loggers closed
+        signal.signal(signal.SIGINT, on_interrupt)
+        last, _ = newest_sound(folder / CHECKPOINTS)
+        left = "no checkpoint yet" if last is None else f"checkpoint {last}"
+        raise Interrupted(f"{stage}: stopped at step {steps_done(trainer, module)} ({left})") from now
+
+
+def resumption(folder: Path) -> dict[str, Any]:
+    """How ``Trainer.fit`` is told to go on; empty where there is nothing to go on from. Names what is damaged."""
+    last, passed_over = from_first(newest_sound(folder / CHECKPOINTS))
+    if passed_over and this_rank() == 0:
+        forget(folder / CHECKPOINTS, after=last)
+    for sentence in passed_over:
+        print(f"{sentence}: {'beginning anew' if last is None else f'going on from {last}'}")
+    return {} if last is None else {"ckpt_path": str(last), "weights_only": True}
+
+
+def build_trainer(
+    config: DictConfig, stage: str, folder: Path, acting: list[Callback], stop: StopRequest, **instead: Any
+) -> Trainer:
+    """The trainer of a stage: first what saves between the steps, then callbacks that act, then those that watch.
+
+    ``instead`` of the configuration's are arguments of Lightning's trainer.
+    """
+    watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
+    budget = config.budget[stage]
+    best = config.checkpoints.best[stage]
+    saving = StageCheckpoint(
+        folder=folder / CHECKPOINTS,
+        every=budget.checkpoint_every,
+        keep=config.checkpoints.keep,
+        best=None if best is None else dict(best),
+        stop=stop,
+    )
+    optimizer_steps = budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1)
+    return make_trainer(
+        config,
+        max_epochs=1,
+        max_steps=optimizer_steps,  # what Lightning counts
+        val_check_interval=budget.evaluate_every,
+        check_val_every_n_epoch=None,
+        callbacks=[saving, *acting, *watching],
+        enable_checkpointing=False,  # Lightning's own
+        logger=RunFolderLogger(folder=folder),
+        default_root_dir=str(folder),
+        **instead,
+    )

@@ -1,0 +1,140 @@
+"""Checkpoints that are whole or do not count: each with a seal beside it that says what it held when it was written.
+
+    checkpoints/
+      step=000020.ckpt        a file, or a folder where a strategy writes shards
+      step=000020.ckpt.seal   {"step": 20, "files": {"": {"bytes": …, "sha256": …}}, "metric": {"name": …, "value": …}}
+
+The seal is written last. A checkpoint without one was cut off while it was written; one that does not match its seal
+was damaged since. Neither is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.machine.files import sync, sync_all, write_json
+from experiments.stage.intact import damage as damage_of
+from experiments.stage.intact import marks
+
+CHECKPOINTS = "checkpoints"
+"""The folder of a stage that they are kept in."""
+CHECKPOINT, SEAL, PARTIAL = ".ckpt", ".seal", ".new"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that could not be written, or none that can be trusted; the message is one sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """What decides which checkpoint is the best."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A sealed checkpoint."""
+
+    path: Path
+    step: int
+    metric: Metric | None
+    """Measured when it was written; None between validations."""
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of ``step`` stands; up to a million names sort by step."""
+    return folder / f"step={step:06d}{CHECKPOINT}"
+
+
+def seal(path: Path, *, step: int, metric: Metric | None) -> None:
+    """Bring a checkpoint to the disk for good, then say so."""
+    files = marks(path)
+    sync_all(path)
+    sync(path.parent.parent)  # in which the folder of checkpoints may be new
+    told = None if metric is None else {"name": metric.name, "value": metric.value}
+    write_json(_seal(path), {"step": step, "files": files, "metric": told})
+
+
+def kept(folder: Path) -> list[Kept]:
+    """The sealed checkpoints of a folder, the oldest first; whether they are sound is not looked at."""
+    found: list[Kept] = []
+    for path in folder.glob(f"*{CHECKPOINT}{SEAL}"):
+        if (said := _read(path)) is not None:
+            told = said["metric"]
+            metric = None if told is None else Metric(name=told["name"], value=told["value"])
+            found.append(Kept(path=path.with_suffix(""), step=said["step"], metric=metric))
+    return sorted(found, key=lambda one: one.step)
+
+
+def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
+    """The newest checkpoint that is as it was written, and a sentence for each newer one that is not.
+
+    Returns:
+        None for the checkpoint where none was ever finished.
+
+    Raises:
+        CheckpointError: where there are finished ones, and all are damaged.
+    """
+    passed_over: list[str] = []
+    finished = 0
+    for path in sorted(folder.glob(f"*{CHECKPOINT}"), key=_step, reverse=True):
+        if (sentence := damage(path)) is None:
+            return path, passed_over
+        passed_over.append(sentence)
+        finished += _seal(path).is_file()
+    if finished:
+        raise CheckpointError(f"{'; '.join(passed_over)}; none is left to go on from: remove {folder} to begin anew")
+    return None, passed_over
+
+
+def forget(folder: Path, *, after: Path | None) -> None:
+    """Break the seals of those later than ``after``, which were passed over: the best and the last few are others."""
+    for path in folder.glob(f"*{CHECKPOINT}"):
+        if after is None or _step(path) > _step(after):
+            _seal(path).unlink(missing_ok=True)
+
+
+def damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint, in a sentence that names it; None: nothing."""
+    if not _seal(path).is_file():
+        return f"checkpoint {path} was not written to its end"
+    said = _read(_seal(path))
+    if said is None:
+        return f"checkpoint {path} cannot be judged, its seal {_seal(path).name} is damaged"
+    return damage_of(path, said["files"], what="checkpoint")
+
+
+def clear(folder: Path, *, keep: Sequence[Path]) -> None:
+    """Remove all checkpoints but these, and what was left of one that was not finished."""
+    for path in [*folder.glob(f"*{CHECKPOINT}"), *folder.glob(f"*{PARTIAL}")]:
+        if path not in keep:
+            _seal(path).unlink(missing_ok=True)  # first: what has none does not count
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _step(path: Path) -> int:
+    """Of a name as ``path_of`` makes it; −1 for another, which nobody here has written."""
+    number = path.name.removeprefix("step=").removesuffix(CHECKPOINT)
+    return int(number) if number.isdecimal() else -1
+
+
+def _seal(path: Path) -> Path:
+    return path.with_name(path.name + SEAL)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A seal; None where it is none."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        step, files, metric = said["step"], said["files"], said["metric"]
+        sound = isinstance(step, int) and all({"bytes", "sha256"} <= file.keys() for file in files.values())
+        return said if sound and files and (metric is None or {"name", "value"} <= metric.keys()) else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None

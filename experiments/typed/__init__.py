@@ -1,0 +1,1 @@
+"""What a person types: commands and their words, names there are, and what answers a mistake."""

@@ -1,0 +1,276 @@
+"""Checkpoints of a real Trainer: which stay, which is the best, a disk that is full, and a stop that was asked for."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from experiments.stage.checkpoint import StageCheckpoint
+from experiments.stage.interrupt import Interrupted, StopRequest
+from experiments.stage.kept_checkpoints import CheckpointError, Metric, kept, newest_sound, path_of, seal
+from experiments.stage.run_folder import RunFolderLogger, read_metrics
+
+
+class Line(L.LightningModule):
+    """Its validation metric is read from a list."""
+
+    def __init__(self, scores: Mapping[int, float] | None = None, width: int = 4, length: int = 8) -> None:
+        super().__init__()
+        self.length = length
+        self.weight = nn.Parameter(torch.ones(width))
+        self.scores = scores or {}
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        self.log("step", float(self.global_step + 1))
+        self.log("train/number", batch.mean())
+        return (self.weight * batch.mean()).sum()
+
+    def validation_step(self, batch: Tensor, batch_idx: int) -> None:
+        if self.global_step in self.scores:
+            self.log("val/score", self.scores[self.global_step], batch_size=1)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=0.1)
+
+
+VALIDATION = torch.zeros(1, 1)
+
+
+class Numbers:
+    """0, 1, … from the step on that the module is at: resumable, as the product's own loaders are."""
+
+    def __init__(self, module: Line) -> None:
+        self.module = module
+
+    def __len__(self) -> int:
+        return self.module.length
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (torch.tensor([float(number)]) for number in range(self.module.global_step, len(self)))
+
+    def state_dict(self) -> dict[str, int]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Nothing."""
+
+
+class Ask(L.Callback):
+    """Sends the process a signal while a step runs."""
+
+    def __init__(self, at: int, number: int = signal.SIGTERM) -> None:
+        self.at = at
+        self.number = number
+
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step == self.at - 1:
+            os.kill(os.getpid(), self.number)
+
+
+def saving(folder: Path, stop: StopRequest | None = None, **changes: Any) -> StageCheckpoint:
+    settings: dict[str, Any] = {"every": 1, "keep": 2, "best": {"val/score": "max"}}
+    return StageCheckpoint(folder=folder, stop=stop or StopRequest(), **settings | changes)
+
+
+def fit(
+    module: Line,
+    checkpoint: StageCheckpoint,
+    *callbacks: L.Callback,
+    resume: Path | None = None,
+    logger: Any = False,
+    validation: Any = VALIDATION,
+) -> L.Trainer:
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        val_check_interval=2,
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        callbacks=[checkpoint, *callbacks],
+        logger=logger,
+        log_every_n_steps=1,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    train: Any = Numbers(module)
+    with checkpoint.stop.listening():
+        trainer.fit(module, train, DataLoader(validation), ckpt_path=resume, weights_only=True)
+    return trainer
+
+
+def steps(folder: Path) -> list[int]:
+    return [one.step for one in kept(folder)]
+
+
+def test_the_last_few_and_the_best_stay(tmp_path: Path) -> None:
+    fit(Line({2: 0.3, 4: 0.5, 6: 0.4, 8: 0.5}), saving(tmp_path))
+    assert steps(tmp_path) == [4, 7, 8], "of equals the first"
+    assert {one.step: one.metric for one in kept(tmp_path)}[4] == Metric(name="val/score", value=0.5)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".ckpt", ".seal"}
+
+
+def test_less_may_be_better_and_what_is_no_number_is_not(tmp_path: Path) -> None:
+    fit(Line({2: 0.3, 4: float("nan"), 6: 0.2, 8: 0.25}), saving(tmp_path, keep=1, best={"val/score": "min"}))
+    assert steps(tmp_path) == [6, 8]
+
+
+def test_the_best_is_saved_between_the_steps_that_are(tmp_path: Path) -> None:
+    fit(Line({2: 0.3, 4: 0.2}), saving(tmp_path, every=3, keep=1))
+    assert steps(tmp_path) == [2, 6]
+
+
+@pytest.mark.parametrize("best", [None, {"val/absent": "max"}])
+def test_without_such_a_metric_none_is_the_best(tmp_path: Path, best: dict[str, str] | None) -> None:
+    fit(Line({2: 0.3}), saving(tmp_path, best=best))
+    assert steps(tmp_path) == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("every", "step", "length"),
+    [
+        pytest.param(1, 3, 8, id="a step"),
+        pytest.param(1, 4, 8, id="validated"),
+        pytest.param(3, 4, 8, id="at validation"),
+        pytest.param(1, 7, 8, id="before the last"),
+        pytest.param(1, 6, 7, id="validated before the last"),
+        pytest.param(1, 8, 8, id="the last"),
+    ],
+)
+def test_any_of_them_is_gone_on_from(tmp_path: Path, every: int, step: int, length: int) -> None:
+    """Those saved at a validation, too: the weights are bitwise those of the run that was not stopped."""
+    whole, resumed = Line({2: 0.3, 4: 0.4}, length=length), Line(length=length)
+    fit(whole, saving(tmp_path, every=every, keep=8))
+    trainer = fit(resumed, saving(tmp_path / "on"), resume=path_of(tmp_path, step))
+    assert trainer.global_step == length
+    assert torch.equal(resumed.weight, whole.weight)
+
+
+def test_a_resumed_run_knows_the_best_of_before(tmp_path: Path) -> None:
+    stop = StopRequest()
+    with pytest.raises(Interrupted):
+        fit(Line({2: 0.9}), saving(tmp_path, stop), Ask(5))
+    fit(Line({6: 0.8, 8: 0.7}), saving(tmp_path, keep=1), resume=newest_sound(tmp_path)[0])
+    assert steps(tmp_path) == [2, 8]
+
+
+@pytest.fixture
+def file_limit() -> Iterator[Callable[[int], None]]:
+    """Lets no file of this process grow beyond so many bytes: writing fails as on a full disk."""
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_on_a_full_disk_the_one_before_is_intact_and_named(tmp_path: Path, file_limit: Callable[[int], None]) -> None:
+    class Fill(L.Callback):
+        def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+            if trainer.global_step == 2:
+                file_limit(20_000)
+
+    with pytest.raises(
+        CheckpointError,
+        match=r"checkpoint .*step=000003\.ckpt cannot be written \(.*\); the one before, .*000002\.ckpt, is intact",
+    ):
+        fit(Line(width=20_000), saving(tmp_path), Fill())
+    assert newest_sound(tmp_path) == (path_of(tmp_path, 2), [])
+    assert steps(tmp_path) == [1, 2]
+    assert not list(tmp_path.glob("*.new"))
+
+
+class Killed(BaseException):
+    """As by SIGKILL: nothing is tidied up."""
+
+
+class Kill(L.Callback):
+    """When the step after ``at`` begins, behind the checkpoint."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step == self.at:
+            raise Killed
+
+
+@pytest.mark.parametrize("at", [3, 4], ids=["between validations", "after one"])
+def test_all_that_was_said_of_a_step_is_on_the_disk_before_its_checkpoint(tmp_path: Path, at: int) -> None:
+    scores = {step: step / 10 for step in range(0, 9, 2)}
+    fit(Line(scores), saving(tmp_path / "kept whole"), logger=RunFolderLogger(folder=tmp_path / "whole"))
+    with pytest.raises(Killed):
+        fit(Line(scores), saving(tmp_path / "kept"), Kill(at), logger=RunFolderLogger(folder=tmp_path / "killed"))
+    last, _ = newest_sound(tmp_path / "kept")
+    assert last == path_of(tmp_path / "kept", at)
+    fit(Line(scores), saving(tmp_path / "kept"), resume=last, logger=RunFolderLogger(folder=tmp_path / "killed"))
+    whole, killed = ([tuple(m)[:3] for m in read_metrics(tmp_path / name)] for name in ("whole", "killed"))
+    assert killed == whole
+    assert {name for _, name, _ in whole} == {"train/number", "val/score"}
+
+
+class Trap:
+    """Writes a file where somebody unpickles it."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.canary,)
+
+
+def test_a_checkpoint_that_holds_code_is_refused_and_not_run(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        fit(Line(), saving(tmp_path, stop := StopRequest()), Ask(2))
+    assert stop.asked == "SIGTERM"
+    path, canary = path_of(tmp_path, 2), tmp_path / "canary"
+    state = torch.load(path, weights_only=True)
+    torch.save(state | {"trap": Trap(canary)}, path)
+    seal(path, step=2, metric=None)
+    with pytest.raises(UnpicklingError, match=r"weights_only|Weights only"):
+        fit(Line(), saving(tmp_path), resume=newest_sound(tmp_path)[0])
+    assert not canary.exists()
+    torch.load(path, weights_only=False)
+    assert canary.exists(), "the trap works"
+
+
+def test_validations_of_nothing_shift_no_count(tmp_path: Path) -> None:
+    fit(Line(), saving(tmp_path / "whole", keep=8), validation=[])
+    fit(Line(), saving(tmp_path / "on", keep=8), resume=path_of(tmp_path / "whole", 4), validation=[])
+    for step in (5, 7):
+        whole, resumed = (
+            torch.load(path_of(tmp_path / name, step), weights_only=True)["loops"]["fit_loop"]["epoch_loop.state_dict"]
+            for name in ("whole", "on")
+        )
+        assert whole == resumed == {"_batches_that_stepped": step}
+
+
+def test_nothing_may_act_before_it(tmp_path: Path) -> None:
+    trainer = L.Trainer(accelerator="cpu", callbacks=[Ask(9), saving(tmp_path)], logger=False, max_epochs=1)
+    with pytest.raises(RuntimeError, match="StageCheckpoint must stand before Ask, which may act"):
+        trainer.fit(module := Line(), Numbers(module))  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"every": 0}, "checkpoint_every must be at least 1, got 0"),
+        ({"keep": 0}, r"checkpoints\.keep must be at least 1, got 0"),
+        ({"best": {"val/score": "more"}}, "takes one metric with max or min, got {'val/score': 'more'}"),
+        ({"best": {}}, "takes one metric with max or min"),
+    ],
+)
+def test_settings_are_checked(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        saving(tmp_path, **changes)

@@ -1,0 +1,88 @@
+"""What a finished stage left, looked at before it is reused: real files, flipped, cut off and removed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments.machine.files import write_json
+from experiments.stage.begun import RESULT
+from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
+from experiments.stage.plan import StagePlan
+from experiments.stage.result import finished, reusable, write_result
+from experiments.tracking.run_tree import read_json
+from tests.unit.experiments.stage.test_kept_checkpoints import flip
+
+WEIGHTS = "policy/model.safetensors"
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> StagePlan:
+    """A stage that left a policy and a checkpoint."""
+    folder = tmp_path / "grpo"
+    (folder / "policy").mkdir(parents=True)
+    (folder / WEIGHTS).write_bytes(b"weights" * 100)
+    (folder / "policy" / "config.json").write_text("{}")
+    (folder / CHECKPOINTS).mkdir()
+    checkpoint = path_of(folder / CHECKPOINTS, 6)
+    checkpoint.write_bytes(b"state")
+    seal(checkpoint, step=6, metric=None)
+    write_result(folder, {"stage": "grpo"})
+    return StagePlan(name="grpo", config={}, parents={}, versions={}, files={}, fingerprint="0", folder=folder)
+
+
+def test_a_stage_that_left_what_it_wrote_is_reused(plan: StagePlan, capsys: pytest.CaptureFixture[str]) -> None:
+    told = read_json(plan.folder / RESULT)
+    assert told["stage"] == "grpo"
+    assert set(told["left"]["policy"]) == {"model.safetensors", "config.json"}
+    (plan.folder / "policy" / "README.md").write_text("from somebody else")
+    assert reusable(plan)
+    assert finished(plan.folder)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_flipped_bit_is_named_and_the_stage_goes_on(plan: StagePlan, capsys: pytest.CaptureFixture[str]) -> None:
+    flip(plan.folder / WEIGHTS)
+    assert not reusable(plan)
+    assert not finished(plan.folder)
+    assert capsys.readouterr().out == (
+        f"grpo: file {plan.folder / WEIGHTS} is damaged: not what was written (sha256 differs); "
+        "the stage's newest checkpoint makes it again\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("most", "sentence"), [(699, r"safetensors is damaged: 699 bytes, not 700"), (None, r"policy lacks model\.safet")]
+)
+def test_a_file_that_is_short_or_gone_is_named(
+    plan: StagePlan, most: int | None, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = (plan.folder / WEIGHTS).read_bytes()
+    (plan.folder / WEIGHTS).unlink()
+    if most is not None:
+        (plan.folder / WEIGHTS).write_bytes(content[:most])
+    assert not reusable(plan)
+    assert re.search(sentence, capsys.readouterr().out)
+
+
+def test_where_no_checkpoint_is_left_nothing_is_begun_anew(plan: StagePlan) -> None:
+    for path in (plan.folder / CHECKPOINTS).iterdir():
+        path.unlink()
+    assert reusable(plan), "they may be removed to save room"
+    flip(plan.folder / WEIGHTS)
+    with pytest.raises(CheckpointError, match=rf"damaged.*; no checkpoint is left .*: remove {plan.folder} to begin"):
+        reusable(plan)
+
+
+def test_a_result_without_hashes_is_taken_at_its_word(plan: StagePlan) -> None:
+    write_json(plan.folder / RESULT, {"stage": "grpo"})
+    flip(plan.folder / WEIGHTS)
+    assert reusable(plan)
+
+
+def test_a_stage_without_a_result_has_not_finished(plan: StagePlan) -> None:
+    (plan.folder / RESULT).unlink()
+    assert not reusable(plan)
+    assert not finished(plan.folder)

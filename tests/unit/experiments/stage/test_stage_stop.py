@@ -1,0 +1,94 @@
+"""A stage that somebody asks to stop: by signals, while a real Trainer steps, validates and writes a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from experiments.stage.checkpoint import StageCheckpoint
+from experiments.stage.interrupt import Interrupted, StopRequest
+from experiments.stage.kept_checkpoints import path_of
+from tests.unit.experiments.stage.test_stage_checkpoint import VALIDATION, Ask, Line, fit, saving, steps
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])
+def test_a_signal_ends_the_step_saves_and_stops(tmp_path: Path, number: int, name: str) -> None:
+    whole, stopped, resumed = Line(), Line(), Line()
+    fit(whole, saving(tmp_path / "whole"))
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted, match=rf"stopped by {name} at step 5 \(checkpoint .*step=000005\.ckpt\)"):
+        fit(stopped, saving(tmp_path, every=100), Ask(5, number))
+    assert signal.getsignal(number) is before
+    assert steps(tmp_path) == [5]
+    fit(resumed, saving(tmp_path / "on"), resume=path_of(tmp_path, 5))
+    assert torch.equal(resumed.weight, whole.weight)
+
+
+@pytest.mark.parametrize("hook", ["on_validation_start", "on_validation_batch_end", "on_validation_end"])
+def test_before_the_first_step_there_is_nothing_to_wait_for(tmp_path: Path, hook: str) -> None:
+    asking, stop = L.Callback(), StopRequest()
+    setattr(asking, hook, lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    trainer = L.Trainer(accelerator="cpu", callbacks=[saving(tmp_path, stop), asking], logger=False)
+    before, rows = signal.getsignal(signal.SIGTERM), DataLoader(VALIDATION)  # pyright: ignore
+    said = r"stopped by SIGTERM before the first step \(no checkpoint yet\)"
+    with pytest.raises(Interrupted, match=said), stop.listening():
+        trainer.validate(Line(), rows, verbose=False)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_second_signal_is_nobodys_wish_to_wait(tmp_path: Path) -> None:
+    stop = StopRequest()
+
+    class Twice(Ask):
+        def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+            super().on_train_batch_start(trainer)
+            if trainer.global_step == self.at - 1:
+                while stop.asked is None:
+                    time.sleep(0.01)  # two that arrive at once are one
+                super().on_train_batch_start(trainer)
+                time.sleep(1)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            fit(Line(), saving(tmp_path, stop, every=100), Twice(5, signal.SIGINT))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert steps(tmp_path) == []
+
+
+def test_one_that_comes_while_a_checkpoint_is_written_stops_after_it(tmp_path: Path) -> None:
+    class Slow(StageCheckpoint):
+        def save(self, *arguments: Any) -> None:
+            super().save(*arguments)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    saved = Slow(folder=tmp_path, every=3, keep=9, best=None, stop=StopRequest())
+    with pytest.raises(Interrupted, match=r"stopped by SIGTERM at step 3 "):
+        fit(Line(), saved)
+    assert steps(tmp_path) == [3]
+
+
+def test_in_another_thread_nothing_is_listened_for() -> None:
+    heard: list[Any] = []
+
+    def listen() -> None:
+        stop = StopRequest()
+        with stop.listening():
+            stop.listen()
+            heard.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    assert heard == [before]

@@ -1,0 +1,76 @@
+"""Where a policy writes outside a fit, and a trainer that this machine cannot give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_module
+from lightning.pytorch.strategies import SingleDeviceStrategy
+from omegaconf import DictConfig, OmegaConf
+
+from contrastive_reasoning.evaluation import Evaluation
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from experiments.assemble import AssemblyError
+from experiments.schema import register
+from experiments.stage import evaluation
+from experiments.stage.trainer import device_of, idle, make_trainer
+
+register()
+
+
+def composed(*overrides: str) -> DictConfig:
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", ["experiment=llama_baseline", *overrides])
+
+
+class Looked(Exception):
+    """Raised by the suite below, with the device of what it was to evaluate."""
+
+
+class Suite:
+    """Looks at the policy only."""
+
+    size = 1
+
+    def __call__(self, policy: CausalLMPolicy, **_: Any) -> Evaluation:
+        raise Looked(policy.device.type)
+
+
+def test_a_cpu_process_writes_on_the_cpu() -> None:
+    assert device_of(composed()) == torch.device("cpu")
+
+
+def test_a_policy_is_evaluated_on_the_device_of_the_trainer(tmp_path: Path) -> None:
+    """A device without numbers stands for one that this machine lacks."""
+    config = composed()
+    OmegaConf.update(
+        config, "trainer.strategy", {"_target_": f"{__name__}.on_another_device"}, merge=False, force_add=True
+    )
+    config.suite = {"_target_": f"{__name__}.Suite"}
+    with pytest.raises(Looked, match="meta"):
+        evaluation.evaluate(config, tmp_path, {})
+
+
+def on_another_device() -> SingleDeviceStrategy:
+    return SingleDeviceStrategy(device=torch.device("meta"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_named() -> None:
+    with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=gpu\): No supported gpu backend found!$"):
+        device_of(composed("trainer=gpu"))
+
+
+def test_gpus_that_stand_idle_are_named() -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda", 0)
+    assert [idle(cpu, 0, taken=2), idle(gpu, 1, taken=1), idle(gpu, 8, taken=8)] == [None, None, None]
+    assert "stand idle: 8; the trainer's device is the CPU (trainer=gpu takes one)" in (idle(cpu, 8, taken=1) or "")
+    assert "leaves alone: 6 of 8 (trainer.devices=8 takes all)" in (idle(gpu, 8, taken=2) or "")
+
+
+def test_arguments_that_lightning_refuses_are_a_sentence() -> None:
+    with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=cpu\): .*val_check_interval"):
+        make_trainer(composed(), val_check_interval=-1.5)
