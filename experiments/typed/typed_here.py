@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-IN_A_CLONE = (Path(__file__).resolve().parent.parent / "Makefile").is_file()
+IN_A_CLONE = (Path(__file__).resolve().parents[2] / "Makefile").is_file()
 """An installed package has no Makefile."""
 
 
