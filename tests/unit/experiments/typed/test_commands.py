@@ -24,7 +24,7 @@ from experiments.study import command as study
 from experiments.typed.commands import COMMANDS
 
 register()
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 OF_A_CLONE = {"help", "setup", "test", "test-whole", "test-all", "lint", "types", "check", "docs", "clean"}
 """Targets that mean nothing where the package is installed."""
 SAID = re.compile(r"^([a-z-]+):.*?## (.*?)(?::  .*)?$", re.M)

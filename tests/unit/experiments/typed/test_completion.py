@@ -12,7 +12,7 @@ from experiments.typed.catalogue import experiments, studies
 from experiments.typed.commands import COMMANDS
 from experiments.typed.completion import answers, candidates, joined
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from experiments.typed.own_conf import VARIABLE, NoFolder, as_typed, own_folder,
 from experiments.typed.typo import explain
 
 register()
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 EXPERIMENT = """
 # @package _global_
 # My experiment.

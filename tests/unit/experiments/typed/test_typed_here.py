@@ -12,7 +12,7 @@ import pytest
 from experiments.typed.commands import COMMANDS
 from experiments.typed.typed_here import installs, typed
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 FIXED = re.compile(rf"\bmake ({'|'.join(COMMANDS)})\b|pip install")
 IN_ANY_CASE = {
     "experiments/bench/page.py": "a page of the documentation",
