@@ -56,6 +56,11 @@ ONLY_IN = {
 }
 
 
+COMMANDS = {"bench", "plan", "report", "sample"}
+SHARED = {"checks", "comparison", "machine", "stage", "tracking", "typed"}
+"""Rooms of ``experiments`` that commands share: none of them knows a command, and the machine none of the others."""
+
+
 def room_of(module: str) -> str:
     parts = module.split(".")
     return ".".join(parts[:2]) if parts[0] == PURE else parts[0]
@@ -95,6 +100,15 @@ def test_imports_only_what_its_room_may(path: Path) -> None:
             assert may, f"{room} must not import {module}"
         else:
             assert other not in never, f"{room} must not import {other}"
+
+
+@pytest.mark.parametrize("room", sorted(SHARED))
+def test_what_commands_share_knows_none_of_them(room: str) -> None:
+    modules = [module.split(".") for path in (ROOT / "experiments" / room).glob("*.py") for module in imported(path)]
+    known = {parts[1] for parts in modules if parts[0] == "experiments" and len(parts) > 1}
+    never = (COMMANDS | SHARED | {"study", "sweep"}) - {room} if room == "machine" else COMMANDS
+    assert modules
+    assert not known & never
 
 
 def test_every_room_has_its_arrows() -> None:
