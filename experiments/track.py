@@ -23,7 +23,7 @@ from experiments.machine.first_line import first_line
 from experiments.machine.lock import alone_at
 from experiments.machine.secret_values import concealed, without_login
 from experiments.tracking.artifacts import Artifacts
-from experiments.tracking.metrics_file import Metric
+from experiments.tracking.metrics_file import Metric, as_logged
 from experiments.tracking.parameters import tracker_name
 from experiments.tracking.sent import Found
 
@@ -212,7 +212,7 @@ class Tracker:
     def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
         """(step, value) by step; of a step logged twice, as after a resumption, the later value."""
         history = self._client.get_metric_history(run_id, tracker_name(metric))
-        return sorted({m.step: m.value for m in sorted(history, key=lambda m: m.timestamp)}.items())
+        return sorted({m.step: as_logged(m.value) for m in sorted(history, key=lambda m: m.timestamp)}.items())
 
     def table(self, run_id: str, name: str) -> list[dict[str, Any]]:
         """The rows of a table that :meth:`log_table` sent."""
@@ -248,7 +248,7 @@ def _record(run: Run, experiment: str) -> RunRecord:
         start=run.info.start_time / 1000,
         tags=run.data.tags,
         params=run.data.params,
-        metrics=run.data.metrics,
+        metrics={name: as_logged(value) for name, value in run.data.metrics.items()},
     )
 
 

@@ -26,6 +26,7 @@ CAPTION = (
     "Thick lines: mean over seeds. Thin lines: single seeds. Bands: 95% t-interval of the mean at each step, "
     "cut at the frame; none for a single seed."
 )
+GAPS = " A gap: a seed's value there is no finite number."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,9 @@ def draw_curves(curves: Sequence[Curve], *, metric: str, steps: str) -> Figure:
     axes.set_xlabel(steps)
     axes.set_ylabel(metric)
     figure.legend(frameon=False, loc="outside upper left", ncols=columns)
-    figure.supxlabel("\n".join(textwrap.wrap(CAPTION, 125)), fontsize=8, color="0.35", x=0.02, ha="left")
+    finite = all(math.isfinite(value) for curve in curves for seed in curve.seeds for value in seed.values())
+    said = textwrap.fill(CAPTION if finite else CAPTION + GAPS, 125)
+    figure.supxlabel(said, fontsize=8, color="0.35", x=0.02, ha="left")
     return figure
 
 
@@ -87,25 +90,32 @@ def _draw(axes: Axes, curve: Curve, colour: str, dashes: str) -> None:
     n = len(curve.seeds)
     name = curve.label.replace("$", r"\$")  # else a formula
     label = f"{name} ({n} seed{'s' if n > 1 else ''})"
-    axes.plot(steps, [e.value for e in estimates], color=colour, linestyle=dashes, linewidth=2.2, label=label, zorder=3)
+    means = [_or_gap(e.value) for e in estimates]
+    axes.plot(steps, means, color=colour, linestyle=dashes, linewidth=2.2, label=label, zorder=3)
     if n > 1:
-        axes.fill_between(
-            steps, [e.low for e in estimates], [e.high for e in estimates], color=colour, alpha=0.13, linewidth=0
-        )
+        low, high = ([_or_gap(end) for end in ends] for ends in zip(*((e.low, e.high) for e in estimates), strict=True))
+        axes.fill_between(steps, low, high, color=colour, alpha=0.13, linewidth=0)
         for seed in curve.seeds:
-            axes.plot(*zip(*sorted(seed.items()), strict=True), color=colour, linewidth=0.7, alpha=0.45)
+            points = [(step, _or_gap(value)) for step, value in sorted(seed.items())]
+            axes.plot(*zip(*points, strict=True), color=colour, linewidth=0.7, alpha=0.45)
+
+
+def _or_gap(value: float) -> float:
+    """Of an infinity matplotlib would leave a gap, too, but warn."""
+    return value if math.isfinite(value) else math.nan
 
 
 def _set_limits(axes: Axes, curves: Sequence[Curve]) -> None:
     """By the seeds, not by the bands: with two or three seeds Student's band would flatten every line."""
-    values = _values(curves)
+    values = _values(curves) or [0.0]
     margin = 0.12 * _range(curves) or 0.05
     axes.set_ylim(min(values) - margin, max(values) + margin)
     axes.margins(x=0.02)
 
 
 def _range(curves: Sequence[Curve]) -> float:
-    return max(_values(curves)) - min(_values(curves))
+    values = _values(curves) or [0.0]
+    return max(values) - min(values)
 
 
 def _values(curves: Sequence[Curve]) -> list[float]:

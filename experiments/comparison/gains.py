@@ -75,13 +75,17 @@ def _draw(axes: Axes, table: SetTable, column: str, labels: Sequence[str]) -> No
         for place, label in enumerate(labels)
         if column in (deltas := table.published_deltas(label))
     ]
-    axes.barh([place for place, _, _ in bars], [gain for _, gain, _ in bars], height=0.62, color=BAR, alpha=0.75)
+    lengths = [(place, gain) for place, gain, _ in bars if math.isfinite(gain)]
+    axes.barh([place for place, _ in lengths], [gain for _, gain in lengths], height=0.62, color=BAR, alpha=0.75)
+    for place, gain, _ in bars:
+        if not math.isfinite(gain):
+            axes.text(0, place, f" {gain:+}", va="center", fontsize=8, color=WHISKER)
     ends = [(place, gain - half, gain + half) for place, gain, half in bars if not math.isnan(half)]
     for place, low, high in ends:
         axes.plot([low, high], [place, place], marker="|", color=WHISKER, linewidth=1.4, markersize=7)
     axes.plot([gain for _, gain in printed], [place for place, _ in printed], "D", color=PUBLISHED, markersize=6)
     axes.axvline(0, color="0.1", linewidth=1.0)
-    seen = [0.0, *(gain for _, gain, _ in bars), *(gain for _, gain in printed)]
+    seen = [0.0, *(gain for _, gain in lengths), *(gain for _, gain in printed)]
     axes.set_xlim(*_limits(seen, [end for _, *pair in ends for end in pair]))
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.grid(axis="x", color="0.9")

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """``value ± half`` from ``n`` seeds; ``half`` is nan where one seed leaves it open."""
+    """``value ± half`` from ``n`` seeds; ``half`` is nan where one seed leaves it open, or one is no finite number."""
 
     value: float
     half: float
@@ -46,7 +46,7 @@ def over_seeds(values: Sequence[float]) -> Estimate:
     """The mean with Student's interval."""
     if not values:
         raise ValueError("a mean over seeds needs at least one value")
-    return Estimate(value=mean(values), half=_half(_squared_error(values), len(values) - 1), n=len(values))
+    return Estimate(value=_mean(values), half=_half(_squared_error(values), len(values) - 1), n=len(values))
 
 
 def difference(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference:
@@ -60,7 +60,7 @@ def difference(values: Mapping[str, float], baseline: Mapping[str, float]) -> Di
     if a + b > 0:
         freedom = (a + b) ** 2 / (a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1))
     half = 0.0 if a + b == 0 else _half(a + b, freedom)
-    return Difference(value=mean(ours) - mean(theirs), half=half, n=min(len(ours), len(theirs)), method="welch")
+    return Difference(value=_mean(ours) - _mean(theirs), half=half, n=min(len(ours), len(theirs)), method="welch")
 
 
 def shared(values: Mapping[str, T], baseline: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
@@ -81,9 +81,15 @@ def compared(
     return shared(values, baseline) if start_per_seed or alone else (values, baseline)
 
 
+def _mean(values: Sequence[float]) -> float:
+    """Not finite where one of them is not: a seed that diverged counts like the others."""
+    return mean(values) if all(map(math.isfinite, values)) else sum(values)
+
+
 def _squared_error(values: Sequence[float]) -> float:
-    """s²/n, the variance of the mean; nan for one value."""
-    return variance(values) / len(values) if len(values) > 1 else math.nan
+    """s²/n, the variance of the mean; nan for one value, or where one is not finite."""
+    known = len(values) > 1 and all(map(math.isfinite, values))
+    return variance(values) / len(values) if known else math.nan
 
 
 def _half(squared_error: float, freedom: float) -> float:

@@ -51,9 +51,9 @@ def charts(found: Gathered, curve: str | None) -> Html:
     left_out = len(found.arms) - MOST_ARMS
     more = f" The last {left_out} of the arms above are not drawn." if left_out > 0 else ""
     about = (
-        f"{CAPTION} Of more than {MOST_POINTS} points each drawn one is a mean. What stayed constant, or equals "
-        "another picture, is left out. Steps are those of the stage in brackets; GRPO's are rollout batches. A critic "
-        f"that several runs share counts once, under the first arm.{more}"
+        f"{CAPTION} Of more than {MOST_POINTS} points each drawn one is a mean. What is no finite number, stayed "
+        "constant, or equals another picture, is left out. Steps are those of the stage in brackets; GRPO's are "
+        f"rollout batches. A critic that several runs share counts once, under the first arm.{more}"
     )
     return section("Curves", _legend(found), *parts, element("p", about, class_="note"))
 

@@ -125,13 +125,13 @@ def failure(sweep: Path, job: Job, keys: Sequence[str]) -> str:
 
 
 def _pictures(sweep: Path, rows: Sequence[Row], metric: str, ending: str = "") -> list[Path]:
-    """One for each swept number, ``<key><ending>.png``."""
+    """One for each swept number, ``<key><ending>.png``; none where no job has a finite metric."""
     from experiments.sweep.picture import draw, numeric_keys
 
-    paths = []
-    for key in numeric_keys([row.values for row in rows]):
+    paths, drawn = [], [row for row in rows if any(map(math.isfinite, row.seeds.values()))]
+    for key in numeric_keys([row.values for row in drawn]):
         paths.append(sweep / f"{key}{ending}.png")
-        draw([(row.values, list(row.seeds.values())) for row in rows], key=key, metric=metric).savefig(
+        draw([(row.values, list(row.seeds.values())) for row in drawn], key=key, metric=metric).savefig(
             paths[-1], dpi=160
         )
     return paths

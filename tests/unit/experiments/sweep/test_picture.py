@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from matplotlib.figure import Figure
 
@@ -32,6 +34,14 @@ def test_a_picture_is_of_numbers_of_which_there_are_three() -> None:
     assert numeric_keys(values) == [TAU]
     assert numeric_keys([{"a": "1"}, {"a": "2"}, {"a": "3"}, {"a": "null"}]) == []
     assert numeric_keys([{"a": "1"}, {"a": "2"}, {"a": "nan"}]) == []
+
+
+def test_what_diverged_leaves_no_point() -> None:
+    values, line = [0.3, math.inf, 0.32], lines_of([*POINTS[:3], ({TAU: "0.5", GROUP: "8"}, [math.nan])], TAU)
+    assert line == lines_of(POINTS[:3], TAU)
+    figure = drawn([({TAU: "0.2", GROUP: "8"}, values), *POINTS[1:3]], TAU)
+    low, high = figure.axes[0].get_ylim()
+    assert 0.2 < low < high < 0.5
 
 
 def test_the_other_values_make_the_lines_in_the_order_of_numbers() -> None:

@@ -79,6 +79,13 @@ def test_what_a_temperature_does_to_positive_pairs_is_drawn_where_it_was_logged(
     assert pictures[0].read_bytes() != pictures[1].read_bytes()
 
 
+def test_of_a_sweep_that_diverged_throughout_there_is_a_table_and_no_picture(tmp_path: Path) -> None:
+    sweep = tmp_path / "sweep"
+    jobs = [left(sweep, job(n, f"tau={tau}"), {SAMPLED: math.inf}) for n, tau in enumerate((0.2, 0.1, 0.05))]
+    assert summarise(sweep, jobs)[1:] == [f"Written: {sweep / 'summary.csv'}"]
+    assert {row["mean"] for row in csv.DictReader((sweep / "summary.csv").open())} == {"inf"}
+
+
 def test_without_any_primary_metric_it_says_which_were_looked_for(tmp_path: Path) -> None:
     done = left(tmp_path / "sweep", job(0, "seed=0"), {"train/loss": 0.1})
     assert summarise(tmp_path / "sweep", [done])[1].startswith(f"no job left any of {SAMPLED}, ")
