@@ -32,7 +32,7 @@ from experiments.comparison.table import as_csv, as_latex, as_markdown, as_rich
 from experiments.comparison.wishes import Refused, could_be_baseline
 from experiments.comparison.words import comparison_parser, wishes
 from experiments.machine.files import write_text
-from experiments.machine.folder_names import flaw, shown
+from experiments.machine.folder_names import flaw, joined, shown
 from experiments.study.plan import study_names
 from experiments.track import RunRecord, Tracker, TrackerError, connect
 
@@ -65,7 +65,7 @@ def compare(
         if wrong := flaw(name):
             raise Refused(f"{shown(name)} {wrong}: a comparison is written under its names")
     found = comparison_of(tracker, names, metric=metric, sets=sets, by=by, baseline=baseline)
-    stem = output / "+".join(names) / found.metric.replace("/", "-")
+    stem = output / joined(names) / found.metric.replace("/", "-")
     files = write_tables(found, stem)
     curves = read_curves(tracker, names, found.arms, curve)
     if curves:

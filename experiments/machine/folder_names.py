@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
+from collections.abc import Sequence
 
 LONGEST = 100
 """Characters; file systems take 255 bytes, and endings are added."""
+LONGEST_JOINED = 150
+"""Bytes of several names in one."""
 _REFUSED = frozenset(r'/\:*?"<>|')
 """What some file system reads as more than a letter of a name."""
 
@@ -45,6 +49,16 @@ def plain_parts(name: str, *, what: str) -> str:
         if wrong := flaw(part):
             raise ValueError(f"{what}={shown(name)}: {part!r} {wrong}")
     return name
+
+
+def joined(names: Sequence[str]) -> str:
+    """One name for several plain ones, ``NAME+NAME``; where that is long, its beginning and a hash of them all."""
+    whole = "+".join(names)
+    if len(whole.encode()) <= LONGEST_JOINED:
+        return whole
+    # a plain name may hold a plus, and no newline
+    mark = "-" + hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
+    return whole.encode()[: LONGEST_JOINED - len(mark)].decode(errors="ignore") + mark
 
 
 def shown(name: str) -> str:

@@ -16,7 +16,7 @@ from experiments.comparison.comparison import comparison_of
 from experiments.comparison.wishes import Refused, near
 from experiments.comparison.words import comparison_parser, wishes
 from experiments.machine.files import write_text
-from experiments.machine.folder_names import flaw, shown
+from experiments.machine.folder_names import flaw, joined, shown
 from experiments.report.charts import charts
 from experiments.report.commands import commands
 from experiments.report.comparisons import comparisons
@@ -81,8 +81,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def default_output(names: Sequence[str]) -> Path:
-    """``outputs/report/NAME+NAME.html``."""
+    """``outputs/report/NAME+NAME.html``, shortened where there are many."""
     for name in names:
         if wrong := flaw(name):
             raise Refused(f"{shown(name)} {wrong}: a report is written under its names; or give output=FILE")
-    return OUTPUT / f"{'+'.join(names)}.html"
+    return OUTPUT / f"{joined(names)}.html"

@@ -248,6 +248,16 @@ def test_from_mlflow_to_files(tracker: Tracker, compared: Mapping[str, str], tmp
     assert files == {f"{table.stem}{ending}" for ending in (".csv", ".md", ".tex", ".png", "-gains.png")}
 
 
+def test_more_names_than_a_folder_could_bear(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    names = [f"cmp_{letter * 90}" for letter in "abc"]
+    for name in names:
+        Carrier(outputs.run(name, seed=0, final=0.4), tracker).carry(live=False)
+    *_, written_at = compare(tracker, names, **PLAIN, output=tmp_path / "compare")
+    (table,) = tmp_path.rglob("*.csv")
+    assert written_at == f"Written: {table.with_suffix('')}.*"
+    assert {row["arm"] for row in csv.DictReader(table.open())} == set(names)
+
+
 def test_a_run_counts_when_it_has_finished(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
     folder = outputs.run("cmp_unfinished", seed=0, final=0.4)
     (folder / "summary.json").unlink()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.machine.folder_names import flaw, plain, plain_parts
+from experiments.machine.folder_names import flaw, joined, plain, plain_parts
 
 OUTSIDE = [
     "..",
@@ -50,6 +50,20 @@ def test_each_part_of_a_name_of_parts_is_plain(name: str) -> None:
 
 def test_a_name_of_plain_parts_stays_as_it_is() -> None:
     assert plain_parts("val/completions", what="table") == "val/completions"
+
+
+def test_several_names_are_one_that_every_file_system_takes(tmp_path: Path) -> None:
+    assert joined(["llama_critic"]) == "llama_critic"
+    assert joined(["a", "b+c"]) == "a+b+c"
+    many = [f"experiment_κ_{number}" for number in range(40)]
+    lists = [many, many[:-1], [*many[:-1], "other"], many[::-1], ["+".join(many[:2]), *many[2:]], ["κ" * 100]]
+    found = [joined(names) for names in lists]
+    assert len(set(found)) == len(found), "other names, another folder"
+    assert joined(list(many)) == found[0]
+    assert found[0].startswith("experiment_κ_0+experiment_κ_1+")
+    for name in found:
+        assert len(name.encode()) <= 150
+        (tmp_path / name).mkdir()
 
 
 def drawn(number: int) -> list[str]:

@@ -231,3 +231,20 @@ def test_a_wrong_wish_is_answered_in_a_sentence(
     assert main(arguments) == 2
     assert re.match(sentence, capsys.readouterr().err)
     assert not list(tmp_path.iterdir())
+
+
+def test_more_names_than_a_file_could_bear(
+    tracker: Tracker,
+    outputs: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = [f"page_{letter * 90}" for letter in "abc"]
+    for name in names:
+        Carrier(outputs.run(name, seed=0, final=0.4), tracker).carry(live=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(names) == 0
+    (page,) = Path("outputs", "report").iterdir()
+    assert f"Written: {page} " in capsys.readouterr().out
+    assert all(name in page.read_text(encoding="utf-8") for name in names)
