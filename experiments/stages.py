@@ -31,6 +31,7 @@ from experiments.stage.result import reusable, write_result
 from experiments.stage.rooms import changed_rooms, code_hashes
 from experiments.stage.trainer import device_of, idle
 from experiments.stage.wiring import critic_checkpoints, filled, open_critics
+from experiments.tracking.failure import write_failure
 from experiments.tracking.mirror import start_mirror, stop_mirror
 from experiments.tracking.run_record import SWEEP, open_record
 from experiments.tracking.run_tree import read_json
@@ -202,16 +203,19 @@ def _reuse_line(plan: StagePlan) -> str:
 
 @contextmanager
 def mirrored(config: DictConfig, folder: Path) -> Iterator[None]:
-    """Have the run folder carried to MLflow meanwhile, by a process of its own."""
+    """Have the run folder carried to MLflow meanwhile, by a process of its own; it says if the run fails."""
     process = start_mirror(folder) if config.logger.mirror and this_rank() == 0 else None
     patience = config.logger.patience
     try:
         yield
+    except Interrupted:
+        raise
     except Exception as error:
         # the others wait for this rank's end, and who started them for its cause
-        if launched() and not isinstance(error, Interrupted):
+        if launched():
             say_cause(error)
             patience = min(patience, FAILED_PATIENCE)
+        write_failure(folder, error)
         raise
     finally:
         if process is not None and not stop_mirror(process, timeout=patience):

@@ -40,6 +40,7 @@ FILES: dict[Kind, tuple[str, ...]] = {
         "origin.json",
         "stages.json",
         "summary.json",
+        "failure.json",
         "environment.json",
         "installed.txt",
     ),

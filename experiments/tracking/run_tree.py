@@ -8,7 +8,8 @@ outputs/runs/<experiment>/<time>-<seed>/
     stages.json     {stage: {"folder": …, "fingerprint": …, "reused": bool}}, in order of running
     sweep.json      {"sweep": id, …}, if it is one job of a multirun                       (optional)
                     of ``sweeps/<id>/``, where its state is: see experiments/sweep/state.py
-    summary.json    written last, when the experiment has ended
+    failure.json    why it failed, if it did: see experiments/tracking/failure.py                     (optional)
+    summary.json    written last, when the experiment has finished
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from omegaconf import OmegaConf
 
 from experiments.sweep.state import End, read_state
 from experiments.tracking.data_sets import DataSet, data_sets_of
+from experiments.tracking.failure import read_failure
 from experiments.tracking.metrics_file import Metric, read_metrics
 from experiments.tracking.model_files import ModelFiles, model_files
 from experiments.tracking.origin import ORIGIN
@@ -92,6 +94,7 @@ def runs_of(folder: Path) -> list[TrackedRun]:
     tags = _tags(folder, config, name)
     sweep = _sweep(folder, name)
     key = f"{name}/{folder.name}"
+    failure = read_failure(folder)
     experiment = TrackedRun(
         key=key,
         kind="experiment",
@@ -100,7 +103,8 @@ def runs_of(folder: Path) -> list[TrackedRun]:
         folder=folder,
         params=flatten(config),
         tags=tags,
-        end="done" if (folder / "summary.json").exists() else None,
+        end="done" if (folder / "summary.json").exists() else "failed" if failure else None,
+        ended=failure.ended if failure else None,
     )
     stages = [_stage(experiment, stage, path, entry) for stage, path, entry in stage_folders(folder)]
     return [*([sweep] if sweep else []), experiment, *stages]
@@ -121,7 +125,8 @@ def _stage(experiment: TrackedRun, stage: str, folder: Path, entry: Mapping[str,
         tags={**experiment.tags, **told},
         data_sets=data_sets_of(stage, config, files=files, choices=experiment.tags),
         model=model_files(folder, most_megabytes=limit) if finished and not entry["reused"] else None,
-        end="done" if finished else None,
+        end="done" if finished else experiment.end,  # it ended in the stage that has no result
+        ended=None if finished else experiment.ended,
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from experiments.track import RunRecord, Tracker, TrackerError
 from experiments.tracking.carry import Carrier, sync
+from experiments.tracking.failure import write_failure
 from experiments.tracking.mirror import LOG_FILE, start_mirror, stop_mirror
 from experiments.tracking.parameters import flatten, tracker_name
 from experiments.tracking.run_tree import runs_of
@@ -173,6 +174,27 @@ def test_status_follows_the_folder(tracker: Tracker, outputs: Any) -> None:
     (folder / "summary.json").write_text("{}")
     carry(folder, tracker, live=False)
     assert status() == "FINISHED"
+
+
+def test_a_run_that_failed_is_no_killed_one(tracker: Tracker, outputs: Any) -> None:
+    """Nor are the stages before the one that it failed in."""
+    folder = outputs.run("failed", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+    stages = {run.tags["stage"]: run.folder for run in runs_of(folder) if run.kind == "stage"}
+    (stages["evaluate"] / "result.json").unlink()
+    write_failure(folder, ValueError("no number\nat all"))
+    write_failure(folder, ConnectionError("what the other ranks say then"))
+    assert json.loads((folder / "failure.json").read_text())["cause"] == "ValueError: no number"
+    carry(folder, tracker)
+    assert [run.status for run in tracker.runs(["failed"], kind="experiment")] == ["FAILED"]
+    ends = {run.tags["stage"]: run.status for run in tracker.runs(["failed"], kind="stage")}
+    assert ends == {"grpo": "FINISHED", "evaluate": "FAILED"}
+
+
+def test_that_a_run_failed_is_left_unsaid_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """Not in place of what it failed of."""
+    (tmp_path / "file").touch()
+    write_failure(tmp_path / "file" / "below", ValueError("no number"))
 
 
 def test_what_a_person_deleted_stays_deleted(tracker: Tracker, outputs: Any) -> None:

@@ -1,0 +1,89 @@
+"""How MLflow shows a run that finished, raised, was stopped or was killed, each as the command line runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.machine.launch import FAILED, INTERRUPTED
+from experiments.track import RunRecord, Tracker
+from tests.integration.forking import Forks
+from tests.integration.killing import runs
+
+OURS = ["experiment=llama_baseline", "debug=fast", "stages=[grpo]", "budget.grpo.steps=2", "logger.patience=120"]
+MODULE = """
+class Broken:
+    part = "broken"
+
+    def __init__(self, **parts):
+        pass
+
+    def __call__(self, rollouts):
+        raise ConnectionError("the judge has left")
+
+def fails(problem, completion):
+    raise ConnectionError("the judge has left")
+"""
+RAISES = ["reward._target_=judges.Broken"]
+REFUSES = ["reward=function", "reward.function._target_=judges.fails"]
+ENDS: dict[str, tuple[list[str], dict[str, Any], int, str]] = {
+    "done": ([], {}, 0, "FINISHED"),
+    "an exception": (RAISES, {}, FAILED, "FAILED"),
+    "an end with a sentence": (REFUSES, {}, FAILED, "FAILED"),
+    "SIGTERM": ([], {"place": "rollout", "step": 2, "signals": [signal.SIGTERM]}, INTERRUPTED, "KILLED"),
+    "Ctrl-C": ([], {"place": "rollout", "step": 2, "signals": [signal.SIGINT]}, INTERRUPTED, "KILLED"),
+    "SIGKILL": ([], {"place": "rollout", "step": 2}, -signal.SIGKILL, "KILLED"),
+}
+"""Overrides, where and by what it is struck, its exit code, what MLflow shows."""
+PATIENCE = 120.0
+pytestmark = pytest.mark.whole
+
+
+@pytest.fixture(scope="module")
+def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracker]:
+    with pytest.MonkeyPatch.context() as patch:
+        address = f"sqlite:///{tmp_path_factory.mktemp('mlruns') / 'mlflow.db'}"
+        patch.setenv("MLFLOW_TRACKING_URI", address)
+        yield Tracker(address)
+
+
+@pytest.fixture(scope="module")
+def run(tracker: Tracker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    folder = tmp_path_factory.mktemp("judges")
+    (folder / "judges.py").write_text(MODULE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", str(folder), prepend=":")
+        with runs(OURS, folder / "log") as started:
+            yield started
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_mlflow_shows_how_a_run_ended(run: Forks, tracker: Tracker, tmp_path: Path, end: str) -> None:
+    overrides, struck, code, status = ENDS[end]
+    name = end.replace(" ", "_")
+    assert run(*OURS, *overrides, f"name={name}", f"output_dir={tmp_path}", **struck) == code, run.log.read_text()
+    (experiment,), (stage,) = (shown(tracker, name, kind) for kind in ("experiment", "stage"))
+    assert (experiment.status, stage.status) == (status, status)
+    files = tracker.artifacts.files(experiment.run_id)
+    assert ("failure.json" in files) == (status == "FAILED")
+    if status == "FAILED":
+        failure = json.loads(tracker.artifacts.read(experiment.run_id, "failure.json"))
+        assert "the judge has left" in failure["cause"]
+        ended = [tracker._client.get_run(one.run_id).info.end_time for one in (experiment, stage)]
+        assert ended == [round(1000 * failure["ended"])] * 2
+
+
+def shown(tracker: Tracker, name: str, kind: str) -> list[RunRecord]:
+    """The runs of that kind, once what carries them, which lives longer than a killed run, has ended."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := tracker.runs([name], kind=kind)) or any(one.status == "RUNNING" for one in found):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    return found
