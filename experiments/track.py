@@ -13,9 +13,8 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from experiments.machine.first_line import first_line
 from experiments.machine.lock import alone_at
 from experiments.machine.secret_values import concealed, without_login
 from experiments.tracking.artifacts import Artifacts
+from experiments.tracking.chunks import chunks
 from experiments.tracking.metrics_file import Metric, as_logged
 from experiments.tracking.parameters import tracker_name
 from experiments.tracking.sent import Found
@@ -71,13 +71,6 @@ def tracking_address() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlruns' / 'mlflow.db'}"
 
 
-def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Consecutive lists of at most ``size`` items."""
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
-
-
 class Tracker:
     """The tracker at one address. Whatever is sent twice is there once.
 
@@ -120,11 +113,18 @@ class Tracker:
     def create_run(
         self, experiment: str, *, name: str, start: float, tags: Mapping[str, str], parent: str | None
     ) -> str:
-        """Make a run, below the run ``parent`` if given; returns its id."""
+        """Make a run, below the run ``parent`` if given; returns its id.
+
+        Raises:
+            TrackerError: where a person deleted the experiment. To restore it would bring back its runs as well, and
+                who compares would count them again.
+        """
+        of = self._experiment_id(experiment)
+        if self._client.get_experiment(of).lifecycle_stage == "deleted":
+            restore = f"MLFLOW_TRACKING_URI={self.address} mlflow experiments restore --experiment-id {of}"
+            raise TrackerError(f"MLflow's experiment {experiment!r} was deleted, and takes no run until: {restore}")
         nesting = {"mlflow.parentRunId": parent} if parent is not None else {}
-        run = self._client.create_run(
-            self._experiment_id(experiment), start_time=round(1000 * start), tags={**tags, **nesting}, run_name=name
-        )
+        run = self._client.create_run(of, start_time=round(1000 * start), tags={**tags, **nesting}, run_name=name)
         return run.info.run_id
 
     def describe(self, run_id: str, *, params: Mapping[str, str], tags: Mapping[str, str]) -> None:

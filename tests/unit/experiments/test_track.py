@@ -206,6 +206,29 @@ def test_what_a_person_deleted_stays_deleted(tracker: Tracker, outputs: Any) -> 
     assert [run.tags["stage"] for run in tracker.runs(["deleted"], kind="stage")] == ["evaluate"]
 
 
+def test_a_deleted_experiment_stays_deleted_and_a_new_run_says_how_to_restore_it(
+    outputs: Any, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """By the very command that it is told by; what was sent before is missed by nobody."""
+    tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    old = outputs.run("gone", seed=0, final=0.4)
+    carry(old, tracker)
+    tracker._client.delete_experiment(tracker.experiment_ids()["gone"])
+    assert sync([old], lambda: tracker)
+    new = outputs.run("gone", seed=1, final=0.5)
+    capsys.readouterr()
+    assert not sync([new], lambda: tracker)
+    told = capsys.readouterr().out
+    assert told.count("MLflow's experiment 'gone' was deleted, and takes no run until: ") == 1
+    assert "gone" not in tracker.experiments()
+    variable, program, *words = told.partition(" until: ")[2].partition(")")[0].split()
+    assert (variable, program) == (f"MLFLOW_TRACKING_URI={tracker.address}", "mlflow")
+    environment = os.environ | dict([variable.split("=", 1)])
+    subprocess.run([sys.executable, "-m", "mlflow", *words], env=environment, check=True)
+    assert sync([old, new], lambda: tracker)
+    assert [run.tags["seed"] for run in tracker.runs(["gone"], kind="experiment")] == ["0", "1"]
+
+
 def test_what_lies_below_a_deleted_run_is_sent_all_the_same(tracker: Tracker, outputs: Any) -> None:
     """Also by a mirror that never saw the deleted one, as that of a sweep's next job."""
     folder = outputs.run("orphans", seed=0, final=0.4)
