@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from experiments.machine.first_line import first_line
 from experiments.machine.lock import alone_at
@@ -26,6 +26,7 @@ from experiments.tracking.chunks import chunks
 from experiments.tracking.metrics_file import Metric, as_logged
 from experiments.tracking.parameters import tracker_name
 from experiments.tracking.sent import Found
+from experiments.tracking.tracker_error import ToldAsOurs, TrackerError
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -45,10 +46,6 @@ QUIET = {
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
-
-
-class TrackerError(RuntimeError):
-    """MLflow does not answer or cannot use its address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +72,8 @@ class Tracker:
     """The tracker at one address. Whatever is sent twice is there once.
 
     Raises:
-        TrackerError: for an address of no kind that MLflow knows, or a database that cannot be opened.
+        TrackerError: for an address of no kind that MLflow knows, or a database that cannot be opened; by every method,
+            where MLflow does not answer or refuses.
     """
 
     def __init__(self, address: str) -> None:
@@ -88,12 +86,14 @@ class Tracker:
 
         try:
             with alone_at(address):
-                self._client = mlflow.MlflowClient(tracking_uri=address)
+                client = mlflow.MlflowClient(tracking_uri=address)
         except mlflow.MlflowException as error:
             raise TrackerError(f"MLFLOW_TRACKING_URI={self.address} is no address that MLflow knows") from error
         except Exception as error:  # any of the database's and the file system's own
             said = f"{type(error).__name__}: {concealed(first_line(error))}"
             raise TrackerError(f"MLflow's database at {self.address} cannot be opened ({said})") from error
+        told = ToldAsOurs(client, kind=mlflow.MlflowException, address=self.address)
+        self._client = cast("mlflow.MlflowClient", told)
         self.artifacts = Artifacts(client=self._client, address=address)
         """The files of runs."""
         self._experiments: dict[str, str] = {}
@@ -175,21 +175,16 @@ class Tracker:
     # Reading
 
     def experiments(self) -> list[str]:
-        """The names of all experiments, sorted; MLflow's own empty "Default" left out.
-
-        Raises:
-            TrackerError: where nobody answers.
-        """
+        """The names of all experiments, sorted; MLflow's own empty "Default" left out."""
         return sorted(self.experiment_ids())
 
     def experiment_ids(self) -> dict[str, str]:
         """Name → id, the newest first; the rest as for :meth:`experiments`."""
-        from mlflow.exceptions import MlflowException
-
         try:
             return {e.name: e.experiment_id for e in self._client.search_experiments() if e.name != "Default"}
-        except MlflowException as error:
-            raise TrackerError(f"MLflow at {self.address} does not answer ({type(error).__name__})") from error
+        except TrackerError as error:
+            cause = type(error.__cause__).__name__
+            raise TrackerError(f"MLflow at {self.address} does not answer ({cause})") from error
 
     def runs(self, experiments: Sequence[str], *, kind: str) -> list[RunRecord]:
         """All runs of one kind in the named experiments, oldest first."""
@@ -225,18 +220,16 @@ class Tracker:
         return self._experiments[name]
 
     def _create_experiment(self, name: str) -> str:
-        from mlflow.exceptions import MlflowException
-
         # A server decides for itself. For files MLflow's choice is the working directory, ours beside the database.
         location: str | None = None
         if self.address.startswith("sqlite:///"):
             root = Path(self.address.removeprefix("sqlite:///")).absolute().parent
             location = (root / "artifacts" / name).as_uri()
-        with contextlib.suppress(MlflowException):  # unless the mirror of a sibling was faster
+        with contextlib.suppress(TrackerError):  # unless the mirror of a sibling was faster
             return self._client.create_experiment(name, artifact_location=location)
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            raise RuntimeError(f"MLflow at {self.address} neither finds nor makes an experiment named {name!r}")
+            raise TrackerError(f"MLflow at {self.address} neither finds nor makes an experiment named {name!r}")
         return found.experiment_id
 
 

@@ -46,7 +46,7 @@ class Artifacts:
         """The content of a file.
 
         Raises:
-            OSError, MlflowException: where there is none.
+            OSError, TrackerError: where there is none.
         """
         local = self._folder(run_id)
         if local is not None:

@@ -10,6 +10,7 @@ import json
 import select
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,7 @@ from experiments.tracking.metrics_file import complete_lines
 from experiments.tracking.named_runs import check_names
 from experiments.tracking.run_tree import Kind, TrackedRun, find_run_folders, headline_metrics, runs_of
 from experiments.tracking.sent import Found, Memory, Sent
+from experiments.tracking.tracker_error import TrackerError
 
 if TYPE_CHECKING:
     from experiments.track import Tracker
@@ -156,13 +158,18 @@ def started(folder: Path) -> float:
 
 
 def not_all_sent(folder: Path, error: Exception) -> str:
-    """What is said of a folder where the tracker stumbled."""
-    return f"{folder}: not all was sent ({type(error).__name__}: {concealed(first_line(error))})"
+    """What is said of a folder: a line where the tracker stumbled; of any other error also where it was made."""
+    if isinstance(error, TrackerError):
+        return f"{folder}: not all was sent ({error})"
+    line = f"{folder}: not all was sent ({type(error).__name__}: {concealed(first_line(error))})"
+    if isinstance(error, OSError):
+        return line
+    return f"{line}, unforeseen:\n{concealed(''.join(traceback.format_exception(error)))}"
 
 
 class Passes:
-    """Passes over one experiment's folder. What goes wrong with the tracker is said in a line and mended by a later
-    pass; each begins by looking at what is there, so none leaves anything twice.
+    """Passes over one experiment's folder. What goes wrong is said and mended by a later pass; each begins by looking
+    at what is there, so none leaves anything twice.
     """
 
     def __init__(self, folder: Path, connect: Callable[[], Tracker]) -> None:
@@ -176,7 +183,7 @@ class Passes:
         try:
             self._carrier = self._carrier or Carrier(self.folder, self.connect())
             self._carrier.carry(live=live)
-        except Exception as error:  # any of the database's, the network's and MLflow's own
+        except Exception as error:  # a mistake of ours, too, ends no night of training, but is told as one
             self._carrier = None  # what it believed to be sent may not have been
             self._say(not_all_sent(self.folder, error))
             return False

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from experiments.track import Tracker, main
+from experiments.track import Tracker, TrackerError, main
 from experiments.tracking.carry import LAST_PASSES, Passes, sync
 from experiments.tracking.mirror import LOG_FILE, start_mirror, stop_mirror
 from experiments.tracking.run_tree import runs_of
@@ -138,9 +138,55 @@ def test_500_at_the_end_is_said_and_asked_again_and_not_for_ever(
     assert not sync([folder], lambda: Tracker(nobody.address))
     said = capsys.readouterr().out
     assert said.count("not all was sent") == 1
+    assert f"not all was sent (MLflow at {nobody.address}: " in said
     assert "500" in said
+    assert "Traceback" not in said
     assert "0 of 1 run folders are in MLflow" in said
     assert nobody.requests == LAST_PASSES
+
+
+def test_whatever_is_asked_of_a_tracker_that_is_not_there_is_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address := f"http://me:opensesame@127.0.0.1:{port}")
+    tracker = Tracker(address)
+    asked: list[Callable[[], object]] = [
+        lambda: tracker.find_run("nobody", "key"),
+        lambda: tracker.create_run("nobody", name="run", start=0.0, tags={}, parent=None),
+        lambda: tracker.describe("run", params={}, tags={"stage": "grpo"}),
+        lambda: tracker.set_status("run", "FINISHED", end=1.0),
+        lambda: tracker.runs(["nobody"], kind="stage"),
+        lambda: tracker.history("run", VAL),
+        lambda: tracker.table("run", "val/completions"),
+    ]
+    for ask in asked:
+        with pytest.raises(TrackerError, match=rf"^MLflow at http://127.0.0.1:{port}: [^\n]+$") as told:
+            ask()
+        assert "opensesame" not in str(told.value)
+
+
+def test_a_mistake_of_ours_is_not_taken_for_the_tracker_s(
+    tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of no step: the other folders are sent, where it broke is said once and without secrets, and it mends."""
+    monkeypatch.setenv("JUDGE_TOKEN", token := "sentinel-0123456789")
+    folder = outputs.run("mistaken", seed=0, final=0.4)
+    table = grpo_of(folder) / "tables" / "val" / f"{token}.json"
+    table.parent.mkdir(parents=True)
+    table.write_text("[]")
+    passes = Passes(folder, lambda: tracker)
+    assert not passes.once(live=True)
+    assert not passes.once(live=True)
+    said = capsys.readouterr().out
+    assert said.startswith(f"{folder}: not all was sent (ValueError: ")
+    assert said.count("Traceback (most recent call last):") == 1
+    assert "in _send_tables" in said
+    assert token not in said
+    outputs.run("mistaken", seed=1, final=0.4)
+    assert not sync([outputs.root], lambda: tracker)
+    assert "1 of 2 run folders are in MLflow" in capsys.readouterr().out
+    table.unlink()
+    assert passes.once(live=False)
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.slow

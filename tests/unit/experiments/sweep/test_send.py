@@ -104,3 +104,21 @@ def test_before_its_jobs_a_sweep_is_not_sent(outputs: Any, tracker: Tracker) -> 
     swept(outputs, "jobs_first")
     assert not send_sweeps([outputs.root], lambda: tracker)
     assert sent(tracker, "jobs_first") == {}
+
+
+def test_a_mistake_of_ours_is_told_with_its_place_and_keeps_no_other_sweep(
+    outputs: Any, tracker: Tracker, capsys: pytest.CaptureFixture
+) -> None:
+    """A memory of another version's; a tracker that is dead has a line."""
+    sweep, _ = swept(outputs, "mistaken_sweep")
+    for folder in outputs.root.glob("runs/mistaken_sweep/*"):
+        Carrier(folder, tracker).carry(live=False)
+    (sweep / "mirror.json").write_text(json.dumps({tracker.address: {"mistaken_sweep": {"unknown": 1}}}))
+    assert not send_sweeps([outputs.root], lambda: tracker)
+    said = capsys.readouterr().out
+    assert said.startswith(f"{sweep}: not all was sent (TypeError: ")
+    assert "Traceback (most recent call last):" in said
+    assert not send_sweeps([outputs.root], lambda: Tracker(f"http://127.0.0.1:{free_port()}"))
+    assert [line.partition(" (")[0] for line in capsys.readouterr().out.splitlines()] == [f"{sweep}: not all was sent"]
+    (sweep / "mirror.json").unlink()
+    assert send_sweeps([outputs.root], lambda: tracker)
