@@ -25,11 +25,12 @@ from rich.table import Table
 
 from experiments.comparison import set_table_forms
 from experiments.comparison.arms import Arm, is_begun_from, mixed
+from experiments.comparison.baselines import note_on_baselines
 from experiments.comparison.comparison import CURVE, METRIC, Comparison, comparison_of
 from experiments.comparison.curves import Curve, draw_curves
 from experiments.comparison.gains import draw_gains
 from experiments.comparison.table import as_csv, as_latex, as_markdown, as_rich
-from experiments.comparison.wishes import Refused, could_be_baseline
+from experiments.comparison.wishes import Refused
 from experiments.comparison.words import comparison_parser, wishes
 from experiments.machine.files import write_text
 from experiments.machine.folder_names import flaw, joined, shown
@@ -82,7 +83,7 @@ def compare(
     return [
         *notes(found.arms),
         *note_on_left_out(found),
-        *note_on_baseline(found),
+        *note_on_baselines(found.arms, found.against),
         *([] if curves else [f"No stage logged {curve}: no picture."]),
         f"Written: {stem}.*",
     ]
@@ -90,12 +91,11 @@ def compare(
 
 def write_tables(found: Comparison, stem: Path) -> list[Path]:
     """CSV, Markdown and LaTeX; returns their paths."""
-    (rows, *_), baseline = found.rows.values(), found.baseline
-    simple = found.is_simple
+    (rows, *_), simple = found.rows.values(), found.is_simple
     texts = {
         ".csv": as_csv(found.rows, found.published),
-        ".md": as_markdown(rows, found.metric, baseline) if simple else set_table_forms.as_markdown(found.table),
-        ".tex": as_latex(rows, found.metric, baseline) if simple else set_table_forms.as_latex(found.table),
+        ".md": as_markdown(rows, found.metric) if simple else set_table_forms.as_markdown(found.table),
+        ".tex": as_latex(rows, found.metric) if simple else set_table_forms.as_latex(found.table),
     }
     for suffix, text in texts.items():
         write_text(stem.with_suffix(suffix), text)
@@ -107,7 +107,7 @@ def terminal_table(found: Comparison) -> Table:
     if not found.is_simple:
         return set_table_forms.as_rich(found.table)
     (rows,) = found.rows.values()
-    return as_rich(rows, found.metric, found.baseline)
+    return as_rich(rows, found.metric)
 
 
 def read_curves(tracker: Tracker, names: Sequence[str], arms: Sequence[Arm], metric: str) -> list[Curve]:
@@ -168,15 +168,6 @@ def note_on_left_out(found: Comparison) -> list[str]:
     counted = Counter(run.tags.get("arm") or run.experiment for run in found.left_out)
     those = ", ".join(f"{name} ({number} {'run' if number == 1 else 'runs'})" for name, number in counted.items())
     return [f"Without {found.metric}, and so in no table: {those}."] if those else []
-
-
-def note_on_baseline(found: Comparison) -> list[str]:
-    """Why there is no Δ, where more than one arm could be what the others are compared with."""
-    candidates = [] if found.baseline else could_be_baseline(found.arms)
-    if len(candidates) < 2:
-        return []
-    those = ", ".join(arm.label for arm in candidates)
-    return [f"No Δ: {len(candidates)} arms could be the baseline ({those}); say baseline=LABEL."]
 
 
 def is_study(options: argparse.Namespace) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.comparison.arms import Arm, arms_by, shareable, telling_axes, without_common
+from experiments.comparison.baselines import Against, compared_with, in_order
 from experiments.comparison.evaluation_sets import Column, columns_of, published_beside, published_metric
 from experiments.comparison.set_table import SetTable, set_table
 from experiments.comparison.table import Row
-from experiments.comparison.wishes import checked_axes, find_baseline, finished_runs
+from experiments.comparison.wishes import checked_axes, finished_runs
 from experiments.study.plan import START
 from experiments.track import RunRecord, Tracker
 
@@ -25,8 +26,8 @@ class Comparison:
     metric: str
     columns: Sequence[Column]
     arms: Sequence[Arm]
-    """The baseline first."""
-    baseline: Arm | None
+    """Each that is compared with none, below it those that are compared with it."""
+    against: Against
     table: SetTable
     left_out: Sequence[RunRecord]
     """Finished runs of these names that have the metric of none of the columns."""
@@ -71,7 +72,7 @@ def comparison_of(
         metric: by its name for the main set; None: see :func:`default_metric`.
         sets: the columns; None: all that the runs hold.
         by: tags and parameters that make an arm; None: as many as keep unlike runs apart.
-        baseline: an arm's label, or a value that only one arm has; None: the one that is plainly a baseline.
+        baseline: an arm's label, or a value that only one arm has; None: see :func:`compared_with`.
 
     Raises:
         Refused: for names, metrics, sets, axes or a baseline that do not exist.
@@ -83,11 +84,13 @@ def comparison_of(
     runs = [run for run in finished if any(column.metric in run.metrics for column in columns)]
     left_out = [run for run in finished if run not in runs and run.tags.get("arm") != START]
     arms = without_common(arms_by(runs, telling_axes(runs))) if by is None else arms_by(runs, checked_axes(by, runs))
-    reference = find_baseline(arms, baseline)
-    ordered = shareable(sorted(arms, key=lambda arm: arm is not reference))
-    reference = None if reference is None else ordered[0]
-    table = set_table(ordered, columns, metric=wanted, baseline=reference, published=published)
-    return Comparison(metric=wanted, columns=columns, arms=ordered, baseline=reference, table=table, left_out=left_out)
+    compared = compared_with(arms, baseline)
+    places = in_order(compared)
+    ordered = shareable([arms[place] for place in places])
+    shown = dict(zip(places, ordered, strict=True))
+    against = {shown[place].label: shown[other] for place, other in enumerate(compared) if other is not None}
+    table = set_table(ordered, columns, metric=wanted, against=against, published=published)
+    return Comparison(metric=wanted, columns=columns, arms=ordered, against=against, table=table, left_out=left_out)
 
 
 def default_metric(runs: Sequence[RunRecord]) -> str:

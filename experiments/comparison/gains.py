@@ -1,4 +1,4 @@
-"""What each arm gained over the baseline, as bars with their intervals over seeds: a panel for each evaluation set.
+"""What each arm gained over its baseline, as bars with their intervals over seeds: a panel for each evaluation set.
 
 Diamonds are what a paper printed for the same method and model.
 """
@@ -53,15 +53,23 @@ def draw_gains(table: SetTable) -> Figure | None:
     for axes in panels[len(names) :]:
         axes.set_visible(False)
     unit = ", points" if table.is_share else ""
-    figure.suptitle(f"Δ {table.metric} to {table.baseline}{unit}".replace("$", r"\$"), fontsize=10, x=0.02, ha="left")
+    figure.suptitle(
+        f"Δ {table.metric} to {compared_to(table)}{unit}".replace("$", r"\$"), fontsize=10, x=0.02, ha="left"
+    )
     printed = any(table.published_deltas(label) for label in labels)
     said = textwrap.fill(CAPTION + (DIAMONDS if printed else ""), int(CHARACTERS * (LABELS + wide)))
     figure.supxlabel(said, fontsize=8, color="0.35", x=0.02, ha="left")
     return figure
 
 
+def compared_to(table: SetTable) -> str:
+    """The one baseline, or that there are several."""
+    baselines = dict.fromkeys(table.against.values())
+    return next(iter(baselines)) if len(baselines) == 1 else "the baseline of each arm's own setting"
+
+
 def _gain(table: SetTable, column: str, label: str) -> Difference | None:
-    """What an arm gained on this set; None of the baseline, and where it was not tested."""
+    """What an arm gained on this set; None of a baseline, and where it was not tested."""
     row = table.rows[column].get(label)
     return row and row.delta
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from contrastive_reasoning.published import PublishedArm, PublishedTable
 from experiments.comparison.arms import Arm
+from experiments.comparison.baselines import Against
 from experiments.comparison.curves import is_share
 from experiments.comparison.evaluation_sets import Column
 from experiments.comparison.published_method import published_arm
@@ -37,8 +38,8 @@ class SetTable:
 
     metric: str
     columns: Sequence[Column]
-    baseline: str | None
-    """The label of the arm that others are compared with."""
+    against: Mapping[str, str]
+    """By label that of the arm that it is compared with; without those that are compared with none."""
     labels: Sequence[str]
     """Of the arms, in order."""
     rows: Mapping[str, Mapping[str, Row]]
@@ -51,8 +52,8 @@ class SetTable:
     """Where the published figures come from; None where no arm has any."""
 
     def published_deltas(self, label: str) -> Mapping[str, float]:
-        """By set, the Δ that a paper printed for an arm, where it is to what the baseline repeats; else empty."""
-        row, plain = self.published.get(label), self.published.get(self.baseline or "")
+        """By set, the Δ that a paper printed for an arm, where it is to what its baseline repeats; else empty."""
+        row, plain = self.published.get(label), self.published.get(self.against.get(label, ""))
         return row.deltas if row and plain and row.plain == plain.method else {}
 
     @property
@@ -88,20 +89,20 @@ def set_table(
     columns: Sequence[Column],
     *,
     metric: str,
-    baseline: Arm | None,
+    against: Against,
     published: PublishedTable | None,
 ) -> SetTable:
     """The table of these arms; those that were tested on none of the sets have empty cells."""
     rows: dict[str, dict[str, Row]] = {}
     for column in columns:
         tested = [arm for arm in arms if any(column.metric in run.metrics for run in arm.runs.values())]
-        found = rows_of(tested, column.metric, baseline)
+        found = rows_of(tested, column.metric, against)
         rows[column.name] = {arm.label: row for arm, row in zip(tested, found, strict=True)}
     repeated = {arm.label: row for arm in arms if (row := published_arm(arm, published)) is not None}
     return SetTable(
         metric=metric,
         columns=columns,
-        baseline=None if baseline is None else baseline.label,
+        against={label: arm.label for label, arm in against.items()},
         labels=[arm.label for arm in arms],
         rows=rows,
         start=common_start(arms, columns),
@@ -133,7 +134,7 @@ def _arm_lines(table: SetTable, label: str) -> Iterator[Line]:
         yield _start_line(table, starts)
     if any(row is not None and row.delta is not None for row in found):
         deltas = [_written(table, row and row.delta, seeds=seeds) for row in found]
-        yield Line(label=f"Δ to {table.baseline}", seeds="", cells=deltas, is_arm=False)
+        yield Line(label=f"Δ to {table.against[label]}", seeds="", cells=deltas, is_arm=False)
     if label in table.published:
         yield from _published_lines(table, table.published[label])
 

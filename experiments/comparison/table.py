@@ -12,12 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments.comparison.arms import Arm
+from experiments.comparison.baselines import Against
 from experiments.comparison.seeds import Difference, Estimate, difference, over_seeds, shared
 
 ID_LENGTH = 8
 CSV_COLUMNS = (
     *("arm", "metric", "seeds", "mean", "half_95", "start_mean", "start_half_95"),
-    *("delta", "delta_half_95", "delta_method", "run_ids", "published"),
+    *("delta", "delta_half_95", "delta_method", "delta_to", "run_ids", "published"),
 )
 CAPTION = (
     "Mean ± half of the 95% t-interval over seeds; Δ paired over the seeds of both, or Welch's where they share none."
@@ -38,17 +39,19 @@ class Row:
     start: Estimate | None
     """The same quantity before training, where it was measured."""
     delta: Difference | None
-    """To the baseline; None on the baseline's own row and where there is none."""
+    """To the arm that it is compared with; None where there is none."""
+    against: str | None
+    """The label of that arm."""
     run_ids: Sequence[str]
 
 
-def rows_of(arms: Sequence[Arm], metric: str, baseline: Arm | None) -> list[Row]:
+def rows_of(arms: Sequence[Arm], metric: str, against: Against) -> list[Row]:
     """A row for each arm; at least one run of each has ``metric``."""
-    return [_row(arm, metric, baseline) for arm in arms]
+    return [_row(arm, metric, against.get(arm.label)) for arm in arms]
 
 
 def _row(arm: Arm, metric: str, baseline: Arm | None) -> Row:
-    reference = {} if baseline in (None, arm) else _by_seed(baseline, metric)
+    reference = {} if baseline is None else _by_seed(baseline, metric)
     final = _by_seed(arm, metric)
     start = list(_by_seed(arm, metric.replace("test/", "start/", 1)).values()) if metric.startswith("test/") else []
     return Row(
@@ -56,6 +59,7 @@ def _row(arm: Arm, metric: str, baseline: Arm | None) -> Row:
         final=over_seeds(list(final.values())),
         start=over_seeds(start) if start else None,
         delta=_delta(final, reference) if reference else None,
+        against=baseline.label if baseline is not None and reference else None,
         run_ids=[run.run_id for run in arm.runs.values()],
     )
 
@@ -74,15 +78,17 @@ def _by_seed(arm: Arm, metric: str) -> dict[str, float]:
     return {seed: run.metrics[metric] for seed, run in arm.runs.items() if metric in run.metrics}
 
 
-def headers(baseline: Arm | None) -> list[str]:
-    """The names of the columns that :func:`cells` fills."""
-    return ["arm", "seeds", "trained", "before", *([f"Δ to {baseline.label}"] if baseline else []), "runs"]
+def lines(rows: Sequence[Row]) -> list[list[str]]:
+    """The head, and each row as text: with one baseline its name in the head, with several beside each Δ."""
+    baselines = list(dict.fromkeys(row.against for row in rows if row.against is not None))
+    delta = ["Δ", "to"] if len(baselines) > 1 else [f"Δ to {label}" for label in baselines]
+    head = ["arm", "seeds", "trained", "before", *delta, "runs"]
+    return [head, *(_cells(row, len(baselines)) for row in rows)]
 
 
-def cells(row: Row, *, with_delta: bool) -> list[str]:
-    """A row as text."""
+def _cells(row: Row, baselines: int) -> list[str]:
     ids = " ".join(run_id[:ID_LENGTH] for run_id in row.run_ids)
-    delta = [written(row.delta, signed=True)] if with_delta else []
+    delta = [written(row.delta, signed=True), row.against or ""][: min(baselines, 2)]
     return [row.label, str(row.final.n), written(row.final), written(row.start), *delta, ids]
 
 
@@ -96,21 +102,21 @@ def written(estimate: Estimate | None, *, signed: bool = False) -> str:
     return value + half + method
 
 
-def as_rich(rows: Sequence[Row], metric: str, baseline: Arm | None) -> Table:
+def as_rich(rows: Sequence[Row], metric: str) -> Table:
     """For the terminal."""
     table = Table(title=escape(metric), caption=CAPTION)
-    for header in headers(baseline):
-        justify = "left" if header in ("arm", "runs") else "right"
+    head, *body = lines(rows)
+    for header in head:
+        justify = "left" if header in ("arm", "to", "runs") else "right"
         table.add_column(escape(header), justify=justify, overflow="fold", no_wrap=header == "trained")
-    for row in rows:
-        table.add_row(*map(escape, cells(row, with_delta=baseline is not None)))
+    for cells in body:
+        table.add_row(*map(escape, cells))
     return table
 
 
-def as_markdown(rows: Sequence[Row], metric: str, baseline: Arm | None) -> str:
+def as_markdown(rows: Sequence[Row], metric: str) -> str:
     """A pipe table, the caption under it."""
-    body = [cells(row, with_delta=baseline is not None) for row in rows]
-    return markdown_table([headers(baseline), *body], left=(0, -1)) + f"\n{metric}. {CAPTION}\n"
+    return markdown_table(lines(rows), left=(0, -1)) + f"\n{metric}. {CAPTION}\n"
 
 
 def markdown_table(table: Sequence[Sequence[str]], *, left: Sequence[int]) -> str:
@@ -134,7 +140,8 @@ def as_csv(rows: Mapping[str, Sequence[Row]], published: Mapping[str, Mapping[st
     writer.writerow(CSV_COLUMNS)
     for metric, row in ((metric, row) for metric, found in rows.items() for row in found):
         start = ("", "") if row.start is None else (row.start.value, row.start.half)
-        delta = ("", "", "") if row.delta is None else (row.delta.value, row.delta.half, row.delta.method)
+        found = row.delta
+        delta = ("", "", "", "") if found is None else (found.value, found.half, found.method, row.against)
         ids = " ".join(row.run_ids)
         printed = published.get(metric, {}).get(row.label, "")
         final = row.final
@@ -142,10 +149,9 @@ def as_csv(rows: Mapping[str, Sequence[Row]], published: Mapping[str, Mapping[st
     return text.getvalue()
 
 
-def as_latex(rows: Sequence[Row], metric: str, baseline: Arm | None) -> str:
+def as_latex(rows: Sequence[Row], metric: str) -> str:
     """A ``tabular`` for a paper, its metric in a comment; needs booktabs. Run ids stay in the CSV."""
-    lines = [line[:-1] for line in (headers(baseline), *(cells(row, with_delta=baseline is not None) for row in rows))]
-    return tabular(f"{metric}. {CAPTION}", [list(map(escaped_latex, line)) for line in lines])
+    return tabular(f"{metric}. {CAPTION}", [list(map(escaped_latex, line[:-1])) for line in lines(rows)])
 
 
 def tabular(comment: str, lines: Sequence[Sequence[str]]) -> str:

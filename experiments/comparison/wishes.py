@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from experiments.comparison.arms import Arm, known_axes, value_of
+from experiments.comparison.arms import known_axes
 from experiments.track import RunRecord, Tracker
 from experiments.typed.typed_here import typed
 
@@ -45,31 +45,6 @@ def checked_axes(by: Sequence[str], runs: Sequence[RunRecord]) -> list[str]:
         if axis not in known:
             raise Refused(f"No run has a tag or parameter {axis!r} to group by{near(axis, known_axes(runs))}")
     return list(by)
-
-
-def find_baseline(arms: Sequence[Arm], wish: str | None) -> Arm | None:
-    """The arm that others are compared with: the one wished for, else the one that is plainly a baseline, else none.
-
-    That is the arm named ``…baseline``, or the only one rewarded by the verifier alone.
-    """
-    if wish is None:
-        found = could_be_baseline(arms)
-        return found[0] if len(found) == 1 and len(arms) > 1 else None
-    found = [arm for arm in arms if wish == arm.label or wish in arm.values.values()]
-    if len(found) != 1:
-        how = "is none of the arms" if not found else f"is {len(found)} of the arms"
-        raise Refused(f"The baseline {wish!r} {how}; there are: {'; '.join(arm.label for arm in arms)}")
-    return found[0]
-
-
-def could_be_baseline(arms: Sequence[Arm]) -> list[Arm]:
-    """Those named ``…baseline``; where none is, those rewarded by the verifier alone."""
-    return [arm for arm in arms if "baseline" in arm.label] or [arm for arm in arms if _plain(arm)]
-
-
-def _plain(arm: Arm) -> bool:
-    """Rewarded by the verifier alone."""
-    return all(value_of(run, "reward") == "verifier" for run in arm.runs.values())
 
 
 def near(wrong: str, known: Sequence[str]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from experiments.compare import note_on_left_out, notes
+from experiments.comparison.baselines import note_on_baselines
 from experiments.comparison.comparison import GREEDY, METRIC, is_of
 from experiments.comparison.evaluation_sets import columns_of, published_beside
-from experiments.comparison.gains import draw_gains
+from experiments.comparison.gains import compared_to, draw_gains
 from experiments.comparison.set_table import SetTable, head, lines, set_table
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, joined, section, table
@@ -21,15 +22,20 @@ def results(found: Gathered) -> Html:
         "Results",
         written,
         _gains(found),
-        *(element("p", line, class_="note") for line in [*notes(found.arms), *note_on_left_out(found.comparison)]),
+        *(element("p", line, class_="note") for line in _notes(found)),
     )
+
+
+def _notes(found: Gathered) -> list[str]:
+    on_baselines = note_on_baselines(found.arms, found.comparison.against)
+    return [*notes(found.arms), *note_on_left_out(found.comparison), *on_baselines]
 
 
 def _gains(found: Gathered) -> Html:
     """The comparison's bars, where there is a baseline."""
     with quiet():
         figure = draw_gains(found.comparison.table)
-        said = f"What each arm gained over {found.comparison.table.baseline}: {found.comparison.metric}"
+        said = f"What each arm gained over {compared_to(found.comparison.table)}: {found.comparison.metric}"
         return Html("") if figure is None else element("div", as_svg(figure, said=said), class_="wide")
 
 
@@ -40,8 +46,8 @@ def _tables(found: Gathered) -> Iterator[SetTable]:
     if other is not None and any(is_of(name, other) for run in found.runs for name in run.metrics):
         published = published_beside(found.runs, other)
         columns = columns_of(found.runs, other, None, published)
-        baseline = found.comparison.baseline
-        yield set_table(found.arms, columns, metric=other, baseline=baseline, published=published)
+        against = found.comparison.against
+        yield set_table(found.arms, columns, metric=other, against=against, published=published)
 
 
 def _written(found: SetTable) -> Html:

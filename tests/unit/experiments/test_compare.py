@@ -177,7 +177,7 @@ def test_what_a_wish_mixes_is_said() -> None:
 def test_latex_is_escaped() -> None:
     runs = [record("my_arm", seed=s, value=0.25 * (s + 1)) for s in (0, 1)]
     arms = arms_by(runs, ["experiment"])
-    lines = as_latex(rows_of(arms, METRIC, None), METRIC, None).splitlines()
+    lines = as_latex(rows_of(arms, METRIC, {}), METRIC).splitlines()
     assert lines[1] == r"\begin{tabular}{lrrr}"
     assert lines[5] == r"my\_arm & 2 & 0.375 $\pm$ 1.588 &  \\"
 

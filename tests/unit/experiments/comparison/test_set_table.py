@@ -11,7 +11,7 @@ from rich.console import Console
 
 from contrastive_reasoning.published import published_names, published_table
 from experiments.comparison import set_table_forms
-from experiments.comparison.arms import Arm, arms_by
+from experiments.comparison.arms import arms_by
 from experiments.comparison.evaluation_sets import columns_of, published_beside
 from experiments.comparison.set_table import SetTable, lines, set_table
 from experiments.comparison.table import as_rich, escaped_latex
@@ -44,8 +44,8 @@ def table_of(runs: list[RunRecord], *, baseline: str | None = "plain") -> SetTab
     arms = arms_by(runs, ["experiment"])
     published = published_beside(runs, METRIC)
     columns = columns_of(runs, METRIC, None, published)
-    found: list[Arm] = [arm for arm in arms if arm.label == baseline]
-    return set_table(arms, columns, metric=METRIC, baseline=found[0] if found else None, published=published)
+    against = {arm.label: other for arm in arms for other in arms if other.label == baseline != arm.label}
+    return set_table(arms, columns, metric=METRIC, against=against, published=published)
 
 
 def two_arms(model: str = MODEL) -> list[RunRecord]:
@@ -167,7 +167,7 @@ def test_a_metric_that_is_no_share_keeps_its_unit() -> None:
     ]
     columns = columns_of(runs, "test/completion/tokens", None, None)
     arms = arms_by(runs, ["experiment"])
-    table = set_table(arms, columns, metric="test/completion/tokens", baseline=None, published=None)
+    table = set_table(arms, columns, metric="test/completion/tokens", against={}, published=None)
     assert [line.cells for line in lines(table)] == [["123.5", "5"]]
     assert "In %" not in table.caption
 
@@ -205,5 +205,5 @@ def test_the_terminal_shows_a_name_as_it_is(name: str) -> None:
 def test_so_does_the_table_of_one_column(name: str) -> None:
     table = table_of([finished(name, seed=0, metrics={METRIC: 0.5})], baseline=None)
     console = Console(file=StringIO(), width=120)
-    console.print(as_rich(list(table.rows["main"].values()), METRIC, None))
+    console.print(as_rich(list(table.rows["main"].values()), METRIC))
     assert f"│ {name} " in console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
