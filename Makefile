@@ -107,7 +107,7 @@ report: $(STAMP)  ## one page of HTML of finished runs:  name=llama_critic over=
 	@$(BIN)/python -m experiments.report $(name) $(over)
 
 sync: $(STAMP)  ## send to MLflow what it missed while it did not answer:  name=llama_critic, else all
-	@$(BIN)/python -m experiments.track $(if $(filter file,$(origin name)),outputs,outputs/runs/$(name)) $(over)
+	@$(BIN)/python -m experiments.track $(if $(filter file,$(origin name)),outputs,$(addprefix outputs/runs/,$(name))) $(over)
 
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
 	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(filter file,$(origin name)),name=eval) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)

@@ -81,8 +81,10 @@ def of_evaluation(typed: Sequence[str]) -> Words:
 
 
 def of_sync(typed: Sequence[str]) -> Words:
-    name, rest = named(typed)
-    return ["outputs" if name is None else f"outputs/runs/{name}", *rest]
+    given = [word for word in typed if word.startswith("name=") or not (word.startswith("-") or "=" in word)]
+    names = [name for word in given for name in word.removeprefix("name=").split()]
+    rest = [word for word in typed if word not in given]
+    return [*([f"outputs/runs/{name}" for name in names] or ["outputs"]), *rest]
 
 
 def as_typed(typed: Sequence[str]) -> Words:
@@ -182,7 +184,7 @@ COMMANDS = {
     ),
     "sync": Command(
         summary="send to MLflow what it missed while it did not answer",
-        usage="[NAME]",
+        usage="[NAME …]",
         example="sync llama_critic",
         module="experiments.track",
         words=of_sync,

@@ -91,6 +91,7 @@ def console(command: str, *typed: str) -> list[str]:
         (["dashboard", "name=a b", "over=--port 5001"], ["dashboard", "a", "b", "--port", "5001"]),
         (["sync"], ["sync"]),
         (["sync", "name=llama_critic"], ["sync", "llama_critic"]),
+        (["sync", "name=llama_critic llama_baseline"], ["sync", "llama_critic", "llama_baseline"]),
         (["bench", "over=--repeats 3"], ["bench", "--repeats", "3"]),
     ],
     ids=" ".join,
