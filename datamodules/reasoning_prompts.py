@@ -15,6 +15,9 @@ from datamodules.collate import ProblemBatch
 
 VERSION = 1
 
+NAMED = 5
+"""Problems that are named where more are left out."""
+
 
 class ReasoningPrompts(LightningDataModule):
     """Batches of problems for rollouts.
@@ -84,15 +87,17 @@ class ReasoningPrompts(LightningDataModule):
         )
 
     def _short_enough(self, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Problems whose prompt the module's policy reads in at most ``max_prompt_tokens``; says how many are not."""
+        """Problems whose prompt the module's policy reads in at most ``max_prompt_tokens``; names some that are not."""
         if self.max_prompt_tokens is None or self.trainer is None:
             return problems
         policy: Any = self.trainer.lightning_module.policy
-        kept = [problem for problem in problems if len(policy.prompt_ids(problem.prompt)) <= self.max_prompt_tokens]
-        if len(kept) < len(problems):
+        fits = [len(policy.prompt_ids(problem.prompt)) <= self.max_prompt_tokens for problem in problems]
+        kept = [problem for problem, fit in zip(problems, fits, strict=True) if fit]
+        if left_out := [problem.id for problem, fit in zip(problems, fits, strict=True) if not fit]:
+            first = ", ".join(left_out[:NAMED]) + (", …" if len(left_out) > NAMED else "")
             rank_zero_info(
-                f"{len(problems) - len(kept)} of {len(problems)} training problems are left out: "
-                f"their prompts have more than {self.max_prompt_tokens} tokens"
+                f"{len(left_out)} of {len(problems)} training problems are left out: "
+                f"their prompts have more than {self.max_prompt_tokens} tokens ({first})"
             )
         return kept
 

@@ -6,6 +6,7 @@ the login in an address (``https://user:password@host``), whatever the variable 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,11 @@ from urllib.parse import quote, unquote
 SHORTEST = 8
 """Characters of a value that is looked for: a shorter one stands in ordinary text by chance."""
 HIDDEN = "***"
-_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|(?:^|_)(?:TOKEN|API_?KEY|KEY|PAT)S?(?:_|$)", re.IGNORECASE)
+_NAME = re.compile(
+    r"SECRET|PASSWORD|PASSWD|PASSPHRASE|(?:^|_)(?:TOKEN|API_?KEY|KEY|PAT|CREDENTIAL)S?(?:_|$)"
+    r"|(?:^|_)(?:PG|DB)?PASS(?:_|$)|_PWD(?:_|$)|_AUTH$|(?:^|_)(?:WEBHOOK|DSN)(?:_|$)",
+    re.IGNORECASE,
+)
 _LOGIN = re.compile(r"(?<=://)([^/\s@]+)@(?=[^/\s@])")
 _ENVIRONMENT = re.compile(r"oc\.env\s*:\s*([A-Za-z_]\w*)")
 """How a configuration asks for a variable."""
@@ -53,12 +58,18 @@ def secret_finder(environment: Mapping[str, str] = os.environ) -> Callable[[str]
     return find
 
 
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    yield quote(secret, safe="")
+    yield from (json.dumps(secret, ensure_ascii=ascii_alone)[1:-1] for ascii_alone in (False, True))
+
+
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each secret, as it is and as it stands in an address, with the variable that holds it."""
+    """Each secret, as it is and as it stands in an address or in JSON, with the variable that holds it."""
     for name, value in environment.items():
         found = [value] if is_secret(name) else []
         for login in _LOGIN.findall(value):
             found += [login, unquote(login.partition(":")[2])]
-        for secret in dict.fromkeys(form for one in found for form in (one, quote(one, safe=""))):
+        for secret in dict.fromkeys(form for one in found for form in _forms(one)):
             if len(secret) >= SHORTEST:
                 yield secret, name

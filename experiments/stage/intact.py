@@ -26,6 +26,8 @@ def damage(path: Path, marked: Mapping[str, Any], *, what: str) -> str | None:
         marked: its marks. Files that came later are not looked at.
         what: the noun for ``path``.
     """
+    if not path.exists():
+        return f"{what} {path} is missing"
     there = dict(_parts(path))
     for name, expected in marked.items():
         part = there.get(name)

@@ -63,13 +63,13 @@ def seal(path: Path, *, step: int, metric: Metric | None) -> None:
 
 
 def kept(folder: Path) -> list[Kept]:
-    """The sealed checkpoints of a folder, the oldest first; whether they are sound is not looked at."""
+    """The sealed checkpoints that are there, the oldest first; whether they are sound is not looked at."""
     found: list[Kept] = []
-    for path in folder.glob(f"*{CHECKPOINT}{SEAL}"):
-        if (said := _read(path)) is not None:
+    for path in folder.glob(f"*{CHECKPOINT}"):
+        if _seal(path).is_file() and (said := _read(_seal(path))) is not None:
             told = said["metric"]
             metric = None if told is None else Metric(name=told["name"], value=told["value"])
-            found.append(Kept(path=path.with_suffix(""), step=said["step"], metric=metric))
+            found.append(Kept(path=path, step=said["step"], metric=metric))
     return sorted(found, key=lambda one: one.step)
 
 
@@ -84,7 +84,7 @@ def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
     """
     passed_over: list[str] = []
     finished = 0
-    for path in sorted(folder.glob(f"*{CHECKPOINT}"), key=_step, reverse=True):
+    for path in sorted(_begun(folder), key=_step, reverse=True):
         if (sentence := damage(path)) is None:
             return path, passed_over
         passed_over.append(sentence)
@@ -96,7 +96,7 @@ def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
 
 def forget(folder: Path, *, after: Path | None) -> None:
     """Break the seals of those later than ``after``, which were passed over: the best and the last few are others."""
-    for path in folder.glob(f"*{CHECKPOINT}"):
+    for path in _begun(folder):
         if after is None or _step(path) > _step(after):
             _seal(path).unlink(missing_ok=True)
 
@@ -113,10 +113,16 @@ def damage(path: Path) -> str | None:
 
 def clear(folder: Path, *, keep: Sequence[Path]) -> None:
     """Remove all checkpoints but these, and what was left of one that was not finished."""
-    for path in [*folder.glob(f"*{CHECKPOINT}"), *folder.glob(f"*{PARTIAL}")]:
+    for path in [*_begun(folder), *folder.glob(f"*{PARTIAL}")]:
         if path not in keep:
             _seal(path).unlink(missing_ok=True)  # first: what has none does not count
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _begun(folder: Path) -> set[Path]:
+    """The checkpoints that are there, and those of which the seal alone is: somebody took them away."""
+    sealed = {path.with_suffix("") for path in folder.glob(f"*{CHECKPOINT}{SEAL}")}
+    return sealed.union(folder.glob(f"*{CHECKPOINT}"))
 
 
 def _step(path: Path) -> int:

@@ -19,10 +19,11 @@ from contrastive_reasoning.tasks.answer.symbolic import load
 from contrastive_reasoning.tasks.arithmetic import parse_steps as parse_equations
 from contrastive_reasoning.tasks.arithmetic import scores as story_scores
 from contrastive_reasoning.tasks.arithmetic import verify as verify_story
-from contrastive_reasoning.tasks.base import Verdict
+from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.tried import known_states, moves_of
+from contrastive_reasoning.tasks.countdown.triples import step_texts
 from contrastive_reasoning.tasks.countdown.verifier import verify
 from contrastive_reasoning.tasks.formats import BadRow, answer_in, with_instruction, without_instruction
 from contrastive_reasoning.tasks.formats.worked_answer import result_of
@@ -53,6 +54,8 @@ def parsers(item: Hostile) -> Iterator[tuple[str, Callable[[], Any]]]:
     for style, problem in COUNTDOWN.items():
         yield f"steps of {style}", lambda problem=problem: parse_steps(problem, item.text)
         yield f"LongProc's scores of {style}", lambda problem=problem: longproc_scores(problem, item.text)
+    for style, problem in COUNTDOWN.items():
+        yield f"prefixes of {style}", lambda problem=problem: prefixes(problem, item.text)
     yield "states tried", lambda: known_states(moves_of(NUMBERS, parse_steps(COUNTDOWN["direct"], item.text)))
     yield "equations", lambda: parse_equations(STORY_PROBLEM, item.text)
     yield "scores of a story", lambda: story_scores(STORY_PROBLEM, item.text)
@@ -62,6 +65,12 @@ def parsers(item: Hostile) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "solution", lambda: refused(lambda: answer_in(item.text))
     yield "worked answer", lambda: refused(lambda: result_of(item.text))
     yield "question", lambda: without_instruction(with_instruction(item.text, "Think."))
+
+
+def prefixes(problem: Problem, text: str) -> list[str]:
+    """What a critic of text reads of a completion: that up to each legal step."""
+    steps = [step for step in parse_steps(problem, text) if step.legal]
+    return step_texts(problem, text, steps, style="longproc")
 
 
 def refused(read: Callable[[], str]) -> None:

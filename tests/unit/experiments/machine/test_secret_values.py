@@ -22,6 +22,13 @@ SECRETS = [
     "GITHUB_PAT",
     "PGPASSWORD",
     "azure_client_secret",
+    "DB_PASS",
+    "PGPASS",
+    "MY_PWD",
+    "BASIC_AUTH",
+    "GOOGLE_CREDENTIALS",
+    "SLACK_WEBHOOK",
+    "SENTRY_DSN",
 ]
 OPEN = [
     "HOME",
@@ -32,6 +39,10 @@ OPEN = [
     "OMP_NUM_THREADS",
     "KEYBOARD",
     "PATIENCE",
+    "PWD",
+    "OLDPWD",
+    "SSH_AUTH_SOCK",
+    "COMPASS",
 ]
 
 
@@ -50,6 +61,14 @@ def test_what_is_no_secret_is_left_alone(name: str) -> None:
     assert not is_secret(name)
     assert concealed(SENTINEL, {name: SENTINEL}) == SENTINEL
     assert secret_in(f"{SENTINEL} ${{oc.env:{name}}}", {name: SENTINEL}) is None
+
+
+@pytest.mark.parametrize("secret", ['ab"cd\\efgh-ijkl', "pass\tword\n0123", "schlüssel-0123"])
+def test_a_secret_is_hidden_as_json_writes_it_too(secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", secret)
+    write_json(tmp_path / "a.json", {"said": f"x {secret} y"})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"said": "x *** y"}
+    assert concealed(json.dumps({"said": secret}), {"OPENAI_API_KEY": secret}) == '{"said": "***"}'
 
 
 def test_a_login_is_secret_in_whichever_variable_it_stands() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,22 @@ def flip(path: Path, place: int = 7) -> None:
     content = bytearray(path.read_bytes())
     content[place] ^= 1
     path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("written_by", [written, shards])
+def test_one_that_is_gone_is_named(written_by: Callable[[Path, int], Path], tmp_path: Path) -> None:
+    first, last = written_by(tmp_path, 1), written_by(tmp_path, 2)
+    last.rename(tmp_path / "elsewhere")
+    assert [one.step for one in kept(tmp_path)] == [1]
+    found, (said,) = newest_sound(tmp_path)
+    assert found == first
+    assert str(last) in said
+    assert "missing" in said
+    first.rename(tmp_path / "elsewhere, too")
+    with pytest.raises(CheckpointError, match="none is left to go on from"):
+        newest_sound(tmp_path)
+    clear(tmp_path, keep=[])
+    assert newest_sound(tmp_path) == (None, [])
 
 
 def test_the_newest_by_step_is_gone_on_from(tmp_path: Path) -> None:
