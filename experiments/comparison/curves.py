@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,7 +27,7 @@ CAPTION = (
     "Thick lines: mean over seeds. Thin lines: single seeds. Bands: 95% t-interval of the mean at each step, "
     "cut at the frame; none for a single seed."
 )
-GAPS = " A gap: a seed's value there is no finite number."
+GAPS = " A gap: a seed's value there is no finite number; a dot: what stands alone between gaps."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,17 +91,27 @@ def _draw(axes: Axes, curve: Curve, colour: str, dashes: str) -> None:
     n = len(curve.seeds)
     name = curve.label.replace("$", r"\$")  # else a formula
     label = f"{name} ({n} seed{'s' if n > 1 else ''})"
-    means = [_or_gap(e.value) for e in estimates]
+    means = [or_gap(e.value) for e in estimates]
     axes.plot(steps, means, color=colour, linestyle=dashes, linewidth=2.2, label=label, zorder=3)
+    _dot_alone(axes, steps, means, color=colour, markersize=7, zorder=3)
     if n > 1:
-        low, high = ([_or_gap(end) for end in ends] for ends in zip(*((e.low, e.high) for e in estimates), strict=True))
+        low, high = ([or_gap(end) for end in ends] for ends in zip(*((e.low, e.high) for e in estimates), strict=True))
         axes.fill_between(steps, low, high, color=colour, alpha=0.13, linewidth=0)
         for seed in curve.seeds:
-            points = [(step, _or_gap(value)) for step, value in sorted(seed.items())]
-            axes.plot(*zip(*points, strict=True), color=colour, linewidth=0.7, alpha=0.45)
+            at, values = sorted(seed), [or_gap(value) for _, value in sorted(seed.items())]
+            axes.plot(at, values, color=colour, linewidth=0.7, alpha=0.45)
+            _dot_alone(axes, at, values, color=colour, markersize=4, alpha=0.45)
 
 
-def _or_gap(value: float) -> float:
+def _dot_alone(axes: Axes, steps: Sequence[int], values: Sequence[float], **look: Any) -> None:
+    """Values between two gaps, of which no line is drawn."""
+    gaps = [True, *map(math.isnan, values), True]
+    alone = [place for place in range(len(values)) if gaps[place : place + 3] == [True, False, True]]
+    if alone:
+        axes.plot([steps[place] for place in alone], [values[place] for place in alone], ".", **look)
+
+
+def or_gap(value: float) -> float:
     """Of an infinity matplotlib would leave a gap, too, but warn."""
     return value if math.isfinite(value) else math.nan
 

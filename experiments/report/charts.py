@@ -9,7 +9,7 @@ from statistics import fmean
 from matplotlib.figure import Figure
 
 from experiments.comparison.comparison import CURVE
-from experiments.comparison.curves import CAPTION, Curve, draw_on, look
+from experiments.comparison.curves import CAPTION, GAPS, Curve, draw_on, look
 from experiments.report.gathered import Gathered, identity
 from experiments.report.markup import Html, element, section
 from experiments.report.svg import as_svg, quiet
@@ -51,7 +51,7 @@ def charts(found: Gathered, curve: str | None) -> Html:
     left_out = len(found.arms) - MOST_ARMS
     more = f" The last {left_out} of the arms above are not drawn." if left_out > 0 else ""
     about = (
-        f"{CAPTION} Of more than {MOST_POINTS} points each drawn one is a mean. What is no finite number, stayed "
+        f"{CAPTION}{GAPS} Of more than {MOST_POINTS} points each drawn one is a mean of finite ones. What stayed "
         "constant, or equals another picture, is left out. Steps are those of the stage in brackets; GRPO's are "
         f"rollout batches. A critic that several runs share counts once, under the first arm.{more}"
     )
@@ -65,7 +65,7 @@ def _pictures(found: Gathered, metrics: Sequence[str], *, size: tuple[float, flo
         stages = dict(_stages(found, metric))
         curves = dict(_curves(found, metric, stages))
         seeds = [curve.seeds for curve in curves.values()]
-        values = {value for arm in seeds for history in arm for value in history.values()}
+        values = {value for arm in seeds for history in arm for value in history.values() if math.isfinite(value)}
         if len(values) > 1 and seeds not in before:
             before.append(seeds)
             of = ", ".join(dict.fromkeys(run.tags["stage"] for place in curves for run in stages[place]))
@@ -95,21 +95,22 @@ def _curves(found: Gathered, metric: str, stages: Mapping[int, Sequence[RunRecor
 def thinned(histories: Sequence[Sequence[tuple[int, float]]]) -> list[dict[int, float]]:
     """At most about ``MOST_POINTS`` points each: where there are more, means over the same stretches of steps.
 
-    What is no finite number is left out.
+    What is no finite number is nan, and so is the mean of a stretch of nothing else. It is one and the same nan: alike
+    histories are equal.
     """
-    finite = [[(step, value) for step, value in history if math.isfinite(value)] for history in histories]
-    if max(map(len, finite), default=0) <= MOST_POINTS:
-        return [dict(history) for history in finite if history]
-    width = -(-max(history[-1][0] + 1 for history in finite if history) // MOST_POINTS)
-    return [_means(history, width) for history in finite if history]
+    logged = [history for history in histories if history]
+    longest = max(map(len, logged), default=0)
+    width = 1 if longest <= MOST_POINTS else -(-max(history[-1][0] + 1 for history in logged) // MOST_POINTS)
+    return [_means(history, width) for history in logged]
 
 
 def _means(history: Sequence[tuple[int, float]], width: int) -> dict[int, float]:
-    """The mean of each ``width`` steps, at the first of them."""
+    """The mean of what is finite in each ``width`` steps, at the first of them."""
     stretches: dict[int, list[float]] = {}
     for step, value in history:
-        stretches.setdefault(step // width * width, []).append(value)
-    return {step: fmean(values) for step, values in stretches.items()}
+        finite = stretches.setdefault(step // width * width, [])
+        finite += [value] if math.isfinite(value) else []
+    return {step: fmean(finite) if finite else math.nan for step, finite in stretches.items()}
 
 
 def _drawn(curves: Mapping[int, Curve], metric: str, size: tuple[float, float]) -> Html:

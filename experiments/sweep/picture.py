@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
 
-from experiments.comparison.curves import COLOURS, DASHES, is_share
+from experiments.comparison.curves import COLOURS, DASHES, is_share, or_gap
 from experiments.comparison.seeds import over_seeds
 
 Point = tuple[Mapping[str, str], Sequence[float]]
@@ -25,6 +25,9 @@ CAPTION = (
     "Lines: mean over seeds. Small dots: single seeds. Bands: 95% t-interval of the mean, cut at the frame; none for a "
     "single seed."
 )
+CROSSES = " Crosses: a seed's value there is no finite number, and so there is no mean."
+CROSS_LOW, CROSS_STEP = 0.03, 0.04
+"""Of the axis' height, of the first line's crosses and between those of two lines."""
 
 
 def numeric_keys(points: Sequence[Mapping[str, str]]) -> list[str]:
@@ -44,13 +47,12 @@ def number(text: str | None) -> float | None:
 
 
 def lines_of(points: Sequence[Point], key: str) -> dict[str, dict[float, Sequence[float]]]:
-    """Label of the other values → value of ``key`` → the metric of each seed; points without a finite one left out."""
+    """Label of the other values → value of ``key`` → the metric of each seed."""
     lines: dict[tuple[tuple[str, str], ...], dict[float, Sequence[float]]] = defaultdict(dict)
     for values, seeds in points:
         others = tuple((name, value) for name, value in values.items() if name != key)
-        at, finite = number(values.get(key)), [seed for seed in seeds if math.isfinite(seed)]
-        if at is not None and finite:
-            lines[others][at] = finite
+        if (at := number(values.get(key))) is not None:
+            lines[others][at] = seeds
     ordered = sorted(lines.items(), key=lambda item: [(number(value) or 0.0, value) for _, value in item[0]])
     return {
         ", ".join(f"{name}={value}" for name, value in others): dict(sorted(line.items())) for others, line in ordered
@@ -58,7 +60,7 @@ def lines_of(points: Sequence[Point], key: str) -> dict[str, dict[float, Sequenc
 
 
 def draw(points: Sequence[Point], *, key: str, metric: str) -> Figure:
-    """The picture for one key."""
+    """The picture for one key; at least one seed of one point is a finite number."""
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.subplots()
     lines = lines_of(points, key)
@@ -69,7 +71,9 @@ def draw(points: Sequence[Point], *, key: str, metric: str) -> Figure:
     axes.set_ylabel(metric)
     if len(lines) > 1:
         figure.legend(frameon=False, loc="outside upper left", ncols=2 if max(map(len, lines)) <= 36 else 1)
-    figure.supxlabel("\n".join(textwrap.wrap(CAPTION, 110)), fontsize=8, color="0.35", x=0.02, ha="left")
+    finite = all(math.isfinite(seed) for _, seeds in points for seed in seeds)
+    said = textwrap.fill(CAPTION if finite else CAPTION + CROSSES, 110)
+    figure.supxlabel(said, fontsize=8, color="0.35", x=0.02, ha="left")
     return figure
 
 
@@ -77,18 +81,24 @@ def _draw(axes: Axes, line: Mapping[float, Sequence[float]], label: str, index: 
     colour, dashes = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
     marker = MARKERS[index % len(MARKERS)]
     estimates = {at: over_seeds(seeds) for at, seeds in line.items()}
-    means = [each.value for each in estimates.values()]
+    means = [or_gap(each.value) for each in estimates.values()]
     axes.plot(list(estimates), means, marker=marker, linewidth=2, label=label, zorder=3, color=colour, linestyle=dashes)
-    low, high = [each.low for each in estimates.values()], [each.high for each in estimates.values()]
+    low, high = (
+        [or_gap(end) for end in ends] for ends in zip(*((e.low, e.high) for e in estimates.values()), strict=True)
+    )
     axes.fill_between(list(estimates), low, high, color=colour, alpha=0.13, linewidth=0)  # nan of a single seed: none
     for at, seeds in line.items():
-        axes.plot([at] * len(seeds), seeds, ".", color=colour, markersize=4, alpha=0.6)
+        axes.plot([at] * len(seeds), list(map(or_gap, seeds)), ".", color=colour, markersize=4, alpha=0.6)
+    if crosses := [at for at, mean in zip(estimates, means, strict=True) if math.isnan(mean)]:
+        heights = [CROSS_LOW + CROSS_STEP * index] * len(crosses)
+        axes.plot(crosses, heights, "x", color=colour, markersize=6, transform=axes.get_xaxis_transform())
 
 
 def _frame(axes: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]], metric: str) -> None:
     """Ticks at the values that were run; upwards by the seeds, not by the bands, which two seeds make huge."""
     ats = sorted({at for line in lines.values() for at in line})
-    values = [value for line in lines.values() for seeds in line.values() for value in seeds]
+    seeds = [value for line in lines.values() for values in line.values() for value in values]
+    values = [value for value in seeds if math.isfinite(value)]
     if ats[0] > 0 and ats[-1] / ats[0] >= LOG_FROM:
         axes.set_xscale("log")
     axes.set_xticks(ats, [f"{at:g}" for at in ats])

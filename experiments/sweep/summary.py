@@ -128,10 +128,12 @@ def _pictures(sweep: Path, rows: Sequence[Row], metric: str, ending: str = "") -
     """One for each swept number, ``<key><ending>.png``; none where no job has a finite metric."""
     from experiments.sweep.picture import draw, numeric_keys
 
-    paths, drawn = [], [row for row in rows if any(map(math.isfinite, row.seeds.values()))]
-    for key in numeric_keys([row.values for row in drawn]):
+    if not any(math.isfinite(value) for row in rows for value in row.seeds.values()):
+        return []
+    paths = []
+    for key in numeric_keys([row.values for row in rows]):
         paths.append(sweep / f"{key}{ending}.png")
-        draw([(row.values, list(row.seeds.values())) for row in drawn], key=key, metric=metric).savefig(
+        draw([(row.values, list(row.seeds.values())) for row in rows], key=key, metric=metric).savefig(
             paths[-1], dpi=160
         )
     return paths

@@ -86,6 +86,18 @@ def test_a_curve_is_drawn_by_its_finite_points(values: Mapping[int, float]) -> N
     assert figure.get_supxlabel().replace("\n", " ") == CAPTION + GAPS
 
 
+def test_what_stands_alone_between_gaps_is_a_dot() -> None:
+    """No line is left of it, neither of a seed nor of the mean."""
+    alone, beside = {0: 0.1, 10: NAN, 20: 0.2, 30: INF, 40: 0.3, 50: 0.4}, {step: 0.2 for step in range(0, 60, 10)}
+    figure = draw_curves([Curve(label="a", seeds=[alone, beside])], metric=CURVE, steps="steps")
+    dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
+    assert [list(line.get_xdata()) for line in dots] == [[0, 20], [0, 20]]
+    assert [list(line.get_ydata()) for line in dots] == [pytest.approx([0.15, 0.2]), [0.1, 0.2]]
+    (whole,) = (Curve(label="a", seeds=[beside, beside]),)
+    lines = draw_curves([whole], metric=CURVE, steps="steps").axes[0].lines
+    assert all(line.get_marker() != "." for line in lines)
+
+
 def test_curves_without_a_finite_point_have_a_frame() -> None:
     figure = draw_curves([Curve(label="a", seeds=[{0: NAN, 1: INF}])], metric=CURVE, steps="steps")
     figure.draw_without_rendering()

@@ -17,7 +17,16 @@ from tests.unit.experiments.comparison_kit import finished
 
 
 def test_short_histories_are_drawn_as_they_are() -> None:
-    assert thinned([[(0, 0.1), (10, math.nan), (20, 0.3)], []]) == [{0: 0.1, 20: 0.3}]
+    assert thinned([[(0, 0.1), (10, 0.2), (20, 0.3)], []]) == [{0: 0.1, 10: 0.2, 20: 0.3}]
+
+
+def test_what_is_no_finite_number_is_a_gap_and_its_seed_counts() -> None:
+    (first, second) = thinned([[(0, 0.1), (10, float("nan")), (20, -math.inf)], [(0, float("inf"))]])
+    assert first == {0: 0.1, 10: math.nan, 20: math.nan}
+    assert second == {0: math.nan}, "not left out: the mean would be over the other seed"
+    long = [(step, math.inf if step < 20 or step % 2 else 1.0) for step in range(600)]
+    (means,) = thinned([long])
+    assert [means[step] for step in (0, 10, 20)] == [math.nan, math.nan, 1.0], "the means of ten steps"
 
 
 def test_long_histories_are_means_over_the_same_steps() -> None:

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.comparison.seeds import over_seeds
-from experiments.sweep.picture import Point, draw, lines_of, numeric_keys
+from experiments.sweep.picture import CAPTION, CROSSES, Point, draw, lines_of, numeric_keys
 
 TAU, GROUP = "reward.temperature", "rollout.group_size"
 TAUS = {"0.2": [0.30, 0.32, 0.31], "0.05": [0.41, 0.43, 0.45], "0.02": [0.40]}
@@ -36,12 +36,32 @@ def test_a_picture_is_of_numbers_of_which_there_are_three() -> None:
     assert numeric_keys([{"a": "1"}, {"a": "2"}, {"a": "nan"}]) == []
 
 
-def test_what_diverged_leaves_no_point() -> None:
-    values, line = [0.3, math.inf, 0.32], lines_of([*POINTS[:3], ({TAU: "0.5", GROUP: "8"}, [math.nan])], TAU)
-    assert line == lines_of(POINTS[:3], TAU)
-    figure = drawn([({TAU: "0.2", GROUP: "8"}, values), *POINTS[1:3]], TAU)
-    low, high = figure.axes[0].get_ylim()
-    assert 0.2 < low < high < 0.5
+def test_where_a_seed_diverged_there_is_no_mean_of_the_others_but_a_cross() -> None:
+    """Else the temperature at which a run diverges could look like the best one."""
+    diverged = [({TAU: "0.1", GROUP: "8"}, [0.3, math.inf, 0.49]), ({TAU: "0.5", GROUP: "8"}, [math.nan])]
+    figure = drawn([*POINTS[:3], *diverged], TAU)
+    axes = figure.axes[0]
+    x, y = axes.lines[0].get_data()
+    assert list(x) == [0.02, 0.05, 0.1, 0.2, 0.5]
+    assert [math.isnan(mean) for mean in y] == [False, False, True, False, True]
+    dots = {
+        (at, value)
+        for line in axes.lines
+        if line.get_marker() == "."
+        for at, value in zip(*line.get_data(), strict=True)
+    }
+    assert {value for at, value in dots if at == 0.1 and math.isfinite(value)} == {0.3, 0.49}
+    (crosses,) = (line for line in axes.lines if line.get_marker() == "x")
+    assert list(crosses.get_xdata()) == [0.1, 0.5]
+    low, high = axes.get_ylim()
+    assert 0.2 < low < 0.3 < 0.49 < high < 0.6
+    assert figure.get_supxlabel().replace("\n", " ") == CAPTION + CROSSES
+
+
+def test_where_none_diverged_nothing_is_said_of_it() -> None:
+    figure = drawn(POINTS[:3], TAU)
+    assert figure.get_supxlabel().replace("\n", " ") == CAPTION
+    assert all(line.get_marker() != "x" for line in figure.axes[0].lines)
 
 
 def test_the_other_values_make_the_lines_in_the_order_of_numbers() -> None:

@@ -86,6 +86,12 @@ def test_of_a_sweep_that_diverged_throughout_there_is_a_table_and_no_picture(tmp
     assert {row["mean"] for row in csv.DictReader((sweep / "summary.csv").open())} == {"inf"}
 
 
+def test_a_value_at_which_all_diverged_has_its_place_in_the_picture(tmp_path: Path) -> None:
+    sweep, finals = tmp_path / "sweep", {"0.2": 0.3, "0.1": 0.4, "0.05": math.nan}
+    jobs = [left(sweep, job(n, f"tau={tau}"), {SAMPLED: finals[tau]}) for n, tau in enumerate(finals)]
+    assert summarise(sweep, jobs)[2] == f"Written: {sweep / 'tau.png'}"
+
+
 def test_without_any_primary_metric_it_says_which_were_looked_for(tmp_path: Path) -> None:
     done = left(tmp_path / "sweep", job(0, "seed=0"), {"train/loss": 0.1})
     assert summarise(tmp_path / "sweep", [done])[1].startswith(f"no job left any of {SAMPLED}, ")
