@@ -84,9 +84,8 @@ def _drawn(folders: Iterator[Path]) -> Iterator[tuple[tuple[str, str], tuple[Pat
 
 def _sent(sweep: Path, folder: Path, tracker: Tracker) -> bool:
     """Whether MLflow has it all; what went wrong is said and mended by the next ``make sync``."""
-    run = runs_of(folder)[0]
     try:
-        return _send(sweep, run, tracker)
+        return _send(sweep, runs_of(folder)[0], tracker)
     except Exception as error:  # a mistake of ours, too, keeps no other sweep from being sent
         print(not_all_sent(sweep, error), flush=True)
         return False

@@ -122,3 +122,19 @@ def test_a_mistake_of_ours_is_told_with_its_place_and_keeps_no_other_sweep(
     assert [line.partition(" (")[0] for line in capsys.readouterr().out.splitlines()] == [f"{sweep}: not all was sent"]
     (sweep / "mirror.json").unlink()
     assert send_sweeps([outputs.root], lambda: tracker)
+
+
+def test_a_run_folder_that_cannot_be_read_keeps_no_other_sweep(
+    outputs: Any, tracker: Tracker, capsys: pytest.CaptureFixture
+) -> None:
+    sweeps = [f"2026-03-0{day}T00-00-00" for day in (1, 2)]
+    for name, sweep in zip(("unreadable", "unreadable_s_neighbour"), sweeps, strict=True):
+        run = outputs.run(name, seed=0, final=0.4, sweep=sweep)
+        Carrier(run, tracker).carry(live=False)
+        (folder := outputs.root / "sweeps" / sweep).mkdir(parents=True)
+        (folder / "summary.csv").write_text("drawn")
+    (outputs.root / "runs/unreadable" / "2026-01-01T00-00-00-0" / "failure.json").write_text("{}")
+    assert not send_sweeps([outputs.root], lambda: tracker)
+    said = capsys.readouterr().out
+    assert said.startswith(f"{outputs.root / 'sweeps' / sweeps[0]}: not all was sent (TypeError: ")
+    assert sent(tracker, "unreadable_s_neighbour") == {sweeps[1]: ["summary.csv", "sweep.json"]}
