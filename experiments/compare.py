@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 from rich.console import Console
 from rich.table import Table
@@ -31,7 +32,7 @@ from experiments.comparison.curves import Curve, draw_curves
 from experiments.comparison.gains import draw_gains
 from experiments.comparison.table import as_csv, as_latex, as_markdown, as_rich
 from experiments.comparison.wishes import Refused
-from experiments.comparison.words import comparison_parser, wishes
+from experiments.comparison.words import Wishes, comparison_parser, wishes
 from experiments.machine.files import write_text
 from experiments.machine.folder_names import flaw, joined, shown
 from experiments.study.plan import study_names
@@ -48,24 +49,26 @@ def compare(
     tracker: Tracker,
     names: Sequence[str],
     *,
-    metric: str | None,
-    sets: Sequence[str] | None,
-    by: Sequence[str] | None,
-    baseline: str | None,
     curve: str,
     output: Path,
+    **wished: Unpack[Wishes],
 ) -> list[str]:
     """Write the comparison into ``output``, log it, print its table; returns what a reader should know beside it.
 
-    Arguments are those of :func:`comparison_of`.
+    Args:
+        tracker: where the runs are.
+        names: of experiments.
+        curve: the metric of the large picture.
+        output: the folder of all comparisons.
+        wished: the rest of :func:`comparison_of`'s arguments.
 
     Raises:
         Refused: for names, metrics, sets, axes or a baseline that do not exist.
     """
-    for name in (*names, *([metric.replace("/", "-")] if metric else [])):
+    for name in (*names, (wished["metric"] or METRIC).replace("/", "-")):
         if wrong := flaw(name):
             raise Refused(f"{shown(name)} {wrong}: a comparison is written under its names")
-    found = comparison_of(tracker, names, metric=metric, sets=sets, by=by, baseline=baseline)
+    found = comparison_of(tracker, names, **wished)
     stem = output / joined(names) / found.metric.replace("/", "-")
     files = write_tables(found, stem)
     curves = read_curves(tracker, names, found.arms, curve)

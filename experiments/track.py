@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,7 @@ from experiments.machine.first_line import first_line
 from experiments.machine.lock import alone_at
 from experiments.machine.secret_values import concealed, without_login
 from experiments.tracking.artifacts import Artifacts
-from experiments.tracking.chunks import chunks
-from experiments.tracking.metrics_file import Metric, as_logged
+from experiments.tracking.metrics_file import Metric
 from experiments.tracking.parameters import tracker_name
 from experiments.tracking.sent import Found
 from experiments.tracking.tracker_error import ToldAsOurs, TrackerError
@@ -132,8 +132,9 @@ class Tracker:
         from mlflow.entities import Param, RunTag
 
         self._client.log_batch(run_id, tags=[RunTag(tracker_name(k), v[:LONGEST_TAG]) for k, v in tags.items()])
-        for chunk in chunks(params.items(), MOST_PARAMS):
-            self._client.log_batch(run_id, params=[Param(name, value) for name, value in chunk])
+        listed = [Param(name, value) for name, value in params.items()]
+        for first in range(0, len(listed), MOST_PARAMS):
+            self._client.log_batch(run_id, params=listed[first : first + MOST_PARAMS])
 
     def log_data_sets(self, run_id: str, data_sets: Sequence[DataSet]) -> None:
         """Send what a run read."""
@@ -146,9 +147,9 @@ class Tracker:
         """Send numbers with the times at which they were first logged: by those MLflow knows a repetition."""
         from mlflow import entities
 
-        for chunk in chunks(metrics, MOST_METRICS):
-            sent = [entities.Metric(tracker_name(m.name), m.value, round(1000 * m.time), m.step) for m in chunk]
-            self._client.log_batch(run_id, metrics=sent)
+        listed = [entities.Metric(tracker_name(m.name), m.value, round(1000 * m.time), m.step) for m in metrics]
+        for first in range(0, len(listed), MOST_METRICS):
+            self._client.log_batch(run_id, metrics=listed[first : first + MOST_METRICS])
 
     def log_file(self, run_id: str, path: Path, folder: str) -> None:
         """Send a file into a folder of the run's artifacts ("" is their root), in place of one of the same name."""
@@ -207,7 +208,7 @@ class Tracker:
     def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
         """(step, value) by step; of a step logged twice, as after a resumption, the later value."""
         history = self._client.get_metric_history(run_id, tracker_name(metric))
-        return sorted({m.step: as_logged(m.value) for m in sorted(history, key=lambda m: m.timestamp)}.items())
+        return sorted({m.step: _as_logged(m.value) for m in sorted(history, key=lambda m: m.timestamp)}.items())
 
     def table(self, run_id: str, name: str) -> list[dict[str, Any]]:
         """The rows of a table that :meth:`log_table` sent."""
@@ -241,8 +242,13 @@ def _record(run: Run, experiment: str) -> RunRecord:
         start=run.info.start_time / 1000,
         tags=run.data.tags,
         params=run.data.params,
-        metrics={name: as_logged(value) for name, value in run.data.metrics.items()},
+        metrics={name: _as_logged(value) for name, value in run.data.metrics.items()},
     )
+
+
+def _as_logged(value: float) -> float:
+    """What was logged where MLflow gives back ``value``: it keeps the largest float for an infinity."""
+    return math.copysign(math.inf, value) if abs(value) >= sys.float_info.max else value
 
 
 def _everything() -> int:

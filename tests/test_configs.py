@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cache, wraps
+from functools import wraps
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_module
-from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
 from experiments.assemble import build
 from experiments.checks.contradictions import contradiction
-from experiments.schema import register
 from experiments.stage.fits import PARTS
 from experiments.stage.plan import StagePlan, plan_stage
-from experiments.stage.rooms import OURS
 from experiments.stage.wiring import open_critics
+from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, raw, room
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
-FILES = sorted(CONF.glob("*/*.yaml"))
-EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
-FIRST, *OTHERS = SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
+FIRST, *OTHERS = SCALES
 """Siblings at the default, laptop, are built in every check; those at other scales are among the slow tests."""
 AXES = {
     "task": ("task", "budget", "policy", "warm_start", "suite"),
@@ -39,41 +32,6 @@ AXES = {
     "family": ("family", "policy"),
 }
 """Groups that other groups are chosen by, or that set values of others: group → the rooms that it changes."""
-HYDRA_KEYS = {"_target_", "_partial_", "_convert_", "_recursive_", "_args_"}
-register()
-
-
-@cache
-def composed(*overrides: str, config: str = "config") -> DictConfig:
-    with initialize_config_module("conf", version_base="1.3"):
-        return compose(config, list(overrides))
-
-
-def nodes(config: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every mapping with a ``_target_``, by its path."""
-    if isinstance(config, dict):
-        if "_target_" in config:
-            yield path, config
-        for key, value in config.items():
-            yield from nodes(value, f"{path}.{key}")
-    elif isinstance(config, list):
-        for index, value in enumerate(config):
-            yield from nodes(value, f"{path}[{index}]")
-
-
-def raw(path: Path) -> dict[str, Any]:
-    content: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-    return content
-
-
-def whole(path: Path) -> dict[str, Any]:
-    """A file as it stands; one that builds on a sibling with what it takes from there."""
-    content = raw(path)
-    group = path.parent.name
-    if "defaults" not in content or path.read_text().startswith("# @package"):
-        return content
-    made: Any = OmegaConf.to_container(room(group, path.stem), resolve=False)
-    return made
 
 
 def siblings(group: str) -> list[str]:
@@ -85,35 +43,6 @@ def overridden(experiment: str) -> dict[str, str]:
     entries = raw(CONF / "experiment" / f"{experiment}.yaml").get("defaults", [])
     named = [next(iter(entry.items())) for entry in entries if isinstance(entry, dict)]
     return {key.removeprefix("override /"): option for key, option in named}
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_keys_are_the_constructors_arguments(path: Path) -> None:
-    for where, node in nodes(whole(path)):
-        target = node["_target_"]
-        given = set(node) - HYDRA_KEYS
-        takes = set(inspect.signature(get_object(target)).parameters)
-        assert given <= takes, f"{where or 'the file'}: {target} does not take {sorted(given - takes)}"
-        if target.split(".")[0] in OURS and not node.get("_partial_"):
-            assert given == takes, f"{where or 'the file'}: {target} also takes {sorted(takes - given)}"
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_begins_with_a_line_that_says_what_it_is(path: Path) -> None:
-    first = next(line for line in path.read_text().splitlines() if not line.startswith("# @"))
-    assert first.startswith("# ")
-    assert first[2:3].isupper() or first[2:3].isdigit() or not first[2:3].isalpha()
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_an_experiment_is_named_as_its_file(experiment: str) -> None:
-    assert composed(f"experiment={experiment}", f"scale={SCALES[0]}").name == experiment
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_an_experiment_chooses_parts_and_sets_no_value(experiment: str) -> None:
-    """Values are the parts' own, sizes the budget's: so any sibling fits, and no size hides in a method."""
-    assert set(raw(CONF / "experiment" / f"{experiment}.yaml")) <= {"defaults", "name", "stages"}
 
 
 @pytest.fixture(scope="session")
@@ -145,12 +74,6 @@ def localise(node: DictConfig, folder: str) -> None:
             localise(child, folder)
         elif key == "pretrained" and "/" in str(child):
             node[key] = folder
-
-
-@cache
-def room(group: str, option: str) -> Any:
-    """The node that an option of a group fills, unresolved; a fifth of a whole composition's time."""
-    return composed(config=f"{group}/{option}")._get_node(group)
 
 
 def rooms_of(group: str, sibling: str, experiment: str, scale: str) -> dict[str, Any]:

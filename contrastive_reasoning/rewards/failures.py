@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.tasks.base import Verdict
@@ -70,6 +70,13 @@ class Warned:
                     f"train/reward/failed_{verdict.status}: {verdict.reason}",
                     stacklevel=3,
                 )
+
+
+def filled(numbers: Sequence[float | None]) -> list[float]:
+    """The mean of the others (0 where there are none) in place of each None: it moves no mean that is logged."""
+    given = [number for number in numbers if number is not None]
+    mean = sum(given) / len(given) if given else 0.0
+    return [mean if number is None else number for number in numbers]
 
 
 def failure_metrics(failures: Mapping[int, Verdict], rollouts: int) -> dict[str, float]:

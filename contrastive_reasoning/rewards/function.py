@@ -11,10 +11,7 @@ verifier of the house is another matter: an answer on which it would compute for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from jaxtyping import Float
-from torch import Tensor
+from collections.abc import Callable
 
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.failures import (
@@ -22,6 +19,7 @@ from contrastive_reasoning.rewards.failures import (
     Warned,
     checked_share,
     failure_metrics,
+    filled,
     refuse_too_many,
 )
 from contrastive_reasoning.rewards.function_pool import FunctionPool
@@ -85,7 +83,8 @@ class FunctionReward:
         failures = {row: failure_of(reply) for row, reply in enumerate(replies) if reply.status != NUMBER}
         refuse_too_many(failures, len(rollouts), limit=self.max_failures)
         self._warn(failures)
-        outcome = outcome_of(replies, failures, like=rollouts.old_log_probs)
+        numbers = filled([reply.said if reply.status == NUMBER else None for reply in replies])
+        outcome = rollouts.old_log_probs.new_tensor(numbers)
         return Credit(
             outcome=outcome,
             parts={self.name: outcome},
@@ -101,10 +100,3 @@ class FunctionReward:
 def failure_of(reply: Reply) -> Verdict:
     timeout, error = STATUSES
     return Verdict(status=timeout if reply.status == TIMEOUT else error, reason=str(reply.said))
-
-
-def outcome_of(replies: list[Reply], failures: Mapping[int, Verdict], *, like: Tensor) -> Float[Tensor, " B"]:
-    """The numbers; where there is none the mean of the others, which moves no mean that is logged."""
-    numbers = [reply.said for reply in replies if reply.status == NUMBER]
-    instead = sum(numbers) / len(numbers) if numbers else 0.0
-    return like.new_tensor([instead if row in failures else reply.said for row, reply in enumerate(replies)])

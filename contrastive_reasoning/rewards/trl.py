@@ -27,6 +27,7 @@ from contrastive_reasoning.rewards.failures import (
     Warned,
     checked_share,
     failure_metrics,
+    filled,
     refuse_too_many,
 )
 from contrastive_reasoning.rewards.function import failure_of
@@ -98,11 +99,10 @@ class TRLReward:
         self._warn(failures)
         said: list[float | None] = [None] * len(rollouts) if failures else reply.said
         given = [number for number in said if number is not None]
-        mean = sum(given) / len(given) if given else 0.0  # moves no mean that is logged
         like = rollouts.old_log_probs
         return Credit(
             outcome=like.new_tensor([number or 0.0 for number in said]),
-            parts={self.name: like.new_tensor([mean if number is None else number for number in said])},
+            parts={self.name: like.new_tensor(filled(said))},
             failures=failures,
             metrics={
                 **failure_metrics(failures, len(rollouts)),

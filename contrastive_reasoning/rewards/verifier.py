@@ -6,7 +6,7 @@ A completion whose judging failed, ``error``, was neither: it is left out. A tim
 from __future__ import annotations
 
 from contrastive_reasoning.rewards.base import Credit
-from contrastive_reasoning.rewards.failures import Warned, failure_metrics
+from contrastive_reasoning.rewards.failures import Warned, failure_metrics, filled
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Task
@@ -23,9 +23,7 @@ class VerifierReward:
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         verdicts = verdicts_of(self.task, rollouts)
         failures = {row: verdict for row, verdict in enumerate(verdicts) if not verdict.judged}
-        judged = [float(verdict.correct) for row, verdict in enumerate(verdicts) if row not in failures]
-        instead = sum(judged) / len(judged) if judged else 0.0  # moves no mean over this rank's
-        values = [instead if row in failures else float(verdict.correct) for row, verdict in enumerate(verdicts)]
+        values = filled([float(verdict.correct) if verdict.judged else None for verdict in verdicts])
         outcome = rollouts.old_log_probs.new_tensor(values)
         self._warn(failures)
         return Credit(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -31,11 +30,6 @@ def format_line(metric: Metric) -> str:
     """One metric as a line. JSON knows no NaN and no infinity: they are the strings "nan", "inf" and "-inf"."""
     value = metric.value if math.isfinite(metric.value) else str(metric.value)
     return json.dumps({**metric._asdict(), "value": value}) + "\n"
-
-
-def as_logged(value: float) -> float:
-    """What was logged where a tracker gives back ``value``: MLflow keeps the largest float for an infinity."""
-    return math.copysign(math.inf, value) if abs(value) >= sys.float_info.max else value
 
 
 def parse_line(line: bytes | str) -> Metric | None:

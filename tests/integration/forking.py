@@ -98,7 +98,7 @@ def be(live: Callable[[dict[str, Any]], None], asked: dict[str, Any]) -> None:
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
-    except Exception:
+    except Exception:  # a forked process has no caller to raise to
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from experiments.compare import CURVE, METRIC
 from experiments.track import RunRecord
+
+PLAIN: Any = {"metric": METRIC, "sets": None, "by": None, "baseline": None, "curve": CURVE}
+"""What is wished for where nothing is: arguments of ``compare``."""
 
 
 def finished(
@@ -27,4 +32,16 @@ def finished(
         tags=tags,
         params={"seed": str(seed), **(params or {})},
         metrics=metrics,
+    )
+
+
+def record(name: str, *, seed: int, start: float = 0.0, value: float = 0.5, **params: str) -> RunRecord:
+    return RunRecord(
+        run_id=f"{name}-{seed}-{start:g}-run",
+        experiment=name,
+        status="FINISHED",
+        start=start,
+        tags={"experiment": name, "seed": str(seed), "kind": "experiment", "git_sha": f"sha{start:g}"},
+        params={"seed": str(seed), "task.seed": str(seed), **params},
+        metrics={METRIC: value},
     )

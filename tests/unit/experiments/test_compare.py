@@ -1,50 +1,23 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import pytest
 
 from experiments import compare as module
 from experiments.compare import CURVE, METRIC, Refused, compare, main
-from experiments.comparison.arms import arms_by, mixed, shareable, telling_axes, without_common
+from experiments.comparison.arms import arms_by
 from experiments.comparison.curves import Curve, draw_curves
-from experiments.comparison.seeds import Estimate, difference, over_seeds
-from experiments.comparison.table import as_latex, rows_of, written
-from experiments.track import RunRecord, Tracker
+from experiments.comparison.seeds import Estimate
+from experiments.comparison.table import as_latex, rows_of
+from experiments.track import Tracker
 from experiments.tracking.carry import Carrier
-
-PLAIN: Any = {"metric": METRIC, "sets": None, "by": None, "baseline": None, "curve": CURVE}
-T_95 = {1: 12.706204736432095, 2: 4.302652729696142}
-"""Student's 97.5% points by degrees of freedom, from a printed table."""
-
-
-def record(name: str, *, seed: int, start: float = 0.0, value: float = 0.5, **params: str) -> RunRecord:
-    return RunRecord(
-        run_id=f"{name}-{seed}-{start:g}-run",
-        experiment=name,
-        status="FINISHED",
-        start=start,
-        tags={"experiment": name, "seed": str(seed), "kind": "experiment", "git_sha": f"sha{start:g}"},
-        params={"seed": str(seed), "task.seed": str(seed), **params},
-        metrics={METRIC: value},
-    )
-
-
-def test_a_mean_over_seeds() -> None:
-    values = [0.30, 0.34, 0.41]
-    estimate = over_seeds(values)
-    half = T_95[2] * stdev(values) / math.sqrt(3)
-    assert (estimate.value, estimate.half, estimate.n) == (mean(values), pytest.approx(half), 3)
-    assert (estimate.low, estimate.high) == pytest.approx((mean(values) - half, mean(values) + half))
-    assert math.isnan(over_seeds([0.3]).half)
+from tests.unit.experiments.comparison_kit import PLAIN, record
 
 
 @pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/b"])
@@ -53,76 +26,6 @@ def test_a_name_that_leaves_the_folder_is_refused(tracker: Tracker, tmp_path: Pa
     with pytest.raises(Refused, match=f"^'{name}' .*: a comparison is written under its names$"):
         compare(tracker, [name], **PLAIN, output=tmp_path / "compare")
     assert not (tmp_path / "compare").exists()
-
-
-def test_a_difference_is_paired_where_the_seeds_are_the_same() -> None:
-    ours, theirs = {"0": 0.5, "1": 0.6}, {"1": 0.4, "0": 0.2}
-    delta = difference(ours, theirs)
-    assert (delta.method, delta.n) == ("paired", 2)
-    assert delta.value == pytest.approx(0.25)
-    assert delta.half == pytest.approx(T_95[1] * stdev([0.3, 0.2]) / math.sqrt(2))
-
-
-def test_a_difference_is_welch_where_they_are_not() -> None:
-    """By hand: s²/n = 1 and 1/3, so ν = (4/3)² / (1/2 + 1/18) = 3.2."""
-    ours = {"0": 1.0 - math.sqrt(3), "1": 1.0, "2": 1.0 + math.sqrt(3)}
-    theirs = {"3": -1.0, "4": 0.0, "5": 1.0}
-    delta = difference(ours, theirs)
-    assert (delta.method, delta.value) == ("welch", pytest.approx(1.0))
-    t_of_3_2_degrees = 3.07283
-    assert delta.half == pytest.approx(t_of_3_2_degrees * math.sqrt(4 / 3), rel=1e-6)
-
-
-def test_a_difference_to_a_single_seed_has_no_interval() -> None:
-    delta = difference({"0": 0.5, "1": 0.6}, {"7": 0.2})
-    assert delta.value == pytest.approx(0.35)
-    assert math.isnan(delta.half)
-    assert written(delta, signed=True) == "+0.350"
-
-
-def test_equal_values_have_an_interval_of_no_width() -> None:
-    assert difference({"0": 0.5, "1": 0.5}, {"2": 0.2, "3": 0.2}).half == 0.0
-
-
-def test_by_default_unlike_runs_are_never_averaged() -> None:
-    runs = [record("a", seed=s, weight=w) for w in ("0.1", "0.2") for s in (0, 1)] + [record("b", seed=0, weight="0.1")]
-    axes = telling_axes(runs)
-    assert axes == ["experiment", "weight"]
-    assert [arm.label for arm in arms_by(runs, axes)] == ["a · weight=0.1", "a · weight=0.2", "b · weight=0.1"]
-
-
-def test_what_only_watches_sets_no_runs_apart() -> None:
-    before = record("a", seed=0, **{"reward.weight": "0.1"})
-    after = record("a", seed=1, **{"reward.weight": "0.1", "callbacks.every.clock.limit_s": "9", "output_dir": "there"})
-    shown = {"progress": "json", "progress._target_": "JSONLines", "progress.seconds_between_lines": "60"}
-    again = record("a", seed=2, **{"reward.weight": "0.1"}, **shown)
-    runs = [before, after, again]
-    (arm,) = arms_by(runs, telling_axes(runs))
-    assert set(arm.runs) == {"0", "1", "2"}
-    assert mixed(arm) == {}
-
-
-def test_runs_on_other_problems_are_another_arm() -> None:
-    """``task.seed`` decides the problems, whatever a run's own seed; one that only hands that on sets nothing apart."""
-    runs = [record("a", seed=s, **{"task.seed": str(problems)}) for problems in (0, 7) for s in (0, 1)]
-    assert [arm.label for arm in arms_by(runs, telling_axes(runs))] == ["a · task.seed=0", "a · task.seed=7"]
-    handed_on = [record("a", seed=s, **{"critic.seed": str(s)}) for s in (0, 1)]
-    assert telling_axes(handed_on) == ["experiment"]
-
-
-def test_the_starts_of_a_study_set_no_seeds_apart_and_other_policies_do() -> None:
-    """Each seed of a study may begin from a policy of its own, which its arms share."""
-
-    def of_a_study(arm: str, seed: int, policy: str) -> RunRecord:
-        run = record("s", seed=seed, **{"policy.pretrained": policy, "module.policy.pretrained": policy})
-        return replace(run, tags={**run.tags, "study": "s", "arm": arm})
-
-    runs = [of_a_study(arm, seed, f"start-{seed}") for arm in ("grpo", "critic") for seed in (0, 1)]
-    assert [sorted(arm.runs) for arm in arms_by(runs, telling_axes(runs))] == [["0", "1"]] * 2
-    mixed_up = [*runs, of_a_study("oracle", 0, "start-1")]
-    assert "policy.pretrained" in telling_axes(mixed_up)
-    typed = [record("a", seed=seed, **{"policy.pretrained": f"model-{seed}"}) for seed in (0, 1)]
-    assert "policy.pretrained" in telling_axes(typed), "no study: two models, and not two seeds of one"
 
 
 def test_who_was_named_and_has_not_the_metric_is_told(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
@@ -145,33 +48,6 @@ def test_two_arms_that_could_be_the_baseline_are_named(tracker: Tracker, outputs
     label = line.split("(")[1].split(",")[0]
     wished = compare(tracker, names, **{**PLAIN, "baseline": label}, output=tmp_path / "compare")
     assert not [line for line in wished if line.startswith("No Δ")]
-
-
-def test_others_read_the_last_part_of_a_path_and_tell_arms_apart_by_it() -> None:
-    models = ["/home/ann/old/llama", "/home/ann/new/llama", "/home/ann/qwen", "org/name"]
-    runs = [record("a", seed=0, model=model) for model in models]
-    arms = shareable(without_common(arms_by(runs, ["experiment", "model"])))
-    assert [arm.label for arm in arms] == ["model=…/llama", "model=…/llama (2)", "model=…/qwen", "model=org/name"]
-
-
-def test_a_label_is_what_tells_arms_apart() -> None:
-    runs = [record("a", seed=0, task="t", weight=weight) for weight in ("0.1", "0.2")]
-    arms = arms_by(runs, ["experiment", "task", "weight"])
-    assert [arm.label for arm in without_common(arms)] == ["weight=0.1", "weight=0.2"]
-    assert [arm.label for arm in without_common(arms[:1])] == ["a · task=t · weight=0.1"], "alone it keeps them"
-
-
-def test_of_a_seed_the_newest_run_counts() -> None:
-    runs = [record("a", seed=0, start=1, value=0.1), record("a", seed=0, start=2, value=0.9)]
-    (arm,) = arms_by(runs, telling_axes(runs))
-    assert [run.start for run in arm.runs.values()] == [2]
-    assert mixed(arm) == {"git_sha": ["sha1", "sha2"]}
-
-
-def test_what_a_wish_mixes_is_said() -> None:
-    runs = [record("a", seed=s, weight=f"0.{s}") for s in (1, 2)]
-    (arm,) = arms_by(runs, ["experiment"])
-    assert mixed(arm) == {"weight": ["0.1", "0.2"]}
 
 
 def test_latex_is_escaped() -> None:

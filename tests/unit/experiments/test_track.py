@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,6 @@ import pytest
 
 from experiments.track import RunRecord, Tracker, TrackerError
 from experiments.tracking.carry import Carrier, sync
-from experiments.tracking.failure import write_failure
-from experiments.tracking.mirror import LOG_FILE, start_mirror, stop_mirror
-from experiments.tracking.parameters import flatten, tracker_name
 from experiments.tracking.run_tree import runs_of
 from experiments.tracking.sent import MEMORY_FILE
 from tests.ports import free_port
@@ -176,27 +172,6 @@ def test_status_follows_the_folder(tracker: Tracker, outputs: Any) -> None:
     assert status() == "FINISHED"
 
 
-def test_a_run_that_failed_is_no_killed_one(tracker: Tracker, outputs: Any) -> None:
-    """Nor are the stages before the one that it failed in."""
-    folder = outputs.run("failed", seed=0, final=0.4)
-    (folder / "summary.json").unlink()
-    stages = {run.tags["stage"]: run.folder for run in runs_of(folder) if run.kind == "stage"}
-    (stages["evaluate"] / "result.json").unlink()
-    write_failure(folder, ValueError("no number\nat all"))
-    write_failure(folder, ConnectionError("what the other ranks say then"))
-    assert json.loads((folder / "failure.json").read_text())["cause"] == "ValueError: no number"
-    carry(folder, tracker)
-    assert [run.status for run in tracker.runs(["failed"], kind="experiment")] == ["FAILED"]
-    ends = {run.tags["stage"]: run.status for run in tracker.runs(["failed"], kind="stage")}
-    assert ends == {"grpo": "FINISHED", "evaluate": "FAILED"}
-
-
-def test_that_a_run_failed_is_left_unsaid_where_nothing_can_be_written(tmp_path: Path) -> None:
-    """Not in place of what it failed of."""
-    (tmp_path / "file").touch()
-    write_failure(tmp_path / "file" / "below", ValueError("no number"))
-
-
 def test_what_a_person_deleted_stays_deleted(tracker: Tracker, outputs: Any) -> None:
     folder = outputs.run("deleted", seed=0, final=0.4)
     carry(folder, tracker)
@@ -277,41 +252,6 @@ def test_a_moved_folder_finds_its_stages(outputs: Any, tmp_path: Path) -> None:
     assert all(run.folder.exists() for run in runs_of(tmp_path / "outputs" / "runs" / "moved" / folder.name))
 
 
-def test_a_mirror_sends_everything_before_it_is_stopped(tracker: Tracker, outputs: Any) -> None:
-    folder = outputs.run("mirrored", seed=0, final=0.4)
-    process = start_mirror(folder)
-    assert stop_mirror(process, timeout=120), (folder / LOG_FILE).read_text()
-    (run,) = tracker.runs(["mirrored"], kind="experiment")
-    assert (run.status, run.metrics[TEST]) == ("FINISHED", 0.4)
-
-
-def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mirror starts at once, fails in seconds, says so in its log, and ends with its parent's wish."""
-    address = f"127.0.0.1:{free_port()}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:opensesame@{address}")
-    folder = outputs.run("nobody_home", seed=0, final=0.4)
-    process = start_mirror(folder)
-    assert process.poll() is None, "it was waited for"
-    assert not stop_mirror(process, timeout=120)
-    assert process.returncode == 1
-    log = (folder / LOG_FILE).read_text()
-    assert "not all was sent" in log
-    assert "opensesame" not in log, "what is tried is said without its login"
-
-
-def test_a_mirror_ends_with_the_process_that_started_it(tracker: Tracker, outputs: Any) -> None:
-    folder = outputs.run("orphan", seed=0, final=0.4)
-    (folder / "summary.json").unlink()
-    code = (
-        f"import os; from experiments.tracking.mirror import start_mirror; start_mirror({str(folder)!r}); os._exit(9)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=False, env=os.environ)
-    deadline = time.monotonic() + 120
-    while not (found := tracker.runs(["orphan"], kind="experiment")) or found[0].status != "KILLED":
-        assert time.monotonic() < deadline, (folder / LOG_FILE).read_text()
-        time.sleep(0.2)
-
-
 def test_an_address_of_no_kind_and_a_server_that_is_not_there_are_said() -> None:
     with pytest.raises(TrackerError, match="MLFLOW_TRACKING_URI=nonsense:/x is no address that MLflow knows"):
         Tracker("nonsense:/x")
@@ -320,26 +260,6 @@ def test_an_address_of_no_kind_and_a_server_that_is_not_there_are_said() -> None
     address = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(TrackerError, match=f"MLflow at {address} does not answer"):
         Tracker(address).experiments()
-
-
-@pytest.mark.parametrize(
-    ("config", "flat"),
-    [
-        ({"a": {"b": 1, "c": None}, "d": True}, {"a.b": "1", "a.c": "null", "d": "true"}),
-        ({"stages": ["critic", "grpo"]}, {"stages": "['critic', 'grpo']"}),
-        ({"parts": [{"w": 1}, {"w": 2}]}, {"parts.0.w": "1", "parts.1.w": "2"}),
-        ({"a@b=c|d(e)": 1}, {"a_b_c_d_e_": "1"}),
-        ({"long": "x" * 999}, {"long": "x" * 250}),
-        ({"empty": {}, "none": []}, {"empty": "{}", "none": "[]"}),
-    ],
-)
-def test_parameters_are_flat_and_short(config: dict[str, Any], flat: dict[str, str]) -> None:
-    assert flatten(config) == flat
-
-
-def test_names_of_ours_are_left_as_they_are() -> None:
-    for name in ("test/verifier/pass_at_8", "reward._target_", "callbacks.grpo"):
-        assert tracker_name(name) == name
 
 
 def test_two_processes_may_make_the_database_at_once(tmp_path: Path) -> None:

@@ -42,6 +42,11 @@ def policy(policies: dict[str, CausalLMPolicy]) -> CausalLMPolicy:
     return policies["llama"]
 
 
+@pytest.fixture(params=["llama", "qwen2"])
+def any_policy(request: pytest.FixtureRequest, policies: dict[str, CausalLMPolicy]) -> CausalLMPolicy:
+    return policies[request.param]
+
+
 @pytest.fixture(scope="session")
 def problems() -> Sequence[Problem]:
     return _problems()

@@ -10,6 +10,7 @@ import pytest
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -21,11 +22,6 @@ from contrastive_reasoning.tasks.base import Problem
 ENGINE = Engine(max_batch_tokens=10_000)
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])
 GREEDY = replace(SAMPLED, temperature=0.0)
-
-
-@pytest.fixture(params=["llama", "qwen2"])
-def any_policy(request: pytest.FixtureRequest, policies: dict[str, CausalLMPolicy]) -> CausalLMPolicy:
-    return policies[request.param]
 
 
 def recomputed(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B T"]:
@@ -231,53 +227,6 @@ def test_rollouts_in_bf16_come_with_fp32_log_probs(policy: CausalLMPolicy, probl
     rollouts = ENGINE.generate(half, problems, group_size=2, sampling=SAMPLED, seed=(0,))
     assert rollouts.old_log_probs.dtype == torch.float32
     assert (recomputed(policy, rollouts) - rollouts.old_log_probs).abs().max() < 0.5
-
-
-def scored(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
-    """Mean hidden states of each row by itself: no padding, no cache, no batch."""
-    rows = []
-    for row in range(len(rollouts)):
-        p, n = row // rollouts.group_size, int(rollouts.mask[row].sum())
-        prompt = rollouts.prompt_ids[p][rollouts.prompt_mask[p]]
-        ids = torch.cat([prompt, rollouts.completion_ids[row, :n]])
-        with torch.no_grad():
-            states = policy.model(ids[None], output_hidden_states=True).hidden_states[-1][0]
-        rows.append(states[len(prompt) :].mean(dim=0))
-    return torch.stack(rows)
-
-
-@pytest.mark.parametrize("stop", [[], ["7"]], ids=["no-stop", "stop"])
-@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_pooled_states_are_the_mean_over_all_tokens_of_a_plain_forward_pass(
-    any_policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine, stop: list[str]
-) -> None:
-    sampling = replace(SAMPLED, max_tokens=40, stop=stop)
-    plain, pooled = (
-        engine.generate(any_policy, problems, group_size=6, sampling=sampling, seed=(3,), pooled=pooled)
-        for pooled in (False, True)
-    )
-    assert plain.pooled is None
-    assert pooled.pooled is not None
-    assert torch.equal(pooled.completion_ids, plain.completion_ids)
-    assert set(pooled.finish_reasons) == {"stop", "length"}
-    assert pooled.mask.sum(1).unique().numel() > 1, "rows of several lengths"
-    any_policy.model.eval()
-    torch.testing.assert_close(pooled.pooled, scored(any_policy, pooled), atol=2e-5, rtol=1e-4)
-    any_policy.model.train()
-
-
-def test_pooled_states_do_not_depend_on_how_the_rows_are_split(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
-    whole, split = (
-        Engine(max_batch_tokens=budget).generate(
-            policy, problems, group_size=4, sampling=SAMPLED, seed=(7,), pooled=True
-        )
-        for budget in (10_000, 100)
-    )
-    assert whole.pooled is not None
-    assert split.pooled is not None
-    torch.testing.assert_close(split.pooled, whole.pooled, atol=1e-5, rtol=1e-4)
 
 
 @pytest.fixture(scope="module")

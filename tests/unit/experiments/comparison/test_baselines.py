@@ -16,9 +16,8 @@ from experiments.comparison.comparison import comparison_of
 from experiments.comparison.set_table import lines
 from experiments.track import RunRecord, Tracker
 from experiments.tracking.carry import Carrier
-from tests.unit.experiments.comparison_kit import finished
+from tests.unit.experiments.comparison_kit import PLAIN, finished
 from tests.unit.experiments.conftest import Outputs
-from tests.unit.experiments.test_compare import PLAIN
 
 METRIC = "test/verifier/accuracy_sampled"
 OTHER = "test/gsm_p1/verifier/accuracy_sampled"

@@ -16,8 +16,8 @@ from experiments.comparison.seeds import difference, over_seeds
 from experiments.report.command import main as report
 from experiments.track import Tracker
 from experiments.tracking.carry import Carrier
+from tests.unit.experiments.comparison_kit import PLAIN
 from tests.unit.experiments.conftest import Outputs
-from tests.unit.experiments.test_compare import PLAIN
 
 CURVE = "val/verifier/accuracy_sampled"
 NAN, INF = math.nan, math.inf
@@ -101,3 +101,5 @@ def test_what_stands_alone_between_gaps_is_a_dot() -> None:
 def test_curves_without_a_finite_point_have_a_frame() -> None:
     figure = draw_curves([Curve(label="a", seeds=[{0: NAN, 1: INF}])], metric=CURVE, steps="steps")
     figure.draw_without_rendering()
+    low, high = figure.axes[0].get_ylim()
+    assert low < 0 < high

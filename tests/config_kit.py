@@ -1,0 +1,57 @@
+"""The product's configuration as tests read it: its files, and what Hydra makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.schema import register
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
+register()
+
+
+@cache
+def composed(*overrides: str, config: str = "config") -> DictConfig:
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose(config, list(overrides))
+
+
+def nodes(config: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every mapping with a ``_target_``, by its path."""
+    if isinstance(config, dict):
+        if "_target_" in config:
+            yield path, config
+        for key, value in config.items():
+            yield from nodes(value, f"{path}.{key}")
+    elif isinstance(config, list):
+        for index, value in enumerate(config):
+            yield from nodes(value, f"{path}[{index}]")
+
+
+def whole(path: Path) -> dict[str, Any]:
+    """A file as it stands; one that builds on a sibling with what it takes from there."""
+    content = raw(path)
+    group = path.parent.name
+    if "defaults" not in content or path.read_text().startswith("# @package"):
+        return content
+    made: Any = OmegaConf.to_container(room(group, path.stem), resolve=False)
+    return made
+
+
+def raw(path: Path) -> dict[str, Any]:
+    content: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    return content
+
+
+@cache
+def room(group: str, option: str) -> Any:
+    """The node that an option of a group fills, unresolved; a fifth of a whole composition's time."""
+    return composed(config=f"{group}/{option}")._get_node(group)
