@@ -96,10 +96,15 @@ def written(estimate: Estimate | None, *, signed: bool = False) -> str:
     """``0.412 ± 0.031``; of a difference also how it was taken."""
     if estimate is None:
         return ""
-    value = f"{estimate.value:+.3f}" if signed else f"{estimate.value:.3f}"
+    value = with_sign(estimate.value, ".3f") if signed else f"{estimate.value:.3f}"
     half = "" if math.isnan(estimate.half) else f" ± {estimate.half:.3f}"
     method = f" ({estimate.method})" if isinstance(estimate, Difference) and half else ""
     return value + half + method
+
+
+def with_sign(value: float, form: str) -> str:
+    """``+0.031``, ``-inf``; NaN has no sign."""
+    return "nan" if math.isnan(value) else f"{value:+{form}}"
 
 
 def as_rich(rows: Sequence[Row], metric: str) -> Table:

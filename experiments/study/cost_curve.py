@@ -6,6 +6,7 @@ after the last one        nothing is known
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,12 +55,15 @@ class CostCurve:
         return area / cost if cost > 0 else self.at(cost)
 
     def cost_of(self, value: float) -> float | None:
-        """The least cost at which ``value`` is reached; None where it never is."""
-        if self.values[0] >= value:
+        """The least cost at which ``value`` is reached; None where it never is.
+
+        No point that is not finite reaches it, and what follows one is reached where it was measured.
+        """
+        if value <= self.values[0] < math.inf:
             return self.costs[0]
         for (left, low), (right, high) in pairwise(zip(self.costs, self.values, strict=True)):
-            if high >= value:
-                return left + (right - left) * (value - low) / (high - low)
+            if value <= high < math.inf:
+                return left + (right - left) * (value - low) / (high - low) if math.isfinite(low) else right
         return None
 
 

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from rich.table import Table
 
-from experiments.comparison.table import escaped_latex, tabular
+from experiments.comparison.table import escaped_latex, tabular, with_sign
 from experiments.study.elsewhere import as_cell
 from experiments.study.plan import Study
 from experiments.study.rows import SHARES, AtCost, Row
@@ -69,7 +69,8 @@ def area(at: AtCost | None) -> str:
     """``36.0 (+1.2)``"""
     if at is None:
         return ABSENT
-    return f"{100 * at.mean_height:.1f}" + ("" if at.height_gain is None else f" ({100 * at.height_gain:+.1f})")
+    gain = "" if at.height_gain is None else f" ({with_sign(100 * at.height_gain, '.1f')})"
+    return f"{100 * at.mean_height:.1f}{gain}"
 
 
 def cost(at: AtCost | None) -> str:

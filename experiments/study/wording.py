@@ -6,6 +6,7 @@ import math
 
 from contrastive_reasoning.evaluation import Estimate
 from experiments.comparison.seeds import Difference
+from experiments.comparison.table import with_sign
 
 ABSENT = "–"
 
@@ -19,4 +20,4 @@ def with_interval(estimate: Estimate, *, signed: bool = False, decimals: int = 1
 
 def over_seeds(estimate: Difference) -> str:
     half = "" if math.isnan(estimate.half) else f" ± {100 * estimate.half:.1f}"
-    return f"{100 * estimate.value:+.1f}{half}"
+    return f"{with_sign(100 * estimate.value, '.1f')}{half}"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from experiments.study.cost_curve import CostCurve, curve_of, mean_curve
@@ -28,6 +30,21 @@ def test_a_value_is_reached_where_the_curve_first_crosses_it() -> None:
     assert RISING.cost_of(0.35) == pytest.approx(17.5)
     assert RISING.cost_of(0.4) == 20.0
     assert RISING.cost_of(0.41) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "cost"),
+    [
+        ([math.nan, 0.4, 0.5], 20.0),
+        ([0.2, math.nan, 0.5], 40.0),
+        ([-math.inf, 0.4, 0.5], 20.0),
+        ([math.inf, 0.2, 0.4], 30.0),
+        ([0.2, math.inf, 0.1], None),
+        ([math.nan, 0.1, math.nan], None),
+    ],
+)
+def test_what_is_not_finite_reaches_nothing(values: list[float], cost: float | None) -> None:
+    assert CostCurve(costs=[10.0, 20.0, 40.0], values=values).cost_of(0.3) == pytest.approx(cost)
 
 
 def test_what_was_spent_before_moves_the_curve() -> None:

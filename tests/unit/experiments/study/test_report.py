@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,20 @@ def test_the_table_is_there_for_a_paper_too(runs: Any, tmp_path: Path) -> None:
     assert [line.split(" & ")[0] for line in body] == ["plain", "better"]
     assert all(line.count(" & ") == 11 and line.endswith(r" \\") for line in (head, *body))
     assert r"+37.5 $\pm$ 158.8" in body[1]
+
+
+@pytest.mark.parametrize("lost", [math.nan, math.inf, -math.inf])
+def test_a_curve_that_was_no_finite_number_is_shown_as_one(runs: Any, tmp_path: Path, lost: float) -> None:
+    for seed in (0, 1):
+        runs.add("plain", seed, solved=[0, 1], curve=FLAT)
+        runs.add("better", seed, solved=[1, 1], curve=RISING | ({5: lost, 10: lost} if seed else {}))
+    said = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    lines = (tmp_path / runs.name / "study.md").read_text().splitlines()
+    better = next(line for line in lines if line.startswith("| better |"))
+    shown = {math.nan: "nan (nan)", math.inf: "inf (+inf)", -math.inf: "-inf (-inf)"}[lost]
+    assert f"/ {shown} of 1,000" in better
+    assert not any("e+308" in line for line in (*said, better))
+    assert (tmp_path / runs.name / "study_over_tokens.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
