@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from experiments.compare import notes as notes_on_arms
 from experiments.comparison.arms import arms_by, is_begun_from, value_of
@@ -12,6 +13,8 @@ from experiments.track import RunRecord
 
 TEST_BED = ("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens")
 MOST_NOTED = 5
+TOLD = 0.01
+"""From this share on an arm's tokens are another number than the baseline's."""
 
 
 def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[RunRecord]) -> list[str]:
@@ -34,7 +37,7 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[RunReco
     compared = [run for arm in arms for run in arm.runs]
     lines += notes_on_commits(compared)
     lines += notes_on_arms(arms_by(compared, ["arm"]), starts_may_differ=study.start_per_seed)
-    lines += notes_on_costs(arms)
+    lines += [*notes_on_costs(arms), *notes_on_all_tokens(arms)]
     differing = differing_test_beds(arms, start_per_seed=study.start_per_seed)
     if differing:
         more = f" and {len(differing) - MOST_NOTED} more" if len(differing) > MOST_NOTED else ""
@@ -69,6 +72,26 @@ def notes_on_costs(arms: Sequence[ArmResult]) -> list[str]:
             f"(from a checkpoint, or its stage did not count): {names}."
         )
     return lines
+
+
+def notes_on_all_tokens(arms: Sequence[ArmResult]) -> list[str]:
+    """What each arm generated in all, where that is not what the baseline did: the table compares equal batches."""
+    means: dict[str, float] = {}
+    for arm in arms:
+        spent = [result.tokens for result in arm.seeds.values()]
+        counted = [tokens for tokens in spent if tokens is not None]
+        if counted and len(counted) == len(spent):
+            means[arm.name] = fmean(counted)
+    base = means.get(arms[0].name)
+    if not base:
+        return []
+    more = {name: mean / base - 1 for name, mean in means.items()}
+    told = [f"{name} {share:+.0%}" for name, share in more.items() if abs(share) >= TOLD]
+    return (
+        [f"Tokens to the end, where success is read, beside {base:,.0f} of {arms[0].name}: {', '.join(told)}."]
+        if told
+        else []
+    )
 
 
 def arms_and_seeds(runs: Sequence[RunRecord]) -> str:

@@ -44,6 +44,10 @@ class SeedResult:
     """The validation metric over generated tokens; None in runs that did not count them."""
     over_seconds: CostCurve | None
     """The same over seconds of training, those of the critic before them; None also where the critic's are unknown."""
+    tokens: float | None
+    """All that the run generated in training, to its last step and not only to its last validation; None: uncounted."""
+    seconds: float | None
+    """All of its training, that of the critic before it included; None where either is unknown."""
     critic_seconds: float | None
     """What training its critic took, 0 without one; None where nobody counted: it came from a checkpoint, say."""
     auroc_siblings: float | None
@@ -126,9 +130,9 @@ def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, R
     if not curve:
         validated = [name for name in stages["grpo"].metrics if name.startswith("val/")]
         raise StudyError(f"{study.name}.curve: no run has {study.curve!r}; {did_you_mean(study.curve, validated)}")
-    seconds = None
+    spent, over_seconds = stages["grpo"].metrics, None
     if before is not None:
-        seconds = curve_of(curve, dict(tracker.history(grpo, SPENT_SECONDS)), before=before)
+        over_seconds = curve_of(curve, dict(tracker.history(grpo, SPENT_SECONDS)), before=before)
     return SeedResult(
         run=run,
         threads=sorted({stages[name].params.get("threads", "") for name in TRAINED if name in stages} - {""}),
@@ -136,7 +140,9 @@ def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, R
         greedy=[float(row["status"] == "ok") for row in rows],
         sampled=[_share(row["samples_correct"]) for row in rows] if "samples_correct" in rows[0] else None,
         over_tokens=curve_of(curve, dict(tracker.history(grpo, SPENT_TOKENS)), before=0.0),
-        over_seconds=seconds,
+        over_seconds=over_seconds,
+        tokens=spent.get(SPENT_TOKENS),
+        seconds=before + spent[SPENT_SECONDS] if before is not None and SPENT_SECONDS in spent else None,
         critic_seconds=before,
         auroc_siblings=mean_defined(value for _, value in tracker.history(grpo, AUROC_SIBLINGS)),
     )

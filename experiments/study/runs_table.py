@@ -18,7 +18,10 @@ COLUMNS = (
 
 
 def runs_as_csv(arms: Sequence[ArmResult]) -> str:
-    """Shares as they are; seconds are those of training, the critic's before it included; empty where unknown."""
+    """Shares as they are; tokens and seconds are those of all training, the critic's before it included in seconds.
+
+    What is unknown is empty.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -30,7 +33,8 @@ def _cells(result: SeedResult) -> list[object]:
     numbers = (
         fmean(result.greedy),
         None if result.sampled is None else fmean(result.sampled),
-        *(None if curve is None else curve.last_cost for curve in (result.over_tokens, result.over_seconds)),
+        result.tokens,
+        result.seconds,
         result.critic_seconds,
         result.auroc_siblings,
     )

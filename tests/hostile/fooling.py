@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from tests.hostile.breaking import code, controls, dunders, factorials, long_numbers, powers, templates
-from tests.hostile.drawn import Drawn, Mark
+from tests.hostile.drawn import SIZES, Drawn, Mark
 
 
 def bidirectional(draw: Random, mark: Mark) -> str:
@@ -65,6 +65,24 @@ def hedging(draw: Random, mark: Mark) -> str:
     letters = draw.choice((" or ", ", ", " and ", "/")).join(draw.sample("ABCDE", k=draw.randint(2, 5)))
     many = ", ".join(map(str, range(draw.randint(50, 400))))
     return rf"\boxed{{{draw.choice((joined, letters, many))}}}"
+
+
+def measures(draw: Random, mark: Mark) -> str | Drawn:
+    """Percentages, where a percentage is asked for: signs by the thousand, two numbers in one; and the right one."""
+    sign = draw.choice(("%", r"\%", r" \%", " percent", " percentage points", "pct"))
+    wrong, size = str(draw.randint(100, 200)), draw.choice(SIZES)
+    forms = (
+        f"{wrong}{sign}",
+        f"{sign * size}{wrong}",
+        f"{wrong}{sign * size}",
+        f"{wrong}{sign}{wrong}{sign}",
+        f"{'1' * size}{sign}",
+        f"{mark.gold}{sign} or {wrong}{sign}",
+        rf"\frac{{{wrong}{sign}}}{{{mark.gold}}}",
+    )
+    if draw.random() < 0.2:
+        return Drawn(rf"\boxed{{7919{sign}}}", frozenset({"answer"}), gold="7919")
+    return rf"\boxed{{{draw.choice(forms)}}}"
 
 
 def forbidden_moves(draw: Random, mark: Mark) -> str:

@@ -16,6 +16,8 @@ NUMBERS, TARGET = (21, 16, 17, 26), 46
 MOVES = ("21 + 16 = 37", "37 - 17 = 20", "26 + 20 = 46")
 GOLDS = ("7919", r"\frac{355}{113}", r"3+\sqrt{47}", "x^2-3x+11", "(4,-9)", r"\frac{\pi}{7}", "[3,11)", "Tuesday")
 """A number, a fraction, formulas, a pair, an interval, a word: every kind of comparison is reached."""
+ASKED = Problem(id="asked", prompt="What percent of them is it?", answer="")
+"""Of the answers: golds are read in the measure that is asked for, too."""
 LETTER, STORY = "C", 83
 STYLES = ("longproc", "annotated", "direct")
 
@@ -44,6 +46,7 @@ FAMILIES: dict[str, Family] = {
         fooling.tags,
         fooling.echo,
         fooling.hedging,
+        fooling.measures,
         fooling.forbidden_moves,
         fooling.right_behind_noise,
     )

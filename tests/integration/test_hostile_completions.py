@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,9 +90,12 @@ def judged(folder: Path, count: int, seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("each", "seed"), [(10, 0), pytest.param(130, 1, marks=pytest.mark.slow)])
-def test_hostile_completions_are_harmless(tmp_path: Path, each: int, seed: int) -> None:
-    """190 of them, or 2,470: nothing run, nothing over its limit, nothing right that is not."""
+def test_hostile_completions_are_harmless(
+    tmp_path: Path, each: int, seed: int, record_property: Callable[[str, object], None]
+) -> None:
+    """200 of them, or 2,600: nothing run, nothing over its limit, nothing right that is not."""
     report = judged(tmp_path, each * len(FAMILIES), seed)
+    record_property("slowest", report["slowest"])
     found = report["statuses"]
     for judge in ("countdown longproc", "countdown annotated", "story", "choice", "answer"):
         assert found[f"{judge}: ok"], f"{judge} found none of the right ones"

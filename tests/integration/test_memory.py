@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,11 @@ are kept, which takes hundreds of steps to fill and would hide here what is neve
     ],
 )
 def test_a_step_leaves_nothing_behind(
-    experiment: str, changed: list[str], variables: dict[str, str], tmp_path: Path
+    experiment: str,
+    changed: list[str],
+    variables: dict[str, str],
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     command = [sys.executable, "-m", "experiments.run", f"experiment={experiment}", *changed, *GRPO, *SELDOM]
     done = subprocess.run(
@@ -49,6 +54,7 @@ def test_a_step_leaves_nothing_behind(
     assert done.returncode == 0, done.stderr
     megabytes = in_use(tmp_path)
     assert len(megabytes) >= STEPS
+    record_property("megabytes_a_step", round(slope(megabytes[WARM_UP:]), 3))
     assert slope(megabytes[WARM_UP:]) < MOST
 
 

@@ -27,10 +27,11 @@ class _Measure(NamedTuple):
 _MEASURES = (
     _Measure(
         re.compile(rf"\b(?:what|which)(?:'s)?{_FEW} percent(?:age)?s?\b|\bas an? percent(?:age)?\b", re.IGNORECASE),
-        re.compile(r"\s*(?:\\?%|\b(?:percent(?:age)?(?: points?)?|pct)\b)", re.IGNORECASE),
+        re.compile(r"\s*(?:\\?%|(?<![a-z])(?:percent(?:age)?(?: points?)?|pct)\b)", re.IGNORECASE),
     ),
     _Measure(
-        re.compile(r"\bhow many dozens?\b", re.IGNORECASE), re.compile(r"\s*\bdozens?\b(?: of\b)?", re.IGNORECASE)
+        re.compile(r"\bhow many dozens?\b", re.IGNORECASE),
+        re.compile(r"\s*(?<![a-z])dozens?\b(?: of\b)?", re.IGNORECASE),
     ),
 )
 

@@ -66,16 +66,17 @@ class StudyRuns:
         git_sha: str = "abc",
         siblings: Mapping[int, float] | None = None,
         elsewhere: Mapping[str, float] | None = None,
+        unvalidated: int = 0,
     ) -> None:
         """A run that solved problems as ``solved`` says, one sample of four more each time it did.
 
         ``siblings``: the AUROC among siblings by rollout batch; None: it values no steps. ``elsewhere``: success in
-        other settings, by name.
+        other settings, by name. ``unvalidated``: steps after the last validation.
         """
         mark = f"{self.name}-{arm}-{seed}-{configuration}"
         if configuration == TODAY:
             self.marks.add(Mark(arm, str(seed), mark))
-        steps = range(1, max(curve) + 1)
+        steps = range(1, max(curve) + unvalidated + 1)
         spent = {"train/spent/tokens": {step: step * TOKENS_PER_STEP for step in steps}}
         spent |= {"train/spent/seconds": {step: step * step_seconds for step in steps}}
         spent |= {} if siblings is None else {"train/steps/auroc_siblings": siblings}

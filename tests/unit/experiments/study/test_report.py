@@ -57,6 +57,17 @@ def test_every_run_has_a_line_with_what_it_spent(runs: Any, tmp_path: Path) -> N
     assert {(line["auroc_siblings"], line["git_sha"]) for line in lines} == {("", "abc")}
 
 
+def test_what_was_spent_after_the_last_validation_counts(runs: Any, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        runs.add("plain", seed, solved=[0, 1], curve=FLAT)
+        runs.add("better", seed, solved=[1, 1], curve=RISING, critic_seconds=5.0, unvalidated=1 + 2 * seed)
+    said = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    with (tmp_path / runs.name / "study_runs.csv").open() as file:
+        spent = [(line["tokens"], line["seconds"]) for line in csv.DictReader(file)]
+    assert spent == [("1000.0", "10.0")] * 2 + [("1100.0", "16.0"), ("1300.0", "18.0")]
+    assert "Tokens to the end, where success is read, beside 1,000 of plain: better +20%." in said
+
+
 def test_the_table_is_there_for_a_paper_too(runs: Any, tmp_path: Path) -> None:
     two_arms(runs)
     report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)

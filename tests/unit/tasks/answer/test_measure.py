@@ -31,7 +31,7 @@ def right(question: str, gold: str, answer: str) -> bool:
 
 @pytest.mark.parametrize("question", ASKED)
 def test_the_sign_is_no_mistake_where_a_percentage_is_asked_for(question: str) -> None:
-    for answer in (r"20\%", "20%", r"20 \text{ percent}", r"20\text{ percentage points}"):
+    for answer in (r"20\%", "20%", "20pct", "20Percent", r"20 \text{ percent}", r"20\text{ percentage points}"):
         assert right(question, "20", answer)
     assert right(question, r"25\%", "25")
     assert right(question, "32.5", r"32.5\%")
