@@ -4,5 +4,5 @@ from contrastive_reasoning.tasks.base import Problem, Split, Status, Step, Task,
 
 __all__ = ["Problem", "Split", "Status", "Step", "Task", "Verdict", "VerifiesTogether"]
 
-VERSION = 5
+VERSION = 6
 """Increment it when the same configuration would give another result: finished stages are then computed anew."""

@@ -10,8 +10,6 @@ from contrastive_reasoning.tasks.answer import check_golds, in_asked_measure, ve
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.tasks.problem_set import ProblemSet
 
-VERSION = 6
-"""Of this task and of the reading of answers below it, beside the other tasks' own."""
 Judge = Literal["answer", "choice"]
 VerifyMany = Callable[[Sequence[tuple[str, str]], Judge], list[Verdict]]
 """(gold, completion) pairs → their verdicts."""

@@ -25,7 +25,7 @@ from experiments.comparison.curves import is_share
 from experiments.comparison.evaluation_sets import Column
 from experiments.comparison.published_method import published_arm
 from experiments.comparison.seeds import Difference, Estimate, over_seeds
-from experiments.comparison.table import Row, rows_of
+from experiments.comparison.table import Row, rows_of, with_sign
 
 WELCH = " ʷ"
 SAME = 1e-9
@@ -173,9 +173,9 @@ def _written(table: SetTable, estimate: Estimate | None, *, seeds: int) -> str:
     """``23.9 ± 1.4``; of fewer than ``seeds`` seeds also how many."""
     if estimate is None:
         return ""
-    sign = "+" if isinstance(estimate, Difference) else ""
     form, factor = (".1f", 100.0) if table.is_share else (".4g", 1.0)
-    value = f"{factor * estimate.value:{sign}{form}}"
+    number = factor * estimate.value
+    value = with_sign(number, form) if isinstance(estimate, Difference) else f"{number:{form}}"
     half = "" if math.isnan(estimate.half) else f" ± {factor * estimate.half:{form}}"
     welch = isinstance(estimate, Difference) and estimate.method == "welch"
     fewer = f" [{estimate.n}]" if estimate.n < seeds and not welch else ""

@@ -183,7 +183,7 @@ def joined() -> Iterator[None]:
     distributed.init_process_group(backend, timeout=WAIT)
     try:
         yield
-    except BaseException as error:  # whatever ends this rank, also what no handler names, is what others ask for
+    except BaseException as error:  # KeyboardInterrupt and SystemExit, too: the others report this cause
         say_cause(error)
         raise
     distributed.barrier()  # or one that is still speaking finds the other gone, and aborts

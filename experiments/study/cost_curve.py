@@ -59,10 +59,10 @@ class CostCurve:
 
         No point that is not finite reaches it, and what follows one is reached where it was measured.
         """
-        if value <= self.values[0] < math.inf:
+        if value <= self.values[0] and math.isfinite(self.values[0]):
             return self.costs[0]
         for (left, low), (right, high) in pairwise(zip(self.costs, self.values, strict=True)):
-            if value <= high < math.inf:
+            if value <= high and math.isfinite(high):
                 return left + (right - left) * (value - low) / (high - low) if math.isfinite(low) else right
         return None
 

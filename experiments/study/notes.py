@@ -75,23 +75,25 @@ def notes_on_costs(arms: Sequence[ArmResult]) -> list[str]:
 
 
 def notes_on_all_tokens(arms: Sequence[ArmResult]) -> list[str]:
-    """What each arm generated in all, where that is not what the baseline did: the table compares equal batches."""
-    means: dict[str, float] = {}
-    for arm in arms:
-        spent = [result.tokens for result in arm.seeds.values()]
-        counted = [tokens for tokens in spent if tokens is not None]
-        if counted and len(counted) == len(spent):
-            means[arm.name] = fmean(counted)
-    base = means.get(arms[0].name)
-    if not base:
-        return []
-    more = {name: mean / base - 1 for name, mean in means.items()}
-    told = [f"{name} {share:+.0%}" for name, share in more.items() if abs(share) >= TOLD]
-    return (
-        [f"Tokens to the end, where success is read, beside {base:,.0f} of {arms[0].name}: {', '.join(told)}."]
-        if told
-        else []
-    )
+    """What each arm generated in all, where that is not what the baseline did with the same seeds.
+
+    The table compares equal batches.
+    """
+    baseline, *others = arms
+    told = []
+    for arm in others:
+        both = [seed for seed in arm.seeds if seed in baseline.seeds]
+        ours, theirs = (_tokens(one, both) for one in (arm, baseline))
+        if ours and theirs and abs(share := ours / theirs - 1) >= TOLD:
+            told.append(f"{arm.name} {share:+.0%}")
+    beside = f"Tokens to the end, where success is read, beside those of {baseline.name} with the same seeds"
+    return [f"{beside}: {', '.join(told)}."] if told else []
+
+
+def _tokens(arm: ArmResult, seeds: Sequence[str]) -> float | None:
+    """The mean over these seeds; None where one did not count them, or there are none."""
+    counted = [tokens for seed in seeds if (tokens := arm.seeds[seed].tokens) is not None]
+    return fmean(counted) if seeds and len(counted) == len(seeds) else None
 
 
 def arms_and_seeds(runs: Sequence[RunRecord]) -> str:

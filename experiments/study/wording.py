@@ -13,8 +13,8 @@ ABSENT = "–"
 
 def with_interval(estimate: Estimate, *, signed: bool = False, decimals: int = 1) -> str:
     """``41.2 [38.0, 44.1]``"""
-    sign = "+" if signed else ""
-    value, low, high = (f"{100 * number:{sign}.{decimals}f}" for number in estimate)
+    form = f".{decimals}f"
+    value, low, high = (with_sign(100 * n, form) if signed else f"{100 * n:{form}}" for n in estimate)
     return f"{value} [{low}, {high}]"
 
 

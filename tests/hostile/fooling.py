@@ -77,6 +77,8 @@ def measures(draw: Random, mark: Mark) -> str | Drawn:
         f"{wrong}{sign * size}",
         f"{wrong}{sign}{wrong}{sign}",
         f"{'1' * size}{sign}",
+        f"{wrong}{' ' * size}x{sign}{' ' * size}x",
+        f"{mark.gold[:2]}{sign}{mark.gold[2:]}",
         f"{mark.gold}{sign} or {wrong}{sign}",
         rf"\frac{{{wrong}{sign}}}{{{mark.gold}}}",
     )

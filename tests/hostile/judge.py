@@ -83,7 +83,7 @@ def refused(read: Callable[[], str]) -> None:
 
 
 class Timed:
-    """A pool that knows its longest call."""
+    """A pool that knows its longest call since ``longest`` was set."""
 
     def __init__(self, pool: AnswerPool) -> None:
         self.pool, self.longest = pool, 0.0

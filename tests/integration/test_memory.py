@@ -20,7 +20,7 @@ MOST = 1.0
 GRPO = ["logger=folder", f"budget.grpo.steps={STEPS}"]
 SELDOM = ["budget.grpo.evaluate_every=50", "budget.grpo.checkpoint_every=50", "budget.clipo.draw_every=50"]
 
-FEWER = "budget.grpo.problems=24"
+FEWER = "budget.grpo.problems=16"
 """Than the laptop's 128, and still of a size that the graph of a step left behind is several megabytes."""
 ONLINE = ["stages=[critic,grpo]", "online=refresh", "budget.critic.steps=150", FEWER]
 FEW_SHAPES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16"}

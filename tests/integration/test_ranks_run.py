@@ -113,28 +113,39 @@ def test_the_ranks_of_a_presets_job_are_of_its_sweep(tmp_path: Path) -> None:
     assert [one["sweep"] for one in swept] == [sweep.name] * 2
 
 
+CLIPO = ["experiment=clipo_laptop", "debug=fast", *EXACT, "stages=[grpo,evaluate]", "logger=folder"]
+CLIPO += ["budget.grpo.problems=8", "budget.grpo.steps=3", "budget.grpo.max_completion_tokens=64"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What one process makes of GRPO with CLIPO."""
+    output = tmp_path_factory.mktemp("alone")
+    run(*CLIPO, f"output_dir={output}")
+    return stages(output)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("trainer", ["ddp", "zero2"])
-def test_torchrun_on_two_nodes_of_two_devices(trainer: str, tmp_path: Path) -> None:
+def test_torchrun_on_two_nodes_of_two_devices(trainer: str, alone: dict[str, Path], tmp_path: Path) -> None:
     """Two agents on this machine, as a cluster starts one on each node: four ranks learn what one process does."""
-    asked = ["experiment=clipo_laptop", "debug=fast", *EXACT, "stages=[grpo,evaluate]", "logger=folder"]
-    asked += ["budget.grpo.problems=8", "budget.grpo.steps=3", "budget.grpo.max_completion_tokens=64"]
-    run(*asked, f"output_dir={tmp_path / 'one'}")
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2"]
     meeting = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=c10d", "--rdzv-id=test"]
-    asked += [f"trainer={trainer}", "trainer.devices=2", "trainer.num_nodes=2", f"output_dir={tmp_path / 'four'}"]
+    asked = [*CLIPO, f"trainer={trainer}", "trainer.devices=2", "trainer.num_nodes=2", f"output_dir={tmp_path}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     nodes = [subprocess.Popen([*command, *meeting, "-m", "experiments.run", *asked], env=environment) for _ in range(2)]
     assert [node.wait(timeout=300) for node in nodes] == [0, 0]
-    one, four = stages(tmp_path / "one"), stages(tmp_path / "four")
-    policies = [load_file(folder["grpo"] / "policy" / "model.safetensors") for folder in (one, four)]
+    four = stages(tmp_path)
+    policies = [load_file(folder["grpo"] / "policy" / "model.safetensors") for folder in (alone, four)]
     assert_close(policies[1], policies[0], rtol=0, atol=1e-5)
-    for stage in one:
-        expected, found = numbers(one[stage]), numbers(four[stage])
+    for stage in alone:
+        expected, found = numbers(alone[stage]), numbers(four[stage])
         assert_close({key: found[key] for key in expected}, expected, rtol=1e-3, atol=1e-4)
-    norms = [m.value for m in read_metrics(one["grpo"]) if m.name == "train/optimizer/gradient_norm"]
+    norms = [m.value for m in read_metrics(alone["grpo"]) if m.name == "train/optimizer/gradient_norm"]
     assert len(norms) == 3
     assert min(norms) > 0, "each step taught something"
+    paid = [m.value for m in read_metrics(alone["grpo"]) if m.name == "train/reward/clipo"]
+    assert min(map(abs, paid[-3:])) > 0, "some groups had correct completions to compare"
 
 
 def test_the_batch_script_asks_for_what_it_runs() -> None:

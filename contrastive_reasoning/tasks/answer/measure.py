@@ -16,6 +16,11 @@ from contrastive_reasoning.tasks.answer.spelling import plain
 _FEW = r"(?: (?!ten\b|hundred\b|half\b|[a-z]*(?:teen|ty)(?:-[a-z]+)?\b)[a-z]+){0,3}"
 """Words of small letters that are no numbers: "what is twenty percent of 50" asks for no percentage."""
 
+_SPACE = r"(?<!\s)\s*+"
+"""From its first sign on and without a way back, so that a text of spaces takes no longer than it is long."""
+_ENDS = r"(?!\s*+(?:[.,/]?+\s*+\d|\\[dt]?frac))"
+"""No number goes on behind: taken out of "2%0", the sign would leave another number than was written."""
+
 
 class _Measure(NamedTuple):
     asked: re.Pattern[str]
@@ -27,11 +32,11 @@ class _Measure(NamedTuple):
 _MEASURES = (
     _Measure(
         re.compile(rf"\b(?:what|which)(?:'s)?{_FEW} percent(?:age)?s?\b|\bas an? percent(?:age)?\b", re.IGNORECASE),
-        re.compile(r"\s*(?:\\?%|(?<![a-z])(?:percent(?:age)?(?: points?)?|pct)\b)", re.IGNORECASE),
+        re.compile(rf"{_SPACE}(?:\\?%|(?<![a-z])(?:percent(?:age)?(?: points?)?|pct)\b){_ENDS}", re.IGNORECASE),
     ),
     _Measure(
         re.compile(r"\bhow many dozens?\b", re.IGNORECASE),
-        re.compile(r"\s*(?<![a-z])dozens?\b(?: of\b)?", re.IGNORECASE),
+        re.compile(rf"{_SPACE}(?<![a-z])dozens?\b(?: of\b)?{_ENDS}", re.IGNORECASE),
     ),
 )
 

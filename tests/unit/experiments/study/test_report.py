@@ -65,7 +65,10 @@ def test_what_was_spent_after_the_last_validation_counts(runs: Any, tmp_path: Pa
     with (tmp_path / runs.name / "study_runs.csv").open() as file:
         spent = [(line["tokens"], line["seconds"]) for line in csv.DictReader(file)]
     assert spent == [("1000.0", "10.0")] * 2 + [("1100.0", "16.0"), ("1300.0", "18.0")]
-    assert "Tokens to the end, where success is read, beside 1,000 of plain: better +20%." in said
+    told = "Tokens to the end, where success is read, beside those of plain with the same seeds: better"
+    assert f"{told} +20%." in said
+    runs.add("plain", 2, solved=[0, 1], curve=FLAT, unvalidated=90)
+    assert f"{told} +20%." in report(runs.tracker, runs.study(seeds=3), marks=runs.marks, output=tmp_path)
 
 
 def test_the_table_is_there_for_a_paper_too(runs: Any, tmp_path: Path) -> None:

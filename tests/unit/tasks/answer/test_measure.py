@@ -38,6 +38,10 @@ def test_the_sign_is_no_mistake_where_a_percentage_is_asked_for(question: str) -
     assert not right(question, "20", r"0.2\%")
     assert not right(question, "20", r"21\%")
     assert not right(question, "20", r"20\% \text{ or } 30\%")
+    for answer in ("2%0", r"2\%0", "%2%0%", "2 percent 0", "2%.0"):
+        assert not right(question, "20", answer), "its digits are not those of one number"
+    assert not right(question, "2.5", "2% 1/2")
+    assert not right(question, "2.5", r"2\%\frac{1}{2}")
 
 
 @pytest.mark.parametrize("question", ASKED)
@@ -57,5 +61,7 @@ def test_dozens() -> None:
     question = "How many dozens of eggs does she sell?"
     assert right(question, "3", r"3 \text{ dozen}")
     assert right(question, "3", r"3 \text{ dozens of eggs}")
+    assert right(question, "3", "3dozen")
+    assert not right(question, "36", "3 dozen 6")
     assert not right(question, "36", r"3 \text{ dozen}")
     assert in_asked_measure("How many eggs?", "3", r"\boxed{3 \text{ dozen}}") is None
