@@ -18,8 +18,8 @@ _FEW = r"(?: (?!ten\b|hundred\b|half\b|[a-z]*(?:teen|ty)(?:-[a-z]+)?\b)[a-z]+){0
 
 _SPACE = r"(?<!\s)\s*+"
 """From its first sign on and without a way back, so that a text of spaces takes no longer than it is long."""
-_ENDS = r"(?!\s*+(?:[.,/]?+\s*+\d|\\[dt]?frac))"
-"""No number goes on behind: taken out of "2%0", the sign would leave another number than was written."""
+_ENDS = r"(?![a-z]|\s*+(?:[.,/]?+\s*+\d|\\[dt]?frac))"
+r"""No number or command goes on behind: out of "2%0" or "\f%rac" the sign would leave another than was written."""
 
 
 class _Measure(NamedTuple):

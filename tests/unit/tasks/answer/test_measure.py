@@ -41,6 +41,7 @@ def test_the_sign_is_no_mistake_where_a_percentage_is_asked_for(question: str) -
     for answer in ("2%0", r"2\%0", "%2%0%", "2 percent 0", "2%.0"):
         assert not right(question, "20", answer), "its digits are not those of one number"
     assert not right(question, "2.5", "2% 1/2")
+    assert not right(question, r"\frac{5}{2}", r"\f%rac{5}{2}")
     assert not right(question, "2.5", r"2\%\frac{1}{2}")
 
 
