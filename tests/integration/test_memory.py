@@ -1,4 +1,4 @@
-"""Memory stays flat: a long run of the laptop's models through the real entry, everything switched on that a run has."""
+"""Memory stays flat: a long run of laptop models through the real entry, everything switched on that a run has."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ GRPO = ["logger=folder", f"budget.grpo.steps={STEPS}"]
 SELDOM = ["budget.grpo.evaluate_every=50", "budget.grpo.checkpoint_every=50", "budget.clipo.draw_every=50"]
 
 FEWER = "budget.grpo.problems=24"
-"""Fewer than the 64 or 128 of the laptop's budgets, so that 400 steps are minutes: what a completion leaves behind has to
-be that much larger to be seen."""
+"""Fewer than the 64 or 128 of the laptop's budgets, so that 400 steps are minutes: what a completion leaves behind has
+to be that much larger to be seen."""
 ONLINE = ["stages=[critic,grpo]", "online=refresh", "budget.critic.steps=150", FEWER]
 FEW_SHAPES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16"}
 """A critic scores as many states as a batch happens to have: for each number of them a kernel is compiled, and 1,024
