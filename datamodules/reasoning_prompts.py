@@ -91,9 +91,14 @@ class ReasoningPrompts(LightningDataModule):
         if self.max_prompt_tokens is None or self.trainer is None:
             return problems
         policy: Any = self.trainer.lightning_module.policy
-        fits = [len(policy.prompt_ids(problem.prompt)) <= self.max_prompt_tokens for problem in problems]
-        kept = [problem for problem, fit in zip(problems, fits, strict=True) if fit]
-        if left_out := [problem.id for problem, fit in zip(problems, fits, strict=True) if not fit]:
+        kept: list[Problem] = []
+        left_out: list[str] = []
+        for problem in problems:
+            if len(policy.prompt_ids(problem.prompt)) <= self.max_prompt_tokens:
+                kept.append(problem)
+            else:
+                left_out.append(problem.id)
+        if left_out:
             first = ", ".join(left_out[:NAMED]) + (", …" if len(left_out) > NAMED else "")
             rank_zero_info(
                 f"{len(left_out)} of {len(problems)} training problems are left out: "

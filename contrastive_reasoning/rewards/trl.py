@@ -98,7 +98,6 @@ class TRLReward:
         refuse_too_many(failures, len(rollouts), limit=self.max_failures)
         self._warn(failures)
         said: list[float | None] = [None] * len(rollouts) if failures else reply.said
-        given = [number for number in said if number is not None]
         like = rollouts.old_log_probs
         return Credit(
             outcome=like.new_tensor([number or 0.0 for number in said]),
@@ -106,7 +105,7 @@ class TRLReward:
             failures=failures,
             metrics={
                 **failure_metrics(failures, len(rollouts)),
-                f"reward/{self.name}_not_applicable": 0.0 if failures else 1 - len(given) / len(rollouts),
+                f"reward/{self.name}_not_applicable": 0.0 if failures else said.count(None) / len(rollouts),
             },
         )
 

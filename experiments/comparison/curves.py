@@ -95,8 +95,7 @@ def _draw(axes: Axes, curve: Curve, colour: str, dashes: str) -> None:
     axes.plot(steps, means, color=colour, linestyle=dashes, linewidth=2.2, label=label, zorder=3)
     _dot_alone(axes, steps, means, color=colour, markersize=7, zorder=3)
     if n > 1:
-        low, high = ([or_gap(end) for end in ends] for ends in zip(*((e.low, e.high) for e in estimates), strict=True))
-        axes.fill_between(steps, low, high, color=colour, alpha=0.13, linewidth=0)
+        fill_band(axes, steps, estimates, color=colour)
         for seed in curve.seeds:
             at, values = sorted(seed), [or_gap(value) for _, value in sorted(seed.items())]
             axes.plot(at, values, color=colour, linewidth=0.7, alpha=0.45)
@@ -109,6 +108,12 @@ def _dot_alone(axes: Axes, steps: Sequence[int], values: Sequence[float], **look
     alone = [place for place in range(len(values)) if gaps[place : place + 3] == [True, False, True]]
     if alone:
         axes.plot([steps[place] for place in alone], [values[place] for place in alone], ".", **look)
+
+
+def fill_band(axes: Axes, at: Sequence[float], estimates: Sequence[Estimate], *, color: str) -> None:
+    """Their intervals, faintly; nothing where there is none."""
+    low, high = ([or_gap(end) for end in ends] for ends in zip(*((e.low, e.high) for e in estimates), strict=True))
+    axes.fill_between(at, low, high, color=color, alpha=0.13, linewidth=0)
 
 
 def or_gap(value: float) -> float:

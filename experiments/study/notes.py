@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from experiments.compare import notes as notes_on_arms
 from experiments.comparison.arms import arms_by, is_begun_from, value_of
+from experiments.comparison.seeds import shared
 from experiments.study.plan import Study
-from experiments.study.results import ArmResult
+from experiments.study.results import ArmResult, SeedResult
 from experiments.track import RunRecord
 
 TEST_BED = ("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens")
@@ -82,17 +83,16 @@ def notes_on_all_tokens(arms: Sequence[ArmResult]) -> list[str]:
     baseline, *others = arms
     told = []
     for arm in others:
-        both = [seed for seed in arm.seeds if seed in baseline.seeds]
-        ours, theirs = (_tokens(one, both) for one in (arm, baseline))
+        ours, theirs = map(_tokens, shared(arm.seeds, baseline.seeds))
         if ours and theirs and abs(share := ours / theirs - 1) >= TOLD:
             told.append(f"{arm.name} {share:+.0%}")
     beside = f"Tokens to the end, where success is read, beside those of {baseline.name} with the same seeds"
     return [f"{beside}: {', '.join(told)}."] if told else []
 
 
-def _tokens(arm: ArmResult, seeds: Sequence[str]) -> float | None:
+def _tokens(seeds: Mapping[str, SeedResult]) -> float | None:
     """The mean over these seeds; None where one did not count them, or there are none."""
-    counted = [tokens for seed in seeds if (tokens := arm.seeds[seed].tokens) is not None]
+    counted = [result.tokens for result in seeds.values() if result.tokens is not None]
     return fmean(counted) if seeds and len(counted) == len(seeds) else None
 
 

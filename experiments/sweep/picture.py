@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
 
-from experiments.comparison.curves import COLOURS, DASHES, is_share, or_gap
+from experiments.comparison.curves import COLOURS, DASHES, fill_band, is_share, or_gap
 from experiments.comparison.seeds import over_seeds
 
 Point = tuple[Mapping[str, str], Sequence[float]]
@@ -83,10 +83,7 @@ def _draw(axes: Axes, line: Mapping[float, Sequence[float]], label: str, index: 
     estimates = {at: over_seeds(seeds) for at, seeds in line.items()}
     means = [or_gap(each.value) for each in estimates.values()]
     axes.plot(list(estimates), means, marker=marker, linewidth=2, label=label, zorder=3, color=colour, linestyle=dashes)
-    low, high = (
-        [or_gap(end) for end in ends] for ends in zip(*((e.low, e.high) for e in estimates.values()), strict=True)
-    )
-    axes.fill_between(list(estimates), low, high, color=colour, alpha=0.13, linewidth=0)  # nan of a single seed: none
+    fill_band(axes, list(estimates), list(estimates.values()), color=colour)
     for at, seeds in line.items():
         axes.plot([at] * len(seeds), list(map(or_gap, seeds)), ".", color=colour, markersize=4, alpha=0.6)
     if crosses := [at for at, mean in zip(estimates, means, strict=True) if math.isnan(mean)]:
