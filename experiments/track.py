@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from experiments.machine.first_line import first_line
-from experiments.machine.lock import alone_at
+from experiments.machine.secret_streams import conceal_output
 from experiments.machine.secret_values import concealed, without_login
 from experiments.tracking.artifacts import Artifacts
 from experiments.tracking.metrics_file import Metric
 from experiments.tracking.parameters import tracker_name
 from experiments.tracking.sent import Found
+from experiments.tracking.sqlite_file import alone_at, make_whole
 from experiments.tracking.tracker_error import ToldAsOurs, TrackerError
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Tracker:
 
         try:
             with alone_at(address):
+                make_whole(address, mlflow.MlflowClient)
                 client = mlflow.MlflowClient(tracking_uri=address)
         except mlflow.MlflowException as error:
             raise TrackerError(f"MLFLOW_TRACKING_URI={self.address} is no address that MLflow knows") from error
@@ -294,4 +296,5 @@ def answering() -> Tracker:
 
 
 if __name__ == "__main__":
+    conceal_output()
     sys.exit(main(sys.argv[1:]))

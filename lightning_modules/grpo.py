@@ -28,6 +28,7 @@ from lightning_modules.rollout_metrics import (
     accuracy,
     advantage_metrics,
     credit_metrics,
+    reward_counts,
     rollout_metrics,
     score_means,
     success_within_group,
@@ -160,7 +161,8 @@ class GRPO(PolicyUpdates):
             path = dumped(as_plain(rollouts), run=run, step=self.rollout_step + 1)
             raise FloatingPointError(f"{reason}; the batch of step {self.rollout_step + 1} is in {path}") from None
         self.rollout_step += 1
-        self.reported = over_ranks({**known, **self.skipped.metrics}, summed=(OBJECTIVE, SURPRISAL))
+        known |= self.skipped.metrics
+        self.reported = over_ranks(known, summed=(OBJECTIVE, SURPRISAL), counts=reward_counts(self.credit))
         self.report_step(self.reported, batch_size=len(rollouts))
 
     def learned(self, rollouts: RolloutBatch) -> dict[str, float]:

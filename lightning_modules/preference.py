@@ -10,8 +10,10 @@ from torch import Tensor
 
 from contrastive_reasoning.critics import PreferenceBatch, PreferenceCritic, rows_of, take
 from contrastive_reasoning.losses import cosine, goal_contrast, of_pairs, preference_loss
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.ranks import all_rows, own_rows
+from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.optim import AdamW
 
@@ -26,6 +28,7 @@ class PreferencePretraining(FiniteSteps):
         optimizer: of its weights, with its schedule.
         contrast_weight: λ ≥ 0.
         goal_batches: batches of successful completions that make the goal; the data module's ``successes`` gives them.
+        seed: of dropout.
         gradient_clip: the largest norm of the gradient; None: any.
         max_skipped_steps: batches that may be left out because a number of theirs is not finite.
 
@@ -40,6 +43,7 @@ class PreferencePretraining(FiniteSteps):
         optimizer: AdamW,
         contrast_weight: float,
         goal_batches: int,
+        seed: int,
         gradient_clip: float | None,
         max_skipped_steps: int,
     ) -> None:
@@ -52,9 +56,11 @@ class PreferencePretraining(FiniteSteps):
         self.optimizer = optimizer
         self.contrast_weight = contrast_weight
         self.goal_batches = goal_batches
+        self.seed = seed
 
     def training_step(self, batch: PreferenceBatch, batch_idx: int) -> Tensor:
-        loss, metrics = self._loss_and_metrics(batch)
+        with seeded(derived_seed((self.seed, "critic dropout", self.global_step, self.global_rank))):
+            loss, metrics = self._loss_and_metrics(batch)
         if loss.isfinite():
             self._log("train", metrics, batch)
         return self.kept(loss)

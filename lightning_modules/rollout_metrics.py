@@ -31,6 +31,14 @@ def credit_metrics(credit: Credit) -> dict[str, float]:
     return metrics
 
 
+def reward_counts(credit: Credit | None) -> dict[str, float]:
+    """Over how many rollouts each mean of a reward in ``credit_metrics`` is."""
+    if credit is None:
+        return {}
+    rewarded = float(len(credit.outcome) - len(credit.failures))
+    return {f"train/reward/{name}": rewarded for name in (*credit.parts, "outcome")}
+
+
 def verdict_shares(verdicts: Sequence[Verdict], *, prefix: str) -> dict[str, float]:
     """The share of every status, those that did not occur included: a line that starts to rise was there before."""
     counts = Counter(verdict.status for verdict in verdicts)

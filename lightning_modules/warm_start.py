@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.ranks import ranks, share, total
+from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.optim import AdamW
 
@@ -31,19 +33,28 @@ class WarmStart(FiniteSteps):
     Args:
         policy: what is trained.
         optimizer: of its weights, with its schedule.
+        seed: of dropout.
         gradient_clip: the largest norm of the gradient; None: any.
         max_skipped_steps: batches that may be left out because a number of theirs is not finite.
     """
 
     def __init__(
-        self, *, policy: CausalLMPolicy, optimizer: AdamW, gradient_clip: float | None, max_skipped_steps: int
+        self,
+        *,
+        policy: CausalLMPolicy,
+        optimizer: AdamW,
+        seed: int,
+        gradient_clip: float | None,
+        max_skipped_steps: int,
     ) -> None:
         super().__init__(gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
         self.policy = policy
         self.optimizer_factory = optimizer
+        self.seed = seed
 
     def training_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> Tensor:
-        loss, tokens = self.loss(batch)
+        with seeded(derived_seed((self.seed, "warm start dropout", self.global_step, self.global_rank))):
+            loss, tokens = self.loss(batch)
         of_all = total(loss.item())
         if isfinite(of_all):
             self.log("train/warm_start/loss", of_all, prog_bar=True, batch_size=len(batch))

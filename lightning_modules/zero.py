@@ -124,6 +124,11 @@ class ZeroStrategy(DeepSpeedStrategy):
         from lightning_modules.zero_checkpoint import WeightsOnlyEngine  # deepspeed, which takes seconds to import
 
         self.deepspeed_engine.checkpoint_engine = WeightsOnlyEngine()
+        sharding: Any = self.deepspeed_engine.optimizer
+        if hasattr(
+            sharding, "check_grad_overflow"
+        ):  # stages 1 and 2 with bfloat16 weights, else: step on what is no number
+            sharding.check_grad_overflow = True
 
     def teardown(self) -> None:
         """What stage 3 keeps whole goes to the CPU, shards stay; to write a policy both are needed in one place.

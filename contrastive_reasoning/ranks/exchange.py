@@ -136,16 +136,20 @@ def all_rows(block: Tensor, count: int) -> Tensor:
     return gather_blocks(block)[:count]
 
 
-def over_ranks(metrics: Mapping[str, float], *, summed: tuple[str, ...] = ()) -> dict[str, float]:
+def over_ranks(
+    metrics: Mapping[str, float], *, summed: tuple[str, ...] = (), counts: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """Metrics of the whole batch from those of the ranks: sums of what begins with one of ``summed``, else means.
 
-    Of a maximum (``…_max``, ``…_gap``) the largest. A rank that does not know a metric does not count in its mean.
+    Of a maximum (``…_max``, ``…_gap``) the largest. A rank that does not know a metric does not count in its mean;
+    ``counts`` says over how many things a mean of this rank is, where ranks have other numbers of them.
     """
     if ranks() == 1:
         return dict(metrics)
-    found = gather(dict(metrics))
-    names = dict.fromkeys(name for known in found for name in known)
-    return {name: _joined(name, [known[name] for known in found if name in known], summed) for name in names}
+    found = gather((dict(metrics), dict(counts or {})))
+    names = dict.fromkeys(name for known, _ in found for name in known)
+    told = {name: [(known[name], of.get(name, 1.0)) for known, of in found if name in known] for name in names}
+    return {name: _joined(name, values, summed) for name, values in told.items()}
 
 
 def mean_over_ranks(metrics: Mapping[str, float], count: int) -> tuple[dict[str, float], int]:
@@ -162,7 +166,10 @@ def mean_over_ranks(metrics: Mapping[str, float], count: int) -> tuple[dict[str,
     return means, everything
 
 
-def _joined(name: str, values: Sequence[float], summed: tuple[str, ...]) -> float:
+def _joined(name: str, values: Sequence[tuple[float, float]], summed: tuple[str, ...]) -> float:
+    """Of each rank's value and count."""
     if name.endswith(("_max", "_gap")):
-        return max(values)
-    return sum(values) / (1 if name.startswith(summed) else len(values))
+        return max(value for value, _ in values)
+    if name.startswith(summed):
+        return sum(value for value, _ in values)
+    return sum(value * count for value, count in values) / sum(count for _, count in values)

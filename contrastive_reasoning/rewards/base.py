@@ -83,4 +83,4 @@ def refuse_learning(owner: str, *rewards: Reward) -> None:
     for reward in rewards:
         if isinstance(reward, TrainedReward):
             inner = type(reward).__name__
-            raise ValueError(f"{inner} learns, so {owner} cannot hold it: make {owner} the outcome of {inner} instead")
+            raise ValueError(f"{inner} learns, so {owner} cannot hold it: it must be the outermost reward")

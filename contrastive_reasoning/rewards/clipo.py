@@ -23,7 +23,7 @@ from torch.nn.functional import normalize
 from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.ranks import LeftOut, bad_number, finite_step, gather_groups, own_groups
-from contrastive_reasoning.rewards.base import Credit, Reward
+from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.contrast_metrics import contrast_metrics
 from contrastive_reasoning.rewards.head import HeadBuilder
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -65,7 +65,7 @@ class CLIPOReward:
         seed: of the drawn positives.
 
     Raises:
-        ValueError: for a setting outside its range; names it and the choices.
+        ValueError: for a setting outside its range; names it and the choices. For an ``outcome`` that learns.
     """
 
     reads_states = True
@@ -104,6 +104,7 @@ class CLIPOReward:
             raise ValueError(f"floor must be at most 0, got {floor}")
         if reference_epsilon is not None and not reference_epsilon > 0:
             raise ValueError(f"reference_epsilon must be above 0 (or null), got {reference_epsilon}")
+        refuse_learning("CLIPOReward", outcome)
         self.outcome = outcome
         self.make_head = head
         self.similarity = similarity

@@ -71,14 +71,19 @@ def _guarded(call: Call, function: Callable[..., Any], line: str) -> tuple[str, 
 
 
 def described(error: BaseException) -> str:
-    """The exception's name and the first line of its text.
+    """The exception's name and the first line of its text."""
+    text = first_words(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def first_words(text: str) -> str:
+    """The first line, at most ``LONGEST`` characters of it.
 
     A long one ends with a whole word: of a secret that stands in it there must be all or nothing, for who hides secrets
     to find it.
     """
-    line = next(iter(str(error).splitlines()), "")
-    text = line if len(line) <= LONGEST else line[:LONGEST].rpartition(" ")[0] + " …"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    line = next(iter(text.splitlines()), "")
+    return line if len(line) <= LONGEST else line[:LONGEST].rpartition(" ")[0] + " …"
 
 
 def greeting(function: Callable[..., Any]) -> bytes:

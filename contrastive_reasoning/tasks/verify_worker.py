@@ -15,7 +15,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
-from contrastive_reasoning.tasks.function_worker import ERROR, LONGEST, plain, serve, unpacked
+from contrastive_reasoning.tasks.function_worker import ERROR, first_words, plain, serve, unpacked
 
 OK, WRONG = "ok", "wrong"
 
@@ -24,7 +24,7 @@ def judged(function: Callable[..., Any], line: str) -> tuple[str, str]:
     """Status and reason of one (problem, completion)."""
     said = plain(function(*unpacked(line)))
     if isinstance(said, str):
-        reason = next(iter(said.splitlines()), "")[:LONGEST]
+        reason = first_words(said)
         return (WRONG, reason) if reason else (ERROR, "returned an empty text, which is no reason")
     if not isinstance(said, Real):
         return ERROR, f"returned {type(said).__name__}, not true, false, a number from 0 to 1, or a reason"

@@ -34,8 +34,9 @@ GRACE_SECONDS = 10
 """Between the first rank that fails and the end of those that wait for it."""
 CLOCK_NS = 20_000_000
 """By so much may the time of a file lie before the clock's."""
-WAIT = timedelta(minutes=30)
-"""The longest that a rank waits for another one."""
+WAIT = timedelta(hours=3)
+"""The longest that a rank waits for another one. Longer than any phase may take before the watchdog writes down where
+each rank stands: those that wait would else end the one that hangs before that. One that died is seen at once."""
 CAUSES, HELD = "CONTRASTIVE_REASONING_CAUSES", "CONTRASTIVE_REASONING_HELD"
 """Variables of a rank that was started here: where to say why it failed, and that its input ends when we do."""
 

@@ -31,15 +31,3 @@ def announced_lock(path: Path, *, waiting: str) -> Iterator[None]:
     print(waiting)
     with lock(path):
         yield
-
-
-@contextlib.contextmanager
-def alone_at(address: str) -> Iterator[None]:
-    """Within it no other process of ours opens this SQLite file: two that make its tables at once both fail."""
-    if not address.startswith("sqlite:///"):
-        yield
-        return
-    database = Path(address.removeprefix("sqlite:///"))
-    database.parent.mkdir(parents=True, exist_ok=True)
-    with lock(database.with_suffix(".lock")):
-        yield

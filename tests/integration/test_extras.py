@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EMBEDDED = "embedded:llama_countdown"
 EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger=folder"]
 EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-TRIALS = 4
+TRIALS = 3
 DRAWN = "rollout.sampling.temperature=interval(0.5,1.5)"
 OPTUNA = ["hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", f"hydra.sweeper.n_trials={TRIALS}"]
 OPTUNA += ["hydra.sweeper.n_jobs=1", "hydra.sweeper.sampler.seed=0"]
@@ -81,7 +81,9 @@ def test_ray_runs_the_jobs_of_a_sweep(with_extra: Callable[[str], Path], tmp_pat
     assert (again, [job["state"] for job in jobs].count("done already")) == (0, 1), said
 
 
-def test_optuna_learns_from_what_jobs_return(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
+def test_optuna_learns_from_what_jobs_return_and_with_a_seed_draws_the_same_again(
+    with_extra: Callable[[str], Path], tmp_path: Path
+) -> None:
     python, folder = with_extra("optuna"), tmp_path / "outputs"
     folder.mkdir()
     code, said, jobs = swept(python, folder, *OPTUNA, DRAWN)
@@ -91,17 +93,10 @@ def test_optuna_learns_from_what_jobs_return(with_extra: Callable[[str], Path], 
     with next(folder.glob("sweeps/*/summary.csv")).open() as file:
         assert f"best_value: {max(float(row['mean']) for row in csv.DictReader(file))}" in best
 
-
-def test_with_a_seed_optuna_draws_the_same_again_and_nothing_is_computed_twice(
-    with_extra: Callable[[str], Path], tmp_path: Path
-) -> None:
-    python, folder = with_extra("optuna"), tmp_path / "outputs"
-    folder.mkdir()
-    swept(python, folder, *OPTUNA, DRAWN)
     code, said, jobs = swept(python, folder, *OPTUNA, DRAWN)
     assert (code, len(jobs)) == (0, 2 * TRIALS), said
     assert all(jobs[2 * number]["overrides"] == jobs[2 * number + 1]["overrides"] for number in range(TRIALS))
-    assert len([*folder.glob("stages/evaluate/*/result.json")]) == TRIALS
+    assert len([*folder.glob("stages/evaluate/*/result.json")]) == TRIALS, "nothing is computed twice"
 
 
 def test_optuna_is_told_to_look_for_more(with_extra: Callable[[str], Path], tmp_path: Path) -> None:

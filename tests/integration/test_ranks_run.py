@@ -92,25 +92,20 @@ def test_adapters_that_learned_in_shards_are_folded_into_the_policy_of_one_proce
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["basic", "submitit_local"])
-def test_each_job_of_a_sweep_starts_its_own_ranks(launcher: str, tmp_path: Path) -> None:
-    """One after the other, or as a cluster's jobs: submitit's local executor takes what its SLURM executor does."""
+@pytest.mark.parametrize(("typed", "launcher"), [("sweep=seeds", "basic"), ("-m", "submitit_local")])
+def test_each_job_of_a_sweep_starts_its_own_ranks(typed: str, launcher: str, tmp_path: Path) -> None:
+    """One after the other, or as a cluster's jobs: submitit's local executor takes what its SLURM executor does. A
+    preset says of whatever names it that it is a sweep: the ranks of its jobs must not be taken for one.
+    """
     where = [f"output_dir={tmp_path}", f"hydra/launcher={launcher}"]
-    run("-m", *ONLY_EVALUATED, "seed=0,1", "trainer=ddp", *where)
+    run(typed, *ONLY_EVALUATED, "seed=0,1", "trainer=ddp", *where)
+    (sweep,) = tmp_path.glob("sweeps/*")
     records = sorted(tmp_path.glob("runs/*/*/summary.json"))
     assert len(records) == 2, "no job started the sweep again"
     swept = [json.loads((record.parent / "sweep.json").read_text()) for record in records]
+    assert [one["sweep"] for one in swept] == [sweep.name] * 2
     assert swept[0] == swept[1]
     assert "seed=0,1" in swept[0]["overrides"]
-
-
-@pytest.mark.slow
-def test_the_ranks_of_a_presets_job_are_of_its_sweep(tmp_path: Path) -> None:
-    """The preset says of whatever names it that it is a sweep."""
-    run("sweep=seeds", *ONLY_EVALUATED, "seed=0,1", "trainer=ddp", f"output_dir={tmp_path}")
-    (sweep,) = tmp_path.glob("sweeps/*")
-    swept = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("runs/*/*/sweep.json"))]
-    assert [one["sweep"] for one in swept] == [sweep.name] * 2
 
 
 CLIPO = ["experiment=clipo_laptop", "debug=fast", *EXACT, "stages=[grpo,evaluate]", "logger=folder"]

@@ -21,7 +21,7 @@ STUDY = """
 question: Does the machinery run?
 primary: {{metric: test/verifier/accuracy, arm: oracle, baseline: grpo}}
 curve: val/verifier/accuracy_sampled
-common: [debug=fast, policy.corpus.plays=50, budget.grpo.steps=20, 'output_dir={outputs}', logger.patience=60]
+common: [debug=fast, policy.corpus.plays=50, budget.grpo.steps={steps}, 'output_dir={outputs}', logger.patience=60]
 start: {{overrides: [experiment=llama_baseline], seed: {seed}}}
 arms:
   grpo: {{about: the verifier alone, overrides: [experiment=llama_baseline], seeds: 2}}
@@ -54,7 +54,7 @@ def wait_for_a_checkpoint(study: subprocess.Popen[str], outputs: Path) -> None:
 
 def test_a_stopped_study_goes_on_and_ends_with_what_it_has(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
-    (tmp_path / "tiny.yaml").write_text(STUDY.format(outputs=outputs, seed=0))
+    (tmp_path / "tiny.yaml").write_text(STUDY.format(outputs=outputs, seed=0, steps=12))
     study = start(tmp_path)
     wait_for_a_checkpoint(study, outputs)
     study.send_signal(signal.SIGINT)
@@ -95,7 +95,7 @@ def test_a_stopped_study_goes_on_and_ends_with_what_it_has(tmp_path: Path) -> No
 def test_a_seed_whose_warm_start_fails_stops_no_other(tmp_path: Path) -> None:
     register()
     outputs, file = tmp_path / "outputs", tmp_path / "tiny.yaml"
-    file.write_text(STUDY.format(outputs=outputs, seed="each"))
+    file.write_text(STUDY.format(outputs=outputs, seed="each", steps=2))
     blocked = start_plan(start_jobs(find_study(str(file)))[1]).folder
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where the folder of seed 1's warm start should be\n")

@@ -17,7 +17,7 @@ from experiments.tracking.metrics_file import read_metrics
 from tests.unit.experiments.tracker_kit import Door, Server
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]"]
+SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[grpo]", "policy.pretrained=embedded:llama_arithmetic"]
 COSTS = ("system/", "train/throughput/", "train/spent/seconds")
 """What differs from run to run: seconds and memory."""
 DISK = "1100k"

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -268,3 +270,21 @@ def test_two_processes_may_make_the_database_at_once(tmp_path: Path) -> None:
     environment = os.environ | {"MLFLOW_TRACKING_URI": address}
     both = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(2)]
     assert [process.wait(120) for process in both] == [0, 0]
+
+
+def test_one_killed_while_it_makes_the_database_leaves_none_that_cannot_be_opened(tmp_path: Path) -> None:
+    database = tmp_path / "mlflow.db"
+    environment = os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{database}"}
+    maker = subprocess.Popen(
+        [sys.executable, "-c", "from experiments.track import connect; connect()"], env=environment
+    )
+    while not any(path.stat().st_size for path in tmp_path.glob("mlflow.db*")):
+        assert maker.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.2)  # of the two seconds that it takes
+    maker.kill()
+    assert maker.wait() == -signal.SIGKILL
+    assert [path.name for path in tmp_path.glob("mlflow.db*")] != []
+    assert not database.exists()
+    assert Tracker(f"sqlite:///{database}").experiments() == []
+    assert [path.name for path in tmp_path.glob("mlflow.db*")] == ["mlflow.db"]

@@ -16,7 +16,7 @@ from torch import Tensor
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.ranks import ranks, this_rank
+from contrastive_reasoning.ranks import over_ranks, ranks, this_rank
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.stage.checkpoint import StageCheckpoint
 from experiments.stage.interrupt import Interrupted, StopRequest
@@ -167,6 +167,30 @@ class SpoiledOnLastRank(Callback):
             return sound(*args) * float("nan") if step == 1 else sound(*args)
 
         setattr(pl_module, name, spoiled)
+
+
+class Finite(Callback):
+    """Whether the weights are numbers, after each step."""
+
+    def __init__(self) -> None:
+        self.found: list[bool] = []
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        self.found.append(bool(whole_weights(pl_module).isfinite().all()))
+
+
+def spoiled_in_bfloat16(name: str) -> Result:
+    """All weights are trained, in half precision, of which optimizers in shards make a case of its own."""
+    model: Any = grpo_kit.policy().model.to(torch.bfloat16)
+    half = CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.bfloat16, chat_template=False)
+    finite = Finite()
+    return {**grpo(name, SpoiledOnLastRank(), finite, policy=half), "finite": finite.found}
+
+
+def means_of_unequal_ranks() -> dict[str, float]:
+    """Rank 0 has one thing, worth 1; the other eight, worth nothing."""
+    value, count = (1.0, 1.0) if this_rank() == 0 else (0.0, 8.0)
+    return over_ranks({"of things": value, "of ranks": value}, counts={"of things": count})
 
 
 class AskedOnLastRank(Callback):

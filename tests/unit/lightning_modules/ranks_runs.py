@@ -28,6 +28,8 @@ from tests.unit.lightning_modules.ranks_kit import (
     grpo,
     grpo_resumed,
     lora_policy,
+    means_of_unequal_ranks,
+    spoiled_in_bfloat16,
     stopped_while_saving,
 )
 from tests.unit.lightning_modules.ranks_kl_kit import full_kl, kl
@@ -113,6 +115,8 @@ def everything(folder: Path) -> Result:
         found[f"{name}/kept"] = kept(name)
     for name in ("zero2", "zero3"):
         found[f"{name}/adapters on bfloat16 resumed"] = adapters_on_bfloat16_resumed(name, folder / "bfloat16" / name)
+    for name in ("ddp", "zero2", "zero3"):
+        found[f"{name}/spoiled in bfloat16"] = spoiled_in_bfloat16(name)
     for name in SHARDED:
         found[f"{name}/sharding"] = sharding(name, folder / "sharding")
     found["zero2/cut"] = sharding("zero2", folder / "cut", policy=narrow_policy())
@@ -121,6 +125,7 @@ def everything(folder: Path) -> Result:
     found["ddp/stopped while saving"] = stopped_while_saving("ddp", folder / "slow")
     found["foretold"] = foretold()
     found["one problem"] = of_one_problem()
+    found["unequal"] = means_of_unequal_ranks()
     found["balances"] = balances()
     for name, part in POISONED:
         found[f"{name}/{part}/code"] = code_in_a_shard(name, folder / "code" / part, part=part)

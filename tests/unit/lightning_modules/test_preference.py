@@ -84,7 +84,7 @@ def module(critic: PreferenceCritic, **changes: Any) -> PreferencePretraining:
         schedule="cosine",
         total_steps=STEPS,
     )
-    settings = {"contrast_weight": 0.5, "goal_batches": 2, "gradient_clip": None, "max_skipped_steps": 0}
+    settings = {"contrast_weight": 0.5, "goal_batches": 2, "seed": 0, "gradient_clip": None, "max_skipped_steps": 0}
     return PreferencePretraining(critic=critic, optimizer=optimizer, **(settings | changes))
 
 
@@ -156,6 +156,29 @@ def test_a_fit_that_goes_on_after_its_last_step_has_the_goal(checkpoint: Path, t
         module(again), datamodule=pairs(), ckpt_path=tmp_path / "last.ckpt", weights_only=True
     )
     assert torch.equal(again.goal, done.goal)
+
+
+def test_resumes_bit_for_bit_with_dropout(checkpoint: Path, tmp_path: Path) -> None:
+    """What it draws depends on the step alone."""
+
+    def forgetful() -> PreferenceCritic:
+        made = critic(checkpoint)
+        part = next(part for part in made.modules() if isinstance(part, torch.nn.Linear))
+        part.register_forward_hook(lambda part, _, output: torch.dropout(output, 0.3, part.training))
+        return made
+
+    whole, resumed = forgetful(), forgetful()
+    trainer(tmp_path, steps=4).fit(module(whole), datamodule=pairs())
+    first = trainer(tmp_path, steps=2)
+    first.fit(module(forgetful()), datamodule=pairs())
+    first.save_checkpoint(tmp_path / "at_2.ckpt")
+    torch.manual_seed(1)
+    trainer(tmp_path, steps=4).fit(
+        module(resumed), datamodule=pairs(), ckpt_path=tmp_path / "at_2.ckpt", weights_only=True
+    )
+    assert whole.state_dict().keys() == resumed.state_dict().keys()
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(weight, resumed.state_dict()[name]), name
 
 
 def test_the_goal_is_the_mean_over_successes(checkpoint: Path) -> None:

@@ -168,6 +168,19 @@ def test_a_step_that_one_rank_cannot_take_is_left_out_on_all(name: str, run: str
         assert [step[SKIPPED] for step in rank[f"{name}/{run}"]["steps"]] == [0, 1, 1]
 
 
+@pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
+def test_weights_in_half_precision_stay_finite(name: str, two: Any) -> None:
+    for rank in two:
+        found = rank[f"{name}/spoiled in bfloat16"]
+        assert [step[SKIPPED] for step in found["steps"]] == [0, 1, 1]
+        assert found["finite"] == [True, True, True]
+
+
+def test_a_mean_counts_what_each_rank_has(two: Any) -> None:
+    for rank in two:
+        assert rank["unequal"] == pytest.approx({"of things": 1 / 9, "of ranks": 1 / 2})
+
+
 @pytest.mark.parametrize("run", RESUMED)
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
 def test_a_resumed_run_is_the_uninterrupted_one(name: str, run: str, two: Any) -> None:

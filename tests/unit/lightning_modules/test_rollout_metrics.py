@@ -4,7 +4,13 @@ import torch
 
 from contrastive_reasoning.rewards import Credit, StepCredit
 from contrastive_reasoning.tasks.base import Verdict
-from lightning_modules.rollout_metrics import accuracy, credit_metrics, success_within_group, verdict_shares
+from lightning_modules.rollout_metrics import (
+    accuracy,
+    credit_metrics,
+    reward_counts,
+    success_within_group,
+    verdict_shares,
+)
 
 OK, WRONG = Verdict(status="ok", reason=""), Verdict(status="wrong", reason="uses 7 twice")
 
@@ -32,6 +38,7 @@ def test_what_a_reward_failed_on_counts_in_no_mean() -> None:
     outcome, verifier = torch.tensor([9.0, 2.0, 9.0, 4.0]), torch.tensor([9.0, 1.0, 9.0, 0.0])
     credit = Credit(outcome=outcome, parts={"verifier": verifier}, failures={0: failed, 2: failed})
     assert credit_metrics(credit) == {"train/reward/outcome": 3.0, "train/reward/verifier": 0.5}
+    assert reward_counts(credit) == {"train/reward/outcome": 2.0, "train/reward/verifier": 2.0}
 
 
 def test_a_reward_that_failed_on_all_has_no_mean_but_its_share() -> None:

@@ -38,7 +38,7 @@ def policy(seed: int = 0) -> CausalLMPolicy:
     )
 
 
-def module(max_skipped_steps: int = 0, seed: int = 0) -> WarmStart:
+def module(max_skipped_steps: int = 0, seed: int = 0, dropout: float = 0.0) -> WarmStart:
     optimizer = AdamW(
         learning_rate=3e-3,
         betas=(0.9, 0.95),
@@ -48,15 +48,20 @@ def module(max_skipped_steps: int = 0, seed: int = 0) -> WarmStart:
         schedule="cosine",
         total_steps=40,
     )
-    return WarmStart(policy=policy(seed), optimizer=optimizer, gradient_clip=1.0, max_skipped_steps=max_skipped_steps)
+    trained = policy(seed)
+    forgetful = next(part for part in trained.modules() if isinstance(part, torch.nn.Linear))
+    forgetful.register_forward_hook(lambda part, _, output: torch.dropout(output, dropout, part.training))
+    return WarmStart(
+        policy=trained, optimizer=optimizer, seed=0, gradient_clip=1.0, max_skipped_steps=max_skipped_steps
+    )
 
 
 def data() -> Plays:
     return Plays(task=TASK, batch_size=8, unaimed_steps=0, validation_batches=1, workers=0, seed=0)
 
 
-def fit(steps: int, folder: Path, resume: Path | None = None) -> WarmStart:
-    trained = module()
+def fit(steps: int, folder: Path, resume: Path | None = None, dropout: float = 0.0) -> WarmStart:
+    trained = module(dropout=dropout)
     keep = ModelCheckpoint(
         dirpath=folder, filename="last", every_n_train_steps=steps, save_on_train_epoch_end=False, save_top_k=1
     )
@@ -94,10 +99,13 @@ def test_it_learns_the_format(tmp_path: Path) -> None:
     assert after < 0.6 * before
 
 
-def test_resumed_equals_uninterrupted(tmp_path: Path) -> None:
-    whole = fit(6, tmp_path / "whole")
-    fit(3, tmp_path / "half")
-    resumed = fit(6, tmp_path / "rest", resume=tmp_path / "half" / "last.ckpt")
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_resumed_equals_uninterrupted(tmp_path: Path, dropout: float) -> None:
+    """What dropout draws depends on the step alone."""
+    whole = fit(6, tmp_path / "whole", dropout=dropout)
+    fit(3, tmp_path / "half", dropout=dropout)
+    torch.manual_seed(1)
+    resumed = fit(6, tmp_path / "rest", resume=tmp_path / "half" / "last.ckpt", dropout=dropout)
     for (name, wanted), (_, got) in zip(whole.named_parameters(), resumed.named_parameters(), strict=True):
         assert torch.equal(wanted, got), name
 

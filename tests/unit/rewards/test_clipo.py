@@ -253,6 +253,8 @@ def test_states_must_be_there_and_completions_verified(rollouts_of: Any) -> None
 
 
 def test_a_reward_that_learns_is_the_outermost(task: Any) -> None:
+    with pytest.raises(ValueError, match="CLIPOReward learns, so CLIPOReward cannot hold it: it must be the outermost"):
+        reward(outcome=reward())
     with pytest.raises(ValueError, match="CLIPOReward learns, so WeightedSum cannot hold it"):
         WeightedSum(rewards={"a": reward(), "b": VerifierReward(task=task)}, weights={"a": 1.0, "b": 1.0})
 

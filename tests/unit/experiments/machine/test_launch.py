@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_module
 
-from experiments.machine.launch import launch
+from experiments.machine.launch import WAIT, launch
 from experiments.machine.threads import THREADS
+from experiments.schema import register
 
 pytestmark = pytest.mark.whole
 
@@ -199,3 +201,18 @@ def alive(process: int) -> bool:
         return False
     status = Path(f"/proc/{process}/stat")
     return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_ranks_wait_longer_than_any_phase_may_take() -> None:
+    """The watchdog must have written where the one that hangs stands before those that wait for it give up."""
+    register()
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", ["experiment=llama_critic"])
+    limits = [
+        limit
+        for callbacks in config.callbacks.values()
+        if "watchdog" in callbacks
+        for limit in callbacks.watchdog.limits.values()
+    ]
+    assert len(limits) > 5
+    assert max(limits) < WAIT.total_seconds()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from contrastive_reasoning.tasks.function_worker import LONGEST, described
+from contrastive_reasoning.tasks.function_worker import LONGEST, described, packed
+from contrastive_reasoning.tasks.verify_worker import judged
 from experiments.machine.launch import CAUSES, say_cause
 from experiments.machine.secret_streams import Concealing, conceal_output
 
@@ -61,8 +62,21 @@ def test_the_cause_that_a_rank_leaves_holds_no_secret(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("at", range(LONGEST - len(SECRET) - 2, LONGEST + 1))
-def test_a_long_error_is_not_cut_within_a_secret(at: int) -> None:
+def test_a_long_error_or_reason_is_not_cut_within_a_secret(at: int) -> None:
     """What is hidden is a whole value: a part of one would be told."""
-    said = described(ValueError("x" * (at - 1) + " " + SECRET + " and more" * 20))
-    assert len(said) <= LONGEST + len("ValueError:  …")
-    assert SECRET in said or SECRET[:1] not in said.removeprefix("ValueError: x")
+    long = "x" * (at - 1) + " " + SECRET + " and more" * 20
+    _, reason = judged(lambda *_: long, packed([{}, ""]).decode())
+    for said in (described(ValueError(long)).removeprefix("ValueError: "), reason):
+        assert len(said) <= LONGEST + len(" …")
+        assert SECRET in said or SECRET[:1] not in said
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("entry", ["run", "sample", "plan", "bench", "track"])
+def test_no_command_prints_one(entry: str, tmp_path: Path) -> None:
+    """Each is given what it does not know, which it says."""
+    command = [sys.executable, "-m", f"experiments.{entry}", f"/{SECRET}"]
+    known = os.environ | {"HF_TOKEN": SECRET, "PYTHONPATH": str(Path(__file__).resolve().parents[4])}
+    done = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, check=False)
+    assert SECRET not in done.stdout + done.stderr
+    assert "***" in done.stdout + done.stderr
