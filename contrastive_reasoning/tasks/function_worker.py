@@ -83,7 +83,7 @@ def first_words(text: str) -> str:
     to find it.
     """
     line = next(iter(text.splitlines()), "")
-    return line if len(line) <= LONGEST else line[:LONGEST].rpartition(" ")[0] + " …"
+    return line if len(line) <= LONGEST else f"{line[:LONGEST].rpartition(' ')[0]} …".lstrip()
 
 
 def greeting(function: Callable[..., Any]) -> bytes:

@@ -18,7 +18,7 @@ STEPS, WARM_UP = 300, 100
 MOST = 1.0
 """Megabytes a step."""
 GRPO = ["logger=folder", f"budget.grpo.steps={STEPS}"]
-SELDOM = ["budget.grpo.evaluate_every=50", "budget.grpo.checkpoint_every=50", "budget.clipo.draw_every=50"]
+SELDOM = ["budget.grpo.evaluate_every=100", "budget.grpo.checkpoint_every=50", "budget.clipo.draw_every=100"]
 
 FEWER = "budget.grpo.problems=24"
 """Fewer than the 64 or 128 of the laptop's budgets, so that 300 steps are minutes. What is left behind for each problem
