@@ -12,11 +12,14 @@ from typing import Any, Literal, get_args
 import lightning as L
 from lightning.pytorch.profilers import Profiler
 
+from callbacks.online_critic import OnlineCritic
 from callbacks.phase_clock import REWARD, ROLLOUT, UPDATE, WHOLE_BATCH, drawing_actions
 from contrastive_reasoning.progress import StackDump, steps_done
 
-Phase = Literal["rollout", "reward", "update", "validation", "checkpoint", "evaluation"]
-VALIDATION, CHECKPOINT = "validation", "checkpoint"
+Phase = Literal["data", "rollout", "reward", "update", "lessons", "validation", "checkpoint", "evaluation"]
+DATA, LESSONS, VALIDATION, CHECKPOINT = "data", "lessons", "validation", "checkpoint"
+FETCHING = "[_TrainingEpochLoop].train_dataloader_next"
+"""Lightning's name for the wait for a batch."""
 SAVING = "save_checkpoint"
 """Lightning's name for the writing of a checkpoint."""
 FOLDER = "stacks"
@@ -26,9 +29,10 @@ class Watchdog(L.Callback):
     """Dumps the stacks of this rank to ``stacks/rank<n>.txt`` of the stage's folder. Only watches.
 
     Args:
-        limits: phase → seconds; null, or left out: as long as it likes. Where a module names no phases, as with
-            automatic optimization, its whole batch is the update. ``evaluation``, of which no trainer knows, is watched
-            by its own stage, from one completion to the next.
+        limits: phase → seconds; null, or left out: as long as it likes. ``data`` is the wait for a training batch,
+            ``lessons`` are those of a critic beside the policy. Where a module names no phases, as with automatic
+            optimization, its whole batch is the update. ``evaluation``, of which no trainer knows, is watched by its
+            own stage, from one completion to the next.
 
     Raises:
         ValueError: for an unknown phase, or a limit that is not positive.
@@ -52,8 +56,8 @@ class Watchdog(L.Callback):
     def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         """Listen to what the profiler is told; only now, for others have put theirs in its place meanwhile."""
         whole = {WHOLE_BATCH: UPDATE} if pl_module.automatic_optimization else {}
-        named = {REWARD: REWARD, UPDATE: UPDATE, SAVING: CHECKPOINT, **whole}
-        named |= dict.fromkeys(drawing_actions(trainer), ROLLOUT)
+        named = {FETCHING: DATA, REWARD: REWARD, UPDATE: UPDATE, SAVING: CHECKPOINT, **whole}
+        named |= dict.fromkeys(drawing_actions(trainer), ROLLOUT) | dict.fromkeys(teaching_actions(trainer), LESSONS)
         holder: Any = trainer
         self._listener = Listener(
             holder.profiler,
@@ -98,6 +102,12 @@ class Watchdog(L.Callback):
         if self._stacks is not None:
             self._stacks.close()
         self._stacks = None
+
+
+def teaching_actions(trainer: Any) -> list[str]:
+    """Lightning's names for what teaches a critic beside the policy, and lets it score."""
+    keys = [callback.state_key for callback in trainer.callbacks if isinstance(callback, OnlineCritic)]
+    return [f"[Callback]{key}.on_train_batch_{edge}" for key in keys for edge in ("start", "end")]
 
 
 class Listener(Profiler):

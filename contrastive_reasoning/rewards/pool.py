@@ -2,7 +2,8 @@
 
 Most answers are numbers, words and lists of them, and are settled in this process in microseconds. What is left are
 questions for a computer algebra system, which may take for ever, so they go to processes that can be killed; an answer
-that one held for too long is a ``timeout``.
+that one held for too long is a ``timeout``. One on which a process died is an ``error``, and more of them than a share
+end the run: an answer can kill its judge, but a judge that keeps dying is no judge.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, get_args
 
+from contrastive_reasoning.rewards.failures import RewardFailed, checked_share
 from contrastive_reasoning.rewards.worker import Reply, worker_command
 from contrastive_reasoning.rewards.worker_pool import ERROR, WorkerPool
 from contrastive_reasoning.tasks.answer import Question, pose, verify_choice
@@ -22,6 +24,8 @@ Kind = Literal["answer", "choice"]
 MODULE = "contrastive_reasoning.tasks.answer.worker"
 MEMORY = 2 * 2**30
 """Bytes of address space of a worker; one that has loaded sympy needs about a tenth of it."""
+FEWEST = 20
+"""Answers of a call that has a share of failures: in a smaller one, a table's examples say, one death is much of it."""
 
 
 class AnswerPool:
@@ -31,15 +35,25 @@ class AnswerPool:
         workers: processes at most.
         limit_s: seconds of wall clock for one answer. The budget of steps in ``tasks.answer`` ends what takes too long
             the same way on every machine; the limit is for what that cannot see, and may be generous.
+        max_failures: the share of the answers judged together, where they are 20 or more, that may end in an error.
+
+    Raises:
+        ValueError: for a number out of range.
     """
 
-    def __init__(self, *, workers: int, limit_s: float) -> None:
+    def __init__(self, *, workers: int, limit_s: float, max_failures: float) -> None:
+        self.max_failures = checked_share(max_failures)
         self.workers = workers
         self.limit_s = limit_s
         self.pool = WorkerPool(command=answer_worker(), greeting=b"", workers=workers, limit_s=limit_s, spent=spent)
 
     def __call__(self, pairs: Sequence[tuple[str, str]], kind: Kind = "answer") -> list[Verdict]:
-        """The verdict on each pair of a gold answer and a completion; for ``choice`` the gold answers are letters."""
+        """The verdict on each pair of a gold answer and a completion; for ``choice`` the gold answers are letters.
+
+        Raises:
+            RewardFailed: if too many end in an error.
+            ValueError: for another kind.
+        """
         if kind not in get_args(Kind):
             raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
         if kind == "choice":
@@ -48,11 +62,20 @@ class AnswerPool:
         questions = list(dict.fromkeys(item for item in posed if isinstance(item, Question)))
         replies = self.pool([json.dumps(question).encode() for question in questions])
         settled = dict(zip(questions, map(verdict_of, replies), strict=True))
-        return [settled[item] if isinstance(item, Question) else item for item in posed]
+        return self._few_failed([settled[item] if isinstance(item, Question) else item for item in posed])
 
     def close(self) -> None:
         """End all workers. A later call starts new ones."""
         self.pool.close()
+
+    def _few_failed(self, verdicts: list[Verdict]) -> list[Verdict]:
+        failed = [verdict for verdict in verdicts if not verdict.judged]
+        if len(verdicts) >= FEWEST and len(failed) > self.max_failures * len(verdicts):
+            raise RewardFailed(
+                f"the verifier failed on {len(failed)} of {len(verdicts)} answers, more than "
+                f"max_failures={self.max_failures:g} of the task's verifier allows; the first: {failed[0].reason}"
+            )
+        return verdicts
 
     def __enter__(self) -> AnswerPool:
         return self

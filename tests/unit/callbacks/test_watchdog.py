@@ -18,6 +18,7 @@ import torch
 from lightning.pytorch.profilers import PassThroughProfiler, SimpleProfiler
 from torch.utils.data import DataLoader
 
+from callbacks.online_critic import OnlineCritic
 from callbacks.rollout_generation import RolloutGeneration
 from callbacks.throughput import ROOM, Throughput
 from callbacks.watchdog import Watchdog
@@ -28,7 +29,8 @@ from tests.unit.callbacks.test_step_costs import PROBLEMS, Learner
 
 ROOT = Path(__file__).resolve().parents[3]
 HANG = 60.0
-ALL: dict[str, float | None] = dict.fromkeys(("rollout", "reward", "update", "validation", "checkpoint"), 60.0)
+PHASES = ("data", "rollout", "reward", "update", "lessons", "validation", "checkpoint")
+ALL: dict[str, float | None] = dict.fromkeys(PHASES, 60.0)
 
 
 class Sleepy(Learner):
@@ -67,6 +69,37 @@ class SleepyGeneration(RolloutGeneration):
         super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
 
 
+class SleepyCritic(OnlineCritic):
+    """Its lessons take long; what they teach is tested elsewhere."""
+
+    def __init__(self) -> None:
+        pass
+
+    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+        pass
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        pass
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
+        pl_module.nap("lessons")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+
+class SleepyLoader(DataLoader[Any]):
+    def __init__(self, module: Sleepy) -> None:
+        problems: Any = PROBLEMS
+        super().__init__(problems, batch_size=2, collate_fn=ProblemBatch)
+        self.module = module
+
+    def __iter__(self) -> Any:
+        for batch in super().__iter__():
+            self.module.nap("data")
+            yield batch
+
+
 class Saves(L.Callback):
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,7 +108,7 @@ class Saves(L.Callback):
         trainer.save_checkpoint(self.path)
 
 
-def fit(module: Learner, folder: Path, *callbacks: L.Callback, profiler: Any = None) -> Any:
+def fit(module: Sleepy, folder: Path, *callbacks: L.Callback, profiler: Any = None) -> Any:
     draws = SleepyGeneration(
         engine=Engine(max_batch_tokens=1000),
         group_size=3,
@@ -90,7 +123,7 @@ def fit(module: Learner, folder: Path, *callbacks: L.Callback, profiler: Any = N
         val_check_interval=1,
         limit_val_batches=1,
         num_sanity_val_steps=0,
-        callbacks=[*callbacks, draws, Saves(folder / "x.ckpt")],
+        callbacks=[*callbacks, draws, SleepyCritic(), Saves(folder / "x.ckpt")],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -98,8 +131,8 @@ def fit(module: Learner, folder: Path, *callbacks: L.Callback, profiler: Any = N
         default_root_dir=folder,
         profiler=profiler,
     )
-    loader: Any = DataLoader(PROBLEMS, batch_size=2, collate_fn=ProblemBatch)  # pyright: ignore[reportArgumentType]
-    trainer.fit(module, loader, loader)
+    held_out: Any = DataLoader(PROBLEMS, batch_size=2, collate_fn=ProblemBatch)  # pyright: ignore[reportArgumentType]
+    trainer.fit(module, SleepyLoader(module), held_out)
     return trainer
 
 
@@ -107,7 +140,7 @@ def said_of(caught: list[warnings.WarningMessage]) -> list[str]:
     return [str(warning.message) for warning in caught if "every thread" in str(warning.message)]
 
 
-@pytest.mark.parametrize("phase", ["rollout", "reward", "update", "validation", "checkpoint"])
+@pytest.mark.parametrize("phase", PHASES)
 def test_a_phase_beyond_its_limit_is_named_with_its_stacks(phase: str, tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -214,7 +247,7 @@ def test_of_a_thing_within_another_the_outer_one_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        ({"rolout": 1.0}, "limits knows rollout, reward, update, validation, checkpoint, evaluation, got rolout"),
+        ({"rolout": 1.0}, "limits knows data, rollout, reward, update, lessons, validation, checkpoint, evaluation"),
         ({"reward": 0.0}, "limits.reward must be positive"),
         ({"reward": float("nan")}, "limits.reward must be positive"),
     ],

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from contrastive_reasoning.rewards import pool as pool_module
+from contrastive_reasoning.rewards.failures import RewardFailed
 from contrastive_reasoning.rewards.pool import AnswerPool, answer_worker
 from contrastive_reasoning.tasks.answer import verify_answer
 from contrastive_reasoning.tasks.base import Verdict
@@ -46,8 +47,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 def pool_of(stand_in: None) -> Iterator[Callable[..., AnswerPool]]:
     pools: list[AnswerPool] = []
 
-    def build(workers: int = 2, limit_s: float = 60.0) -> AnswerPool:
-        pools.append(AnswerPool(workers=workers, limit_s=limit_s))
+    def build(workers: int = 2, limit_s: float = 60.0, max_failures: float = 0.2) -> AnswerPool:
+        pools.append(AnswerPool(workers=workers, limit_s=limit_s, max_failures=max_failures))
         return pools[-1]
 
     yield build
@@ -108,6 +109,20 @@ def test_a_crash_is_an_error_and_nothing_else_is_lost(pool_of: Callable[..., Ans
     ]
 
 
+def test_more_crashes_than_their_share_end_the_run(pool_of: Callable[..., AnswerPool]) -> None:
+    settled = [("7", r"\boxed{7}")] * 15
+    pool = pool_of(workers=1, max_failures=0.1)
+    assert sum(not verdict.judged for verdict in pool(roots(20, CRASH, ERROR, 22, 24) + settled)) == 2
+    sentence = r"failed on 3 of 20 answers, more than max_failures=0.1 .* the first: worker ended with exit code -9"
+    with pytest.raises(RewardFailed, match=sentence):
+        pool(roots(20, CRASH, ERROR, CRASH, 24) + settled)
+
+
+def test_a_crash_among_few_answers_is_no_share_of_anything(pool_of: Callable[..., AnswerPool]) -> None:
+    pool = pool_of(workers=1, max_failures=0.0)
+    assert [verdict.status for verdict in pool(roots(CRASH, 20))] == ["error", "ok"]
+
+
 def test_a_worker_that_died_between_two_calls_is_replaced(pool_of: Callable[..., AnswerPool]) -> None:
     pool = pool_of(workers=1)
     pool(roots(20))
@@ -141,7 +156,7 @@ def test_an_interrupted_call_leaves_no_question_behind(pool_of: Callable[..., An
 
 def test_a_worker_that_does_not_start_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "answer_worker", lambda: [sys.executable, "-c", "raise SystemExit(3)"])
-    pool = AnswerPool(workers=2, limit_s=1.0)
+    pool = AnswerPool(workers=2, limit_s=1.0, max_failures=0.2)
     with pytest.raises(RuntimeError, match=r"did not start.*exit code 3"):
         pool(roots(20))
     pool.close()
@@ -154,19 +169,21 @@ def test_closed_and_copied(pool_of: Callable[..., AnswerPool]) -> None:
     assert not pids(pool)
     assert not any(Path(f"/proc/{pid}").exists() for pid in running)
     copy = pickle.loads(pickle.dumps(pool))
-    assert (copy.workers, copy.limit_s) == (pool.workers, pool.limit_s)
+    assert (copy.workers, copy.limit_s, copy.max_failures) == (pool.workers, pool.limit_s, pool.max_failures)
 
 
-@pytest.mark.parametrize(("workers", "limit_s"), [(0, 1.0), (1, 0.0), (1, float("nan"))])
-def test_refuses_what_cannot_be_meant(workers: int, limit_s: float) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        AnswerPool(workers=workers, limit_s=limit_s)
+@pytest.mark.parametrize(
+    ("workers", "limit_s", "share"), [(0, 1.0, 0.2), (1, 0.0, 0.2), (1, float("nan"), 0.2), (1, 1.0, 1.5)]
+)
+def test_refuses_what_cannot_be_meant(workers: int, limit_s: float, share: float) -> None:
+    with pytest.raises(ValueError, match=r"must (be|lie)"):
+        AnswerPool(workers=workers, limit_s=limit_s, max_failures=share)
 
 
 def test_the_real_worker() -> None:
     """One start of the real thing: the same verdicts as in this process, from a process without torch."""
     pairs = [*roots(12, 13), ("x^2+2x", r"\boxed{x(x+2)}"), ("7", r"\boxed{7}"), (r"7 \foo 8", r"\boxed{\sqrt2}")]
-    with AnswerPool(workers=1, limit_s=120.0) as pool:
+    with AnswerPool(workers=1, limit_s=120.0, max_failures=0.0) as pool:
         assert pool(pairs) == [verify_answer(*pair) for pair in pairs]
         (pid,) = pids(pool)
         os.kill(pid, signal.SIGINT)
