@@ -8,6 +8,7 @@ from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.format import FormatReward
 from contrastive_reasoning.rewards.function import FunctionReward
 from contrastive_reasoning.rewards.function_verifier import FunctionVerifier
+from contrastive_reasoning.rewards.game_level import GameLevelReward
 from contrastive_reasoning.rewards.head import LinearHead, MLPHead
 from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward
 from contrastive_reasoning.rewards.oracle import OracleReward
@@ -33,6 +34,7 @@ __all__ = [
     "FormatReward",
     "FunctionReward",
     "FunctionVerifier",
+    "GameLevelReward",
     "LinearHead",
     "MLPHead",
     "MonteCarloReward",

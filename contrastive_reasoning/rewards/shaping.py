@@ -1,7 +1,8 @@
 """Shaping by steps:  r = outcome + weight · mean of the values of the legal steps, and the values themselves on tokens.
 
-The mean, not the sum: a sum of levels would pay for long walks through good states. Even the mean moves the optimum;
-``advantages.Process`` uses the values step by step, and weight 0 leaves the outcome alone there.
+The mean, not the sum: a sum of levels would pay for long walks through good states. Even the mean moves the optimum,
+and pays for breaking off after a good step (``rewards.GameLevelReward`` does not); ``advantages.Process`` uses the
+values step by step, and weight 0 leaves the outcome alone there.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class ShuffledReward:
 
     def __init__(self, *, reward: Reward, weight: float, seed: int) -> None:
         refuse_learning("ShuffledReward", reward)
-        for part, own in _weighted(reward):
+        for part, own in parts_that_add(reward):
             raise ValueError(
                 f"{type(part).__name__} adds its true values to the outcome: inside ShuffledReward it needs weight 0 "
                 f"(ShuffledReward takes {own} itself)"
@@ -96,13 +96,13 @@ def _groups(rows: Sequence[T], group_size: int) -> list[Sequence[T]]:
     return [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
 
 
-def _weighted(reward: Any) -> Iterator[tuple[Any, float]]:
+def parts_that_add(reward: Any) -> Iterator[tuple[Any, float]]:
     """The parts of a reward that add values of steps to the outcome, and by which weight."""
     if own := getattr(reward, "weight", 0.0):
         yield reward, own
     for name, part in getattr(reward, "rewards", {}).items():
         if reward.weights[name]:
-            yield from _weighted(part)
+            yield from parts_that_add(part)
 
 
 def _among_problems(starts: Sequence[float], group_size: int, drawn: random.Random) -> list[float]:

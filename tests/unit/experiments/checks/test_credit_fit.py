@@ -38,6 +38,7 @@ def composed(*overrides: str) -> DictConfig:
         ("reward=constant_value", "advantage=survival"),
         ("reward=perfect_move", "advantage=process"),
         ("reward=oracle_shuffled", "advantage=survival"),
+        ("reward=oracle_game_level", "advantage=process"),
         ("reward=critic_calibrated", "critic=joint_ensemble", "advantage=potential_gated"),
         ("reward=critic_steps", "critic=text", "advantage=process"),
         ("reward=monte_carlo", "rollout=vineppo", "advantage=vineppo"),
