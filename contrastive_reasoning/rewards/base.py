@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -84,3 +84,25 @@ def refuse_learning(owner: str, *rewards: Reward) -> None:
         if isinstance(reward, TrainedReward):
             inner = type(reward).__name__
             raise ValueError(f"{inner} learns, so {owner} cannot hold it: it must be the outermost reward")
+
+
+def refuse_adding(owner: str, reward: Reward) -> None:
+    """A reward that makes something else of a reward's step values: those must not be in the outcome already.
+
+    Raises:
+        ValueError: naming the part that adds them.
+    """
+    for part, own in _parts_that_add(reward):
+        inner = type(part).__name__
+        raise ValueError(
+            f"{inner} adds its values to the outcome: inside {owner} it needs weight 0 ({owner} takes {own} itself)"
+        )
+
+
+def _parts_that_add(reward: Any) -> Iterator[tuple[Any, float]]:
+    """The parts of a reward that add values of steps to the outcome, and by which weight."""
+    if own := getattr(reward, "weight", 0.0):
+        yield reward, own
+    for name, part in getattr(reward, "rewards", {}).items():
+        if reward.weights[name]:
+            yield from _parts_that_add(part)

@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
+from contrastive_reasoning.rewards.base import Credit, Reward, refuse_adding, refuse_learning
 from contrastive_reasoning.rewards.shaping import start_of
-from contrastive_reasoning.rewards.shuffled import parts_that_add
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
 
@@ -35,11 +34,7 @@ class GameLevelReward:
 
     def __init__(self, *, reward: Reward, weight: float) -> None:
         refuse_learning("GameLevelReward", reward)
-        for part, own in parts_that_add(reward):
-            raise ValueError(
-                f"{type(part).__name__} adds the mean of its values to the outcome: inside GameLevelReward it needs "
-                f"weight 0 (GameLevelReward takes {own} itself)"
-            )
+        refuse_adding("GameLevelReward", reward)
         self.reward = reward
         self.weight = weight
 

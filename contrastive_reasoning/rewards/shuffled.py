@@ -14,12 +14,12 @@ rollouts of all ranks. What is told of the values
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from contrastive_reasoning.ranks import gather, share, unshare
-from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_learning
+from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_adding, refuse_learning
 from contrastive_reasoning.rewards.fixed_draw import fixed_integer
 from contrastive_reasoning.rewards.step_metrics import FINISHED, Judged, judged_anew
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -41,11 +41,7 @@ class ShuffledReward:
 
     def __init__(self, *, reward: Reward, weight: float, seed: int) -> None:
         refuse_learning("ShuffledReward", reward)
-        for part, own in parts_that_add(reward):
-            raise ValueError(
-                f"{type(part).__name__} adds its true values to the outcome: inside ShuffledReward it needs weight 0 "
-                f"(ShuffledReward takes {own} itself)"
-            )
+        refuse_adding("ShuffledReward", reward)
         self.reward = reward
         self.weight = weight
         self.seed = seed
@@ -94,15 +90,6 @@ def _own(rows: Sequence[T], group_size: int) -> list[T]:
 
 def _groups(rows: Sequence[T], group_size: int) -> list[Sequence[T]]:
     return [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
-
-
-def parts_that_add(reward: Any) -> Iterator[tuple[Any, float]]:
-    """The parts of a reward that add values of steps to the outcome, and by which weight."""
-    if own := getattr(reward, "weight", 0.0):
-        yield reward, own
-    for name, part in getattr(reward, "rewards", {}).items():
-        if reward.weights[name]:
-            yield from parts_that_add(part)
 
 
 def _among_problems(starts: Sequence[float], group_size: int, drawn: random.Random) -> list[float]:

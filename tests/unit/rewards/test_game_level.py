@@ -11,9 +11,9 @@ import torch
 from contrastive_reasoning.rewards import GameLevelReward, OracleReward, VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.game_level import game_level, moves_of
 from contrastive_reasoning.tasks.base import Problem, Task
-from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, reachable
+from contrastive_reasoning.tasks.countdown import reachable
+from tests.unit.rewards.test_placebos import play
 
-POSED = CountdownProblem((21, 16, 17, 26), 46, style="direct")
 WON = "21+16=37;37-17=20;26+20=46"
 
 
@@ -21,18 +21,9 @@ def oracle(task: Task, weight: float = 0.0) -> OracleReward:
     return OracleReward(outcome=VerifierReward(task=task), task=task, weight=weight)
 
 
-def whole_play(rng: random.Random) -> str:
-    written, state = [], tuple(POSED.fields["numbers"])
-    while len(state) > 1:
-        move = rng.choice(legal_moves(state))
-        written.append(f"{move.a}{move.op}{move.b}={move.result}")
-        state = move.state
-    return ";".join(written)
-
-
 def test_of_whole_legal_games_it_is_the_mean_of_the_oracle(task: Task, rollouts_of) -> None:
     rng = random.Random(0)
-    rollouts = rollouts_of([WON, *(whole_play(rng) for _ in range(40))])
+    rollouts = rollouts_of([WON, *(play(rng, (21, 16, 17, 26)) for _ in range(40))])
     level = GameLevelReward(reward=oracle(task), weight=0.5)(rollouts)
     assert torch.equal(level.outcome, oracle(task, 0.5)(rollouts).outcome)
     assert 0 < level.parts["game_level"].mean() < 1
@@ -66,7 +57,7 @@ def test_no_game_gains_by_stopping_short_or_by_breaking_rules(seed: int) -> None
 
 
 def test_a_reward_that_adds_its_own_mean_is_refused(task: Task) -> None:
-    with pytest.raises(ValueError, match=r"OracleReward adds the mean of its values .* needs weight 0 .* takes 0.5"):
+    with pytest.raises(ValueError, match=r"OracleReward adds its values .* needs weight 0 .* takes 0.5"):
         GameLevelReward(reward=oracle(task, 0.5), weight=0.5)
     summed = WeightedSum(rewards={"oracle": oracle(task, 0.5)}, weights={"oracle": 0.0})
     GameLevelReward(reward=summed, weight=0.5)

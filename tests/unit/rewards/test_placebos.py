@@ -210,7 +210,7 @@ def test_the_mean_shuffled_value_is_weighed(task: Task, rollouts_of, oracle, tex
 
 
 def test_true_values_in_the_outcome_are_refused(oracle) -> None:
-    with pytest.raises(ValueError, match=r"OracleReward adds its true values to the outcome: .* needs weight 0"):
+    with pytest.raises(ValueError, match=r"OracleReward adds its values to the outcome: .* needs weight 0"):
         shuffled(oracle(0.5))
 
 
@@ -218,7 +218,7 @@ def test_true_values_in_the_outcome_of_a_sum_are_refused(task: Task, oracle) -> 
     def summed(weight: float, share: float) -> WeightedSum:
         return WeightedSum(rewards={"oracle": oracle(weight)}, weights={"oracle": share})
 
-    with pytest.raises(ValueError, match=r"OracleReward adds its true values to the outcome: .* takes 0.5 itself"):
+    with pytest.raises(ValueError, match=r"OracleReward adds its values to the outcome: .* takes 0.5 itself"):
         ShuffledReward(reward=summed(0.5, 1.0), weight=0.0, seed=0)
     ShuffledReward(reward=summed(0.0, 1.0), weight=0.0, seed=0)
     ShuffledReward(reward=summed(0.5, 0.0), weight=0.0, seed=0)
