@@ -35,6 +35,7 @@ from experiments.comparison.wishes import Refused
 from experiments.comparison.words import Wishes, comparison_parser, wishes
 from experiments.machine.files import write_text
 from experiments.machine.folder_names import flaw, joined, shown
+from experiments.machine.secret_streams import conceal_output
 from experiments.study.plan import study_names
 from experiments.track import RunRecord, Tracker, TrackerError, connect
 
@@ -204,4 +205,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    conceal_output()
     sys.exit(main(sys.argv[1:]))

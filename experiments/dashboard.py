@@ -13,6 +13,7 @@ from itertools import islice, takewhile
 from urllib.parse import quote
 
 from experiments.comparison.wishes import Refused, near
+from experiments.machine.secret_streams import conceal_output
 from experiments.track import RunRecord, TrackerError, connect, tracking_address
 
 HOST, PORT = "127.0.0.1", "5000"
@@ -111,4 +112,5 @@ def main(typed: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    conceal_output()
     main(sys.argv[1:])

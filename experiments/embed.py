@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 
 from experiments.machine.files import write_json
 from experiments.machine.folder_names import plain
+from experiments.machine.secret_streams import conceal_output
 from experiments.tracking.run_tree import read_json
 
 ROOM = Path(__file__).resolve().parents[1] / "contrastive_reasoning" / "policies" / "embedded"
@@ -54,6 +55,7 @@ def embed(stage: Path, name: str, *, room: Path = ROOM) -> Path:
 
 
 if __name__ == "__main__":
+    conceal_output()
     if len(sys.argv) != 3:
         sys.exit("usage: python -m experiments.embed STAGE_FOLDER NAME")
     try:

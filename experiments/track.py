@@ -26,7 +26,7 @@ from experiments.tracking.artifacts import Artifacts
 from experiments.tracking.metrics_file import Metric
 from experiments.tracking.parameters import tracker_name
 from experiments.tracking.sent import Found
-from experiments.tracking.sqlite_file import alone_at, make_whole
+from experiments.tracking.sqlite_file import SCHEME, alone_at, make_whole
 from experiments.tracking.tracker_error import ToldAsOurs, TrackerError
 
 if TYPE_CHECKING:
@@ -90,6 +90,9 @@ class Tracker:
                 make_whole(address, mlflow.MlflowClient)
                 client = mlflow.MlflowClient(tracking_uri=address)
         except mlflow.MlflowException as error:
+            if address.startswith(SCHEME):  # of another version's tables, say
+                said = concealed(first_line(error))
+                raise TrackerError(f"MLflow's database at {self.address} cannot be opened ({said})") from error
             raise TrackerError(f"MLFLOW_TRACKING_URI={self.address} is no address that MLflow knows") from error
         except Exception as error:  # any of the database's and the file system's own
             said = f"{type(error).__name__}: {concealed(first_line(error))}"

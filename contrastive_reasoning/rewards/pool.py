@@ -9,7 +9,8 @@ end the run: an answer can kill its judge, but a judge that keeps dying is no ju
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Literal, get_args
 
@@ -24,8 +25,8 @@ Kind = Literal["answer", "choice"]
 MODULE = "contrastive_reasoning.tasks.answer.worker"
 MEMORY = 2 * 2**30
 """Bytes of address space of a worker; one that has loaded sympy needs about a tenth of it."""
-FEWEST = 20
-"""Answers of a call that has a share of failures: in a smaller one, a table's examples say, one death is much of it."""
+FEWEST, MOST = 20, 1000
+"""Answers that have a share of failures: of fewer, a table's examples say, one death is much; older ones are past."""
 
 
 class AnswerPool:
@@ -35,7 +36,8 @@ class AnswerPool:
         workers: processes at most.
         limit_s: seconds of wall clock for one answer. The budget of steps in ``tasks.answer`` ends what takes too long
             the same way on every machine; the limit is for what that cannot see, and may be generous.
-        max_failures: the share of the answers judged together, where they are 20 or more, that may end in an error.
+        max_failures: the share of the last 1,000 answers judged, once they are 20, that may end in an error. Equal
+            ones that are judged together are one.
 
     Raises:
         ValueError: for a number out of range.
@@ -43,6 +45,8 @@ class AnswerPool:
 
     def __init__(self, *, workers: int, limit_s: float, max_failures: float) -> None:
         self.max_failures = checked_share(max_failures)
+        self._failed: deque[bool] = deque(maxlen=MOST)
+        """Of the last answers judged, which ended in an error."""
         self.workers = workers
         self.limit_s = limit_s
         self.pool = WorkerPool(command=answer_worker(), greeting=b"", workers=workers, limit_s=limit_s, spent=spent)
@@ -51,7 +55,7 @@ class AnswerPool:
         """The verdict on each pair of a gold answer and a completion; for ``choice`` the gold answers are letters.
 
         Raises:
-            RewardFailed: if too many end in an error.
+            RewardFailed: if too many of the last ones ended in an error.
             ValueError: for another kind.
         """
         if kind not in get_args(Kind):
@@ -62,20 +66,23 @@ class AnswerPool:
         questions = list(dict.fromkeys(item for item in posed if isinstance(item, Question)))
         replies = self.pool([json.dumps(question).encode() for question in questions])
         settled = dict(zip(questions, map(verdict_of, replies), strict=True))
-        return self._few_failed([settled[item] if isinstance(item, Question) else item for item in posed])
+        verdicts = [settled[item] if isinstance(item, Question) else item for item in posed]
+        self._refuse_too_many(dict(zip(pairs, verdicts, strict=True)).values())
+        return verdicts
 
     def close(self) -> None:
         """End all workers. A later call starts new ones."""
         self.pool.close()
 
-    def _few_failed(self, verdicts: list[Verdict]) -> list[Verdict]:
-        failed = [verdict for verdict in verdicts if not verdict.judged]
-        if len(verdicts) >= FEWEST and len(failed) > self.max_failures * len(verdicts):
+    def _refuse_too_many(self, verdicts: Collection[Verdict]) -> None:
+        self._failed.extend(not verdict.judged for verdict in verdicts)
+        failed, judged = sum(self._failed), len(self._failed)
+        first = next((verdict.reason for verdict in verdicts if not verdict.judged), None)
+        if first is not None and judged >= FEWEST and failed > self.max_failures * judged:
             raise RewardFailed(
-                f"the verifier failed on {len(failed)} of {len(verdicts)} answers, more than "
-                f"max_failures={self.max_failures:g} of the task's verifier allows; the first: {failed[0].reason}"
+                f"the verifier failed on {failed} of the last {judged} answers, more than its "
+                f"max_failures={self.max_failures:g} allows; the first of these: {first}"
             )
-        return verdicts
 
     def __enter__(self) -> AnswerPool:
         return self

@@ -79,8 +79,8 @@ def described(error: BaseException) -> str:
 def first_words(text: str) -> str:
     """The first line, at most ``LONGEST`` characters of it.
 
-    A long one ends with a whole word: of a secret that stands in it there must be all or nothing, for who hides secrets
-    to find it.
+    A long one ends with a whole word: of a secret without spaces that stands in it there must be all or nothing, for
+    who hides secrets to find it.
     """
     line = next(iter(text.splitlines()), "")
     return line if len(line) <= LONGEST else f"{line[:LONGEST].rpartition(' ')[0]} …".lstrip()

@@ -175,12 +175,15 @@ def joined() -> Iterator[None]:
         return
     import torch
     from torch import distributed
+    from torch.distributed import distributed_c10d
 
     _end_with_launcher(os.environ)
     if not leads():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     # which device is this rank's the trainer says, who may have none for it, or the CPU
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):  # of groups that DeepSpeed makes, which names none
+        setattr(distributed_c10d, name, WAIT)
     distributed.init_process_group(backend, timeout=WAIT)
     try:
         yield

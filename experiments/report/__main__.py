@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 
 from experiments.machine.quiet import be_quiet
+from experiments.machine.secret_streams import conceal_output
 
 
 def main() -> int:
     be_quiet()
+    conceal_output()
     from experiments.report.command import main as command
 
     return command(sys.argv[1:])

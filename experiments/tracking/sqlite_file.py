@@ -33,16 +33,20 @@ def make_whole(address: str, open_at: Callable[[str], object]) -> None:
     called within ``alone_at``.
 
     Args:
-        address: of MLflow's store; nothing is done unless it is a SQLite file that is not there yet.
+        address: of MLflow's store; nothing is done unless it is a SQLite file, without options, that is empty or not
+            there yet.
         open_at: opens a store, which makes its tables.
     """
-    database = Path(address.removeprefix(SCHEME))
-    of_a_file = address.startswith(SCHEME) and "?" not in database.name and database.name not in ("", ":memory:")
-    if not of_a_file or database.exists():
+    name = address.removeprefix(SCHEME)
+    if not address.startswith(SCHEME) or "?" in name or name in ("", ":memory:"):
         return
+    database = Path(name).resolve()  # a link stays one
+    if database.exists() and database.stat().st_size:
+        return
+    database.parent.mkdir(parents=True, exist_ok=True)
     unfinished = database.with_name(database.name + UNFINISHED)
     for left in (unfinished, unfinished.with_name(unfinished.name + JOURNAL)):  # by a maker that was killed
         left.unlink(missing_ok=True)
     open_at(f"{SCHEME}{unfinished}")
-    if not database.exists():  # MLflow's own programs do not ask for the lock
-        unfinished.rename(database)
+    if not (database.exists() and database.stat().st_size):  # MLflow's own programs do not ask for the lock
+        unfinished.replace(database)

@@ -37,7 +37,7 @@ def test_this_python_is_a_declared_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [version for version in DECLARED[-1:] if version != OURS])
+@pytest.mark.parametrize("version", [version for version in DECLARED if version != OURS][-1:])
 def test_an_experiment_runs_on_it(version: str, tmp_path: Path) -> None:
     python = interpreter(version)
     if python is None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from experiments.track import RunRecord, Tracker, TrackerError
 from experiments.tracking.carry import Carrier, sync
 from experiments.tracking.run_tree import runs_of
 from experiments.tracking.sent import MEMORY_FILE
+from experiments.tracking.sqlite_file import make_whole
 from tests.ports import free_port
 
 TEST, START, VAL = (f"{split}/verifier/accuracy_sampled" for split in ("test", "start", "val"))
@@ -272,16 +274,39 @@ def test_two_processes_may_make_the_database_at_once(tmp_path: Path) -> None:
     assert [process.wait(120) for process in both] == [0, 0]
 
 
+def has_begun(folder: Path) -> bool:
+    """Whether some table is being made; a journal may be gone before it is looked at."""
+    with contextlib.suppress(FileNotFoundError):
+        return any(path.stat().st_size for path in folder.glob("mlflow.db*"))
+    return False
+
+
+def test_a_link_to_a_database_that_is_not_there_yet_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").symlink_to(tmp_path / "big" / "real.db")
+    assert Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}").experiments() == []
+    assert (tmp_path / "mlflow.db").is_symlink()
+    assert [path.name for path in (tmp_path / "big").iterdir()] == ["real.db"]
+
+
+def test_an_empty_file_is_no_database_yet(tmp_path: Path) -> None:
+    made: list[str] = []
+    (tmp_path / "mlflow.db").touch()
+    make_whole(f"sqlite:///{tmp_path / 'mlflow.db'}", lambda at: made.append(at) or Path(at[10:]).write_text("tables"))
+    assert made == [f"sqlite:///{tmp_path / 'mlflow.db.unfinished'}"]
+    assert (tmp_path / "mlflow.db").read_text() == "tables"
+    make_whole(f"sqlite:///{tmp_path / 'mlflow.db'}", made.append)
+    assert len(made) == 1
+
+
 def test_one_killed_while_it_makes_the_database_leaves_none_that_cannot_be_opened(tmp_path: Path) -> None:
     database = tmp_path / "mlflow.db"
     environment = os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{database}"}
     maker = subprocess.Popen(
         [sys.executable, "-c", "from experiments.track import connect; connect()"], env=environment
     )
-    while not any(path.stat().st_size for path in tmp_path.glob("mlflow.db*")):
+    while not has_begun(tmp_path):
         assert maker.poll() is None
         time.sleep(0.01)
-    time.sleep(0.2)  # of the two seconds that it takes
     maker.kill()
     assert maker.wait() == -signal.SIGKILL
     assert [path.name for path in tmp_path.glob("mlflow.db*")] != []

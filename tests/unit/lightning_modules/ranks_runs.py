@@ -115,7 +115,7 @@ def everything(folder: Path) -> Result:
         found[f"{name}/kept"] = kept(name)
     for name in ("zero2", "zero3"):
         found[f"{name}/adapters on bfloat16 resumed"] = adapters_on_bfloat16_resumed(name, folder / "bfloat16" / name)
-    for name in ("ddp", "zero2", "zero3"):
+    for name in ("ddp", "zero1", "zero2", "zero3"):
         found[f"{name}/spoiled in bfloat16"] = spoiled_in_bfloat16(name)
     for name in SHARDED:
         found[f"{name}/sharding"] = sharding(name, folder / "sharding")

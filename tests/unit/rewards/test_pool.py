@@ -109,18 +109,31 @@ def test_a_crash_is_an_error_and_nothing_else_is_lost(pool_of: Callable[..., Ans
     ]
 
 
+def crashes(*spellings: str) -> list[tuple[str, str]]:
+    return [(r"2\sqrt{3}", rf"{words} \boxed{{\sqrt{{{CRASH}}}}}") for words in spellings]
+
+
 def test_more_crashes_than_their_share_end_the_run(pool_of: Callable[..., AnswerPool]) -> None:
-    settled = [("7", r"\boxed{7}")] * 15
+    settled = [("7", rf"It is \boxed{{{number}}}") for number in range(15)]
     pool = pool_of(workers=1, max_failures=0.1)
     assert sum(not verdict.judged for verdict in pool(roots(20, CRASH, ERROR, 22, 24) + settled)) == 2
-    sentence = r"failed on 3 of 20 answers, more than max_failures=0.1 .* the first: worker ended with exit code -9"
+    sentence = r"failed on 3 of the last 21 answers, more than its max_failures=0.1 .*: worker ended with exit code -9"
     with pytest.raises(RewardFailed, match=sentence):
-        pool(roots(20, CRASH, ERROR, CRASH, 24) + settled)
+        pool(crashes("Hence"))
+
+
+def test_equal_answers_that_crash_together_are_one(pool_of: Callable[..., AnswerPool]) -> None:
+    """A policy that has one answer for everything has not broken its judge."""
+    settled = [("7", rf"It is \boxed{{{number}}}") for number in range(19)]
+    pool = pool_of(workers=1, max_failures=0.1)
+    assert [verdict.status for verdict in pool(settled + roots(*[CRASH] * 10))][19:] == ["error"] * 10
 
 
 def test_a_crash_among_few_answers_is_no_share_of_anything(pool_of: Callable[..., AnswerPool]) -> None:
     pool = pool_of(workers=1, max_failures=0.0)
     assert [verdict.status for verdict in pool(roots(CRASH, 20))] == ["error", "ok"]
+    with pytest.raises(RewardFailed, match="of the last 20"):
+        pool([*[("7", rf"It is \boxed{{{number}}}") for number in range(17)], *crashes("So")])
 
 
 def test_a_worker_that_died_between_two_calls_is_replaced(pool_of: Callable[..., AnswerPool]) -> None:

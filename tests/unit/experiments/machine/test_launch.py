@@ -203,6 +203,20 @@ def alive(process: int) -> bool:
     return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
+def test_groups_that_libraries_make_wait_as_long(capfd: pytest.CaptureFixture[str]) -> None:
+    """DeepSpeed exchanges gradients within a group of its own making."""
+    body = """
+    import deepspeed, torch
+    with joined():
+        deepspeed.init_distributed("gloo")
+        from deepspeed.utils.groups import _clone_world_group
+        groups = torch.distributed.group.WORLD, _clone_world_group()
+        print(*(group._get_backend(torch.device("cpu")).options._timeout for group in groups))
+    """
+    assert launch(command(body), 2, variables={}) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == f"{WAIT} {WAIT}"
+
+
 def test_ranks_wait_longer_than_any_phase_may_take() -> None:
     """The watchdog must have written where the one that hangs stands before those that wait for it give up."""
     register()

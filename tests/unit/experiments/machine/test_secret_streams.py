@@ -72,7 +72,9 @@ def test_a_long_error_or_reason_is_not_cut_within_a_secret(at: int) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("entry", ["run", "sample", "plan", "bench", "track"])
+@pytest.mark.parametrize(
+    "entry", ["run", "sample", "plan", "bench", "track", "compare", "report", "study", "dashboard"]
+)
 def test_no_command_prints_one(entry: str, tmp_path: Path) -> None:
     """Each is given what it does not know, which it says."""
     command = [sys.executable, "-m", f"experiments.{entry}", f"/{SECRET}"]
