@@ -37,7 +37,7 @@ class AnswerPool:
         limit_s: seconds of wall clock for one answer. The budget of steps in ``tasks.answer`` ends what takes too long
             the same way on every machine; the limit is for what that cannot see, and may be generous.
         max_failures: the share of the last 1,000 answers judged, once they are 20, that may end in an error. Equal
-            ones that are judged together are one.
+            ones that are judged together are one, whatever led to them.
 
     Raises:
         ValueError: for a number out of range.
@@ -67,7 +67,8 @@ class AnswerPool:
         replies = self.pool([json.dumps(question).encode() for question in questions])
         settled = dict(zip(questions, map(verdict_of, replies), strict=True))
         verdicts = [settled[item] if isinstance(item, Question) else item for item in posed]
-        self._refuse_too_many(dict(zip(pairs, verdicts, strict=True)).values())
+        different = [item if isinstance(item, Question) else pair for item, pair in zip(posed, pairs, strict=True)]
+        self._refuse_too_many(dict(zip(different, verdicts, strict=True)).values())
         return verdicts
 
     def close(self) -> None:
