@@ -37,7 +37,8 @@ from experiments.machine.files import write_text
 from experiments.machine.folder_names import flaw, joined, shown
 from experiments.machine.secret_streams import conceal_output
 from experiments.study.plan import study_names
-from experiments.track import RunRecord, Tracker, TrackerError, connect
+from experiments.track import Tracker, TrackerError, connect
+from experiments.tracking.tracked_run import TrackedRun
 
 OUTPUT = Path("outputs") / "compare"
 MOST_NOTED = 5
@@ -116,7 +117,7 @@ def terminal_table(found: Comparison) -> Table:
 
 def read_curves(tracker: Tracker, names: Sequence[str], arms: Sequence[Arm], metric: str) -> list[Curve]:
     """Per arm the histories of its runs, each from the stage that logged ``metric`` while it trained."""
-    stage_of: dict[str, RunRecord] = {}
+    stage_of: dict[str, TrackedRun] = {}
     stages = [run for run in tracker.runs(names, kind="stage") if metric in run.metrics]
     for wanted in reversed(STAGES_WITH_CURVES):
         stage_of |= {run.tags["mlflow.parentRunId"]: run for run in stages if run.tags["stage"] == wanted}

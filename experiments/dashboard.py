@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 from experiments.comparison.wishes import Refused, near
 from experiments.machine.secret_streams import conceal_output
-from experiments.track import RunRecord, TrackerError, connect, tracking_address
+from experiments.track import TrackerError, connect, tracking_address
+from experiments.tracking.tracked_run import TrackedRun
 
 HOST, PORT = "127.0.0.1", "5000"
 PORT_FLAGS = ("--port", "-p")
@@ -59,7 +60,7 @@ def shown(names: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
     return {name: there[name] for name in names} or dict(islice(there.items(), MOST))
 
 
-def search_filter(stages: Sequence[RunRecord]) -> str:
+def search_filter(stages: Sequence[TrackedRun]) -> str:
     """MLflow's filter for the runs to compare, so that no experiment is without; all pass it where there are none.
 
     It has no "or" for tags: where experiments differ, what is left out is named.

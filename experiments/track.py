@@ -11,11 +11,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +25,7 @@ from experiments.tracking.metrics_file import Metric
 from experiments.tracking.parameters import tracker_name
 from experiments.tracking.sent import Found
 from experiments.tracking.sqlite_file import SCHEME, alone_at, make_whole
+from experiments.tracking.tracked_run import TrackedRun, as_logged
 from experiments.tracking.tracker_error import ToldAsOurs, TrackerError
 
 if TYPE_CHECKING:
@@ -47,21 +46,6 @@ QUIET = {
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunRecord:
-    """A run as MLflow tells it."""
-
-    run_id: str
-    experiment: str
-    status: str
-    start: float
-    """Seconds since the epoch."""
-    tags: Mapping[str, str]
-    params: Mapping[str, str]
-    metrics: Mapping[str, float]
-    """The last value of each name."""
 
 
 def tracking_address() -> str:
@@ -192,7 +176,7 @@ class Tracker:
             cause = type(error.__cause__).__name__
             raise TrackerError(f"MLflow at {self.address} does not answer ({cause})") from error
 
-    def runs(self, experiments: Sequence[str], *, kind: str) -> list[RunRecord]:
+    def runs(self, experiments: Sequence[str], *, kind: str) -> list[TrackedRun]:
         """All runs of one kind in the named experiments, oldest first."""
         names = {e.experiment_id: e.name for e in self._client.search_experiments() if e.name in experiments}
         if not names:
@@ -208,12 +192,12 @@ class Tracker:
         for run in found:
             if run.info.artifact_uri is not None:
                 self.artifacts.know(run.info.run_id, run.info.artifact_uri)
-        return [_record(run, names[run.info.experiment_id]) for run in found]
+        return [_tracked(run, names[run.info.experiment_id]) for run in found]
 
     def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
         """(step, value) by step; of a step logged twice, as after a resumption, the later value."""
         history = self._client.get_metric_history(run_id, tracker_name(metric))
-        return sorted({m.step: _as_logged(m.value) for m in sorted(history, key=lambda m: m.timestamp)}.items())
+        return sorted({m.step: as_logged(m.value) for m in sorted(history, key=lambda m: m.timestamp)}.items())
 
     def table(self, run_id: str, name: str) -> list[dict[str, Any]]:
         """The rows of a table that :meth:`log_table` sent."""
@@ -239,21 +223,16 @@ class Tracker:
         return found.experiment_id
 
 
-def _record(run: Run, experiment: str) -> RunRecord:
-    return RunRecord(
+def _tracked(run: Run, experiment: str) -> TrackedRun:
+    return TrackedRun(
         run_id=run.info.run_id,
         experiment=experiment,
         status=run.info.status,
         start=run.info.start_time / 1000,
         tags=run.data.tags,
         params=run.data.params,
-        metrics={name: _as_logged(value) for name, value in run.data.metrics.items()},
+        metrics={name: as_logged(value) for name, value in run.data.metrics.items()},
     )
-
-
-def _as_logged(value: float) -> float:
-    """What was logged where MLflow gives back ``value``: it keeps the largest float for an infinity."""
-    return math.copysign(math.inf, value) if abs(value) >= sys.float_info.max else value
 
 
 def _everything() -> int:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from experiments.machine.local_paths import without_paths
-from experiments.track import RunRecord
 from experiments.tracking.run_tree import WATCHING
+from experiments.tracking.tracked_run import TrackedRun
 
 ABSENT = "—"
 BEGUN_FROM = ("policy.pretrained", "reference.pretrained")
@@ -27,9 +27,9 @@ class Arm:
 
     values: Mapping[str, str]
     """Axis → the value all its runs share."""
-    runs: Mapping[str, RunRecord]
+    runs: Mapping[str, TrackedRun]
     """Seed → its newest run."""
-    members: Sequence[RunRecord]
+    members: Sequence[TrackedRun]
     """All its runs, also the older ones of a seed that ran again."""
 
     @property
@@ -39,12 +39,12 @@ class Arm:
         return " · ".join(parts)
 
 
-def value_of(run: RunRecord, axis: str) -> str:
+def value_of(run: TrackedRun, axis: str) -> str:
     """What a run says of a tag or, by its dotted path, of a parameter."""
     return run.tags.get(axis, run.params.get(axis, ABSENT))
 
 
-def known_axes(runs: Sequence[RunRecord]) -> list[str]:
+def known_axes(runs: Sequence[TrackedRun]) -> list[str]:
     """Everything by which the runs could be set apart."""
     tags = {tag for run in runs for tag in run.tags if not tag.startswith("mlflow.")} - set(NO_AXES)
     params = dict.fromkeys(name for run in runs for name in run.params)
@@ -53,7 +53,7 @@ def known_axes(runs: Sequence[RunRecord]) -> list[str]:
     return [*first, *(name for name in others if name != "git_sha")]
 
 
-def telling_axes(runs: Sequence[RunRecord]) -> list[str]:
+def telling_axes(runs: Sequence[TrackedRun]) -> list[str]:
     """``experiment`` and as many more as it takes for no arm to mix unlike runs: each splits what those before left."""
     axes = ["experiment"]
     for axis in filter(_decides, known_axes(runs)):
@@ -62,10 +62,10 @@ def telling_axes(runs: Sequence[RunRecord]) -> list[str]:
     return axes
 
 
-def arms_by(runs: Sequence[RunRecord], axes: Sequence[str]) -> list[Arm]:
+def arms_by(runs: Sequence[TrackedRun], axes: Sequence[str]) -> list[Arm]:
     """The arms in the order in which the experiments first ran, of each seed its newest run."""
 
-    def values(run: RunRecord) -> tuple[str, ...]:
+    def values(run: TrackedRun) -> tuple[str, ...]:
         return tuple(value_of(run, axis) for axis in axes)
 
     order = list(dict.fromkeys(map(values, runs)))
@@ -105,13 +105,13 @@ def _all_axes(arm: Arm) -> list[str]:
     return [*filter(_decides, known_axes(arm.members)), "git_sha"]
 
 
-def _arm(axes: Sequence[str], key: tuple[str, ...], members: Sequence[RunRecord]) -> Arm:
+def _arm(axes: Sequence[str], key: tuple[str, ...], members: Sequence[TrackedRun]) -> Arm:
     newest = {value_of(run, "seed"): run for run in members}
     runs = dict(sorted(newest.items(), key=lambda item: (len(item[0]), item[0])))
     return Arm(values=dict(zip(axes, key, strict=True)), runs=runs, members=members)
 
 
-def _parts(runs: Sequence[RunRecord], axes: Sequence[str]) -> int:
+def _parts(runs: Sequence[TrackedRun], axes: Sequence[str]) -> int:
     return len({tuple(value_of(run, axis) for axis in axes) for run in runs})
 
 
@@ -119,7 +119,7 @@ def _decides(name: str) -> bool:
     return name.partition(".")[0] not in WATCHING
 
 
-def _is_start_of_a_seed(name: str, runs: Sequence[RunRecord]) -> bool:
+def _is_start_of_a_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
     """Whether it is the policy that a study drew for each seed: the same in all arms of a seed, another in the next."""
     if not is_begun_from(name) or any("study" not in run.tags for run in runs):
         return False
@@ -132,7 +132,7 @@ def is_begun_from(name: str) -> bool:
     return f".{name}".endswith(tuple(f".{key}" for key in BEGUN_FROM))
 
 
-def _is_seed(name: str, runs: Sequence[RunRecord]) -> bool:
+def _is_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
     """Whether it is the run's own seed, handed on; ``task.seed``, say, decides the problems whatever that is."""
     return name.rsplit(".", 1)[-1] == "seed" and all(
         run.params.get(name, own) == own for run in runs for own in (value_of(run, "seed"),)

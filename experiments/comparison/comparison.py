@@ -12,7 +12,8 @@ from experiments.comparison.set_table import SetTable, set_table
 from experiments.comparison.table import Row
 from experiments.comparison.wishes import checked_axes, finished_runs
 from experiments.study.plan import START
-from experiments.track import RunRecord, Tracker
+from experiments.track import Tracker
+from experiments.tracking.tracked_run import TrackedRun
 
 METRIC, GREEDY = "test/verifier/accuracy_sampled", "test/verifier/accuracy"
 CURVE = "val/verifier/accuracy_sampled"
@@ -29,7 +30,7 @@ class Comparison:
     """Each that is compared with none, below it those that are compared with it."""
     against: Against
     table: SetTable
-    left_out: Sequence[RunRecord]
+    left_out: Sequence[TrackedRun]
     """Finished runs of these names that have the metric of none of the columns."""
 
     @property
@@ -93,7 +94,7 @@ def comparison_of(
     return Comparison(metric=wanted, columns=columns, arms=ordered, against=against, table=table, left_out=left_out)
 
 
-def default_metric(runs: Sequence[RunRecord]) -> str:
+def default_metric(runs: Sequence[TrackedRun]) -> str:
     """What the published figures are of that the runs' suite names, so that they stand beside.
 
     Else success of sampled completions, and of greedy ones where no run was tested on samples.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from contrastive_reasoning.published import PublishedTable, published_names, published_table
 from experiments.comparison.wishes import Refused, near
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 
 TEST, AVERAGE = "test/", "average"
 MAIN = "main"
@@ -32,7 +32,7 @@ class Column:
 
 
 def columns_of(
-    runs: Sequence[RunRecord], metric: str, wish: Sequence[str] | None, published: PublishedTable | None
+    runs: Sequence[TrackedRun], metric: str, wish: Sequence[str] | None, published: PublishedTable | None
 ) -> list[Column]:
     """The columns of ``metric``: those wished for in their order, else all that the runs hold, averages last.
 
@@ -57,26 +57,26 @@ def columns_of(
     return [Column(name=name, heading=headings.get(name, name), metric=found[name]) for name in names]
 
 
-def published_beside(runs: Sequence[RunRecord], metric: str) -> PublishedTable | None:
+def published_beside(runs: Sequence[TrackedRun], metric: str) -> PublishedTable | None:
     """The table that the suite of all these runs names, of its quantity; None where they name none, or several."""
     named = _named(runs)
     return published_table(named[0]) if named and f"{TEST}{named[1]}" == metric else None
 
 
-def published_metric(runs: Sequence[RunRecord]) -> str | None:
+def published_metric(runs: Sequence[TrackedRun]) -> str | None:
     """What the table is of that the suite of all these runs names; None where they name none, or several."""
     named = _named(runs)
     return f"{TEST}{named[1]}" if named else None
 
 
-def _named(runs: Sequence[RunRecord]) -> tuple[str, str] | None:
+def _named(runs: Sequence[TrackedRun]) -> tuple[str, str] | None:
     """The table of all these runs and its quantity."""
     named = {(run.params.get(PUBLISHED, "null"), run.params.get(QUANTITY, GREEDY)) for run in runs}
     name, quantity = named.pop()
     return None if named or name not in published_names() else (name, quantity)
 
 
-def _metrics_by_set(runs: Sequence[RunRecord], metric: str) -> dict[str, str]:
+def _metrics_by_set(runs: Sequence[TrackedRun], metric: str) -> dict[str, str]:
     names = sorted({name for run in runs for name in run.metrics})
     found = {MAIN: metric} if metric in names else {}
     quantity = metric.removeprefix(TEST)
@@ -91,7 +91,7 @@ def _metrics_by_set(runs: Sequence[RunRecord], metric: str) -> dict[str, str]:
     return found
 
 
-def _averages(runs: Sequence[RunRecord], metric: str) -> set[str | None]:
+def _averages(runs: Sequence[TrackedRun], metric: str) -> set[str | None]:
     """What an average was taken of."""
     return {run.params.get(QUANTITY) for run in runs if metric in run.metrics}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contrastive_reasoning.published import PublishedArm, PublishedTable
 from experiments.comparison.arms import ABSENT, Arm, value_of
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 
 MODEL = "policy.pretrained"
 
@@ -15,7 +15,7 @@ def published_arm(arm: Arm, table: PublishedTable | None) -> PublishedArm | None
     return next((row for row in table.arms if all(_repeats(run, row) for run in runs)), None) if table else None
 
 
-def _repeats(run: RunRecord, row: PublishedArm) -> bool:
+def _repeats(run: TrackedRun, row: PublishedArm) -> bool:
     if not same_model(value_of(run, MODEL), row.model):
         return False
     return all(_alike(value_of(run, key), value) for key, value in row.settings.items())

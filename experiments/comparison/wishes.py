@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Sequence
 
 from experiments.comparison.arms import known_axes
-from experiments.track import RunRecord, Tracker
+from experiments.track import Tracker
+from experiments.tracking.tracked_run import TrackedRun
 from experiments.typed.typed_here import typed
 
 
@@ -14,7 +15,7 @@ class Refused(ValueError):
     """A wish that cannot be met, in one sentence."""
 
 
-def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[RunRecord]:
+def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
     """The finished experiment runs of these names, oldest first."""
     known = tracker.experiments()
     for name in names:
@@ -29,7 +30,7 @@ def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[RunRecord]:
     return finished
 
 
-def having(runs: Sequence[RunRecord], metric: str) -> list[RunRecord]:
+def having(runs: Sequence[TrackedRun], metric: str) -> list[TrackedRun]:
     """The runs that have ``metric``."""
     found = [run for run in runs if metric in run.metrics]
     if not found:
@@ -38,7 +39,7 @@ def having(runs: Sequence[RunRecord], metric: str) -> list[RunRecord]:
     return found
 
 
-def checked_axes(by: Sequence[str], runs: Sequence[RunRecord]) -> list[str]:
+def checked_axes(by: Sequence[str], runs: Sequence[TrackedRun]) -> list[str]:
     """``by`` itself, if the runs know these tags and parameters."""
     known = {axis for run in runs for axis in (*run.tags, *run.params)}
     for axis in by:

@@ -13,7 +13,7 @@ from experiments.comparison.curves import CAPTION, GAPS, Curve, draw_on, look
 from experiments.report.gathered import Gathered, identity
 from experiments.report.markup import Html, element, section
 from experiments.report.svg import as_svg, quiet
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 
 STAGES = ("grpo", "critic", "warm_start")
 VALIDATION = (CURVE, "val/verifier/accuracy")
@@ -73,7 +73,7 @@ def _pictures(found: Gathered, metrics: Sequence[str], *, size: tuple[float, flo
             yield element("figure", caption, _drawn(curves, metric, size))
 
 
-def _stages(found: Gathered, metric: str) -> Iterator[tuple[int, list[RunRecord]]]:
+def _stages(found: Gathered, metric: str) -> Iterator[tuple[int, list[TrackedRun]]]:
     """Place of the arm → its stages that logged the metric. A critic that several seeds or arms share is there once: it
     is one critic, and says nothing of the spread over seeds."""
     seen: set[tuple[str, str]] = set()
@@ -83,7 +83,7 @@ def _stages(found: Gathered, metric: str) -> Iterator[tuple[int, list[RunRecord]
         seen |= new.keys()
 
 
-def _curves(found: Gathered, metric: str, stages: Mapping[int, Sequence[RunRecord]]) -> Iterator[tuple[int, Curve]]:
+def _curves(found: Gathered, metric: str, stages: Mapping[int, Sequence[TrackedRun]]) -> Iterator[tuple[int, Curve]]:
     """By the place of the arm, whose colour it has in every picture."""
     for place, runs in stages.items():
         read = [found.tracker.history(run.run_id, metric) for run in runs]

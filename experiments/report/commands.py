@@ -10,8 +10,9 @@ from experiments.comparison.arms import ABSENT, Arm, value_of
 from experiments.machine.local_paths import without_paths
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, joined, section
-from experiments.track import RunRecord, Tracker
+from experiments.track import Tracker
 from experiments.tracking.origin import command, command_over_seeds
+from experiments.tracking.tracked_run import TrackedRun
 
 CHOICES = "choices.json"
 ROOTS = ("name", "arm")
@@ -64,12 +65,12 @@ def study_line(arm: Arm) -> str | None:
     return shlex.join([*STUDY, study, f"only={name}", *([f"seeds={max(numbers) + 1}"] if numbers else [])])
 
 
-def _overrides(found: Gathered, run: RunRecord) -> Sequence[str]:
+def _overrides(found: Gathered, run: TrackedRun) -> Sequence[str]:
     origin = found.origins.get(run.run_id)
     return nearest(found.tracker, run) if origin is None else origin.overrides
 
 
-def nearest(tracker: Tracker, run: RunRecord) -> list[str]:
+def nearest(tracker: Tracker, run: TrackedRun) -> list[str]:
     """Overrides that make the choices of a run which did not record what was typed."""
     choices: dict[str, str] = {}
     if CHOICES in tracker.artifacts.files(run.run_id):

@@ -8,7 +8,7 @@ from experiments.machine.local_paths import without_paths
 from experiments.report.choose import Logged, chosen, grid, told
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 from experiments.typed.typed_here import typed
 
 ABOUT = (
@@ -41,11 +41,11 @@ def drawn_by_kind(found: Gathered) -> dict[str, list[Logged]]:
     return by_kind
 
 
-def _comparison(run: RunRecord) -> str:
+def _comparison(run: TrackedRun) -> str:
     return f"comparison {_within(run.tags, 'key').removeprefix('compare/')}"
 
 
-def _sweep(run: RunRecord) -> str:
+def _sweep(run: TrackedRun) -> str:
     """Which, and what was typed."""
     typed = without_paths(run.params.get("overrides", ""))
     return f"sweep {_within(run.tags, 'sweep')} of {run.experiment}{f', {typed}' if typed else ''}"

@@ -9,7 +9,7 @@ from typing import Any
 from experiments.comparison.arms import Arm
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, joined, section, table
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 
 HELD_OUT = (("evaluate", "test/completions"), ("grpo", "val/completions"))
 """Where those of held-out problems are looked for: stage and table; the first there is counts."""
@@ -59,13 +59,13 @@ def figures_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _first(
-    found: Gathered, stages: Mapping[str, RunRecord], places: Sequence[tuple[str, str]]
+    found: Gathered, stages: Mapping[str, TrackedRun], places: Sequence[tuple[str, str]]
 ) -> list[Mapping[str, Any]]:
     """Some rows of the first table that there is."""
     return next((rows for stage, name in places if (rows := _rows(found, stages.get(stage), name))), [])
 
 
-def _rows(found: Gathered, stage: RunRecord | None, name: str) -> list[Mapping[str, Any]]:
+def _rows(found: Gathered, stage: TrackedRun | None, name: str) -> list[Mapping[str, Any]]:
     if stage is None or f"tables/{name}.json" not in found.tracker.artifacts.files(stage.run_id, "tables"):
         return []
     rows = found.tracker.table(stage.run_id, name)

@@ -8,13 +8,13 @@ from experiments.comparison.arms import Arm, value_of
 from experiments.report.choose import Logged, chosen, grid, told
 from experiments.report.gathered import Gathered, identity
 from experiments.report.markup import Html, element, section
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 
 Kind = tuple[str, str]
 """Stage and name of the picture."""
 Steps = Mapping[str, Sequence[tuple[int, str]]]
 """Name of a picture → its steps and files, the first first."""
-Listed = tuple[RunRecord, Steps]
+Listed = tuple[TrackedRun, Steps]
 """A stage whose files were listed."""
 FOLDER = "figures"
 FIRST = "similarity"
@@ -52,9 +52,9 @@ def logged_by_kind(found: Gathered) -> dict[str, list[Logged]]:
 
 def _newest(
     found: Gathered, arm: Arm, listed: dict[tuple[str, str], Listed]
-) -> dict[Kind, tuple[RunRecord, tuple[str, str]]]:
+) -> dict[Kind, tuple[TrackedRun, tuple[str, str]]]:
     """Kind → the newest run of the arm that logged it, and what its stage is listed under; each is listed once."""
-    newest: dict[Kind, tuple[RunRecord, tuple[str, str]]] = {}
+    newest: dict[Kind, tuple[TrackedRun, tuple[str, str]]] = {}
     for run in sorted(arm.runs.values(), key=lambda run: -run.start):
         for name, stage in found.stages.get(run.run_id, {}).items():
             same = identity(stage)
@@ -65,7 +65,7 @@ def _newest(
     return newest
 
 
-def _logged(arm: Arm, run: RunRecord, stage: RunRecord, picture: str, steps: Sequence[tuple[int, str]]) -> Logged:
+def _logged(arm: Arm, run: TrackedRun, stage: TrackedRun, picture: str, steps: Sequence[tuple[int, str]]) -> Logged:
     told = dict.fromkeys((steps[0], steps[-1]) if picture in START_TOO else steps[-1:])
     of = f"of {stage.tags['stage']}: {arm.label}, seed {value_of(run, 'seed')}"
     captions = {path: f"{picture} at step {step} {of}" for step, path in told}

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from experiments.comparison.arms import Arm
 from experiments.comparison.comparison import Comparison
-from experiments.track import RunRecord, Tracker
+from experiments.track import Tracker
 from experiments.tracking.origin import ORIGIN, Origin, parsed
+from experiments.tracking.tracked_run import TrackedRun
 
-Stages = Mapping[str, RunRecord]
+Stages = Mapping[str, TrackedRun]
 """Stage → its run."""
 
 
@@ -32,7 +33,7 @@ class Gathered:
         return self.comparison.arms
 
     @property
-    def runs(self) -> list[RunRecord]:
+    def runs(self) -> list[TrackedRun]:
         """Those that count: of each arm and seed the newest."""
         return [run for arm in self.arms for run in arm.runs.values()]
 
@@ -41,7 +42,7 @@ class Gathered:
         newest = max(arm.runs.values(), key=lambda run: run.start)
         return self.stages.get(newest.run_id, {})
 
-    def stages_of(self, arm: Arm, metric: str, order: Sequence[str]) -> list[RunRecord]:
+    def stages_of(self, arm: Arm, metric: str, order: Sequence[str]) -> list[TrackedRun]:
         """Of each run of an arm the first stage in ``order`` that logged ``metric``; of some runs none."""
         found = [
             [there[name] for name in order if name in there and metric in there[name].metrics]
@@ -53,7 +54,7 @@ class Gathered:
 def gather(tracker: Tracker, names: Sequence[str], comparison: Comparison) -> Gathered:
     """Read the stages and the origins of the runs that a comparison counts."""
     counted = {run.run_id for arm in comparison.arms for run in arm.runs.values()}
-    stages: dict[str, dict[str, RunRecord]] = {run_id: {} for run_id in counted}
+    stages: dict[str, dict[str, TrackedRun]] = {run_id: {} for run_id in counted}
     for stage in tracker.runs(names, kind="stage"):
         if (parent := stage.tags.get("mlflow.parentRunId", "")) in counted:
             stages[parent][stage.tags["stage"]] = stage
@@ -61,7 +62,7 @@ def gather(tracker: Tracker, names: Sequence[str], comparison: Comparison) -> Ga
     return Gathered(tracker=tracker, names=names, comparison=comparison, stages=stages, origins=origins)
 
 
-def identity(stage: RunRecord) -> tuple[str, str]:
+def identity(stage: TrackedRun) -> tuple[str, str]:
     """The same for all runs that share a stage; without a fingerprint a stage is shared by none."""
     return stage.tags["stage"], stage.tags.get("fingerprint", stage.run_id)
 

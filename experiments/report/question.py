@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from experiments.comparison.arms import ABSENT, value_of
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 
 SHARED = ("task", "family", "scale", "suite", "budget", "objective", "advantage", "reward", "critic", "loss")
 """Choices that are told where all runs made the same one."""
@@ -32,7 +32,7 @@ def _experiment(found: Gathered, name: str) -> Iterator[Html]:
     yield element("p", f"{counted}. {_shared(runs)}", class_="note")
 
 
-def _shared(runs: Sequence[RunRecord]) -> str:
+def _shared(runs: Sequence[TrackedRun]) -> str:
     """``In all: task countdown, scale laptop.``"""
     said = []
     for axis in SHARED:

@@ -13,7 +13,7 @@ from statistics import fmean
 from experiments.comparison.seeds import Difference, compared, difference
 from experiments.study.plan import Study
 from experiments.study.wording import ABSENT, over_seeds
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 
 GREEDY = re.compile(r"test/(?P<setting>[^/]+)/verifier/accuracy")
 BySetting = Mapping[str, Mapping[str, float]]
@@ -21,7 +21,7 @@ BySetting = Mapping[str, Mapping[str, float]]
 Gain = Callable[[Mapping[str, float], Mapping[str, float]], Difference | None]
 
 
-def elsewhere_of(runs: Mapping[str, RunRecord]) -> BySetting:
+def elsewhere_of(runs: Mapping[str, TrackedRun]) -> BySetting:
     """Of an arm's runs by seed: in the settings that all of them were tested in."""
     found: dict[str, dict[str, float]] = {}
     for seed, run in runs.items():

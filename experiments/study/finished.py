@@ -16,7 +16,8 @@ from experiments.stage.wiring import POLICY
 from experiments.stages import needed
 from experiments.study.jobs import Job, composed, jobs_of, start_jobs
 from experiments.study.plan import START, Study
-from experiments.track import RunRecord, Tracker
+from experiments.track import Tracker
+from experiments.tracking.tracked_run import TrackedRun
 
 
 class Mark(NamedTuple):
@@ -74,7 +75,7 @@ def finished_marks(tracker: Tracker, study: Study) -> set[Mark]:
     return {_mark(run) for run in stages if run.status == "FINISHED" and run.tags["mlflow.parentRunId"] in done}
 
 
-def study_runs(tracker: Tracker, name: str) -> list[RunRecord]:
+def study_runs(tracker: Tracker, name: str) -> list[TrackedRun]:
     """The finished runs of a study's arms, oldest first."""
     runs = tracker.runs([name], kind="experiment")
     return [run for run in runs if run.status == "FINISHED" and "arm" in run.tags]
@@ -82,7 +83,7 @@ def study_runs(tracker: Tracker, name: str) -> list[RunRecord]:
 
 def by_configuration(
     tracker: Tracker, study: Study, marks: Collection[Mark]
-) -> tuple[list[RunRecord], list[RunRecord]]:
+) -> tuple[list[TrackedRun], list[TrackedRun]]:
     """The finished runs of arms that have one of ``marks``, and all others; each oldest first."""
     stages = tracker.runs([study.name], kind="stage")
     of_today = {stage.tags["mlflow.parentRunId"] for stage in stages if "arm" in stage.tags and _mark(stage) in marks}
@@ -94,5 +95,5 @@ def still_to_do(jobs: Sequence[Job], done: set[Mark]) -> list[Job]:
     return [job for job in jobs if mark_of(job) not in done]
 
 
-def _mark(stage: RunRecord) -> Mark:
+def _mark(stage: TrackedRun) -> Mark:
     return Mark(stage.tags["arm"], stage.tags["seed"], stage.tags["fingerprint"])

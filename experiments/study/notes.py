@@ -10,7 +10,7 @@ from experiments.comparison.arms import arms_by, is_begun_from, value_of
 from experiments.comparison.seeds import shared
 from experiments.study.plan import Study
 from experiments.study.results import ArmResult, SeedResult
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 
 TEST_BED = ("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens")
 MOST_NOTED = 5
@@ -18,7 +18,7 @@ TOLD = 0.01
 """From this share on an arm's tokens are another number than the baseline's."""
 
 
-def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[RunRecord]) -> list[str]:
+def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[TrackedRun]) -> list[str]:
     """What the table alone would hide.
 
     Args:
@@ -96,7 +96,7 @@ def _tokens(seeds: Mapping[str, SeedResult]) -> float | None:
     return fmean(counted) if seeds and len(counted) == len(seeds) else None
 
 
-def arms_and_seeds(runs: Sequence[RunRecord]) -> str:
+def arms_and_seeds(runs: Sequence[TrackedRun]) -> str:
     """``grpo 0, 1; oracle 0``"""
     seeds: dict[str, set[int]] = {}
     for run in runs:
@@ -104,9 +104,9 @@ def arms_and_seeds(runs: Sequence[RunRecord]) -> str:
     return "; ".join(f"{arm} {', '.join(map(str, sorted(found)))}" for arm, found in seeds.items())
 
 
-def notes_on_commits(runs: Sequence[RunRecord]) -> list[str]:
+def notes_on_commits(runs: Sequence[TrackedRun]) -> list[str]:
     """A sentence where the code was not the same throughout. VERSIONs decide what counts; an edit may escape them."""
-    made: dict[str, list[RunRecord]] = {}
+    made: dict[str, list[TrackedRun]] = {}
     for run in runs:
         made.setdefault(value_of(run, "git_sha"), []).append(run)
     if len(made) < 2:
@@ -132,7 +132,7 @@ def differing_test_beds(arms: Sequence[ArmResult], *, start_per_seed: bool) -> l
     return differing if alike else [*differing, "threads"]
 
 
-def _alike(runs: Sequence[RunRecord], name: str, *, by_seed: bool) -> bool:
+def _alike(runs: Sequence[TrackedRun], name: str, *, by_seed: bool) -> bool:
     """Whether the runs, or those of each seed, have one value of a parameter."""
     values = {(run.tags["seed"] if by_seed else "", value_of(run, name)) for run in runs}
     return len(values) == len({seed for seed, _ in values})

@@ -16,7 +16,8 @@ from torch import Tensor
 from experiments.study.cost_curve import CostCurve, curve_of
 from experiments.study.finished import Mark, by_configuration
 from experiments.study.plan import METRICS, SETTING, Study, StudyError
-from experiments.track import RunRecord, Tracker
+from experiments.track import Tracker
+from experiments.tracking.tracked_run import TrackedRun
 from experiments.typed.suggestions import did_you_mean
 from experiments.typed.typed_here import typed
 
@@ -31,7 +32,7 @@ AUROC_SIBLINGS = "train/steps/auroc_siblings"
 class SeedResult:
     """One finished run."""
 
-    run: RunRecord
+    run: TrackedRun
     threads: Sequence[str]
     """Of the processes that trained it, with its critic; runs of before this was written have none."""
     problems: Sequence[str]
@@ -69,7 +70,7 @@ class ArmResult:
     seeds: Mapping[str, SeedResult]
 
     @cached_property
-    def runs(self) -> list[RunRecord]:
+    def runs(self) -> list[TrackedRun]:
         return [result.run for result in self.seeds.values()]
 
     def table(self, metric: str) -> Float[Tensor, "seed problem"]:
@@ -101,7 +102,7 @@ def read_results(tracker: Tracker, study: Study, marks: Collection[Mark]) -> lis
             f"VERSION or the policy they begin from has changed; {typed('study', study.name)} runs them anew"
         )
     newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
-    stages: dict[str, dict[str, RunRecord]] = {}
+    stages: dict[str, dict[str, TrackedRun]] = {}
     for stage in tracker.runs([study.name], kind="stage"):
         stages.setdefault(stage.tags["mlflow.parentRunId"], {})[stage.tags["stage"]] = stage
     names = [study.primary.baseline, *(arm for row in study.order for arm in row if arm != study.primary.baseline)]
@@ -117,7 +118,7 @@ def read_results(tracker: Tracker, study: Study, marks: Collection[Mark]) -> lis
     return arms
 
 
-def _read(tracker: Tracker, study: Study, run: RunRecord, stages: Mapping[str, RunRecord]) -> SeedResult:
+def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Mapping[str, TrackedRun]) -> SeedResult:
     if not {"grpo", "evaluate"} <= stages.keys():
         raise StudyError(f"run {run.run_id} of arm {run.tags['arm']} has no stages grpo and evaluate to compare")
     rows = [row for row in tracker.table(stages["evaluate"].run_id, COMPLETIONS) if row["setting"] == SETTING]
@@ -154,7 +155,7 @@ def mean_defined(values: Iterable[float]) -> float | None:
     return fmean(defined) if defined else None
 
 
-def _critic_seconds(run: RunRecord, stage: RunRecord | None) -> float | None:
+def _critic_seconds(run: TrackedRun, stage: TrackedRun | None) -> float | None:
     """What training the critic took; None where it is not known, which is not the same as nothing."""
     given = (value for name, value in run.params.items() if name.startswith("reward.") and name.endswith(".checkpoint"))
     if any(value != "null" for value in given):

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from experiments.machine.launch import FAILED, INTERRUPTED
-from experiments.track import RunRecord, Tracker
+from experiments.track import Tracker
+from experiments.tracking.tracked_run import TrackedRun
 from tests.integration.forking import Forks
 from tests.integration.killing import runs
 
@@ -80,7 +81,7 @@ def test_mlflow_shows_how_a_run_ended(run: Forks, tracker: Tracker, tmp_path: Pa
         assert ended == [round(1000 * failure["ended"])] * 2
 
 
-def shown(tracker: Tracker, name: str, kind: str) -> list[RunRecord]:
+def shown(tracker: Tracker, name: str, kind: str) -> list[TrackedRun]:
     """The runs of that kind, once what carries them, which lives longer than a killed run, has ended."""
     deadline = time.monotonic() + PATIENCE
     while not (found := tracker.runs([name], kind=kind)) or any(one.status == "RUNNING" for one in found):

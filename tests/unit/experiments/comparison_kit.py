@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.compare import CURVE, METRIC
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 
 PLAIN: Any = {"metric": METRIC, "sets": None, "by": None, "baseline": None, "curve": CURVE}
 """What is wished for where nothing is: arguments of ``compare``."""
@@ -20,11 +20,11 @@ def finished(
     objective: str = "grpo",
     reward: str = "verifier",
     params: Mapping[str, str] | None = None,
-) -> RunRecord:
+) -> TrackedRun:
     """A finished run of an experiment with these last values."""
     chosen = {"task": "gsm8k", "objective": objective, "advantage": "group_relative", "reward": reward}
     tags = {"experiment": name, "seed": str(seed), **chosen}
-    return RunRecord(
+    return TrackedRun(
         run_id=f"{name}-{seed}",
         experiment=name,
         status="FINISHED",
@@ -35,8 +35,8 @@ def finished(
     )
 
 
-def record(name: str, *, seed: int, start: float = 0.0, value: float = 0.5, **params: str) -> RunRecord:
-    return RunRecord(
+def record(name: str, *, seed: int, start: float = 0.0, value: float = 0.5, **params: str) -> TrackedRun:
+    return TrackedRun(
         run_id=f"{name}-{seed}-{start:g}-run",
         experiment=name,
         status="FINISHED",

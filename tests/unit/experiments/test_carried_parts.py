@@ -11,10 +11,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from experiments.track import RunRecord, Tracker
+from experiments.track import Tracker
 from experiments.tracking.carry import Carrier
 from experiments.tracking.run_tree import runs_of
 from experiments.tracking.sent import MEMORY_FILE
+from experiments.tracking.tracked_run import TrackedRun
 from tests.unit.lightning_modules.grpo_kit import policy
 
 STAGE = {"prompts": {"task": {"_target_": "a.Task", "path": "problems.jsonl", "counts": [3, 4]}}}
@@ -37,7 +38,7 @@ def made(outputs: Any, name: str, *, megabytes: float = 100.0, reused: bool = Fa
     return folder
 
 
-def carried(tracker: Tracker, folder: Path) -> RunRecord:
+def carried(tracker: Tracker, folder: Path) -> TrackedRun:
     Carrier(folder, tracker).carry(live=False)
     (grpo,) = (run for run in tracker.runs([folder.parent.name], kind="stage") if run.tags["stage"] == "grpo")
     return grpo

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from experiments.track import RunRecord, Tracker, TrackerError
+from experiments.track import Tracker, TrackerError
 from experiments.tracking.carry import Carrier, sync
 from experiments.tracking.run_tree import runs_of
 from experiments.tracking.sent import MEMORY_FILE
 from experiments.tracking.sqlite_file import make_whole
+from experiments.tracking.tracked_run import TrackedRun
 from tests.ports import free_port
 
 TEST, START, VAL = (f"{split}/verifier/accuracy_sampled" for split in ("test", "start", "val"))
@@ -27,7 +28,7 @@ def carry(folder: Path, tracker: Tracker, *, live: bool = False) -> None:
     Carrier(folder, tracker).carry(live=live)
 
 
-def everything(tracker: Tracker, name: str) -> dict[str, list[RunRecord]]:
+def everything(tracker: Tracker, name: str) -> dict[str, list[TrackedRun]]:
     return {kind: tracker.runs([name], kind=kind) for kind in ("sweep", "experiment", "stage")}
 
 

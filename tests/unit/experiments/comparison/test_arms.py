@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from experiments.comparison.arms import arms_by, mixed, shareable, telling_axes, without_common
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 from tests.unit.experiments.comparison_kit import record
 
 
@@ -38,7 +38,7 @@ def test_runs_on_other_problems_are_another_arm() -> None:
 def test_the_starts_of_a_study_set_no_seeds_apart_and_other_policies_do() -> None:
     """Each seed of a study may begin from a policy of its own, which its arms share."""
 
-    def of_a_study(arm: str, seed: int, policy: str) -> RunRecord:
+    def of_a_study(arm: str, seed: int, policy: str) -> TrackedRun:
         run = record("s", seed=seed, **{"policy.pretrained": policy, "module.policy.pretrained": policy})
         return replace(run, tags={**run.tags, "study": "s", "arm": arm})
 

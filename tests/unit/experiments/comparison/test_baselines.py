@@ -14,8 +14,9 @@ from experiments.comparison.arms import Arm, arms_by
 from experiments.comparison.baselines import compared_with, in_order, note_on_baselines
 from experiments.comparison.comparison import comparison_of
 from experiments.comparison.set_table import lines
-from experiments.track import RunRecord, Tracker
+from experiments.track import Tracker
 from experiments.tracking.carry import Carrier
+from experiments.tracking.tracked_run import TrackedRun
 from tests.unit.experiments.comparison_kit import PLAIN, finished
 from tests.unit.experiments.conftest import Outputs
 
@@ -25,13 +26,13 @@ OBJECTIVES = ("grpo", "dapo", "gspo", "gmpo")
 GAINS = {"grpo": 0.01, "dapo": 0.02, "gspo": -0.03, "gmpo": 0.04}
 
 
-def one(name: str, objective: str, reward: str, **tags: str) -> RunRecord:
+def one(name: str, objective: str, reward: str, **tags: str) -> TrackedRun:
     run = finished(name, seed=0, metrics={METRIC: 0.5}, objective=objective, reward=reward)
     run.tags.update(tags)  # pyright: ignore[reportAttributeAccessIssue]
     return run
 
 
-def arms_of(*runs: RunRecord, by: tuple[str, ...] = ("experiment", "objective")) -> list[Arm]:
+def arms_of(*runs: TrackedRun, by: tuple[str, ...] = ("experiment", "objective")) -> list[Arm]:
     return arms_by(runs, by)
 
 

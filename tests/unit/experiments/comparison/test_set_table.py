@@ -15,7 +15,7 @@ from experiments.comparison.arms import arms_by
 from experiments.comparison.evaluation_sets import columns_of, published_beside
 from experiments.comparison.set_table import SetTable, lines, set_table
 from experiments.comparison.table import as_rich, escaped_latex
-from experiments.track import RunRecord
+from experiments.tracking.tracked_run import TrackedRun
 from tests.unit.experiments.comparison_kit import finished
 
 METRIC = "test/verifier/accuracy"
@@ -33,14 +33,14 @@ def track_run(
     reward: str,
     model: str = MODEL,
     settings: Mapping[str, str] | None = None,
-) -> RunRecord:
+) -> TrackedRun:
     metrics = {"test/gsm8k/verifier/accuracy": gsm8k, "start/gsm8k/verifier/accuracy": 0.5}
     metrics |= {} if p1 is None else {"test/gsm_p1/verifier/accuracy": p1}
     params = {**TRACK, "policy.pretrained": model, **(settings or {})}
     return finished(name, seed=seed, metrics=metrics, reward=reward, params=params)
 
 
-def table_of(runs: list[RunRecord], *, baseline: str | None = "plain") -> SetTable:
+def table_of(runs: list[TrackedRun], *, baseline: str | None = "plain") -> SetTable:
     arms = arms_by(runs, ["experiment"])
     published = published_beside(runs, METRIC)
     columns = columns_of(runs, METRIC, None, published)
@@ -48,7 +48,7 @@ def table_of(runs: list[RunRecord], *, baseline: str | None = "plain") -> SetTab
     return set_table(arms, columns, metric=METRIC, against=against, published=published)
 
 
-def two_arms(model: str = MODEL) -> list[RunRecord]:
+def two_arms(model: str = MODEL) -> list[TrackedRun]:
     plain = [track_run("plain", s, gsm8k=0.80 + 0.02 * s, p1=0.6, reward="verifier", model=model) for s in (0, 1)]
     return plain + [track_run("clipo", s, gsm8k=0.84 + 0.02 * s, p1=0.7, reward="clipo", model=model) for s in (0, 1)]
 
