@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 
 from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.tasks.base import Verdict
 
 STATUSES = ("timeout", "error")
 """Of a :class:`Verdict` on a reward's failure; ``reason`` says what it failed with."""
+
+
+FEWEST, MOST = 20, 1000
+"""Completions that have a share of errors: of fewer, a table's examples say, one is much; older ones are past."""
 
 
 class RewardFailed(RuntimeError):
@@ -48,6 +53,45 @@ def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: fl
         f"the reward failed on {failed} of {drawn} rollouts ({failed / drawn:.0%}), more than "
         f"reward.max_failures={limit:g} allows; the first: {cause.status}, {cause.reason}"
     )
+
+
+class ErrorShare:
+    """How many of the last ``MOST`` verdicts of a verifier on this rank were errors: an error is the judge's doing.
+
+    Not of a call: how many completions are judged together is chance, and in an evaluation the progress display's.
+
+    Args:
+        limit: the share that may be errors, once there are ``FEWEST`` verdicts.
+        of: what was judged, in the plural.
+        key: of the configuration, what sets the limit.
+
+    Raises:
+        ValueError: for a limit that is no share.
+    """
+
+    def __init__(self, limit: float, *, of: str, key: str) -> None:
+        self.limit = checked_share(limit)
+        self.of = of
+        self.key = key
+        self._errors: deque[bool] = deque(maxlen=MOST)
+
+    def add(self, verdicts: Iterable[Verdict]) -> None:
+        """Count them.
+
+        Raises:
+            RewardFailed: with the share, the limit and the first cause among them, if they are too many.
+        """
+        first: str | None = None
+        for verdict in verdicts:
+            self._errors.append(not verdict.judged)
+            if first is None and not verdict.judged:
+                first = verdict.reason
+        failed, judged = sum(self._errors), len(self._errors)
+        if first is not None and judged >= FEWEST and failed > self.limit * judged:
+            raise RewardFailed(
+                f"the verifier failed on {failed} of the last {judged} {self.of}, more than "
+                f"{self.key}={self.limit:g} allows; the first of these: {first}"
+            )
 
 
 class Warned:

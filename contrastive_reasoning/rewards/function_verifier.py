@@ -4,7 +4,7 @@
         returns False, or a number from 0 to less than 1     wrong
         returns a text                                       wrong, and the text is the reason
         takes longer than its limit                          timeout: a completion that cannot be judged is not right
-        raises, returns anything else, ends its process      error; more of them than a share end the run
+        raises, returns anything else, ends its process      error; more of the last 1,000 than a share end the run
 
 A timeout is the completion's doing, as in the house's own verifiers; an error is the function's, and a function that
 fails on everything would otherwise look like a policy that can do nothing.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from contrastive_reasoning.rewards.failures import RewardFailed, checked_share
+from contrastive_reasoning.rewards.failures import ErrorShare
 from contrastive_reasoning.rewards.function_pool import FunctionPool
 from contrastive_reasoning.rewards.worker import Reply
 from contrastive_reasoning.rewards.worker_pool import TIMEOUT
@@ -34,7 +34,7 @@ class FunctionVerifier:
         workers: processes at most.
         limit_s: seconds of wall clock for one call.
         memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
-        max_failures: the share of the completions judged together that may end in an error.
+        max_failures: the share of the last 1,000 completions judged, once they are 20, that may end in an error.
 
     Raises:
         ValueError: for a number out of range, a function that no other process can import, or one that takes other
@@ -50,7 +50,7 @@ class FunctionVerifier:
         memory_mib: int,
         max_failures: float,
     ) -> None:
-        self.max_failures = checked_share(max_failures)
+        self.errors = ErrorShare(max_failures, of="completions", key="task.verifier.max_failures")
         self.pool = FunctionPool(
             function,
             key="task.verifier.function",
@@ -69,13 +69,7 @@ class FunctionVerifier:
         """
         calls = list(zip(problems, completions, strict=True))
         verdicts = [verdict_of(reply) for reply in self.pool(calls)]
-        failed = [verdict for verdict in verdicts if not verdict.judged]
-        # one that is asked for alone, for a table of examples, is no share of anything
-        if len(verdicts) > 1 and len(failed) > self.max_failures * len(verdicts):
-            raise RewardFailed(
-                f"the verifier failed on {len(failed)} of {len(verdicts)} completions, more than "
-                f"task.verifier.max_failures={self.max_failures:g} allows; the first: {failed[0].reason}"
-            )
+        self.errors.add(verdicts)
         return verdicts
 
     def close(self) -> None:

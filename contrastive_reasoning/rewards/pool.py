@@ -9,12 +9,11 @@ end the run: an answer can kill its judge, but a judge that keeps dying is no ju
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, get_args
 
-from contrastive_reasoning.rewards.failures import RewardFailed, checked_share
+from contrastive_reasoning.rewards.failures import ErrorShare
 from contrastive_reasoning.rewards.worker import Reply, worker_command
 from contrastive_reasoning.rewards.worker_pool import ERROR, WorkerPool
 from contrastive_reasoning.tasks.answer import Question, pose, verify_choice
@@ -25,8 +24,6 @@ Kind = Literal["answer", "choice"]
 MODULE = "contrastive_reasoning.tasks.answer.worker"
 MEMORY = 2 * 2**30
 """Bytes of address space of a worker; one that has loaded sympy needs about a tenth of it."""
-FEWEST, MOST = 20, 1000
-"""Answers that have a share of failures: of fewer, a table's examples say, one death is much; older ones are past."""
 
 
 class AnswerPool:
@@ -44,9 +41,7 @@ class AnswerPool:
     """
 
     def __init__(self, *, workers: int, limit_s: float, max_failures: float) -> None:
-        self.max_failures = checked_share(max_failures)
-        self._failed: deque[bool] = deque(maxlen=MOST)
-        """Of the last answers judged, which ended in an error."""
+        self.errors = ErrorShare(max_failures, of="answers", key="its max_failures")
         self.workers = workers
         self.limit_s = limit_s
         self.pool = WorkerPool(command=answer_worker(), greeting=b"", workers=workers, limit_s=limit_s, spent=spent)
@@ -68,22 +63,12 @@ class AnswerPool:
         settled = dict(zip(questions, map(verdict_of, replies), strict=True))
         verdicts = [settled[item] if isinstance(item, Question) else item for item in posed]
         different = [item if isinstance(item, Question) else pair for item, pair in zip(posed, pairs, strict=True)]
-        self._refuse_too_many(dict(zip(different, verdicts, strict=True)).values())
+        self.errors.add(dict(zip(different, verdicts, strict=True)).values())
         return verdicts
 
     def close(self) -> None:
         """End all workers. A later call starts new ones."""
         self.pool.close()
-
-    def _refuse_too_many(self, verdicts: Collection[Verdict]) -> None:
-        self._failed.extend(not verdict.judged for verdict in verdicts)
-        failed, judged = sum(self._failed), len(self._failed)
-        first = next((verdict.reason for verdict in verdicts if not verdict.judged), None)
-        if first is not None and judged >= FEWEST and failed > self.max_failures * judged:
-            raise RewardFailed(
-                f"the verifier failed on {failed} of the last {judged} answers, more than its "
-                f"max_failures={self.max_failures:g} allows; the first of these: {first}"
-            )
 
     def __enter__(self) -> AnswerPool:
         return self

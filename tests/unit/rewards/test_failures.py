@@ -6,12 +6,21 @@ from pathlib import Path
 import pytest
 
 from contrastive_reasoning.ranks import this_rank
-from contrastive_reasoning.rewards.failures import RewardFailed, Warned, failure_metrics, refuse_too_many
+from contrastive_reasoning.rewards.failures import (
+    FEWEST,
+    MOST,
+    ErrorShare,
+    RewardFailed,
+    Warned,
+    failure_metrics,
+    refuse_too_many,
+)
 from contrastive_reasoning.tasks.base import Verdict
 from tests.two_ranks import on_ranks
 
 RAISED = Verdict(status="error", reason="ValueError: no such unit")
 SLOW = Verdict(status="timeout", reason="no reply within 2 s")
+RIGHT = Verdict(status="ok", reason="")
 
 
 def test_the_first_of_each_status_is_said_and_no_other() -> None:
@@ -58,3 +67,30 @@ def test_several_ranks_are_judged_together_and_stop_together(tmp_path: Path) -> 
     assert first == second
     assert first.startswith("the reward failed on 3 of 8 rollouts (38%)")
     assert first.endswith("the first: error, ValueError: no such unit")
+
+
+def test_errors_are_a_share_of_the_last_verdicts_however_these_come() -> None:
+    for size in (1, 3, 40):
+        errors = ErrorShare(0.05, of="answers", key="max_failures")
+        texts = [RIGHT] * (FEWEST - 1) + [RAISED] + [RIGHT] * 20
+        for begin in range(0, len(texts), size):
+            errors.add(texts[begin : begin + size])
+        with pytest.raises(RewardFailed, match=r"^the verifier failed on 3 of the last 42 answers, .*0\.05 allows"):
+            errors.add([RAISED, RAISED])
+
+
+def test_errors_before_the_last_thousand_verdicts_are_past() -> None:
+    errors = ErrorShare(0.1, of="answers", key="max_failures")
+    errors.add([RIGHT] * (MOST - 100) + [RAISED] * 100)
+    errors.add([RIGHT] * (MOST - 100))
+    errors.add([RIGHT] * 50)
+    errors.add([RAISED] * 50)  # a hundred of the last thousand, of two hundred in all
+    with pytest.raises(RewardFailed, match="failed on 101 of the last 1000 answers"):
+        errors.add([RAISED] * 51)
+
+
+def test_timeouts_are_no_errors_and_few_verdicts_have_no_share() -> None:
+    errors = ErrorShare(0.0, of="answers", key="max_failures")
+    errors.add([SLOW] * (FEWEST - 2) + [RAISED])
+    with pytest.raises(RewardFailed, match="failed on 2 of the last 20 answers"):
+        errors.add([RAISED])

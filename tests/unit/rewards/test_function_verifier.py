@@ -57,24 +57,34 @@ def test_every_completion_has_its_verdict_and_no_other_is_lost(verifier_of: Buil
 
 
 def test_too_many_errors_end_the_run_with_a_sentence(verifier_of: Build) -> None:
-    verifier = verifier_of(max_failures=0.5)
-    judged(verifier, "raises", "no", "right", "raises")
+    verifier = verifier_of(max_failures=0.1)
+    judged(verifier, *["right", "no"] * 9, "raises", "raises")
     with pytest.raises(RewardFailed) as refused:
-        judged(verifier, "returns None", "no", "raises", "raises")
+        judged(verifier, "returns None")
     assert str(refused.value) == (
-        "the verifier failed on 3 of 4 completions, more than task.verifier.max_failures=0.5 allows; the first: "
-        "returned NoneType, not true, false, a number from 0 to 1, or a reason"
+        "the verifier failed on 3 of the last 21 completions, more than task.verifier.max_failures=0.1 allows; the "
+        "first of these: returned NoneType, not true, false, a number from 0 to 1, or a reason"
     )
 
 
+def test_how_many_are_judged_together_decides_nothing(verifier_of: Build) -> None:
+    """An evaluation asks for what has ended since its last line of progress."""
+    verifier = verifier_of(max_failures=0.2)
+    texts = ["right"] * 20 + ["raises"] + ["right"] * 19
+    verdicts = [verdict for begin in range(0, 40, 2) for verdict in judged(verifier, *texts[begin : begin + 2])]
+    assert [verdict.status for verdict in verdicts].count("error") == 1
+
+
 def test_a_timeout_is_the_completions_doing_and_ends_nothing(verifier_of: Build) -> None:
-    verdicts = judged(verifier_of(limit_s=0.5, max_failures=0.0), "hangs", "hangs")
-    assert [verdict.status for verdict in verdicts] == ["timeout", "timeout"]
+    verifier = verifier_of(limit_s=0.5, max_failures=0.0)
+    judged(verifier, *["right"] * 20)
+    assert [verdict.status for verdict in judged(verifier, "hangs", "hangs")] == ["timeout", "timeout"]
 
 
-def test_a_completion_that_is_judged_alone_ends_nothing(verifier_of: Build) -> None:
-    (verdict,) = judged(verifier_of(max_failures=0.0), "raises")
-    assert verdict.status == "error"
+def test_an_error_among_few_completions_ends_nothing(verifier_of: Build) -> None:
+    """As in a table of examples."""
+    verdicts = judged(verifier_of(max_failures=0.0), "raises", "right")
+    assert [verdict.status for verdict in verdicts] == ["error", "ok"]
 
 
 def test_a_reason_that_quotes_broken_characters_can_be_written(verifier_of: Build) -> None:

@@ -183,7 +183,7 @@ def test_closed_and_copied(pool_of: Callable[..., AnswerPool]) -> None:
     assert not pids(pool)
     assert not any(Path(f"/proc/{pid}").exists() for pid in running)
     copy = pickle.loads(pickle.dumps(pool))
-    assert (copy.workers, copy.limit_s, copy.max_failures) == (pool.workers, pool.limit_s, pool.max_failures)
+    assert (copy.workers, copy.limit_s, copy.errors.limit) == (pool.workers, pool.limit_s, pool.errors.limit)
 
 
 @pytest.mark.parametrize(
