@@ -7,6 +7,7 @@ everything else is imported when there is something to run.
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import hydra
@@ -16,7 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from experiments.checks.contradictions import device_count
-from experiments.machine.launch import FAILED, INTERRUPTED, joined, launch, launched, leads
+from experiments.machine.launch import FAILED, INTERRUPTED, answered_for, joined, launch, launched, leads
 from experiments.machine.quiet import be_quiet
 from experiments.machine.secret_streams import conceal_output
 from experiments.schema import register
@@ -55,7 +56,7 @@ def run(config: DictConfig) -> float | None:
     except AssemblyError as error:
         sys.exit(_refuse(str(error)))
     except (CheckpointError, RewardFailed) as error:
-        _say(str(error))
+        _say_of_rank(str(error))
         sys.exit(FAILED)
     except Interrupted as stop:
         _say(f"{stop}; to go on from there run the same command again")
@@ -99,6 +100,14 @@ def _say(sentence: str) -> None:
     """Once: ranks other than 0 stop for the same reason, or who started them says why."""
     if leads():
         print(sentence, file=sys.stderr)
+
+
+def _say_of_rank(sentence: str) -> None:
+    """What one rank alone may stop for: where nobody answers for it, it says so itself."""
+    if leads() or answered_for():
+        _say(sentence)
+    else:
+        print(f"rank {os.environ['RANK']}: {sentence}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from experiments.tracking.failure import write_failure
 from experiments.tracking.mirror import start_mirror, stop_mirror
 from experiments.tracking.run_record import SWEEP, open_record
 from experiments.tracking.run_tree import read_json
+from experiments.typed.overrides import typed_overrides
 
 __all__ = ["Interrupted", "run_experiment"]
 
@@ -69,7 +70,8 @@ def run_experiment(config: DictConfig) -> Path:
     if "grpo" in config.stages or "evaluate" in config.stages:
         check_prompts_fit(config)
     planned = plans(config)
-    check_left(list(planned.values()), anew=config.checkpoints.begin_anew, compared=compared(config))
+    settings, typed = config.checkpoints, typed_overrides()
+    check_left(list(planned.values()), anew=settings.begin_anew, compared=compared(config), typed=typed)
     record = open_record(config)
     stages: dict[str, tuple[StagePlan, bool]] = {}
     with mirrored(config, record.folder):
@@ -167,7 +169,7 @@ def run_stage(plan: StagePlan, config: DictConfig, up_to_it: Sequence[StagePlan]
         go_on(plan, changed_code=config.checkpoints.resume_changed_code)
         print(f"{plan.name}: going on in {plan.folder}")
     else:
-        begin(plan, up_to_it)
+        begin(plan, up_to_it, typed=typed_overrides())
         print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:
         clear_partials(plan.folder)

@@ -56,6 +56,11 @@ def leads() -> bool:
     return not launched() or os.environ["RANK"] == "0"
 
 
+def answered_for() -> bool:
+    """Whether who started this rank says why it failed: torchrun and srun do not."""
+    return CAUSES in os.environ
+
+
 def launch(command: Sequence[str], processes: int, *, variables: Mapping[str, str]) -> int:
     """Run the command as so many ranks of this machine; the exit code, that of the first which failed.
 

@@ -1,11 +1,13 @@
 """What a stage was begun with: written into its folder, and looked at when it is to go on or another begins beside it.
 
-    stages/grpo/194b5949ff48/begun.json    {"config": …, "parents": …, "versions": …, "files": …, "code": …}
+    stages/grpo/194b5949ff48/begun.json    {"config": …, "parents": …, "versions": …, "files": …, "code": …, "typed": …}
 
-All but the code is in the folder's name. Where a setting has changed, the stage begins anew in a folder of its own, and
-a line names what an unfinished one beside it had instead. Where nothing but data, devices or versions have, which often
-change without being meant, that has to be asked for: days of an unfinished stage would be left lying. Code that changed
-without its version is in no name: what it would go on to is the result of neither, so that has to be asked for, too.
+What decides the result is in the folder's name, the code and what was typed are not. A setting that is typed now and
+was not then means another experiment: the stage begins anew in a folder of its own, and a line names what an unfinished
+one beside it had instead. Where nobody typed what differs (a default was edited, an override forgotten), or it is data,
+devices or versions alone, which often change without being meant, beginning anew has to be asked for: days of an
+unfinished stage would be left lying. Code that changed without its version is in no name: what it would go on to is the
+result of neither, so that has to be asked for, too.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ SILENT = ("files.", "versions.", DEVICES)
 """What may change though nobody meant another experiment: code of one's own is edited to be another."""
 CODE = "code"
 """Files of one's own code, in a difference."""
+TYPED = "typed"
+NEUTRAL = ("output_dir", "checkpoints", "progress", "logger", "callbacks")
+"""What may be typed that decides no result."""
 CONFIG = re.compile(r"(?:^|(?<=\.))config\.")
 ACCEPT, ANEW = "checkpoints.resume_changed_code=true", "checkpoints.begin_anew=true"
 MOST_NAMED = 4
@@ -41,33 +46,35 @@ LONGEST = 60
 """Letters of a value that are told."""
 
 
-def check_left(plans: Sequence[StagePlan], *, anew: bool, compared: bool) -> None:
+def check_left(plans: Sequence[StagePlan], *, anew: bool, compared: bool, typed: Sequence[str] | None = None) -> None:
     """Before anything runs: may these stages begin beside the unfinished ones that there are? Rank 0 looks.
 
     Args:
         plans: all that the run needs.
         anew: begin, whatever is left lying.
-        compared: the run is one of several that may differ by their devices on purpose.
+        compared: the run is one of several that may differ by their settings, devices too, on purpose.
+        typed: the overrides of this run; None: nobody knows.
 
     Raises:
         CheckpointError: on every rank, where one of those has checkpoints and differs by data, devices or versions
-            alone, its own or those of the stages that it builds on, unless ``anew`` accepts it.
+            alone, or by settings though nothing is typed now that was not typed then, its own or those of the stages
+            that it builds on, unless ``anew`` accepts it.
     """
     looked = this_rank() == 0 and not anew
-    if sentence := from_first(next(_left(plans, compared=compared), None) if looked else None):
+    if sentence := from_first(next(_left(plans, compared=compared, typed=typed), None) if looked else None):
         raise CheckpointError(sentence)
 
 
-def begin(plan: StagePlan, above: Sequence[StagePlan] = ()) -> None:
+def begin(plan: StagePlan, above: Sequence[StagePlan] = (), *, typed: Sequence[str] | None = None) -> None:
     """Record what the stage begins with; say what the nearest unfinished one beside it had instead. Rank 0 does.
 
-    ``above`` are the stages that it builds on, which may not have begun in this folder.
+    ``above`` are the stages that it builds on, which may not have begun in this folder; ``typed`` the run's overrides.
     """
     if this_rank() == 0:
-        if beside := _beside(plan, above):
+        if beside := _beside(plan, above, typed):
             near = min(beside, key=lambda one: (len(one.leaves), one.folder))
             print(f"{plan.name}: {near.folder} is unfinished and stays so, it was begun with {near.told}")
-        write_json(plan.folder / BEGUN, _record(plan))
+        write_json(plan.folder / BEGUN, _record(plan) | {TYPED: None if typed is None else list(typed)})
 
 
 def go_on(plan: StagePlan, *, changed_code: bool) -> None:
@@ -88,7 +95,7 @@ def go_on(plan: StagePlan, *, changed_code: bool) -> None:
     print(f"{told}; going on all the same")
     if this_rank() == 0:
         earlier = [*then.get("earlier_code", []), then.get("code", {})]
-        write_json(plan.folder / BEGUN, _record(plan) | {"earlier_code": earlier})
+        write_json(plan.folder / BEGUN, _record(plan) | {TYPED: then.get(TYPED), "earlier_code": earlier})
 
 
 class _Other(NamedTuple):
@@ -101,6 +108,8 @@ class _Other(NamedTuple):
     """Whether that is nothing but what is ``SILENT``."""
     devices: bool
     """Whether that is nothing but other devices, or another way to use them."""
+    untyped: bool
+    """Whether nobody typed it: what is typed now was typed then, and no code of one's own was edited."""
 
     @property
     def told(self) -> str:
@@ -110,13 +119,16 @@ class _Other(NamedTuple):
         return ", ".join([*self.leaves[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
-def _left(plans: Sequence[StagePlan], *, compared: bool) -> Iterator[str]:
+def _left(plans: Sequence[StagePlan], *, compared: bool, typed: Sequence[str] | None) -> Iterator[str]:
     """A sentence for each stage that would begin, and leave what it may have been meant to go on with."""
     for plan in plans:
         if (plan.folder / RESULT).exists() or kept(plan.folder / CHECKPOINTS):
             continue
-        silent = [one for one in _beside(plan, plans) if one.silent and not (compared and one.devices)]
-        steps = {one: max(stop.step for stop in stops) for one in silent if (stops := kept(one.folder / CHECKPOINTS))}
+        beside = _beside(plan, plans, typed)
+        unmeant = [one for one in beside if one.silent or one.untyped]
+        if compared:
+            unmeant = [one for one in beside if one.silent and not one.devices]
+        steps = {one: max(stop.step for stop in stops) for one in unmeant if (stops := kept(one.folder / CHECKPOINTS))}
         if steps:
             near = min(steps, key=lambda one: (len(one.leaves), -steps[one], one.folder))
             yield (
@@ -125,18 +137,30 @@ def _left(plans: Sequence[StagePlan], *, compared: bool) -> Iterator[str]:
             )
 
 
-def _beside(plan: StagePlan, above: Sequence[StagePlan]) -> list[_Other]:
+def _beside(plan: StagePlan, above: Sequence[StagePlan], typed: Sequence[str] | None) -> list[_Other]:
     known = {one.fingerprint: _record(one) for one in above}
     stages = plan.folder.parents[1]
     ours = _named(_record(plan), stages, known)
     found: list[_Other] = []
     for folder in _unfinished(plan):
-        changed = _changed(_named(read_json(folder / BEGUN), stages, known), ours)
+        record = read_json(folder / BEGUN)
+        changed = _changed(_named(record, stages, known), ours)
         own = [_own(key) for key in changed]
         silent = bool(own) and all(f"{key}.".startswith(SILENT) for key in own)
         devices = bool(own) and all(f"{key}.".startswith(DEVICES) for key in own)
-        found.append(_Other(folder=folder, leaves=tuple(differences(changed)), silent=silent, devices=devices))
+        edited = any(key.startswith(f"{CODE}.") for key in own)
+        untyped = bool(own) and not edited and _all_typed(typed, record.get(TYPED))
+        leaves = tuple(differences(changed))
+        found.append(_Other(folder=folder, leaves=leaves, silent=silent, devices=devices, untyped=untyped))
     return found
+
+
+def _all_typed(now: Sequence[str] | None, then: Sequence[str] | None) -> bool:
+    """Whether all that is typed now, and may decide a result, was typed then; not where nobody knows."""
+    if now is None or then is None:
+        return False
+    decisive = {one for one in now if re.split(r"[./=]", one.lstrip("+~"))[0] not in NEUTRAL}
+    return decisive <= set(then)
 
 
 def _own(key: str) -> str:

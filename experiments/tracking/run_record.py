@@ -25,7 +25,7 @@ from experiments.tracking.environment import ENVIRONMENT, INSTALLED, environment
 from experiments.tracking.metrics_file import last_values
 from experiments.tracking.origin import ORIGIN, as_json, origin_of
 from experiments.tracking.run_tree import read_json
-from experiments.typed.own_conf import as_typed
+from experiments.typed.overrides import typed_overrides
 
 SWEEP = "CONTRASTIVE_REASONING_SWEEP"
 """The variable by which a job's process, and the ranks that it starts, know the sweep they belong to."""
@@ -85,8 +85,7 @@ def _described_folder(config: DictConfig) -> Path:
         chosen = {group: option for group, option in hydra.runtime.choices.items() if option}
         ours = {group: option for group, option in chosen.items() if not group.startswith("hydra/")}
         write_json(folder / "choices.json", ours)
-        typed = [*hydra.overrides.task, *as_typed()]
-        write_json(folder / ORIGIN, as_json(origin_of(typed, ours.get("experiment"))))
+        write_json(folder / ORIGIN, as_json(origin_of(typed_overrides() or [], ours.get("experiment"))))
         if sweep := sweep_of(hydra):
             write_json(folder / "sweep.json", sweep)
     if job := os.environ.get(FOLDER):

@@ -178,6 +178,23 @@ def test_a_killed_stage_goes_on_under_changed_code_only_where_that_was_asked_for
     assert f"grpo: going on in {stage(tmp_path, 'grpo')}" in run.log.read_text()
 
 
+@pytest.mark.whole
+def test_a_killed_stage_is_left_lying_only_where_another_setting_was_typed(
+    run: Forks, whole: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(whole / "stages" / "critic", tmp_path / "stages" / "critic")
+    here, other = f"output_dir={tmp_path}", "advantage.scale=2.0"
+    assert run(*WHOLE, here, other, place="rollout", step=2) == KILLED
+    before = files(stage(tmp_path, "grpo"))
+    assert run(*WHOLE, here) == 1
+    told = run.log.read_text().splitlines()[-1]
+    assert "begun with advantage.scale 2.0 (now 3.0); set that back to go on" in told
+    assert files(stage(tmp_path, "grpo")) == before
+    assert run(*WHOLE, here, "checkpoints.begin_anew=true", place="rollout", step=1) == KILLED
+    assert run(*WHOLE, here, "advantage.scale=1.5", place="rollout", step=1) == KILLED
+    assert "is unfinished and stays so, it was begun with advantage.scale " in run.log.read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(20))
 def test_a_run_killed_at_any_moment_is_the_run_that_was_not(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]", "logger=folder"]
 MODULE = """
 import os, time
+
+from contrastive_reasoning.rewards import VerifierReward
+from contrastive_reasoning.rewards.failures import RewardFailed
 
 calls = 0
 
@@ -39,7 +43,14 @@ class Judge:
 
     def __call__(self, rollouts):
         raises_its_token("", "")
+
+class OneJudgeIsBroken(VerifierReward):
+    def __call__(self, rollouts):
+        if os.environ["RANK"] == "1":
+            raise RewardFailed("the verifier failed on 5 of the last 20 answers")
+        return super().__call__(rollouts)
 """
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
 TOKEN = "sentinel-0123456789"
 pytestmark = pytest.mark.slow
 
@@ -48,10 +59,11 @@ def run(folder: Path, function: str, *overrides: str) -> subprocess.CompletedPro
     return start(folder, "reward=function", f"reward.function._target_=my_rewards.{function}", *overrides)
 
 
-def start(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+def start(folder: Path, *overrides: str, by: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """``by`` starts the ranks, as a cluster does."""
     (folder / "my_rewards.py").write_text(MODULE)
     return subprocess.run(
-        [sys.executable, "-m", "experiments.run", *SMALL, *overrides],
+        [sys.executable, "-m", *by, "experiments.run", *SMALL, *overrides],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT), "JUDGE_TOKEN": TOKEN},
         capture_output=True,
@@ -91,6 +103,15 @@ def test_nor_does_a_whole_reward_that_ends_the_run_with_a_traceback(tmp_path: Pa
     assert done.returncode == 1
     assert "401 for https://judge.example?token=***" in done.stderr
     assert_untold(tmp_path, done)
+
+
+@pytest.mark.parametrize(("by", "said"), [(TORCHRUN, "rank 1: the verifier"), ((), "rank 1 failed first")])
+def test_what_one_rank_alone_ends_for_is_said_whoever_started_it(tmp_path: Path, by: Sequence[str], said: str) -> None:
+    refuses = ["reward=verifier", "reward._target_=my_rewards.OneJudgeIsBroken", "trainer=ddp", "trainer.devices=2"]
+    done = start(tmp_path, *refuses, by=by)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stderr.count("the verifier failed on 5 of the last 20 answers") == 1
 
 
 def assert_untold(folder: Path, done: subprocess.CompletedProcess[str]) -> None:

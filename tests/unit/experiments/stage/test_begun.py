@@ -146,9 +146,9 @@ def test_what_is_finished_or_at_work_is_not_named(tmp_path: Path, capsys: pytest
         assert capsys.readouterr().out == ""
 
 
-def checkpointed(plan: StagePlan, step: int = 6) -> None:
+def checkpointed(plan: StagePlan, step: int = 6, typed: list[str] | None = None) -> None:
     """Begun, and stopped after a checkpoint."""
-    begin(plan)
+    begin(plan, typed=typed)
     path = path_of(plan.folder / CHECKPOINTS, step)
     path.parent.mkdir()
     path.write_text("weights")
@@ -162,11 +162,11 @@ def chain(outputs: Path, *overrides: str) -> list[StagePlan]:
     return [plan for stage, plan in plans(config).items() if stage != "evaluate"]
 
 
-def stopped(chain: list[StagePlan], step: int = 6) -> None:
+def stopped(chain: list[StagePlan], step: int = 6, typed: list[str] | None = None) -> None:
     """The warm start has finished, GRPO was stopped."""
     begin(chain[0])
     (chain[0].folder / RESULT).touch()
-    checkpointed(chain[1], step)
+    checkpointed(chain[1], step, typed)
 
 
 FRESH = "policy.pretrained=null"
@@ -236,10 +236,10 @@ def test_code_of_ones_own_that_was_edited_is_another_experiment(
     monkeypatch.syspath_prepend(tmp_path)
     settings = ("reward=function", "reward.function._target_=own_rewards_of_a_test.brevity")
     own.write_text("def brevity(*_: object) -> float:\n    return 1.0\n")
-    stopped(chain(tmp_path, *settings))
+    stopped(chain(tmp_path, *settings), typed=list(settings))
     own.write_text("def brevity(*_: object) -> float:\n    return 0.5\n")
     now = chain(tmp_path, *settings)
-    check_left(now, anew=False, compared=False)
+    check_left(now, anew=False, compared=False, typed=settings)
     begin(now[1], now)
     assert "it was begun with code.own_rewards_of_a_test.brevity " in capsys.readouterr().out
 
@@ -250,6 +250,37 @@ def test_another_setting_is_another_experiment(tmp_path: Path, capsys: pytest.Ca
     check_left(now, anew=False, compared=False)
     begin(now[1], now)
     assert capsys.readouterr().out.endswith("advantage.epsilon 1e-06 (now 0.5), trainer.devices 1 (now 2)\n")
+
+
+BASE = ["experiment=llama_baseline"]
+WIDER = [*BASE, "advantage.epsilon=0.5"]
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (BASE, BASE),  # a default was edited
+        (WIDER, BASE),  # an override was forgotten
+        (BASE, [*BASE, "progress=quiet", "output_dir=here", "checkpoints.keep=3", "+logger.more=1"]),
+    ],
+)
+def test_a_setting_that_nobody_typed_leaves_a_stage_lying_only_where_that_was_asked_for(
+    tmp_path: Path, then: list[str], now: list[str]
+) -> None:
+    stopped(before := chain(tmp_path, "advantage.epsilon=0.5"), typed=then)
+    after = chain(tmp_path)
+    told = re.escape(f"{before[1].folder} is unfinished at checkpoint 6, begun with advantage.epsilon 0.5 (now 1e-06);")
+    with pytest.raises(CheckpointError, match=rf"^grpo: {told} .* with checkpoints\.begin_anew=true$"):
+        check_left(after, anew=False, compared=False, typed=now)
+    check_left(after, anew=True, compared=False, typed=now)
+    check_left(after, anew=False, compared=True, typed=now)
+
+
+@pytest.mark.parametrize("then", [BASE, None])
+def test_one_that_was_typed_now_or_of_which_nothing_is_known_is_meant(tmp_path: Path, then: list[str] | None) -> None:
+    stopped(chain(tmp_path), typed=then)
+    check_left(chain(tmp_path, "advantage.epsilon=0.5"), anew=False, compared=False, typed=WIDER)
+    check_left(chain(tmp_path, "advantage.epsilon=0.5"), anew=False, compared=False)
 
 
 def test_a_parent_of_which_nothing_is_known_is_another_one(tmp_path: Path) -> None:
