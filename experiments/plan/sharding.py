@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 BUCKET = 200_000_000
-"""Gradients that DeepSpeed exchanges at a time, in numbers: Lightning's default, and as many are gathered at a time."""
+"""Numbers that DeepSpeed exchanges at once where nobody says it: the YAML files' and Lightning's own."""
 LIVE = 1_000_000_000
 """Weights of stage 3 that are whole at a time at most, in numbers: DeepSpeed's own default."""
 MILD_TO_STRONG = ("ddp", "zero1", "zero2", "zero3", "zero3_offload")
@@ -31,6 +31,8 @@ class Sharding:
     """0: every device keeps all states."""
     offload_optimizer: bool
     offload_parameters: bool
+    bucket_elements: int
+    """Numbers that DeepSpeed exchanges at once."""
 
     def __post_init__(self) -> None:
         if self.devices < 1:
@@ -51,8 +53,8 @@ class Sharding:
 def sharding_of(trainer: str, config: Mapping[str, Any], *, gpus: int | None) -> Sharding:
     """What the choice ``trainer`` and its node say; ``gpus`` stands for their number of devices where given.
 
-    A strategy that is a node of its own may say ``stage``, ``offload_optimizer`` and ``offload_parameters``; else the
-    name of the choice does.
+    A strategy that is a node of its own may say ``stage``, ``offload_optimizer``, ``offload_parameters`` and
+    ``bucket_elements``; else the name of the choice does.
     """
     named = by_name(trainer, gpus or _count(config.get("devices", 1)) * _count(config.get("num_nodes", 1)))
     strategy = config.get("strategy")
@@ -63,6 +65,7 @@ def sharding_of(trainer: str, config: Mapping[str, Any], *, gpus: int | None) ->
         stage=strategy.get("stage", named.stage),
         offload_optimizer=bool(strategy.get("offload_optimizer", named.offload_optimizer)),
         offload_parameters=bool(strategy.get("offload_parameters", named.offload_parameters)),
+        bucket_elements=int(strategy.get("bucket_elements", named.bucket_elements)),
     )
 
 
@@ -76,6 +79,7 @@ def by_name(trainer: str, devices: int) -> Sharding:
         stage=int(found[1]) if found else 0,
         offload_optimizer=offload,
         offload_parameters=offload,
+        bucket_elements=BUCKET,
     )
 
 

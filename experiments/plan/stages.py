@@ -14,7 +14,7 @@ from experiments.plan.learner import Learner, learner_of, size_of
 from experiments.plan.moments import Moment, grpo_moments, rollout_moment, update_moments
 from experiments.plan.options import Options
 from experiments.plan.rollouts import Rollouts, fullest_microbatch, rollouts_of
-from experiments.plan.sharding import Sharding
+from experiments.plan.sharding import Sharding, by_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ def _evaluate(plan: Experiment, sharding: Sharding) -> list[Moment]:
         return []
     problems = plan.config.budget.evaluate.problems
     seats = _seats(engine, plan.rollouts, problems=problems, group_size=1)
-    alone = Sharding(trainer="gpu", devices=1, stage=0, offload_optimizer=False, offload_parameters=False)
+    alone = by_name("gpu", 1)
     moment = rollout_moment("evaluate", plan.learner, seats, alone, {})
     return [Moment(stage="evaluate", name="rollout", parts={**moment.parts, "optimizer": 0})]
 

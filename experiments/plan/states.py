@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from contrastive_reasoning.policies.cut_shares import most_in_a_share
 from experiments.plan.learner import Learner
-from experiments.plan.sharding import BUCKET, LIVE, Sharding
+from experiments.plan.sharding import LIVE, Sharding
 
 FLOAT = 4
 MOMENTS = 2
@@ -71,9 +71,9 @@ def _kept(learner: Learner, sharding: Sharding) -> int:
 
 
 def _exchange(learner: Learner, sharding: Sharding) -> int:
-    """DDP copies all gradients into buckets; DeepSpeed has two of a fixed size, one filling while the other is sent."""
+    """DDP copies all gradients into buckets; DeepSpeed has two of a size, one filling while the other is sent."""
     if not sharding.exchanges or not learner.trained:
         return 0
     if sharding.deepspeed:
-        return 2 * min(BUCKET, learner.trained) * learner.trained_bytes
+        return 2 * min(sharding.bucket_elements, learner.trained) * learner.trained_bytes
     return learner.trained * learner.trained_bytes

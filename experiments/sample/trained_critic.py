@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from experiments.tracking.run_tree import read_config, stage_folders
 
 PARTS = ("contrastive_reasoning.critics", "contrastive_reasoning.losses", "contrastive_reasoning.policies.pooling")
 """The rooms whose names a saved critic may be made of."""
+OURS = "contrastive_reasoning."
 PAIRS = 16384
 """In one forward pass."""
 
@@ -58,12 +60,19 @@ def foreign_parts(node: Any) -> Iterator[str]:
     """Whatever would call or load more than the package's own parts when the node is built."""
     if isinstance(node, dict):
         target = node.get("_target_")
-        if target is not None and str(target).rpartition(".")[0] not in PARTS:
+        if target is not None and not _is_part(str(target)):
             yield str(target)
         if node.get("trust_remote_code"):
             yield "trust_remote_code"
     for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         yield from foreign_parts(inner)
+
+
+def _is_part(target: str) -> bool:
+    """Whether it names what a room of ``PARTS`` made itself: they hold others' functions too, as ``import_module``."""
+    room, _, name = target.rpartition(".")
+    found = getattr(import_module(room), name, None) if room in PARTS else None
+    return str(getattr(found, "__module__", "")).startswith(OURS)
 
 
 def _places(folder: Path) -> Iterator[Path]:

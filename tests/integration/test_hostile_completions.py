@@ -101,3 +101,6 @@ def test_hostile_completions_are_harmless(
         assert found[f"{judge}: ok"], f"{judge} found none of the right ones"
         assert found[f"{judge}: unparsed"] > each
     assert found["answer: left to the pool"] >= each / 2
+    answers = sum(count for name, count in found.items() if name.startswith("answer: ") and "left" not in name)
+    assert answers == each * len(FAMILIES)
+    assert found.get("answer: error", 0) <= 0.05 * answers, "of what would end a run that is a quarter"

@@ -23,9 +23,10 @@ def test_the_choice_of_the_trainer_says_the_stage(name: str, stage: int, offload
 
 
 def test_a_strategy_that_says_its_stage_is_believed_before_the_name() -> None:
-    strategy = {"stage": 2, "offload_optimizer": True, "offload_parameters": False}
+    strategy = {"stage": 2, "offload_optimizer": True, "offload_parameters": False, "bucket_elements": 5}
     found = sharding_of("mine", {"devices": 4, "num_nodes": 2, "strategy": strategy}, gpus=None)
     assert (found.devices, found.stage, found.offload_optimizer, found.offload_parameters) == (8, 2, True, False)
+    assert found.bucket_elements == 5
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,11 @@ def test_one_device_alone_exchanges_nothing_and_ddp_copies_its_gradients() -> No
     assert states(FULL, by_name("ddp", 2)).exchange == 4 * N
 
 
+def test_zero_exchanges_through_two_buckets_as_large_as_its_strategy_says() -> None:
+    assert states(FULL, replace(by_name("zero2", 2), bucket_elements=100)).exchange == 2 * 100 * 4
+    assert states(FULL, by_name("zero2", 2)).exchange == 2 * N * 4, "never larger than the gradients"
+
+
 def test_each_trainer_on_the_list_keeps_less_than_the_one_before() -> None:
     def kept(name: str) -> int:
         found = states(HALF, by_name(name, 8))
