@@ -3,23 +3,28 @@
         δ_k = V_{k+1} − V_k        A_k = Σ_{j≥k} λ^{j−k} δ_j        A = (1 − weight) · outcome + weight · scale · A_k
 
     completion   21+16=37 ; 37+17=54 ; 54+26=80 <end>
-    segment      └── 0 ─┘ └─── 1 ──┘ └────── 2 ─────┘      a separator belongs to the step it leads to
+    segment      └─── 0 ──┘ └── 1 ───┘ └───── 2 ────┘      a separator belongs to the step that it ends
     V         V₀=Φ(s₀)   V₁=Φ(s₁)   V₂=Φ(s₂)        V₃=R
 
-V is Φ of the state last reached, R (1 where the verifier accepts, else 0) once the completion has ended. This is
+V is Φ of the state last reached, R (1 where the verifier accepts, else 0) once the completion has ended. A step has
+been reached when it is settled: without the separator the next token could make 375 of 37, and two tokens that may
+follow one prefix would have different baselines. This is
 potential shaping (Ng, Harada and Russell 1999) with γ = 1, kept apart step by step: summed over a rollout it
 telescopes to R − Φ(s₀), which says nothing of single steps. λ-returns as in generalised advantage estimation,
 arXiv:1506.02438. With λ = 1, A_k = R − V_k: a baseline that the prefix alone decides, so the expected gradient is that
 of R whatever Φ is. With λ < 1 it is so only where Φ is the policy's own chance of success.
 
-Four rules, all decided by the prefix, or the baseline would depend on what comes after it:
+Five rules, all decided by the prefix, or the baseline would depend on what comes after it:
 
 - A finished state (one number left) has no V of its own; its segment runs on to the next step or to the end. After the
   last move that makes V the verdict, and spoiling or writing down a result is still paid by what comes of it.
 - A state that the completion was in before leaves V as it was: going round earns nothing.
-- An illegal or unread step ends no segment; its tokens are part of the one they stand in. In a list of moves it makes
-  R = 0, so with no legal step after it they get −V, what there was to lose.
-- A step on the last token of a completion that was cut off ends where the completion does: V is R.
+- A step that loses, as the first illegal one of a list of moves does, makes V = 0 for good: its tokens get −V, what
+  there was to lose, and no move after it has credit.
+- Another illegal or unread step, as a search may have, ends no segment; its tokens are part of the one they stand in.
+- A step that only the completion's end settles ends where the completion does: V is R.
+
+(A text that takes back its form is read by the last one: a Try line after a Solution block, or a second block.)
 
 A search that goes back is read in the order written: V is the value of the node last written, wherever it hangs. So
 leaving a dead branch earns what entering it cost.
@@ -36,6 +41,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, refuse_memory
+from contrastive_reasoning.advantages.process import with_illegal
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 FINISHED = 1
@@ -94,7 +100,7 @@ def segments_of(credit: Credit, lengths: Sequence[int]) -> list[list[Segment]]:
     if credit.verdicts is None:
         raise ValueError("a potential ends in the verified outcome, and this reward holds no verifier")
     correct = [float(verdict.correct) for verdict in credit.verdicts]
-    rows = enumerate(zip(credit.steps, credit.starts, correct, lengths, strict=True))
+    rows = enumerate(zip(with_illegal(credit), credit.starts, correct, lengths, strict=True))
     return [
         [] if row in credit.failures else segments(steps, start=start, end=end, length=length)
         for row, (steps, start, end, length) in rows
@@ -102,16 +108,18 @@ def segments_of(credit: Credit, lengths: Sequence[int]) -> list[list[Segment]]:
 
 
 def segments(steps: Sequence[StepCredit], *, start: float, end: float, length: int) -> list[Segment]:
-    """One rollout of ``length`` tokens, cut at the end of its steps: V goes from ``start`` over theirs to ``end``."""
+    """One rollout of ``length`` tokens, cut where steps are settled: V goes from ``start`` over theirs to ``end``."""
     found: list[Segment] = []
     first, value = 0, start
     for step in steps:
-        border = step.last_token + 1
-        if step.depth == FINISHED or border == length:
+        border = (step.last_token if step.settled_token is None else step.settled_token) + 1
+        if border >= length or not (step.lost or (step.legal and step.depth != FINISHED)):
             continue
-        after = value if step.again else step.value
+        after = 0.0 if step.lost else value if step.again else step.value
         found.append(Segment(first, border, after - value))
         first, value = border, after
+        if step.lost:
+            break
     return [*found, Segment(first, length, end - value)]
 
 

@@ -25,6 +25,11 @@ class StepCredit(NamedTuple):
     """The completion had been in this state before."""
     legal: bool = True
     """False: the rules forbade it, it reached no state and is worth 0; ``depth`` is where it would have led."""
+    settled_token: int | None = None
+    """The token by which the step is known to have ended, its separator's say; beyond the completion where only its end
+    tells. None: ``last_token``."""
+    lost: bool = False
+    """Whether the completion cannot be right any more after it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.rewards.step_metrics import FINISHED, Judged, step_metrics
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.spans import tokens_of_span
+from contrastive_reasoning.rollout.spans import token_of_character, tokens_of_span
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 
 StepValue = tuple[Step, float]
@@ -121,7 +121,16 @@ def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue], st
     for index, (step, value) in enumerate(values):
         state, tokens = identity_of(step), tokens_of_span(spans, step.start, step.end)
         if tokens is not None:
-            placed.append(StepCredit(*tokens, value, depth=depth_of(step, index, start), again=state in seen))
+            placed.append(
+                StepCredit(
+                    *tokens,
+                    value,
+                    depth=depth_of(step, index, start),
+                    again=state in seen,
+                    settled_token=_settled(spans, step),
+                    lost=step.lost,
+                )
+            )
         seen.add(state)
     return placed
 
@@ -130,10 +139,21 @@ def _forbidden(spans: Sequence[tuple[int, int]], steps: Sequence[Step]) -> list[
     """Worth 0, one number fewer than was left."""
     placed = [(step, tokens_of_span(spans, step.start, step.end)) for step in steps]
     return [
-        StepCredit(*tokens, 0.0, depth=len(step.state) - 1, legal=False)
+        StepCredit(
+            *tokens,
+            0.0,
+            depth=len(step.state) - 1,
+            legal=False,
+            settled_token=_settled(spans, step),
+            lost=step.lost,
+        )
         for step, tokens in placed
         if tokens is not None
     ]
+
+
+def _settled(spans: Sequence[tuple[int, int]], step: Step) -> int:
+    return token_of_character(spans, (step.end if step.settled is None else step.settled) - 1)
 
 
 def _judged(step: Step, value: float, index: int, start: Step | None) -> Judged:

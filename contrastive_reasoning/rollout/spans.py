@@ -87,6 +87,14 @@ def tokens_of_span(spans: Sequence[Span], start: int, end: int) -> tuple[int, in
     return (first, last) if first <= last else None
 
 
+def token_of_character(spans: Sequence[Span], character: int) -> int:
+    """The last token that covers the character; ``len(spans)`` where none does."""
+    last = bisect_left(spans, character + 1, key=_start) - 1
+    while last >= 0 and _empty(spans[last]):
+        last -= 1
+    return last if last >= 0 and spans[last][1] > character else len(spans)
+
+
 def _start(span: Span) -> int:
     return span[0]
 

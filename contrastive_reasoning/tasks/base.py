@@ -59,6 +59,12 @@ class Step:
     """The state after the step, in the task's own form; for Countdown the tuple of numbers left."""
     legal: bool
     """False for a move that the rules forbid; ``state`` is then the state before it."""
+    settled: int | None = None
+    """One past the character by which a reader knows that the step has ended and what it is, its separator say; beyond
+    the text where only its end tells. Until then what is written next may still make another step of it. None: ``end``.
+    """
+    lost: bool = False
+    """Whether no completion that begins so far can be right any more."""
 
 
 @runtime_checkable

@@ -19,18 +19,20 @@ def sentence_steps(text: str) -> list[Step]:
     ``"2+3 = 5. So 5·2 = 10.\\nThe answer is 10."`` has three steps, with the states 1, 2 and 3.
     """
     steps: list[Step] = []
-    for start, end in _pieces(text):
+    for start, end, settled in _pieces(text):
         if len(steps) == MAX_STEPS:
             break
         piece = text[start:end]
         if piece.strip():
-            first = start + len(piece) - len(piece.lstrip())
-            steps.append(Step(start=first, end=first + len(piece.strip()), state=len(steps) + 1, legal=True))
+            first, state = start + len(piece) - len(piece.lstrip()), len(steps) + 1
+            steps.append(Step(start=first, end=first + len(piece.strip()), state=state, legal=True, settled=settled))
     return steps
 
 
-def _pieces(text: str) -> list[tuple[int, int]]:
-    breaks = [match.span() for match in _END.finditer(text)]
-    starts = [0, *[end for _, end in breaks]]
-    ends = [*[start for start, _ in breaks], len(text)]
-    return list(zip(starts, ends, strict=True))
+def _pieces(text: str) -> list[tuple[int, int, int]]:
+    """Where each piece begins and ends, and one past the character that shows it."""
+    breaks = list(_END.finditer(text))
+    starts = [0, *[found.end() for found in breaks]]
+    ends = [*[found.start() for found in breaks], len(text)]
+    shown = [found.start() + 1 if found[0][0] == "\n" else found.end() + 1 for found in breaks]
+    return list(zip(starts, ends, [*shown, len(text) + 1], strict=True))

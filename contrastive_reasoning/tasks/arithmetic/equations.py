@@ -66,7 +66,8 @@ def parse_steps(problem: Problem, completion: str) -> list[Step]:
     state: tuple[int, ...] = ()
     for start, end, equation in written(completion):
         state = (*state, equation.result) if equation.true else state
-        steps.append(Step(start=start, end=end, state=state, legal=equation.true))
+        more = 2 if completion[end : end + 1] in (" ", ".", ",") else 1  # 7 may become 70, 7.5 or 7 + 3
+        steps.append(Step(start=start, end=end, state=state, legal=equation.true, settled=end + more))
     return steps
 
 

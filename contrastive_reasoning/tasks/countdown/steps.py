@@ -1,6 +1,6 @@
 """The moves of a completion, with their characters and the numbers left after each: where step credit lands.
 
-Two kinds of text are read, told apart by the text itself.
+Two kinds of text are read.
 
 Search (LongProc's and the annotated format): each line ``|- Try a op b = c. …`` is a step, from ``Try`` to the end of
 its line. A search walks down and comes back, so the state before a line is not the one after the line above. On the
@@ -10,9 +10,9 @@ indentation nor Pick lines are needed. A line that rightly gives up a move which
 that exceeds the limit, an invalid operation) is search and no step; giving up a legal move is an illegal step, and so
 is a Try line that cannot be read or whose number set does not follow.
 
-Moves: without any Try line, the equations of the last ``<Solution>`` block, or of the whole text if there is none
-(the ``direct`` format), separated by ``;`` or line ends, played one after another. Text that is no equation is passed
-over.
+Moves: equations separated by ``;`` or line ends, played one after another. Text that is no equation is passed over.
+They are those of the whole text where the problem asks for moves alone (the ``direct`` format), and there an illegal
+one loses; else, without any Try line, those of the last ``<Solution>`` block, or of the whole text if there is none.
 
 An illegal step leaves the state as it was. A Try line cut off by the end of the text is no step, and a Solution block
 after a search repeats moves that are steps already. Every pattern is linear: time is bounded by the length of the text.
@@ -50,21 +50,28 @@ def parse_steps(problem: Problem, completion: str) -> list[Step]:
     Each ``state`` is the tuple of numbers left after the step, the new one in front.
     """
     numbers = tuple(problem.fields["numbers"])
-    if _TRY_LINE.search(completion):
+    if problem.fields.get("style") == "direct":
+        steps = _move_steps(numbers, completion, offset=0, loses=True)
+    elif _TRY_LINE.search(completion):
         steps = _search_steps(numbers, completion)
     else:
         start, end = solution_span(completion) or (0, len(completion))
-        steps = _move_steps(numbers, completion[start:end], offset=start)
+        steps = _move_steps(numbers, completion[start:end], offset=start, loses=False)
     return list(islice(steps, MAX_STEPS))
 
 
-def _move_steps(numbers: State, text: str, *, offset: int) -> Iterator[Step]:
-    state = numbers
+def _move_steps(numbers: State, text: str, *, offset: int, loses: bool) -> Iterator[Step]:
+    """``loses``: nothing but these moves counts, so that an illegal one loses."""
+    state, lost = numbers, False
     for move in _MOVES.finditer(text):
         equation = equation_of(move)
         legal = objection(state, equation) is None
         state = state_after(state, equation) if legal else state
-        yield Step(start=offset + move.start(1), end=offset + move.end(4), state=state, legal=legal)
+        lost = lost or (loses and not legal)
+        settled = offset + move.end() + 1  # with the separator
+        yield Step(
+            start=offset + move.start(1), end=offset + move.end(4), state=state, legal=legal, settled=settled, lost=lost
+        )
 
 
 def _search_steps(numbers: State, text: str) -> Iterator[Step]:
@@ -80,7 +87,7 @@ def _search_steps(numbers: State, text: str) -> Iterator[Step]:
         if state is not None:
             current = state
             path = {size: kept for size, kept in path.items() if size > len(state)} | {len(state): state}
-        yield Step(start=start, end=end, state=current, legal=state is not None)
+        yield Step(start=start, end=end, state=current, legal=state is not None, settled=end + 1)
 
 
 def _is_pruned(line: str) -> bool:

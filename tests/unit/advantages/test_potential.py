@@ -34,6 +34,7 @@ def of_one(steps: list[StepCredit], *, start: float, correct: bool, tokens: int,
 def by_tokens(credit: Credit, mask: torch.Tensor, decay: float) -> torch.Tensor:
     """The slow obvious version: V after every token, then for every token the sum over the changes that follow it."""
     assert credit.steps is not None
+    assert credit.illegal is not None
     assert credit.starts is not None
     assert credit.verdicts is not None
     expected = torch.zeros(mask.shape, dtype=torch.float64)
@@ -41,12 +42,18 @@ def by_tokens(credit: Credit, mask: torch.Tensor, decay: float) -> torch.Tensor:
         length = int(mask[row].sum())
         changes: list[tuple[int, float]] = []  # last token of the segment, what V changed there
         value = credit.starts[row]
+        lost = False
         for token in range(length):
-            ends = [step for step in steps if step.last_token == token and step.depth > 1]
+            ends = [
+                step
+                for step in [*steps, *credit.illegal[row]]
+                if token == (step.last_token if step.settled_token is None else step.settled_token)
+            ]
             if token == length - 1:
                 changes.append((token, float(credit.verdicts[row].correct) - value))
-            elif ends:
-                after = value if ends[0].again else ends[0].value
+            elif ends and not lost and (ends[0].lost or (ends[0].legal and ends[0].depth > 1)):
+                after = 0.0 if ends[0].lost else value if ends[0].again else ends[0].value
+                lost = ends[0].lost
                 changes.append((token, after - value))
                 value = after
         for token in range(length):
@@ -56,22 +63,34 @@ def by_tokens(credit: Credit, mask: torch.Tensor, decay: float) -> torch.Tensor:
 
 
 def random_credit(rng: random.Random, rows: int, tokens: int) -> tuple[Credit, torch.Tensor]:
-    """Steps with gaps between them, revisits, finished states in the middle as a search has them, cut-off ends."""
-    steps, lengths = [], []
+    """Steps with gaps between them, revisits, finished states in the middle as a search has them, cut-off ends; some
+    settled by a later token, some forbidden, some of those lost with all that follows."""
+    steps, illegal, lengths = [], [], []
     for _ in range(rows):
         borders = sorted(rng.sample(range(tokens), rng.choice([0, 2, 4, 6])))
-        steps.append(
-            [
-                StepCredit(first, last, rng.random(), depth=rng.randint(1, 3), again=rng.random() < 0.2)
-                for first, last in zip(borders[::2], borders[1::2], strict=True)
-            ]
-        )
+        lost = tokens if rng.random() < 0.5 else rng.randrange(tokens)
+        placed = [
+            StepCredit(
+                first,
+                last,
+                rng.random(),
+                depth=rng.randint(1, 3),
+                again=rng.random() < 0.2,
+                legal=rng.random() < 0.7,
+                settled_token=rng.choice([None, rng.randint(last, following - 1)]),
+                lost=first >= lost,
+            )
+            for first, last, following in zip(borders[::2], borders[1::2], [*borders[2::2], tokens + 2], strict=False)
+        ]
+        steps.append([step for step in placed if step.legal])
+        illegal.append([step for step in placed if not step.legal])
         lengths.append(rng.randint(borders[-1] + 1 if borders else 1, tokens))
     correct = [rng.random() < 0.5 for _ in range(rows)]
     credit = Credit(
         outcome=torch.tensor([float(c) for c in correct], dtype=torch.float64),
         parts={},
         steps=steps,
+        illegal=illegal,
         starts=[rng.random() for _ in range(rows)],
         verdicts=[verdict(c) for c in correct],
     )
@@ -109,6 +128,26 @@ def test_moves_by_hand() -> None:
 def test_full_decay_is_the_verdict_less_what_was_there() -> None:
     steps = [StepCredit(0, 1, 0.75, depth=3), StepCredit(3, 4, 0.25, depth=2)]
     assert of_one(steps, start=0.5, correct=True, tokens=6, decay=1.0) == [0.5, 0.5, 0.25, 0.25, 0.25, 0.75]
+
+
+def test_a_separator_belongs_to_the_step_that_it_ends() -> None:
+    steps = [StepCredit(0, 1, 0.75, depth=3, settled_token=2), StepCredit(3, 4, 0.25, depth=2, settled_token=9)]
+    assert of_one(steps, start=0.5, correct=False, tokens=6, decay=0.0) == [0.25] * 3 + [-0.75] * 3
+
+
+def test_what_comes_after_a_lost_step_has_no_credit() -> None:
+    """The third step is legal where the second left the state as it was."""
+    lost = StepCredit(2, 3, 0.0, depth=2, legal=False, lost=True)
+    credit = Credit(
+        outcome=torch.zeros(2, dtype=torch.float64),
+        parts={},
+        steps=[[StepCredit(0, 1, 0.75, depth=3), StepCredit(4, 5, 0.5, depth=2, lost=True)], []],
+        illegal=[[lost], []],
+        starts=[0.5, 0.0],
+        verdicts=[verdict(False), verdict(False)],
+    )
+    got = potential(decay=0.0)(credit, torch.ones(2, 7, dtype=torch.bool), 2)[0].tolist()
+    assert got == [0.25, 0.25, -0.75, -0.75, 0.0, 0.0, 0.0]
 
 
 def test_an_illegal_last_move_loses_what_was_there() -> None:

@@ -39,14 +39,17 @@ def returns_of(task: Task, rollouts: RolloutBatch, *, decay: float) -> torch.Ten
 
 
 def test_the_tokens_of_a_change_are_paid_for_it(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Of what can be reached from (21, 16, 17, 26) → 46, the second move of LOST alone loses it."""
+    """Of what can be reached from (21, 16, 17, 26) → 46, the second move of LOST loses it, and what the rules forbid.
+
+    A move that stands behind an illegal one could have been made, but no longer matters.
+    """
     rollouts = rollouts_of(TEXTS)
     returns = returns_of(task, rollouts, decay=0.0)
     assert [paid(rollouts, returns, tokenizer, row) for row in range(len(TEXTS))] == [
         [(KEPT, 0.0)],
-        [("21+16=37", 0.0), (";37+17=54", -1.0), (";54+26=80", 0.0)],
-        [("21+16=37;37-17=20", 0.0), (";99+20=119", -1.0)],
-        [("21+16=37;99+1=100;37-17=20", 0.0), (";26+20=46", -1.0)],
+        [("21+16=37;", 0.0), ("37+17=54;", -1.0), ("54+26=80", 0.0)],
+        [("21+16=37;37-17=20;", 0.0), ("99+20=119", -1.0)],
+        [("21+16=37;", 0.0), ("99+1=100;", -1.0), ("37-17=20;26+20=46", 0.0)],
         [(MUTE, -1.0)],
     ]
 
@@ -60,4 +63,4 @@ def test_without_decay_every_segment_gets_the_verdict_less_what_was_there(
     assert torch.equal(returns, torch.zeros_like(returns)), "nothing was there to lose"
     rollouts = rollouts_of(TEXTS)
     returns = returns_of(task, rollouts, decay=1.0)
-    assert paid(rollouts, returns, tokenizer, 1) == [("21+16=37;37+17=54", -1.0), (";54+26=80", 0.0)]
+    assert paid(rollouts, returns, tokenizer, 1) == [("21+16=37;37+17=54;", -1.0), ("54+26=80", 0.0)]

@@ -10,7 +10,14 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.rollout.spans import readable, text_of, token_bytes, token_spans, tokens_of_span
+from contrastive_reasoning.rollout.spans import (
+    readable,
+    text_of,
+    token_bytes,
+    token_of_character,
+    token_spans,
+    tokens_of_span,
+)
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps
 
 TEXTS = ["21+16=37;37-17=20", "|- Try 3 × 4 = 12.\n", "é → 漢字 🙂🙂", "", " two  spaces ", "\x00\x7f\u0080\uffff"]
@@ -167,3 +174,11 @@ def _random_ids(tokenizer: PreTrainedTokenizerFast, table: Sequence[bytes], rng:
         else:
             ids.append(rng.randrange(len(table)))
     return ids[: rng.randrange(4, len(ids) + 1)]
+
+
+def test_the_last_token_that_covers_a_character() -> None:
+    """é is two bytes in two tokens; a special token spells nothing."""
+    spans = [(0, 2), (2, 3), (2, 3), (3, 3), (3, 4)]
+    assert [token_of_character(spans, character) for character in range(6)] == [0, 0, 2, 4, 5, 5]
+    assert token_of_character([(0, 1), (1, 1)], 0) == 0
+    assert token_of_character([], 0) == 0

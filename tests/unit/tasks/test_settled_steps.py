@@ -1,0 +1,65 @@
+"""A step is settled where nothing that may still be written can change it, whatever the format."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from contrastive_reasoning.tasks.arithmetic.equations import parse_steps as equations
+from contrastive_reasoning.tasks.base import Problem, Step
+from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps
+from contrastive_reasoning.tasks.sentences import sentence_steps
+
+MOVES = ["1+2=3", "3+4=7", "5+1=6", ";", ";", "\n", " ", "\r", "3", "x", "<Solution>", "</Solution>", "Try 1+2=3"]
+LINES = ["Try 1 + 2 = 3. ", "Try 3 + 4 = 7. ", "Current number set: [3, 4]", "Evaluate 7", "\n", "\n", "\r", "|- ", "x"]
+EQUATIONS = ["1+2=3", "2 × 2 = 4", "4", "5", ".", ",", " ", "+", "×", "\n", "é"]
+SENTENCES = ["So it is", "2+2", ".", "!", " ", "\t", "A", "b", "$", "\n"]
+Reader = Callable[[str], list[Step]]
+
+
+def countdown(style: str) -> Reader:
+    return lambda text: parse_steps(CountdownProblem((1, 2, 4), 7, style=style), text)
+
+
+def settled(steps: list[Step], length: int) -> list[Step]:
+    return [step for step in steps if step.settled is not None and step.settled <= length]
+
+
+@pytest.mark.parametrize(
+    ("read", "pieces"),
+    [
+        (countdown("direct"), MOVES),
+        (countdown("longproc"), LINES),
+        (lambda text: equations(Problem(id="0", prompt="", answer="7"), text), EQUATIONS),
+        (sentence_steps, SENTENCES),
+    ],
+    ids=["moves", "search", "equations", "sentences"],
+)
+def test_what_is_settled_stays_whatever_follows(read: Reader, pieces: list[str]) -> None:
+    draw = random.Random(0)
+    found = 0
+    for _ in range(400):
+        text = "".join(draw.choices(pieces, k=draw.randint(1, 40)))
+        steps = read(text)
+        found += len(settled(steps, len(text)))
+        for length in range(len(text)):
+            assert settled(read(text[:length]), length) == settled(steps, length), (text, length)
+        assert all(step.settled is not None and step.settled > step.end for step in steps)
+    assert found > 100
+
+
+def test_an_illegal_move_loses_a_list_of_moves_and_no_search() -> None:
+    def lost(style: str, text: str) -> list[bool]:
+        return [step.lost for step in countdown(style)(text)]
+
+    assert lost("direct", "1+2=3;3+5=8;3+4=7") == [False, True, True]
+    assert lost("longproc", "Try 1 + 2 = 3. x\nTry 3 + 5 = 8. x\nTry 3 + 4 = 7. x\n") == [False] * 3
+    assert lost("longproc", "<Solution>\n1+2=3\n3+5=8\n</Solution>") == [False] * 2
+
+
+def test_a_list_of_moves_is_one_whatever_else_is_written() -> None:
+    """Its verifier reads the whole text, too."""
+    text = "1+2=3;x\nTry 1 + 2 = 3. Evaluate 3\n<Solution>\n3+4=7\n</Solution>"
+    assert [text[step.start : step.end] for step in countdown("direct")(text)] == ["1+2=3", "3+4=7"]
