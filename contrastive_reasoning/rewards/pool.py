@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, get_args
 
-from contrastive_reasoning.rewards.failures import ErrorShare
+from contrastive_reasoning.rewards.failures import ErrorShare, RewardFailed
 from contrastive_reasoning.rewards.worker import Reply, worker_command
-from contrastive_reasoning.rewards.worker_pool import ERROR, WorkerPool
+from contrastive_reasoning.rewards.worker_pool import ERROR, WorkerPool, WorkerRefused
 from contrastive_reasoning.tasks.answer import Question, pose, verify_choice
 from contrastive_reasoning.tasks.answer.verify import GOLD_UNREAD
 from contrastive_reasoning.tasks.base import Verdict
@@ -50,7 +50,7 @@ class AnswerPool:
         """The verdict on each pair of a gold answer and a completion; for ``choice`` the gold answers are letters.
 
         Raises:
-            RewardFailed: if too many of the last ones ended in an error.
+            RewardFailed: if too many of the last ones ended in an error, or no worker starts.
             ValueError: for another kind.
         """
         if kind not in get_args(Kind):
@@ -59,7 +59,10 @@ class AnswerPool:
             return [verify_choice(*pair) for pair in pairs]
         posed = [pose(*pair) for pair in pairs]
         questions = list(dict.fromkeys(item for item in posed if isinstance(item, Question)))
-        replies = self.pool([json.dumps(question).encode() for question in questions])
+        try:
+            replies = self.pool([json.dumps(question).encode() for question in questions])
+        except WorkerRefused as error:
+            raise RewardFailed(f"the verifier has no process to settle symbolic answers in: {error}") from error
         settled = dict(zip(questions, map(verdict_of, replies), strict=True))
         verdicts = [settled[item] if isinstance(item, Question) else item for item in posed]
         different = [item if isinstance(item, Question) else pair for item, pair in zip(posed, pairs, strict=True)]

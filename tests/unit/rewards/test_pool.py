@@ -171,7 +171,7 @@ def test_an_interrupted_call_leaves_no_question_behind(pool_of: Callable[..., An
 def test_a_worker_that_does_not_start_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "answer_worker", lambda: [sys.executable, "-c", "raise SystemExit(3)"])
     pool = AnswerPool(workers=2, limit_s=1.0, max_failures=0.2)
-    with pytest.raises(RuntimeError, match=r"did not start.*exit code 3"):
+    with pytest.raises(RewardFailed, match=r"^the verifier has no process .* did not start.*exit code 3"):
         pool(roots(20))
     pool.close()
 
