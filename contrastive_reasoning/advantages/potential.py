@@ -8,8 +8,9 @@
 
 V is Φ of the state last reached, R (1 where the verifier accepts, else 0) once the completion has ended. A step has
 been reached when it is settled: without the separator the next token could make 375 of 37, and two tokens that may
-follow one prefix would have different baselines. This is
-potential shaping (Ng, Harada and Russell 1999) with γ = 1, kept apart step by step: summed over a rollout it
+follow one prefix would have different baselines.
+
+This is potential shaping (Ng, Harada and Russell 1999) with γ = 1, kept apart step by step: summed over a rollout it
 telescopes to R − Φ(s₀), which says nothing of single steps. λ-returns as in generalised advantage estimation,
 arXiv:1506.02438. With λ = 1, A_k = R − V_k: a baseline that the prefix alone decides, so the expected gradient is that
 of R whatever Φ is. With λ < 1 it is so only where Φ is the policy's own chance of success.
