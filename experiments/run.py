@@ -45,7 +45,7 @@ def run(config: DictConfig) -> float | None:
         run_on_ranks(ranks)
         return None
     be_quiet()
-    from contrastive_reasoning.rewards.failures import RewardFailed
+    from contrastive_reasoning.rewards.failures import RewardFailed, VerifierFailed
     from experiments.assemble import AssemblyError
     from experiments.stage.kept_checkpoints import CheckpointError
     from experiments.stages import Interrupted, run_experiment
@@ -55,8 +55,11 @@ def run(config: DictConfig) -> float | None:
             run_experiment(config)
     except AssemblyError as error:
         sys.exit(_refuse(str(error)))
-    except (CheckpointError, RewardFailed) as error:
+    except VerifierFailed as error:
         _say_of_rank(str(error))
+        sys.exit(FAILED)
+    except (CheckpointError, RewardFailed) as error:
+        _say(str(error))
         sys.exit(FAILED)
     except Interrupted as stop:
         _say(f"{stop}; to go on from there run the same command again")

@@ -169,7 +169,7 @@ def run_stage(plan: StagePlan, config: DictConfig, up_to_it: Sequence[StagePlan]
         go_on(plan, changed_code=config.checkpoints.resume_changed_code)
         print(f"{plan.name}: going on in {plan.folder}")
     else:
-        begin(plan, up_to_it, typed=typed_overrides())
+        begin(plan, up_to_it, typed=None if compared(config) else typed_overrides())
         print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:
         clear_partials(plan.folder)

@@ -25,7 +25,9 @@ Five rules, all decided by the prefix, or the baseline would depend on what come
 - Another illegal or unread step, as a search may have, ends no segment; its tokens are part of the one they stand in.
 - A step that only the completion's end settles ends where the completion does: V is R.
 
-(A text that takes back its form is read by the last one: a Try line after a Solution block, or a second block.)
+(Outside a list of moves a text may take back what it was: moves before the first Solution block or Try line, or in a
+block before the last one, are no steps any more once that is written. And ``MonteCarloReward`` gives a step that only
+blanks follow the verdict for a value: whether more will follow is no fact of the prefix.)
 
 A search that goes back is read in the order written: V is the value of the node last written, wherever it hangs. So
 leaving a dead branch earns what entering it cost.

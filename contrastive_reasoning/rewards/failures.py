@@ -15,10 +15,16 @@ STATUSES = ("timeout", "error")
 
 FEWEST, MOST = 20, 1000
 """Completions that have a share of errors: of fewer, a table's examples say, one is much; older ones are past."""
+ALL = 4
+"""So many, of which none could be judged, need not be more."""
 
 
 class RewardFailed(RuntimeError):
     """So many rollouts were not rewarded that what is left is not the batch that was drawn."""
+
+
+class VerifierFailed(RewardFailed):
+    """A verifier cannot go on, on this rank alone: no other knows."""
 
 
 def checked_share(max_failures: float) -> float:
@@ -61,7 +67,7 @@ class ErrorShare:
     Not of a call: how many completions are judged together is chance, and in an evaluation the progress display's.
 
     Args:
-        limit: the share that may be errors, once there are ``FEWEST`` verdicts.
+        limit: the share that may be errors, once there are ``FEWEST`` verdicts, or ``ALL`` and no other.
         of: what was judged, in the plural.
         key: of the configuration, what sets the limit.
 
@@ -73,25 +79,34 @@ class ErrorShare:
         self.limit = checked_share(limit)
         self.of = of
         self.key = key
-        self._errors: deque[bool] = deque(maxlen=MOST)
+        self._errors: deque[bool] = deque()
+        self._failed = 0
+        """How many of them are."""
+        self._last = ""
+        """The reason of the last one."""
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Count them.
 
         Raises:
-            RewardFailed: with the share, the limit and the first cause among them, if they are too many.
+            VerifierFailed: with the share, the limit and the last cause, as soon as they are too many.
         """
-        first: str | None = None
         for verdict in verdicts:
+            if len(self._errors) == MOST:
+                self._failed -= self._errors.popleft()
             self._errors.append(not verdict.judged)
-            if first is None and not verdict.judged:
-                first = verdict.reason
-        failed, judged = sum(self._errors), len(self._errors)
-        if first is not None and judged >= FEWEST and failed > self.limit * judged:
-            raise RewardFailed(
-                f"the verifier failed on {failed} of the last {judged} {self.of}, more than "
-                f"{self.key}={self.limit:g} allows; the first of these: {first}"
-            )
+            self._failed += not verdict.judged
+            self._last = self._last if verdict.judged else verdict.reason
+            if self._too_many():
+                raise VerifierFailed(
+                    f"the verifier failed on {self._failed} of the last {len(self._errors)} {self.of}, more than "
+                    f"{self.key}={self.limit:g} allows; the last time: {self._last}"
+                )
+
+    def _too_many(self) -> bool:
+        judged = len(self._errors)
+        enough = judged >= FEWEST or self._failed == judged >= ALL
+        return enough and self._failed > self.limit * judged
 
 
 class Warned:

@@ -34,7 +34,8 @@ class FunctionVerifier:
         workers: processes at most.
         limit_s: seconds of wall clock for one call.
         memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
-        max_failures: the share of the last 1,000 completions judged, once they are 20, that may end in an error.
+        max_failures: the share of the last 1,000 completions judged, once they are 20 (or 4, all of them errors), that
+            may end in an error.
 
     Raises:
         ValueError: for a number out of range, a function that no other process can import, or one that takes other
@@ -65,7 +66,7 @@ class FunctionVerifier:
         """The verdict on each completion, that of its problem beside it.
 
         Raises:
-            RewardFailed: if too many end in an error, or the function cannot be imported by a worker.
+            VerifierFailed: if too many end in an error, or the function cannot be imported by a worker.
         """
         calls = list(zip(problems, completions, strict=True))
         verdicts = [verdict_of(reply) for reply in self.pool(calls)]

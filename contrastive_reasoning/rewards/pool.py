@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, get_args
 
-from contrastive_reasoning.rewards.failures import ErrorShare, RewardFailed
+from contrastive_reasoning.rewards.failures import ErrorShare, VerifierFailed
 from contrastive_reasoning.rewards.worker import Reply, worker_command
 from contrastive_reasoning.rewards.worker_pool import ERROR, WorkerPool, WorkerRefused
 from contrastive_reasoning.tasks.answer import Question, pose, verify_choice
@@ -33,8 +33,8 @@ class AnswerPool:
         workers: processes at most.
         limit_s: seconds of wall clock for one answer. The budget of steps in ``tasks.answer`` ends what takes too long
             the same way on every machine; the limit is for what that cannot see, and may be generous.
-        max_failures: the share of the last 1,000 answers judged, once they are 20, that may end in an error. Equal
-            ones that are judged together are one, whatever led to them.
+        max_failures: the share of the last 1,000 answers judged, once they are 20 (or 4, all of them errors), that
+            may end in an error. Equal ones that are judged together are one, whatever led to them.
 
     Raises:
         ValueError: for a number out of range.
@@ -50,7 +50,7 @@ class AnswerPool:
         """The verdict on each pair of a gold answer and a completion; for ``choice`` the gold answers are letters.
 
         Raises:
-            RewardFailed: if too many of the last ones ended in an error, or no worker starts.
+            VerifierFailed: if too many of the last ones ended in an error, or no worker starts.
             ValueError: for another kind.
         """
         if kind not in get_args(Kind):
@@ -62,7 +62,7 @@ class AnswerPool:
         try:
             replies = self.pool([json.dumps(question).encode() for question in questions])
         except WorkerRefused as error:
-            raise RewardFailed(f"the verifier has no process to settle symbolic answers in: {error}") from error
+            raise VerifierFailed(f"the verifier has no process to settle symbolic answers in: {error}") from error
         settled = dict(zip(questions, map(verdict_of, replies), strict=True))
         verdicts = [settled[item] if isinstance(item, Question) else item for item in posed]
         different = [item if isinstance(item, Question) else pair for item, pair in zip(posed, pairs, strict=True)]

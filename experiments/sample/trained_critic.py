@@ -16,8 +16,9 @@ from experiments.sample.options import SampleError
 from experiments.stage.wiring import CRITIC
 from experiments.tracking.run_tree import read_config, stage_folders
 
-PARTS = ("contrastive_reasoning.critics", "contrastive_reasoning.losses", "contrastive_reasoning.policies.pooling")
-"""The rooms whose names a saved critic may be made of."""
+CRITICS, ENCODER = "contrastive_reasoning.critics", "load_encoder"
+PARTS = (CRITICS, "contrastive_reasoning.losses", "contrastive_reasoning.policies.pooling")
+"""The rooms whose names a saved critic may be made of; of the functions of critics, which write folders too, one."""
 OURS = "contrastive_reasoning."
 PAIRS = 16384
 """In one forward pass."""
@@ -72,7 +73,8 @@ def _is_part(target: str) -> bool:
     """Whether it names what a room of ``PARTS`` made itself: they hold others' functions too, as ``import_module``."""
     room, _, name = target.rpartition(".")
     found = getattr(import_module(room), name, None) if room in PARTS else None
-    return str(getattr(found, "__module__", "")).startswith(OURS)
+    made_here = str(getattr(found, "__module__", "")).startswith(OURS)
+    return made_here and (isinstance(found, type) or room != CRITICS or name == ENCODER)
 
 
 def _places(folder: Path) -> Iterator[Path]:

@@ -38,6 +38,8 @@ CODE = "code"
 TYPED = "typed"
 NEUTRAL = ("output_dir", "checkpoints", "progress", "logger", "callbacks")
 """What may be typed that decides no result."""
+WHICH = ("experiment", "name", "seed", "scale", "family", "task", "debug", "sweep", "arm")
+"""What says which run it is: without it one means another run, and has forgotten nothing."""
 CONFIG = re.compile(r"(?:^|(?<=\.))config\.")
 ACCEPT, ANEW = "checkpoints.resume_changed_code=true", "checkpoints.begin_anew=true"
 MOST_NAMED = 4
@@ -156,11 +158,15 @@ def _beside(plan: StagePlan, above: Sequence[StagePlan], typed: Sequence[str] | 
 
 
 def _all_typed(now: Sequence[str] | None, then: Sequence[str] | None) -> bool:
-    """Whether all that is typed now, and may decide a result, was typed then; not where nobody knows."""
+    """Whether what is typed now, and may decide a result, was all typed then, for the same run."""
     if now is None or then is None:
         return False
-    decisive = {one for one in now if re.split(r"[./=]", one.lstrip("+~"))[0] not in NEUTRAL}
-    return decisive <= set(then)
+    asked, known = ({one for one in typed if _root(one) not in NEUTRAL} for typed in (now, then))
+    return asked <= known and not any(_root(one) in WHICH for one in known - asked)
+
+
+def _root(override: str) -> str:
+    return re.split(r"[./=@]", override.lstrip("+~"))[0]
 
 
 def _own(key: str) -> str:

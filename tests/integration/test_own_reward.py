@@ -18,7 +18,7 @@ MODULE = """
 import os, time
 
 from contrastive_reasoning.rewards import VerifierReward
-from contrastive_reasoning.rewards.failures import RewardFailed
+from contrastive_reasoning.rewards.failures import VerifierFailed
 
 calls = 0
 
@@ -47,7 +47,7 @@ class Judge:
 class OneJudgeIsBroken(VerifierReward):
     def __call__(self, rollouts):
         if os.environ["RANK"] == "1":
-            raise RewardFailed("the verifier failed on 5 of the last 20 answers")
+            raise VerifierFailed("the verifier failed on 5 of the last 20 answers")
         return super().__call__(rollouts)
 """
 TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]

@@ -36,7 +36,7 @@ MAX_STEPS = 5_000
 MAX_TRY_LINE = 1000
 """Characters of a Try line that are read; the rest belongs to its span unread."""
 
-_MOVES = re.compile(rf"(?:^|[;\n])[ \t]{{0,16}}{EQUATION}[ \t\r]{{0,16}}(?=[;\n]|$)")
+_MOVES = re.compile(rf"(?:^|[;\n])[ \t\r]*{EQUATION}[ \t\r]*(?=[;\n]|$)")  # blanks as the verifier takes them
 _TRY_LINE = re.compile(r"^[ \t|-]*(Try[ \t]+[-0-9][^\r\n]*)", re.MULTILINE)
 _MOVE = re.compile(rf"Try[ \t]+{EQUATION}(?![0-9]|\.[0-9])")
 _PRUNED = re.compile(r"is a decimal|exceeds the maximum|\(invalid operation\)")

@@ -7,10 +7,12 @@ import pytest
 
 from contrastive_reasoning.ranks import this_rank
 from contrastive_reasoning.rewards.failures import (
+    ALL,
     FEWEST,
     MOST,
     ErrorShare,
     RewardFailed,
+    VerifierFailed,
     Warned,
     failure_metrics,
     refuse_too_many,
@@ -69,28 +71,41 @@ def test_several_ranks_are_judged_together_and_stop_together(tmp_path: Path) -> 
     assert first.endswith("the first: error, ValueError: no such unit")
 
 
-def test_errors_are_a_share_of_the_last_verdicts_however_these_come() -> None:
-    for size in (1, 3, 40):
-        errors = ErrorShare(0.05, of="answers", key="max_failures")
-        texts = [RIGHT] * (FEWEST - 1) + [RAISED] + [RIGHT] * 20
-        for begin in range(0, len(texts), size):
-            errors.add(texts[begin : begin + size])
-        with pytest.raises(RewardFailed, match=r"^the verifier failed on 3 of the last 42 answers, .*0\.05 allows"):
-            errors.add([RAISED, RAISED])
+def added(errors: ErrorShare, verdicts: list[Verdict], size: int) -> None:
+    """So many at a time."""
+    for begin in range(0, len(verdicts), size):
+        errors.add(verdicts[begin : begin + size])
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 20, 1000])
+def test_how_many_are_judged_together_decides_nothing(size: int) -> None:
+    added(ErrorShare(0.2, of="answers", key="max_failures"), [*[RIGHT] * 4, RAISED] * 100, size)
+    errors = ErrorShare(0.2, of="answers", key="max_failures")
+    with pytest.raises(VerifierFailed, match=r"^the verifier failed on 5 of the last 20 answers") as ended:
+        added(errors, [RAISED, *[RIGHT] * 3] * 5 + [RIGHT] * 180, size)
+    assert str(ended.value).endswith("more than max_failures=0.2 allows; the last time: ValueError: no such unit")
 
 
 def test_errors_before_the_last_thousand_verdicts_are_past() -> None:
     errors = ErrorShare(0.1, of="answers", key="max_failures")
     errors.add([RIGHT] * (MOST - 100) + [RAISED] * 100)
-    errors.add([RIGHT] * (MOST - 100))
-    errors.add([RIGHT] * 50)
-    errors.add([RAISED] * 50)  # a hundred of the last thousand, of two hundred in all
-    with pytest.raises(RewardFailed, match="failed on 101 of the last 1000 answers"):
-        errors.add([RAISED] * 51)
+    errors.add([RIGHT] * (MOST - 50) + [RAISED] * 50)  # of all errors so far a third
+    errors.add([RAISED] * 50)
+    with pytest.raises(VerifierFailed, match="failed on 101 of the last 1000 answers"):
+        errors.add([RAISED])
 
 
 def test_timeouts_are_no_errors_and_few_verdicts_have_no_share() -> None:
     errors = ErrorShare(0.0, of="answers", key="max_failures")
     errors.add([SLOW] * (FEWEST - 2) + [RAISED])
-    with pytest.raises(RewardFailed, match="failed on 2 of the last 20 answers"):
+    with pytest.raises(VerifierFailed, match="failed on 2 of the last 20 answers"):
         errors.add([RAISED])
+
+
+def test_a_verifier_that_could_judge_none_need_not_fail_twenty_times() -> None:
+    errors = ErrorShare(0.2, of="answers", key="max_failures")
+    errors.add([RAISED] * (ALL - 1))
+    with pytest.raises(VerifierFailed, match="failed on 4 of the last 4 answers"):
+        errors.add([RAISED])
+    allowed = ErrorShare(1.0, of="answers", key="max_failures")
+    allowed.add([RAISED] * 50)

@@ -63,7 +63,7 @@ def test_too_many_errors_end_the_run_with_a_sentence(verifier_of: Build) -> None
         judged(verifier, "returns None")
     assert str(refused.value) == (
         "the verifier failed on 3 of the last 21 completions, more than task.verifier.max_failures=0.1 allows; the "
-        "first of these: returned NoneType, not true, false, a number from 0 to 1, or a reason"
+        "last time: returned NoneType, not true, false, a number from 0 to 1, or a reason"
     )
 
 

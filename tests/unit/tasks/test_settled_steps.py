@@ -9,7 +9,7 @@ import pytest
 
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps as equations
 from contrastive_reasoning.tasks.base import Problem, Step
-from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps
+from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, verify
 from contrastive_reasoning.tasks.sentences import sentence_steps
 
 MOVES = ["1+2=3", "3+4=7", "5+1=6", ";", ";", "\n", " ", "\r", "3", "x", "<Solution>", "</Solution>", "Try 1+2=3"]
@@ -63,3 +63,14 @@ def test_a_list_of_moves_is_one_whatever_else_is_written() -> None:
     """Its verifier reads the whole text, too."""
     text = "1+2=3;x\nTry 1 + 2 = 3. Evaluate 3\n<Solution>\n3+4=7\n</Solution>"
     assert [text[step.start : step.end] for step in countdown("direct")(text)] == ["1+2=3", "3+4=7"]
+
+
+def test_what_the_verifier_accepts_has_no_lost_step() -> None:
+    """Blanks stand wherever it allows them."""
+    draw = random.Random(1)
+    problem = CountdownProblem((1, 2, 4), 7, style="direct")
+    for _ in range(200):
+        blanks = ["".join(draw.choices(" \t\r", k=draw.choice([0, 1, 20]))) for _ in range(4)]
+        text = f"{blanks[0]}1+2=3{blanks[1]}{draw.choice(';' + chr(10))}{blanks[2]}3+4=7{blanks[3]}"
+        assert verify(problem, text).correct
+        assert [(step.legal, step.lost) for step in parse_steps(problem, text)] == [(True, False)] * 2, text

@@ -66,6 +66,7 @@ def test_a_folder_without_a_critic_is_refused(tmp_path: Path) -> None:
         {"_target_": "contrastive_reasoning.policies.load.load_policy"},
         {"_target_": "contrastive_reasoning.critics.import_module", "name": "this"},
         {"_target_": "contrastive_reasoning.critics.no_such_critic"},
+        {"_target_": "contrastive_reasoning.critics.save_critic"},
         {"_target_": "${oc.env:HOME}"},
         {"trust_remote_code": True},
     ],

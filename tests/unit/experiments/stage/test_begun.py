@@ -276,6 +276,12 @@ def test_a_setting_that_nobody_typed_leaves_a_stage_lying_only_where_that_was_as
     check_left(after, anew=False, compared=True, typed=now)
 
 
+@pytest.mark.parametrize("which", ["debug=fast", "seed=1", "experiment=llama_critic", "+arm=x"])
+def test_without_what_said_which_run_it_was_another_one_is_meant(tmp_path: Path, which: str) -> None:
+    stopped(chain(tmp_path, "advantage.epsilon=0.5"), typed=[*WIDER, which])
+    check_left(chain(tmp_path), anew=False, compared=False, typed=BASE)
+
+
 @pytest.mark.parametrize("then", [BASE, None])
 def test_one_that_was_typed_now_or_of_which_nothing_is_known_is_meant(tmp_path: Path, then: list[str] | None) -> None:
     stopped(chain(tmp_path), typed=then)
