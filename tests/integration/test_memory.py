@@ -20,9 +20,9 @@ MOST = 1.0
 GRPO = ["logger=folder", f"budget.grpo.steps={STEPS}"]
 SELDOM = ["budget.grpo.evaluate_every=100", "budget.grpo.checkpoint_every=50", "budget.clipo.draw_every=100"]
 
-FEWER = "budget.grpo.problems=12"
+FEWER = "budget.grpo.problems=8"
 """Fewer than the 64 or 128 of the laptop's budgets, so that 300 steps are minutes. What is left behind for each problem
-has to be that much larger to be seen; what a step leaves behind is: with 24 problems memory grew no faster."""
+has to be that much larger to be seen; what a step leaves behind is: with 12 and 24 problems memory grew no faster."""
 ONLINE = ["stages=[critic,grpo]", "online=refresh", "online.lessons.steps=4", "budget.critic.steps=150", FEWER]
 FEW_SHAPES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16"}
 """A batch has as many tokens, and a critic scores as many states, as completions happen to have: for each number a
