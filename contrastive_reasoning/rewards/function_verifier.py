@@ -66,7 +66,8 @@ class FunctionVerifier:
         """The verdict on each completion, that of its problem beside it.
 
         Raises:
-            VerifierFailed: if too many end in an error, or the function cannot be imported by a worker.
+            VerifierFailed: if too many end in an error.
+            RewardFailed: if the function cannot be imported by a worker.
         """
         calls = list(zip(problems, completions, strict=True))
         verdicts = [verdict_of(reply) for reply in self.pool(calls)]
