@@ -3,9 +3,9 @@
         draw P groups  →  some are all correct or all wrong  →  draw that many of other problems  →  keep what differs
                                         ↑_____________________ at most max_refills times ____________________|
 
-A group of equals has no advantage, so a policy that has become good, or a task that is still too hard, would learn from
-ever fewer rollouts in a step. The paper draws until the batch is full; here refills are bounded and then equals stay,
-so a step has a largest cost and the batch always the same size.
+A group of equals has no advantage by its outcome (credit of steps it may have), so a policy that has become good, or a
+task that is still too hard, would learn from ever fewer rollouts in a step. The paper draws until the batch is full;
+here refills are bounded and then equals stay, so a step has a largest cost and the batch always the same size.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ class DynamicSampling(RolloutGeneration):
     Raises:
         ValueError: as there, and for ``max_refills`` below 1.
     """
+
+    keeps_what_differs = True
+    """The verdicts on its rollouts are not those on the policy's."""
 
     def __init__(
         self,

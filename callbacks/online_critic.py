@@ -15,13 +15,18 @@ search, below states of random play.
 In-batch negatives are many, and what the policy could have reached but did not is among them: values move from what is
 in reach to what this policy reaches, and sink. Whether that helps is what ``auroc_before`` and ``auroc_after`` show.
 
-A reward that calibrates the critic's values goes on with its curves: for as many rollout batches as they are fitted to,
-they mix what both copies said.
+A reward that calibrates the critic's values begins its curves anew at a refresh: fitted to the batch before it, as the
+copy that takes over values that one. A trust gate on the advantage forgets what it saw of the former copy, and weighs
+by that one's trust until it has seen enough of the new one.
+
+Among the values that are remembered may be targets of held-out problems, reached by the way. No critic has a word in
+the policy's test; but a critic that learned online is not to be measured on held-out problems.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from time import perf_counter
 from typing import Any
@@ -29,14 +34,17 @@ from typing import Any
 import lightning as L
 
 from callbacks.critic_lessons import CriticLessons
+from contrastive_reasoning.advantages.trust_gate import TrustGate, refuse_stale_trust
 from contrastive_reasoning.critics.met_states import MetStates
 from contrastive_reasoning.ranks import TooManyLeftOut, dumped, gather, total
+from contrastive_reasoning.rewards import CalibratedReward
 from contrastive_reasoning.rewards.critic_within import critic_within, verdict_auroc
 from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
-from contrastive_reasoning.tasks.countdown.tried import known_states, moves_of
+from contrastive_reasoning.tasks.countdown.tried import State, known_states, moves_of
 
+VERSION = 3
 NAME = "train/online_critic/"
 
 
@@ -59,7 +67,8 @@ class OnlineCritic(L.Callback):
         buffer_states: states remembered at most.
 
     Raises:
-        ValueError: a number below 1, or at the start of a fit a reward whose critic this cannot train.
+        ValueError: a number below 1, or at the start of a fit a reward whose critic this cannot train, or a trust gate
+            that needs longer to judge a copy than the copy stays.
     """
 
     def __init__(
@@ -81,6 +90,7 @@ class OnlineCritic(L.Callback):
     def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         """Find the critic that scores, and copy it."""
         if stage == "fit":
+            refuse_stale_trust(pl_module.advantage, self.refresh_every)
             self.reward = critic_within(pl_module.reward)
             self.lessons.begin(deepcopy(self.reward.critic))
 
@@ -88,7 +98,7 @@ class OnlineCritic(L.Callback):
         """Refresh the copy that scores, if that is due."""
         start = perf_counter()
         if self._due:
-            report(trainer, pl_module.rollout_step + 1, self._refresh(batch.rollouts))
+            report(trainer, pl_module.rollout_step + 1, self._refresh(pl_module, batch.rollouts))
         self._seconds = perf_counter() - start
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -105,6 +115,9 @@ class OnlineCritic(L.Callback):
             known = loss is not None  # on every rank, or on none
             report(trainer, step, {"loss": total(loss) / ranks if known else None})
         self._due = self.lessons.taken > 0 and step % self.refresh_every == 0
+        if self._due and isinstance(pl_module.reward, CalibratedReward):
+            with self._scoring(self.lessons.critic):
+                pl_module.reward.foresee(batch.rollouts)
         seconds = self._seconds + perf_counter() - start
         every = {
             "buffer_states": float(len(self.buffer)),
@@ -131,24 +144,40 @@ class OnlineCritic(L.Callback):
         self.refreshes = state_dict["refreshes"]
         self._due = state_dict["due"]
 
-    def _refresh(self, rollouts: RolloutBatch) -> dict[str, float | None]:
+    @contextmanager
+    def _scoring(self, critic: Any) -> Iterator[None]:
+        """Let another critic score for as long."""
+        now, self.reward.critic = self.reward.critic, critic
+        try:
+            yield
+        finally:
+            self.reward.critic = now
+
+    def _refresh(self, pl_module: Any, rollouts: RolloutBatch) -> dict[str, float | None]:
         """Score with the copy that learned from now on; how well either foretells the verdicts on these rollouts."""
         before = verdict_auroc(self.reward, self.task, rollouts)
         self.reward.critic.load_state_dict(self.lessons.critic.state_dict())
         self.refreshes += 1
+        for part in (pl_module.reward, pl_module.advantage):
+            if isinstance(part, CalibratedReward | TrustGate):
+                part.begin_anew()
         return {"auroc_before": before, "auroc_after": verdict_auroc(self.reward, self.task, rollouts)}
 
     def _remember(self, rollouts: RolloutBatch) -> None:
         """The states under which a value was reached, on any rank; the end itself is no such state."""
-        own, made_here = {}, []
+        own: dict[State, dict[int, None]] = {}
+        made_here: list[tuple[State, State]] = []
         for row, steps in enumerate(legal_steps(self.task, rollouts)):
             fields = rollouts.problem_of(row).fields
             made = list(moves_of(fields["numbers"], steps))
-            own.update({before: fields["target"] for before, _ in made})
+            for before, _ in made:
+                own.setdefault(before, {})[fields["target"]] = None
             made_here += made
-        targets, moves = {}, []
+        targets: dict[State, list[int]] = {}
+        moves: list[tuple[State, State]] = []
         for theirs, made in gather((own, made_here)):  # every rank remembers the same
-            targets.update(theirs)
+            for state, met in theirs.items():
+                targets.setdefault(state, []).extend(met)
             moves += made
         for state, known in known_states(moves).items():
             if known.reached:

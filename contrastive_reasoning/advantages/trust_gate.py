@@ -10,6 +10,10 @@ that only tell easy problems from hard ones have a high one over all, and nothin
 n counts the rollout batches that taught, from 0 to N − 1; those of a warm-up do not. Trust is estimated anew after
 every ``window`` batches, so the first ``window`` batches teach by their outcome alone, and no batch is weighted by what
 its own verdicts say.
+
+What it weighs is the credit of steps. Values that a reward adds to the outcome stay there whatever the trust, so a gate
+needs a reward that adds none. And a correct search goes through dead branches: there even exact values of states tell
+rollouts apart less well step by step, and the gate opens less far, or not at all (docs/credit.md).
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from contrastive_reasoning.rewards.base import Credit
 AUROC, DISAGREEMENT = "steps/auroc_siblings", "critic/disagreement"
 """Of ``Credit.metrics``: what every reward of steps tells of its values, and what an ensemble of critics adds. Both are
 of all ranks' rollouts, so that every rank has the same trust."""
+OF_STEPS = "steps/"
+"""What begins the names of metrics that a reward of steps always has."""
 
 
 @runtime_checkable
@@ -90,7 +96,7 @@ class TrustGate:
             named = ", ".join(credit.parts) or "nothing"
             raise ValueError(f"a trust gate needs a reward that values steps (oracle, critic); this one has: {named}")
         self.weight = self.advantage.weight * self.trust * self._annealed()
-        self._observe(credit.metrics)
+        self._observe(credit)
         gated: Any = self.advantage
         chosen = replace(gated, weight=self.weight) if self.weight > 0 else gated.outcome
         return chosen(credit, mask, group_size)
@@ -109,15 +115,29 @@ class TrustGate:
         self.calls, self.trust, self.weight = state["calls"], state["trust"], state["weight"]
         self.aurocs, self.disagreements = list(state["aurocs"]), list(state["disagreements"])
 
+    def begin_anew(self) -> None:
+        """Another critic gives the values from here on: what was seen of the former one counts in no estimate any more.
+
+        Its trust stands until a window of the new one is full.
+        """
+        self.aurocs, self.disagreements = [], []
+
     def _annealed(self) -> float:
         return min(max((self.total_steps - 1 - self.calls) / (self.total_steps / 3), 0.0), 1.0)
 
-    def _observe(self, metrics: Mapping[str, float]) -> None:
+    def _observe(self, credit: Credit) -> None:
         """Count this batch; at the end of a window estimate the trust and begin another."""
+        metrics = credit.metrics
         self.calls += 1
         self.aurocs += [metrics[AUROC]] if AUROC in metrics else []  # absent where all succeed, or none
         self.disagreements += [metrics.get(DISAGREEMENT, 0.0)]
         if len(self.disagreements) == self.window:
+            if not self.aurocs and not any(name.startswith(OF_STEPS) for name in metrics):
+                named = ", ".join(credit.parts) or "nothing"
+                raise ValueError(
+                    f"a trust gate reads {AUROC}, and this reward ({named}) says nothing of its steps: make its credit "
+                    "with rewards.shaping.shaped, which does"
+                )
             self.trust = self._estimate()
             self.aurocs, self.disagreements = [], []
 
@@ -127,6 +147,19 @@ class TrustGate:
             return 0.0
         quality = (_mean(self.aurocs) - self.floor) / self.span
         return min(max(quality, 0.0), 1.0) * (1 - _mean(self.disagreements))
+
+
+def refuse_stale_trust(advantage: Any, refresh_every: int) -> None:
+    """With an online critic the gate judges each copy by its own batches, so it must see enough of one before the next.
+
+    Raises:
+        ValueError: naming both numbers.
+    """
+    if isinstance(advantage, TrustGate) and advantage.window >= refresh_every:
+        raise ValueError(
+            f"online.refresh_every={refresh_every} changes the critic before advantage.window={advantage.window} "
+            "rollout batches have told what it is worth: take a smaller window"
+        )
 
 
 def _mean(values: list[float]) -> float:

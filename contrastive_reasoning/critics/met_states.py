@@ -6,7 +6,7 @@ play, an anchor with a value that was reached from it and with its own problem's
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -20,11 +20,13 @@ from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
 from contrastive_reasoning.tasks.countdown.tried import Known, State
 
+NOTHING = Known(frozenset(), exhausted=False)
+
 
 class MetState(NamedTuple):
     state: State
-    target: int
-    """Of the problem in which it was last met."""
+    targets: tuple[int, ...]
+    """Of the problems in which it was met, the last one last."""
     known: Known
 
 
@@ -45,10 +47,11 @@ class MetStates:
     def __len__(self) -> int:
         return len(self._met)
 
-    def add(self, state: State, target: int, known: Known) -> None:
-        """Remember it as the newest; one that was met before keeps what was shown of it then."""
-        before = self._met.pop(state, None)
-        self._met[state] = MetState(state, target, known if before is None else known.joined(before.known))
+    def add(self, state: State, targets: Iterable[int], known: Known) -> None:
+        """Remember it as the newest; one that was met before keeps what was shown of it then, and its targets."""
+        before = self._met.pop(state, MetState(state, (), NOTHING))
+        newest_last = dict.fromkeys(reversed([*before.targets, *targets]))
+        self._met[state] = MetState(state, tuple(reversed(newest_last)), known.joined(before.known))
         if len(self._met) > self.capacity:
             del self._met[next(iter(self._met))]
 
@@ -64,12 +67,13 @@ class MetStates:
         return [everyone[place] for place in rng.integers(0, len(everyone), count)]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """As integers: (N, 6) states, (N,) targets, exhausted and numbers of values reached, and all these values."""
+        """As integers: (N, 6) states, (N,) exhausted, how many targets and reached values each has, and those."""
         met = list(self._met.values())
         reached = [sorted(each.known.reached) for each in met]
         return {
             "states": torch.tensor([encode_state(each.state) for each in met], dtype=torch.long),
-            "targets": torch.tensor([each.target for each in met], dtype=torch.long),
+            "target_counts": torch.tensor([len(each.targets) for each in met], dtype=torch.long),
+            "targets": torch.tensor([target for each in met for target in each.targets], dtype=torch.long),
             "exhausted": torch.tensor([each.known.exhausted for each in met], dtype=torch.bool),
             "counts": torch.tensor([len(values) for values in reached], dtype=torch.long),
             "reached": torch.tensor([value for values in reached for value in values], dtype=torch.long),
@@ -77,12 +81,12 @@ class MetStates:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """What ``state_dict`` gave, in the same order."""
-        values = iter(state["reached"].tolist())
-        columns = [state[name].tolist() for name in ("states", "targets", "exhausted", "counts")]
+        values, targets = iter(state["reached"].tolist()), iter(state["targets"].tolist())
+        columns = [state[name].tolist() for name in ("states", "exhausted", "target_counts", "counts")]
         self._met = {}
-        for row, target, exhausted, count in zip(*columns, strict=True):
-            numbers = tuple(number for number in row if number >= 0)
-            self._met[numbers] = MetState(numbers, target, Known(frozenset(islice(values, count)), exhausted))
+        for row, exhausted, owned, count in zip(*columns, strict=True):
+            numbers, own = tuple(number for number in row if number >= 0), tuple(islice(targets, owned))
+            self._met[numbers] = MetState(numbers, own, Known(frozenset(islice(values, count)), exhausted))
 
 
 def met_batch(
@@ -90,26 +94,32 @@ def met_batch(
 ) -> CriticBatch:
     """A batch of A anchors: ``state_actions`` (A, 6), ``goals`` (C,).
 
+    An anchor is asked about the target that it was last met under, and about none of its targets does an unsuccessful
+    rollout speak: where one was neither reached nor excluded, the pair is no candidate.
+
     Args:
         met: the anchors, at least one.
         pairing: which goals they are asked about, and which pairs the loss sees.
         goal_range: lowest and highest value that may be a goal by hindsight.
         rng: draws one value of those that each anchor has reached.
     """
-    reached = np.zeros((len(met), MAX_RESULT), dtype=bool)
+    reached, own = np.zeros((len(met), MAX_RESULT), dtype=bool), np.zeros((len(met), MAX_RESULT), dtype=bool)
     for row, each in enumerate(met):
         reached[row, list(each.known.reached)] = True
+        own[row, list(each.targets)] = True
+    exhausted = np.array([each.known.exhausted for each in met])
     pairs = pairing(
         np.array([_drawn(each.known, goal_range, rng) for each in met]),
-        np.array([each.target for each in met]),
+        np.array([each.targets[-1] for each in met]),
         reached,
-        np.array([each.known.exhausted for each in met]),
+        exhausted,
     )
+    open_question = own[:, pairs.goals] & (pairs.goals != NONE) & ~reached[:, pairs.goals] & ~exhausted[:, None]
     return CriticBatch(
         state_actions=torch.tensor([encode_state(each.state) for each in met]),
         goals=torch.from_numpy(pairs.goals),
         positive=torch.from_numpy(pairs.positive),
-        candidate=torch.from_numpy(pairs.candidate),
+        candidate=torch.from_numpy(pairs.candidate & ~open_question),
     )
 
 

@@ -21,7 +21,7 @@ from contrastive_reasoning.rewards.trl import TRLReward
 from contrastive_reasoning.rewards.verifier import VerifierReward
 from contrastive_reasoning.rewards.weighted_sum import WeightedSum
 
-VERSION = 5
+VERSION = 6
 """Increment it when the same configuration would give another result: finished stages are then computed anew."""
 
 __all__ = [

@@ -10,7 +10,7 @@ A batch is valued, and the curves are judged by it, before they learn from it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,6 +26,7 @@ from contrastive_reasoning.rewards.critic import on_steps
 from contrastive_reasoning.rewards.shaping import StepValue, beginnings, depth_of, legal_steps, start_of
 from contrastive_reasoning.rewards.visited_states import visited_states
 from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Step, Task
 
 BINS = 15
@@ -78,6 +79,8 @@ class CalibratedReward:
 
     reads_verdicts = True
     """Of no use where no part of the reward verifies."""
+    reads_all_groups = True
+    """Chances fitted to groups that were chosen for their verdicts would be too near one half."""
 
     def __init__(
         self, *, source: LogitSource, calibration: Calibration, batches: int, refit_every: int, warmup_steps: int
@@ -97,6 +100,8 @@ class CalibratedReward:
         """The last batches, oldest first."""
         self.calls = 0
         """Rollout batches rewarded."""
+        self.foreseen: Examples | None = None
+        """A batch as another critic values it, which is to take this one's place."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         steps = legal_steps(self.source.task, rollouts)
@@ -105,22 +110,50 @@ class CalibratedReward:
         starts = None if start_members is None else start_members.mean(dim=0).tolist()
         values = on_steps(steps, self._calibrated(steps, beginnings(rollouts), logits))
         credit = self.source.credit(rollouts, members, values, self._of_starts(rollouts, starts))
-        first, *others = gather(visited_states(rollouts, steps, logits, starts, correct_of(credit), credit.failures))
-        fresh = first.joined(*others)  # of all ranks, whose curves stay equal
+        # of all ranks, whose curves stay equal
+        fresh = _joined(gather(visited_states(rollouts, steps, logits, starts, correct_of(credit), credit.failures)))
         credit = replace(credit, metrics={**credit.metrics, **self._reliability(fresh)})
         self._learn(fresh)
         return credit
 
+    def foresee(self, rollouts: RolloutBatch) -> None:
+        """Keep what the source says of a verified batch: call it while the critic that is to come stands in the source.
+
+        On ranks all must ask.
+        """
+        steps = legal_steps(self.source.task, rollouts)
+        members, start_members = self.source.step_logits(rollouts, steps), self.source.start_logits(rollouts)
+        logits = [row.mean(dim=0).tolist() for row in members]
+        starts = None if start_members is None else start_members.mean(dim=0).tolist()
+        verdicts = verdicts_of(self.source.task, rollouts)
+        correct = torch.tensor([verdict.correct for verdict in verdicts])
+        unjudged = {row for row, verdict in enumerate(verdicts) if not verdict.judged}
+        self.foreseen = _joined(gather(visited_states(rollouts, steps, logits, starts, correct, unjudged)))
+
+    def begin_anew(self) -> None:
+        """Another critic gives the logits from here on: curves of what was foreseen of it, none of the former one's.
+
+        Without anything foreseen the curves stay, and what is seen from here on mixes with what was.
+        """
+        if self.foreseen is not None:
+            self.seen.clear()
+            self.seen.append(self.foreseen)
+            self.calibration.fit(self.foreseen)
+            self.foreseen = None
+
     def state_dict(self) -> dict[str, Any]:
         """Curves, examples and count: tensors and numbers."""
         seen = [dict(vars(examples)) for examples in self.seen]
-        return {"calibration": self.calibration.state_dict(), "seen": seen, "calls": self.calls}
+        foreseen = None if self.foreseen is None else dict(vars(self.foreseen))
+        calibration = self.calibration.state_dict()
+        return {"calibration": calibration, "seen": seen, "calls": self.calls, "foreseen": foreseen}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.calibration.load_state_dict(state["calibration"])
         self.seen.clear()
         self.seen.extend(Examples(**columns) for columns in state["seen"])
         self.calls = state["calls"]
+        self.foreseen = None if state["foreseen"] is None else Examples(**state["foreseen"])
 
     def _calibrated(
         self, steps: Sequence[Sequence[Step]], begun: Sequence[Step | None], logits: Sequence[Sequence[float]]
@@ -155,8 +188,12 @@ class CalibratedReward:
         self.seen.append(fresh)
         self.calls += 1
         if self.calls % self.refit_every == 0 or not self.calibration.fitted:
-            first, *others = self.seen
-            self.calibration.fit(first.joined(*others))
+            self.calibration.fit(_joined(self.seen))
+
+
+def _joined(examples: Iterable[Examples]) -> Examples:
+    first, *others = examples
+    return first.joined(*others)
 
 
 def correct_of(credit: Credit) -> Bool[Tensor, " B"]:

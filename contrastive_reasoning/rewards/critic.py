@@ -1,6 +1,6 @@
 """A pretrained contrastive critic as a reward: a step is worth σ(f(s, a, g) / τ), g the problem's own goal.
 
-Of an ensemble f is the members' mean, and how far they disagree over the steps is logged.
+Of an ensemble f is the members' mean, and how far they disagree over the steps that leave a move is logged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from contrastive_reasoning.critics.encodings import rows_of, take
 from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement, members_of
 from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import StepValue, illegal_steps, legal_steps, shaped, start_of
+from contrastive_reasoning.rewards.shaping import (
+    StepValue,
+    beginnings,
+    depth_of,
+    illegal_steps,
+    legal_steps,
+    shaped,
+    start_of,
+)
+from contrastive_reasoning.rewards.step_metrics import FINISHED
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 
@@ -116,7 +125,7 @@ class CriticReward:
         )
         if not isinstance(self.critic, EnsembleCritic):
             return credit
-        apart = disagreement(torch.cat(gather(torch.cat(list(logits), dim=1).cpu()), dim=1))  # of all ranks' steps
+        apart = disagreement(torch.cat(gather(_undecided(rollouts, logits, values)), dim=1))  # of all ranks' steps
         return replace(credit, metrics={**credit.metrics, "critic/disagreement": apart})
 
     def step_values(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:
@@ -206,6 +215,18 @@ def squashed(logits: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
 def on_steps(steps: Sequence[Sequence[Step]], values: Sequence[Sequence[float]]) -> list[list[StepValue]]:
     """Each step with its value."""
     return [list(zip(those, row, strict=True)) for those, row in zip(steps, values, strict=True)]
+
+
+def _undecided(
+    rollouts: RolloutBatch, logits: Sequence[Float[Tensor, "M _"]], values: Sequence[Sequence[StepValue]]
+) -> Float[Tensor, "M N"]:
+    """The logits of the steps that leave a move: of a finished state the verdict is known, and no member is needed."""
+    left = [
+        depth_of(step, index, start) != FINISHED
+        for row, start in zip(values, beginnings(rollouts), strict=True)
+        for index, (step, _) in enumerate(row)
+    ]
+    return torch.cat(list(logits), dim=1).cpu()[:, torch.tensor(left, dtype=torch.bool)]
 
 
 def _one(logits: Float[Tensor, "M P"]) -> list[float]:

@@ -32,6 +32,8 @@ class GameLevelReward:
             problem does not say what is left.
     """
 
+    values_steps = True
+
     def __init__(self, *, reward: Reward, weight: float) -> None:
         refuse_learning("GameLevelReward", reward)
         refuse_adding("GameLevelReward", reward)

@@ -39,6 +39,8 @@ class ShuffledReward:
         ValueError: where the reward adds its values to the outcome itself, or, when called, values no steps.
     """
 
+    values_steps = True
+
     def __init__(self, *, reward: Reward, weight: float, seed: int) -> None:
         refuse_learning("ShuffledReward", reward)
         refuse_adding("ShuffledReward", reward)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
+from contrastive_reasoning.advantages import TrustGate
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.tasks.base import Verdict
 from experiments.assemble import AssemblyError, build
@@ -38,6 +39,17 @@ def check_credit_fits(config: DictConfig) -> None:
     judging = [kind for kind in (*(kind for kind, _ in parts), type(outer)) if getattr(kind, "reads_verdicts", False)]
     if judging and credit.verdicts is None:
         raise AssemblyError(f"reward: no part of it verifies, and {judging[0].__name__} judges values by verdicts")
+    if isinstance(outer, TrustGate) and (path := adding_part(config.reward)) is not None:
+        raise AssemblyError(
+            f"advantage: a trust gate closes the credit of steps alone, and {path}.weight adds their values to the "
+            f"outcome, which stays open: use {path}.weight=0 or an advantage without a gate"
+        )
+    fitted = [kind for kind, _ in parts if getattr(kind, "reads_all_groups", False)]
+    if fitted and getattr(part_of(config.rollout), "keeps_what_differs", False):
+        raise AssemblyError(
+            f"rollout: keeps the groups that differ, and {fitted[0].__name__} learns chances of success from all of "
+            "them: use rollout=engine"
+        )
     reading = [kind for kind, _ in parts if getattr(kind, "reads_prefix_values", False)]
     if reading and not getattr(part_of(config.rollout), "values_prefixes", False):
         raise AssemblyError(f"reward: {reading[0].__name__} reads values drawn with the rollouts: use rollout=vineppo")
@@ -52,8 +64,15 @@ def credit_of(parts: list[Part]) -> Credit:
         parts={kind.__name__: torch.zeros(2) for kind, _ in valuing or parts[:1]},
         steps=[[step], [step]] if valuing else None,
         starts=[0.5, 0.5] if any(_values_starts(*part) for part in valuing) else None,
+        metrics={"steps/return": 0.5} if valuing else {},
         verdicts=[Verdict(status="wrong", reason="")] * 2 if any(verifies(kind) for kind, _ in parts) else None,
     )
+
+
+def adding_part(reward: DictConfig) -> str | None:
+    """Where in a reward values of steps are added to the outcome; None where they are left to the advantage."""
+    valuing = (found for found in parts_of(reward) if getattr(part_of(found[1]), "values_steps", False))
+    return next((path for path, node in valuing if node.get("weight")), None)
 
 
 def verifies(kind: type) -> bool:

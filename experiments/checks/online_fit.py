@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omegaconf import DictConfig, OmegaConf
 
+from contrastive_reasoning.advantages.trust_gate import refuse_stale_trust
 from contrastive_reasoning.critics.ensemble import EnsembleCritic
 from contrastive_reasoning.rewards.critic_within import INNER
 from experiments.assemble import AssemblyError, build
@@ -17,9 +18,13 @@ def check_online(config: DictConfig) -> None:
     Raises:
         AssemblyError: in a sentence that says what to choose instead.
     """
-    build(config, "online")
+    online = build(config, "online")
     if "lessons" not in config.online:
         return
+    try:
+        refuse_stale_trust(build(config, "advantage"), online.refresh_every)
+    except ValueError as error:
+        raise AssemblyError(f"online: {error}") from error
     critics = [path for path, _ in critic_checkpoints(config.reward)]
     if len(critics) != 1:
         raise AssemblyError(f"online: trains the one critic of the reward, which has {len(critics)}: use reward=critic")

@@ -35,7 +35,7 @@ def gate(**changes: Any) -> TrustGate:
 
 
 def credit(auroc: float | None = None, disagreement: float | None = None) -> Credit:
-    metrics = {"steps/auroc_siblings": auroc, "critic/disagreement": disagreement}
+    metrics = {"steps/return": 0.5, "steps/auroc_siblings": auroc, "critic/disagreement": disagreement}
     steps = [[StepCredit(0, 2, value, depth=3)] for value in (0.1, 0.7, 0.3, 0.9)]
     return Credit(
         outcome=torch.tensor([1.0, 0.0, 0.0, 1.0]),
@@ -131,6 +131,23 @@ def test_its_state_resumes_in_the_middle_of_a_window() -> None:
     assert resumed.metrics == stopped.metrics
     assert weights(resumed, *told[4:]) == expected[4:]
     assert expected[-1] > 0
+
+
+def test_after_another_critic_took_over_only_its_own_batches_count() -> None:
+    made = gate(window=2)
+    found = weights(made, *[credit(0.9)] * 3)
+    made.begin_anew()  # one batch into the second window
+    assert weights(made, credit(0.6), credit(0.6), credit(0.9)) == pytest.approx([0.5, 0.5, 0.0])
+    assert found == pytest.approx([0.0, 0.0, 0.5])
+
+
+def test_a_reward_that_says_nothing_of_its_steps_is_told_apart_from_one_that_could_not_tell() -> None:
+    silent = replace(credit(), metrics={})
+    made = gate()
+    made(silent, MASK, 2)
+    with pytest.raises(ValueError, match=r"reads steps/auroc_siblings, and this reward \(oracle\) says nothing of its"):
+        made(silent, MASK, 2)
+    assert weights(gate(), *[credit()] * 3) == [0.0] * 3
 
 
 def test_it_remembers_and_the_others_do_not() -> None:

@@ -51,7 +51,7 @@ def met() -> MetStates:
     """Differences: what the stream does not teach."""
     states = MetStates(capacity=100)
     for large in range(20, 45):
-        states.add((large, 3), 30, Known(frozenset({large - 3}), exhausted=True))
+        states.add((large, 3), [30], Known(frozenset({large - 3}), exhausted=True))
     return states
 
 

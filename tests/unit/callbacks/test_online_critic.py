@@ -12,8 +12,8 @@ from lightning import Callback, Trainer
 from torch import Tensor
 
 from callbacks.health import Health
-from contrastive_reasoning.advantages import MeanCentred, Potential, Process
-from contrastive_reasoning.critics import NumericV1, save_critic
+from contrastive_reasoning.advantages import MeanCentred, Potential, Process, TrustGate
+from contrastive_reasoning.critics import EnsembleCritic, NumericV1, save_critic
 from contrastive_reasoning.losses import BinaryNCE, dot
 from contrastive_reasoning.rewards import VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.critic_within import critic_within
@@ -181,13 +181,44 @@ def test_a_reward_that_it_has_nothing_to_teach_is_refused(checkpoint: str) -> No
     two = WeightedSum(
         rewards={"one": reward(checkpoint), "other": reward(checkpoint)}, weights={"one": 1.0, "other": 1.0}
     )
+    several = reward(checkpoint)
+    several.critic = EnsembleCritic(member=critic, size=2, seed=0)
     for shaped, sentence in (
+        (several, "by one loss, and the members of an ensemble each by their own draws: use critic=joint"),
         (VerifierReward(task=TASK), "one critic of the reward, which has 0: use reward=critic"),
         (two, "one critic of the reward, which has 2: use reward=critic"),
         (v1, "NumericV1 reads more: use critic=joint or critic=numeric_v2"),
     ):
         with pytest.raises(ValueError, match=sentence):
             fit(learner(shaped), 1, online())
+
+
+GATE = TrustGate(advantage=ONE_STEP, window=2, floor=0.6, span=0.3, total_steps=10**6)
+
+
+def test_a_gate_that_would_never_know_the_copy_it_weighs_is_refused(checkpoint: str) -> None:
+    sentence = r"online\.refresh_every=2 changes the critic before advantage\.window=2 rollout batches have told"
+    with pytest.raises(ValueError, match=sentence):
+        fit(learner(calibrated(checkpoint), GATE), 1, online())
+
+
+def test_at_a_refresh_gate_and_curves_begin_anew(checkpoint: str) -> None:
+    class Kept(Callback):
+        """Before each batch is rewarded, and after."""
+
+        def __init__(self) -> None:
+            self.seen: list[tuple[int, int, int]] = []
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            shaped, gate = pl_module.reward, pl_module.advantage
+            self.seen.append((len(shaped.seen), len(gate.disagreements), int(shaped.foreseen is not None)))
+
+    kept, gate = Kept(), TrustGate(advantage=ONE_STEP, window=3, floor=0.6, span=0.3, total_steps=10**6)
+    fit(learner(calibrated(checkpoint), gate), 12, online(refresh_every=5), kept)
+    batches, judged, foreseen = zip(*kept.seen, strict=True)
+    assert batches == (1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2), "what was foreseen and the batch at hand, at most two"
+    assert foreseen == (0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0)
+    assert judged == (0, 1, 2, 0, 1, 1, 2, 0, 1, 2, 1, 2), "of a window that a refresh cuts nothing is left"
 
 
 def test_a_critic_is_found_inside_other_rewards(checkpoint: str) -> None:

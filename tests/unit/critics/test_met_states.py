@@ -17,10 +17,10 @@ def known(*values: int, exhausted: bool = False) -> Known:
 
 def filled(capacity: int) -> MetStates:
     met = MetStates(capacity=capacity)
-    met.add((6, 4), 24, known(10))
-    met.add((5, 4), 24, known(20))
-    met.add((6, 4), 30, known(2, 24, exhausted=True))
-    met.add((9, 3, 1), 12, known(700))
+    met.add((6, 4), [24], known(10))
+    met.add((5, 4), [24], known(20))
+    met.add((6, 4), [30], known(2, 24, exhausted=True))
+    met.add((9, 3, 1), [12], known(700))
     return met
 
 
@@ -31,8 +31,8 @@ def everything(met: MetStates) -> dict[tuple[int, ...], MetState]:
 
 def test_a_state_met_again_is_the_newest_and_keeps_what_was_shown() -> None:
     assert everything(filled(2)) == {
-        (6, 4): MetState((6, 4), 30, known(2, 10, 24, exhausted=True)),
-        (9, 3, 1): MetState((9, 3, 1), 12, known(700)),
+        (6, 4): MetState((6, 4), (24, 30), known(2, 10, 24, exhausted=True)),
+        (9, 3, 1): MetState((9, 3, 1), (12,), known(700)),
     }
     assert len(filled(3)) == 3
 
@@ -48,7 +48,7 @@ def test_it_comes_back_in_the_same_order() -> None:
     met, again = filled(3), MetStates(capacity=3)
     again.load_state_dict(met.state_dict())
     for one in (met, again):
-        one.add((7, 7), 49, known(49))
+        one.add((7, 7), [49], known(49))
     assert everything(again) == everything(met)
     assert met.draw(50, np.random.default_rng(2)) == again.draw(50, np.random.default_rng(2))
 
@@ -63,9 +63,9 @@ def test_an_empty_one_comes_back_and_has_nothing_to_draw() -> None:
 
 
 MET = [
-    MetState((6, 4), 30, known(2, 10, 24, exhausted=True)),
-    MetState((5, 4), 24, known(20)),
-    MetState((9, 3, 1), 12, known(700)),
+    MetState((6, 4), (30,), known(2, 10, 24, exhausted=True)),
+    MetState((5, 4), (24,), known(20)),
+    MetState((9, 3, 1), (30, 12), known(700)),
 ]
 
 
@@ -75,10 +75,10 @@ def test_pairs_are_positive_where_reached_negative_where_shown_and_open_for_the_
     assert set(goals) >= {20, 30, 24, 12}
     assert set(goals) <= {10, 20, 30, 24, 12}, "one of 10 and 24 by hindsight; 2 and 700 lie outside of the range"
     assert batch.state_actions.tolist() == [[6, 4, -1, -1, -1, -1], [5, 4, -1, -1, -1, -1], [9, 3, 1, -1, -1, -1]]
-    for row, (_, target, shown) in enumerate(MET):
+    for row, (_, targets, shown) in enumerate(MET):
         for column, goal in enumerate(goals):
             assert bool(batch.positive[row, column]) == (goal in shown.reached)
-            open_question = goal == target and not shown.exhausted and goal not in shown.reached
+            open_question = goal in targets and not shown.exhausted and goal not in shown.reached
             assert bool(batch.candidate[row, column]) != open_question
 
 
@@ -90,3 +90,17 @@ def test_with_one_goal_a_row_the_drawn_one_is_positive() -> None:
     assert torch.equal(batch.goals[3:], torch.tensor([30, 24, 12]))
     assert batch.candidate[0, 3]
     assert not batch.candidate[1:, 3:].any(), "unless exhausted, no target counts"
+
+
+def test_a_value_that_was_once_the_own_target_is_nobodys_negative() -> None:
+    """By hindsight 20 of another anchor, for which its owner was not known to reach it either."""
+    met = [MetState((6, 4), (20, 30), known(10)), MetState((5, 4), (24,), known(20)), MetState((7, 2), (9,), known(14))]
+    batch = met_batch(met, pairing=OwnGoal(), goal_range=(10, 50), rng=np.random.default_rng(0))
+    assert batch.goals[:3].tolist() == [10, 20, 14]
+    assert batch.candidate[:, :3].tolist() == [[True, False, True], [True, True, True], [True, True, True]]
+
+
+def test_targets_are_kept_once_the_newest_last() -> None:
+    met = filled(3)
+    met.add((6, 4), [30, 24], known(5))
+    assert everything(met)[6, 4].targets == (30, 24)

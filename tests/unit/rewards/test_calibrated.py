@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import random
 from collections import defaultdict
 from itertools import pairwise
@@ -203,10 +204,48 @@ def test_a_resumed_reward_is_bitwise_the_uninterrupted_one(
 def test_an_ensembles_mean_is_calibrated_and_its_disagreement_told(
     task: Task, batches: list[RolloutBatch], tmp_path: Path
 ) -> None:
+    """By loops: the curve of what the members say in the mean, and their spread over states that leave a move."""
     ensemble = EnsembleCritic(member=lambda seed: joint(seed), size=2, seed=0)
-    credit = calibrated(source(task, tmp_path, critic=ensemble))(batches[0])
+    reward = calibrated(source(task, tmp_path, critic=ensemble), refit_every=1)
+    reward(batches[0])
+    before, rollouts = copy.deepcopy(reward.calibration), batches[1]
+    credit = reward(rollouts)
+    assert credit.steps is not None
+    expected, spreads = [], []
+    for row, text in enumerate(rollouts.texts):
+        steps = [step for step in task.parse_steps(rollouts.problem_of(row), text) if step.legal]
+        for step, (one, other) in zip(steps, reward.source.step_logits(rollouts, [steps])[0].T.tolist(), strict=True):
+            depth = len(step.state)
+            expected.append(before(torch.tensor([(one + other) / 2]).double(), torch.tensor([depth])).item())
+            spreads += [abs(1 / (1 + math.exp(-one)) - 1 / (1 + math.exp(-other))) / 2] if depth > 1 else []
+    assert flat(credit) == pytest.approx(expected)
+    assert credit.metrics["critic/disagreement"] == pytest.approx(2 * sum(spreads) / len(spreads), abs=1e-6)
     assert 0 < credit.metrics["critic/disagreement"] < 1
-    assert credit.starts is not None
+
+
+def test_another_critic_begins_with_curves_of_its_own_logits(
+    task: Task, batches: list[RolloutBatch], tmp_path: Path
+) -> None:
+    """The next batch is valued as if the newcomer had rewarded the one before it, and no older one had been."""
+    folders = tmp_path / "first", tmp_path / "second"
+    reward, newcomer = calibrated(source(task, folders[0])), source(task, folders[1], critic=joint(1))
+    for rollouts in batches[:4]:
+        reward(rollouts)
+    former, reward.source.critic = reward.source.critic, newcomer.critic  # pyright: ignore
+    reward.foresee(batches[3])
+    reward.source.critic = former  # pyright: ignore
+    file = io.BytesIO()
+    torch.save(reward.state_dict(), file)
+    file.seek(0)
+    reward.load_state_dict(torch.load(file, weights_only=True))
+    unmoved = copy.deepcopy(reward)
+    reward.source.critic = newcomer.critic  # pyright: ignore
+    reward.begin_anew()
+    alone = calibrated(newcomer)
+    alone(batches[3])
+    assert flat(reward(batches[4])) == flat(alone(batches[4]))
+    assert len(reward.seen) == 2
+    assert flat(unmoved(batches[4])) != flat(reward(batches[4])), "what is foreseen changes nothing by itself"
 
 
 def test_nothing_legal_nothing_learned(task: Task, rollouts_of, tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ def composed(*overrides: str) -> DictConfig:
         ("reward=oracle_flipped_calibrated", "advantage=one_step"),
         ("reward=critic_calibrated", "advantage=one_step_gated"),
         ("reward=random_potential", "advantage=survival_gated"),
+        ("reward=perfect_move", "reward.weight=0", "advantage=process_gated"),
+        ("reward=critic_shuffled", "advantage=one_step_gated"),
+        ("reward=critic_steps", "rollout=dynamic", "advantage=process"),
         ("reward=constant_value", "advantage=survival"),
         ("reward=perfect_move", "advantage=process"),
         ("reward=oracle_shuffled", "advantage=survival"),
@@ -61,8 +64,18 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("reward=perfect_move", "advantage=vineppo"), "advantage=vineppo needs .* has: PerfectMoveReward"),
         (("reward=critic_steps", "critic=text", "advantage=survival"), "survival needs .* has: CriticReward"),
         ((*UNVERIFIED, "advantage=process_gated"), "reward: no part of it verifies, and TrustGate judges"),
+        (("reward=critic", "advantage=process_gated"), "reward.weight adds their values .* use reward.weight=0 or"),
+        (("reward=critic_game_level", "advantage=process_gated"), "advantage: a trust gate .* use reward.weight=0"),
+        (
+            ("reward=critic_calibrated", "reward.source.weight=0.5", "advantage=one_step_gated"),
+            "use reward.source.weight=0",
+        ),
         ((*UNVERIFIED, "advantage=potential"), "advantage: a potential ends in the verified outcome"),
         ((*UNVERIFIED_CALIBRATED, "advantage=process"), "reward: no part of it verifies, and CalibratedReward judges"),
+        (
+            ("reward=critic_calibrated", "rollout=dynamic", "advantage=one_step"),
+            "rollout: keeps the groups that differ, and CalibratedReward learns .* use rollout=engine",
+        ),
         (("reward=monte_carlo",), "reward: MonteCarloReward reads values drawn with the rollouts: use rollout=vineppo"),
     ],
 )

@@ -28,6 +28,7 @@ def composed(*overrides: str) -> DictConfig:
         ("online=none", "critic=text"),
         ("reward=critic_shuffled",),
         ("reward=critic_calibrated", "advantage=one_step"),
+        ("reward=critic_calibrated", "advantage=one_step_gated", "advantage.window=5"),
         ("online=none", "critic=joint_ensemble", "reward=critic_calibrated"),
     ],
 )
@@ -44,6 +45,10 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("critic=joint_ensemble",), "online: teaches one critic, .* an EnsembleCritic learn .*: use critic=joint or"),
         (("critic=numeric_v1",), "NumericV1 reads more"),
         (("online.lessons.steps=0",), "online: online.lessons.steps must be at least 1, got 0"),
+        (
+            ("reward=critic_calibrated", "advantage=one_step_gated"),
+            r"online: online\.refresh_every=10 changes the critic before advantage\.window=10 .* a smaller window",
+        ),
         (("online.refresh_every=0",), "online: online.refresh_every must be at least 1, got 0"),
     ],
 )
