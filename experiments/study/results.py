@@ -139,7 +139,7 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Mapping[str, 
         threads=sorted({stages[name].params.get("threads", "") for name in TRAINED if name in stages} - {""}),
         problems=[row["problem"] for row in rows],
         greedy=[float(row["status"] == "ok") for row in rows],
-        sampled=[_share(row["samples_correct"]) for row in rows] if "samples_correct" in rows[0] else None,
+        sampled=_sampled(rows),
         over_tokens=curve_of(curve, dict(tracker.history(grpo, SPENT_TOKENS)), before=0.0),
         over_seconds=over_seconds,
         tokens=spent.get(SPENT_TOKENS),
@@ -161,6 +161,12 @@ def _critic_seconds(run: TrackedRun, stage: TrackedRun | None) -> float | None:
     if any(value != "null" for value in given):
         return None
     return 0.0 if stage is None else stage.metrics.get(SPENT_SECONDS)
+
+
+def _sampled(rows: Sequence[Mapping[str, Any]]) -> list[float] | None:
+    """Of each problem the share; a table that has the column for another setting's sake has nothing in it here."""
+    written = [row.get("samples_correct") for row in rows]
+    return None if None in written else [_share(one) for one in written]
 
 
 def _share(written: Any) -> float:

@@ -67,11 +67,14 @@ class StudyRuns:
         siblings: Mapping[int, float] | None = None,
         elsewhere: Mapping[str, float] | None = None,
         unvalidated: int = 0,
+        unsampled: int = 0,
+        further: Mapping[str, Any] | None = None,
     ) -> None:
         """A run that solved problems as ``solved`` says, one sample of four more each time it did.
 
         ``siblings``: the AUROC among siblings by rollout batch; None: it values no steps. ``elsewhere``: success in
-        other settings, by name. ``unvalidated``: steps after the last validation.
+        other settings, by name. ``unvalidated``: steps after the last validation. ``unsampled``: of so many problems
+        no samples were drawn. ``further``: keys of its configuration.
         """
         mark = f"{self.name}-{arm}-{seed}-{configuration}"
         if configuration == TODAY:
@@ -91,18 +94,18 @@ class StudyRuns:
                 "setting": setting,
                 "problem": str(first_problem + number),
                 "status": "ok" if correct else "wrong",
-                "samples_correct": f"{1 + correct}/{SAMPLES}",
+                **({} if number < unsampled else {"samples_correct": f"{1 + correct}/{SAMPLES}"}),
             }
             for number, correct in enumerate(solved)
         ]
         table = stages["evaluate"] / "tables" / "test" / "completions" / "0.json"
         table.parent.mkdir(parents=True)
-        table.write_text(json.dumps([*rows, {**rows[0], "setting": "another", "problem": "x"}]))
+        table.write_text(json.dumps([*rows, {**rows[0], "setting": "another", "problem": "x", "samples_correct": "0/4"}]))
         if critic_seconds is not None:
             name = "train/spent/seconds" if counted else "val/critic/loss"
             stages["critic"] = self.outputs.stage("critic", mark, {name: {9: critic_seconds}})
         said = {"git_sha": git_sha, "task": {"counts": list(counts)}, "reward": {"checkpoint": checkpoint}}
-        said |= {"policy": {"pretrained": pretrained}}
+        said |= {"policy": {"pretrained": pretrained}, **(further or {})}
         self._record(arm, seed, mark, stages, said, time=time, finished=finished)
 
     def _record(

@@ -57,6 +57,18 @@ def test_every_run_has_a_line_with_what_it_spent(runs: Any, tmp_path: Path) -> N
     assert {(line["auroc_siblings"], line["git_sha"]) for line in lines} == {("", "abc")}
 
 
+@pytest.mark.parametrize("unsampled", [1, 2])
+def test_a_setting_without_samples_beside_one_that_has_them(runs: Any, tmp_path: Path, unsampled: int) -> None:
+    """The table of all settings has the column then, with nothing in it for those of ``main``."""
+    for arm in ("plain", "better"):
+        runs.add(arm, 0, solved=[0, 1], curve=FLAT, unsampled=unsampled)
+    results = read_results(runs.tracker, runs.study(), runs.marks)
+    assert [result.sampled for arm in results for result in arm.seeds.values()] == [None, None]
+    report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    with (tmp_path / runs.name / "study_runs.csv").open() as file:
+        assert [line["sampled"] for line in csv.DictReader(file)] == ["", ""]
+
+
 def test_what_was_spent_after_the_last_validation_counts(runs: Any, tmp_path: Path) -> None:
     for seed in (0, 1):
         runs.add("plain", seed, solved=[0, 1], curve=FLAT)
