@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.study.jobs import Job, composed
-from experiments.study.plan import CURVES, METRICS, SETTING, Study, StudyError
+from experiments.study.plan import BEGUN_FROM, CURVES, EACH, METRICS, SETTING, Study, StudyError
 
 COMPARED = ("grpo", "evaluate")
 
@@ -28,7 +28,18 @@ def lacking(study: Study, config: DictConfig) -> str | None:
     for stage in COMPARED:
         if stage not in config.stages:
             return f"a study compares the stages {' and '.join(COMPARED)}, stages={list(config.stages)} lacks {stage}"
-    return _lacking_test(study, config) or _lacking_curve(study, config)
+    return _lacking_start(study, config) or _lacking_test(study, config) or _lacking_curve(study, config)
+
+
+def _lacking_start(study: Study, config: DictConfig) -> str | None:
+    """Without a policy to begin from each arm would draw a warm start of its own for each seed, whose cost and luck
+    nobody sees."""
+    if study.start is not None or config.policy.pretrained is not None:
+        return None
+    return (
+        f"{BEGUN_FROM} is null and so is {study.name}.start: give the study a start, from which all arms begin, "
+        f"with seed: {EACH} where each seed should have its own; or name a policy"
+    )
 
 
 def _lacking_test(study: Study, config: DictConfig) -> str | None:

@@ -4,8 +4,8 @@ question: …                          what the study is to tell
 primary: {metric: …, arm: …, baseline: …}   fixed before the runs: what is compared with what, by which number
 curve: …                             the validation metric that is compared at equal compute
 common: [task.counts=[4], …]         overrides of all jobs: the test bed
-start: {overrides: […], seed: 0}     whose warm start all arms and seeds begin from; null: policy.pretrained says;
-                                     seed: each draws one for every seed, from which all its arms begin
+start: {overrides: […], seed: 0}     whose warm start all arms and seeds begin from; null: each arm's policy.pretrained
+                                     says; seed: each draws one for every seed, from which all its arms begin
 arms: {name: {about: …, overrides: […], seeds: 5}}
 order: [[the minimum set], [the rest]]      a row is run with seed 0, then with seed 1, …, before the next row
 parallel: 2                          jobs at once on this machine
@@ -36,6 +36,8 @@ START = "start"
 EACH = "each"
 """For ``start.seed``: as many warm starts as seeds, so that an interval over seeds is over starts too."""
 SET_BY_THE_STUDY = ("seed", "name", "arm")
+BEGUN_FROM = "policy.pretrained"
+"""The key that a ``start`` sets for all arms."""
 KINDS: dict[Any, str] = {str: "a text", int: "a whole number", list: "a list", dict: "a mapping", type(None): "null"}
 
 
@@ -210,8 +212,23 @@ def _check(study: Study) -> None:
             f"{study.name}.curve: no success over training is called {study.curve!r}; "
             f"{did_you_mean(study.curve, (*CURVES, 'val/verifier/pass_at_4'))}"
         )
+    if study.start is not None:
+        _check_start(study, study.start)
     if study.parallel < 1:
         raise StudyError(f"{study.name}.parallel must be at least 1, got {study.parallel}")
+
+
+def _check_start(study: Study, start: Start) -> None:
+    """Nothing else may say from where arms begin: it would be overwritten without a word."""
+    of_arms = [(f"arms.{arm.name}.overrides", arm.overrides) for arm in study.arms.values()]
+    for where, overrides in [("common", study.common), ("start.overrides", start.overrides), *of_arms]:
+        for word in overrides:
+            key, _, value = word.partition("=")
+            if key == BEGUN_FROM and (where != "start.overrides" or value != "null"):
+                raise StudyError(
+                    f"{study.name}.{where}: {word}: all arms begin from the policy of {study.name}.start, "
+                    f"so nothing else may set {BEGUN_FROM}; or write start: null"
+                )
 
 
 def _primary_arms(primary: Primary) -> list[tuple[str, str]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.schema import register
-from experiments.study.comparable import check_comparable
-from experiments.study.jobs import jobs_of
-from experiments.study.plan import Study, StudyError, read_study
+from experiments.study.comparable import check_comparable, lacking
+from experiments.study.jobs import composed, jobs_of
+from experiments.study.plan import Start, Study, StudyError, read_study
 from experiments.study.runner import close
 
 register()
@@ -49,6 +50,10 @@ def study(*overrides: str, metric: str = "accuracy", curve: str = SAMPLED) -> St
         (study("rollout.validation_samples=0"), "validation_samples=0 the curve may be val/verifier/accuracy, got"),
         (study("rollout.validation_samples=8", curve="pass_at_4"), "or val/verifier/pass_at_8, got .*/pass_at_4"),
         (study("budget.grpo.validation_problems=0"), "budget.grpo.validation_problems is 0, but the curve is"),
+        (
+            study("policy.pretrained=null"),
+            "policy.pretrained is null and so is s.start: give the study a start, .* with seed: each where each seed",
+        ),
     ],
 )
 def test_an_arm_that_leaves_nothing_to_compare_is_refused(asked: Study, sentence: str) -> None:
@@ -60,6 +65,14 @@ def test_an_arm_that_leaves_nothing_to_compare_is_refused(asked: Study, sentence
 def test_what_can_be_compared_passes(curve: str) -> None:
     asked = study("rollout.validation_samples=4", "budget.evaluate.samples=4", metric=SAMPLED, curve=curve)
     check_comparable(asked, jobs_of(asked, {})[1:])
+
+
+def test_a_policy_that_the_start_makes_is_enough() -> None:
+    asked = study("policy.pretrained=null")
+    started = replace(asked, start=Start(overrides=[], seed=0))
+    config = composed(jobs_of(asked, {})[-1])
+    assert "policy.pretrained is null" in str(lacking(asked, config))
+    assert "policy.pretrained is null" not in str(lacking(started, config))
 
 
 @pytest.mark.parametrize("address", [None, "nowhere://at-all"])

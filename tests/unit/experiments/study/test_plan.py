@@ -111,6 +111,9 @@ def test_how_jobs_show_their_progress_is_no_part_of_what_they_are() -> None:
         ("order", [["plain", "better"]], "s.order must hold each arm once, but 'third' 0 times"),
         ("order", [["plain", "bettr"], ["third"]], "s.order: no arm 'bettr'; did you mean 'better'?"),
         ("order", ["plain"], "s.order: each row must be a list of arms, got 'plain'"),
+        ("common", ["policy.pretrained=a"], "s.common: policy.pretrained=a: all arms begin from the policy of s.start"),
+        ("arms.plain.overrides", ["policy.pretrained=a"], "s.arms.plain.overrides: policy.pretrained=a: .* start: null"),
+        ("start.overrides", ["policy.pretrained=a"], "s.start.overrides: policy.pretrained=a: all arms begin from"),
         ("primary.arm", "plain", "s.primary: arm and baseline are both 'plain'"),
         ("primary.arm", "fourth", "s.primary.arm: no arm 'fourth'; there are better, plain, third"),
         ("curve", "val/verifier/acuracy", "s.curve: .* 'val/verifier/acuracy'; did you mean 'val/verifier/accuracy'"),
@@ -120,6 +123,13 @@ def test_how_jobs_show_their_progress_is_no_part_of_what_they_are() -> None:
 def test_each_fault_has_its_sentence(path: str, value: Any, sentence: str) -> None:
     with pytest.raises(StudyError, match=sentence):
         read_study("s", changed(path, value))
+
+
+@pytest.mark.parametrize(("path", "value"), [("start", None), ("start.overrides", ["policy.pretrained=null"])])
+def test_a_policy_to_begin_from_is_named_where_nothing_overwrites_it(path: str, value: Any) -> None:
+    content = changed(path, value)
+    content["arms"]["plain"]["overrides"] = ["policy.pretrained=a"] if value is None else []
+    assert read_study("s", content).arms["plain"].overrides == content["arms"]["plain"]["overrides"]
 
 
 def test_an_unknown_study_is_answered_with_the_nearest() -> None:
