@@ -75,9 +75,9 @@ def compared(
     """What of an arm of a study stands against what of its baseline, both by seed; nothing where starts share no seed.
 
     Where each seed begins from a policy of its own, the seeds that both have. From one start all seeds of both, but a
-    single one stands against the baseline's run of that seed.
+    single one of either side stands against the other side's run of that seed.
     """
-    alone = len(values) == 1 and set(values) <= set(baseline)
+    alone = 1 in (len(values), len(baseline)) and bool(set(values) & set(baseline))
     return shared(values, baseline) if start_per_seed or alone else (values, baseline)
 
 

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from experiments.compare import notes as notes_on_arms
 from experiments.comparison.arms import arms_by, is_begun_from, value_of
-from experiments.comparison.seeds import shared
+from experiments.comparison.seeds import compared, shared
 from experiments.study.plan import Study
 from experiments.study.results import ArmResult, SeedResult
 from experiments.tracking.tracked_run import TrackedRun
@@ -30,14 +30,13 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[Tracked
     planned = {name: arm.seeds for name, arm in study.arms.items()}
     lacking = [f"{name} {done.get(name, 0)} of {most}" for name, most in planned.items() if done.get(name, 0) < most]
     lines = [f"Seeds so far: {', '.join(lacking)}."] if lacking else []
-    if study.start_per_seed:
-        lines += notes_on_starts(arms)
+    lines += notes_on_pairs(arms, start_per_seed=study.start_per_seed)
     if left_out:
         those = "1 run" if len(left_out) == 1 else f"{len(left_out)} runs"
         lines.append(f"{those} of another configuration left out: {arms_and_seeds(left_out)}.")
-    compared = [run for arm in arms for run in arm.runs]
-    lines += notes_on_commits(compared)
-    lines += notes_on_arms(arms_by(compared, ["arm"]), starts_may_differ=study.start_per_seed)
+    counted = [run for arm in arms for run in arm.runs]
+    lines += notes_on_commits(counted)
+    lines += notes_on_arms(arms_by(counted, ["arm"]), starts_may_differ=study.start_per_seed)
     lines += [*notes_on_costs(arms), *notes_on_all_tokens(arms)]
     differing = differing_test_beds(arms, start_per_seed=study.start_per_seed)
     if differing:
@@ -46,15 +45,21 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[Tracked
     return lines
 
 
-def notes_on_starts(arms: Sequence[ArmResult]) -> list[str]:
-    """Over which seeds an arm is compared that does not have all of the baseline's, the first of the arms."""
+def notes_on_pairs(arms: Sequence[ArmResult], *, start_per_seed: bool) -> list[str]:
+    """Over which seeds an arm is compared, where not over all of its own and all of the baseline's.
+
+    Args:
+        arms: that are compared, the baseline first.
+        start_per_seed: see :func:`experiments.comparison.seeds.compared`.
+    """
     baseline, *others = arms
+    why = "each seed has a start of its own" if start_per_seed else "one of the two has no other"
     lines = []
     for arm in others:
-        both = [seed for seed in arm.seeds if seed in baseline.seeds]
-        if set(arm.seeds) != set(baseline.seeds):
-            over = f"seeds {', '.join(both)}, which both have" if both else "no seed, as they share none"
-            lines.append(f"Δ of {arm.name} is over {over}: each seed has a start of its own.")
+        ours, theirs = compared(arm.seeds, baseline.seeds, start_per_seed=start_per_seed)
+        if (len(ours), len(theirs)) != (len(arm.seeds), len(baseline.seeds)):
+            named = f"seed{'' if len(ours) == 1 else 's'} {', '.join(ours)}, which both have"
+            lines.append(f"Δ of {arm.name} is over {named if ours else 'no seed, as they share none'}: {why}.")
     return lines
 
 

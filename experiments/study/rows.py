@@ -37,6 +37,8 @@ class Gain:
     """That a run of the arm succeeds more often than one of the baseline."""
     by_seed: Mapping[str, float]
     """Of each seed that the baseline has too, the success of the one run minus that of the other."""
+    seeds: tuple[Sequence[str], Sequence[str]]
+    """Whose runs were compared: the arm's, and the baseline's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +125,7 @@ def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
         over_seeds=difference(success, reference),
         probability=probability_of_improvement(whole, others, resamples=RESAMPLES, seed=SEED),
         by_seed={seed: value - reference[seed] for seed, value in success.items() if seed in reference},
+        seeds=(list(arm.seeds), list(baseline.seeds)),
     )
 
 

@@ -6,7 +6,6 @@ resolved    both intervals, the nested bootstrap's and Student's or Welch's over
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from experiments.study.plan import Study
@@ -40,8 +39,12 @@ def side(gain: Gain) -> int:
 
 def _evidence(gain: Gain) -> str:
     nested = f"{with_interval(gain.nested, signed=True)} points"
-    if math.isnan(gain.over_seeds.half):
-        return f"{nested} over problems alone (one seed)."
+    ours, theirs = gain.seeds
+    if len(ours) == len(theirs) == 1:
+        alone = "one seed" if ours == theirs else f"seed {ours[0]} against seed {theirs[0]}"
+        return f"{nested} over problems alone ({alone})."
+    if 1 in (len(ours), len(theirs)):
+        return f"{nested} over problems and the seeds of one side alone ({len(ours)} against {len(theirs)})."
     return f"{nested} over seeds and problems, {over_seeds(gain.over_seeds)} over seeds."
 
 
@@ -54,12 +57,12 @@ def _at_equal(study: Study, row: Row) -> str:
 def _said(name: str, at: AtCost | None) -> str:
     if at is None or at.gain is None:
         return f"at equal {name} not known, as not all runs counted them"
-    alone = " (one seed)" if math.isnan(at.gain.half) else ""
+    alone = " (one seed)" if at.gain.n == 1 else ""
     return f"at equal {name} ({at.cost:,.0f}) {over_seeds(at.gain)}{alone}"
 
 
 def _resolution(gain: Gain) -> str:
-    if math.isnan(gain.over_seeds.half):
+    if gain.over_seeds.n == 1:
         return "Not resolved: one seed says nothing of the spread between seeds."
     where = {1: "above", -1: "below"}.get(side(gain))
     return f"Resolved: both 95% intervals lie {where} zero." if where else "Not resolved: a 95% interval holds zero."

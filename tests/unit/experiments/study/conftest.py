@@ -100,7 +100,9 @@ class StudyRuns:
         ]
         table = stages["evaluate"] / "tables" / "test" / "completions" / "0.json"
         table.parent.mkdir(parents=True)
-        table.write_text(json.dumps([*rows, {**rows[0], "setting": "another", "problem": "x", "samples_correct": "0/4"}]))
+        table.write_text(
+            json.dumps([*rows, {**rows[0], "setting": "another", "problem": "x", "samples_correct": "0/4"}])
+        )
         if critic_seconds is not None:
             name = "train/spent/seconds" if counted else "val/critic/loss"
             stages["critic"] = self.outputs.stage("critic", mark, {name: {9: critic_seconds}})

@@ -29,7 +29,13 @@ def arm(name: str, dose: float, gain: float, half: float) -> DosedArm:
     aurocs = {str(seed): dose + 0.005 * (seed - seeds // 2) for seed in range(seeds)}
     over_seeds = Difference(value=gain, half=half, n=seeds, method="paired")
     any_estimate = Estimate(gain, gain, gain)
-    found = Gain(nested=any_estimate, over_seeds=over_seeds, probability=any_estimate, by_seed=by_seed)
+    found = Gain(
+        nested=any_estimate,
+        over_seeds=over_seeds,
+        probability=any_estimate,
+        by_seed=by_seed,
+        seeds=(list(by_seed), list(by_seed)),
+    )
     return DosedArm(name=name, seeds=seeds, aurocs=aurocs, gain=found)
 
 

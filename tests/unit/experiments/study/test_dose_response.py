@@ -34,7 +34,8 @@ FLAT = {0: 0.2, 4: 0.2}
 def arm(name: str, aurocs: Mapping[str, float], gain: float, *, seeds: int = 1) -> DosedArm:
     everywhere = Estimate(gain, gain, gain)
     over_seeds = Difference(value=gain, half=math.nan, n=1, method="paired")
-    found = Gain(nested=everywhere, over_seeds=over_seeds, probability=everywhere, by_seed=dict.fromkeys(aurocs, gain))
+    by_seed, compared = dict.fromkeys(aurocs, gain), ([*aurocs], [*aurocs])
+    found = Gain(nested=everywhere, over_seeds=over_seeds, probability=everywhere, by_seed=by_seed, seeds=compared)
     return DosedArm(name=name, seeds=seeds, aurocs=aurocs, gain=found)
 
 

@@ -112,7 +112,11 @@ def test_how_jobs_show_their_progress_is_no_part_of_what_they_are() -> None:
         ("order", [["plain", "bettr"], ["third"]], "s.order: no arm 'bettr'; did you mean 'better'?"),
         ("order", ["plain"], "s.order: each row must be a list of arms, got 'plain'"),
         ("common", ["policy.pretrained=a"], "s.common: policy.pretrained=a: all arms begin from the policy of s.start"),
-        ("arms.plain.overrides", ["policy.pretrained=a"], "s.arms.plain.overrides: policy.pretrained=a: .* start: null"),
+        (
+            "arms.plain.overrides",
+            ["policy.pretrained=a"],
+            "s.arms.plain.overrides: policy.pretrained=a: .* start: null",
+        ),
         ("start.overrides", ["policy.pretrained=a"], "s.start.overrides: policy.pretrained=a: all arms begin from"),
         ("primary.arm", "plain", "s.primary: arm and baseline are both 'plain'"),
         ("primary.arm", "fourth", "s.primary.arm: no arm 'fourth'; there are better, plain, third"),

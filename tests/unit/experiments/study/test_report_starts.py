@@ -59,15 +59,23 @@ def test_an_arm_that_lacks_seeds_is_compared_from_its_own_starts(
     assert [line for line in lines if line.startswith("Δ of")] == ([said] if said else [])
 
 
-def test_an_arm_of_one_seed_is_compared_with_that_seed(runs: Any) -> None:
+@pytest.mark.parametrize(("single", "several"), [("better", "plain"), ("plain", "better")])
+def test_a_single_seed_of_either_side_is_compared_with_that_seed(
+    runs: Any, tmp_path: Path, single: str, several: str
+) -> None:
     for number, solved in enumerate(([0, 0], [1, 1])):
-        runs.add("plain", number, solved=solved, curve=FLAT)
-    runs.add("better", 1, solved=[1, 0], curve=FLAT)
+        runs.add(several, number, solved=solved, curve=FLAT)
+    runs.add(single, 1, solved=[1, 0], curve=FLAT)
     _, better = rows_of(
         read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy", start_per_seed=False
     )
     assert better.gain is not None
-    assert (better.gain.over_seeds.value, better.gain.over_seeds.method) == (-0.5, "paired")
+    half = -0.5 if single == "better" else 0.5
+    assert (better.gain.over_seeds.value, better.gain.over_seeds.method) == (half, "paired")
+    assert (better.gain.seeds, better.gain.nested.value) == ((["1"], ["1"]), half)
+    said = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    assert "points over problems alone (one seed)." in said[0]
+    assert "Δ of better is over seed 1, which both have: one of the two has no other." in said
 
 
 def test_an_arm_of_other_starts_alone_has_no_gain(runs: Any, tmp_path: Path) -> None:

@@ -31,14 +31,17 @@ def study() -> Study:
     return read_study("s", CONTENT)
 
 
-def gain(low: float, high: float, half: float) -> Gain:
-    middle = (low + high) / 2
-    seeds = Difference(value=middle, half=half, n=1 if math.isnan(half) else 3, method="paired")
-    return Gain(nested=Estimate(middle, low, high), over_seeds=seeds, probability=HALF, by_seed={})
+def gain(low: float, high: float, half: float, seeds: tuple[str, str] = ("012", "012")) -> Gain:
+    """Of the seeds that the two texts spell."""
+    middle, (ours, theirs) = (low + high) / 2, seeds
+    method = "paired" if ours == theirs else "welch"
+    found = Difference(value=middle, half=half, n=min(map(len, seeds)), method=method)
+    nested = Estimate(middle, low, high)
+    return Gain(nested=nested, over_seeds=found, probability=HALF, by_seed={}, seeds=(list(ours), list(theirs)))
 
 
-def at_cost(half: float) -> AtCost:
-    ahead = Difference(value=0.02, half=half, n=3, method="paired")
+def at_cost(half: float, *, seeds: int = 3) -> AtCost:
+    ahead = Difference(value=0.02, half=half, n=seeds, method="paired")
     return AtCost(cost=1000.0, values=[0.1, 0.2, 0.3], gain=ahead, mean_height=0.2, height_gain=0.01, to_baseline=None)
 
 
@@ -65,7 +68,7 @@ def row(name: str, seeds: int, found: Gain | None, tokens: AtCost | None = None)
         (gain(-0.05, -0.01, 0.02), "Resolved: both 95% intervals lie below zero."),
         (gain(0.01, 0.05, 0.04), "Not resolved: a 95% interval holds zero."),
         (gain(-0.01, 0.05, 0.01), "Not resolved: a 95% interval holds zero."),
-        (gain(0.01, 0.05, math.nan), "Not resolved: one seed says nothing of the spread between seeds."),
+        (gain(0.01, 0.05, math.nan, ("0", "0")), "Not resolved: one seed says nothing of the spread between seeds."),
     ],
 )
 def test_resolved_takes_both_intervals(found: Gain, sentence: str) -> None:
@@ -83,9 +86,24 @@ def test_equal_compute_stands_beside_the_primary_metric() -> None:
     )
 
 
-def test_one_seed_is_over_problems_alone() -> None:
-    rows = [row("plain", 1, None), row("better", 1, gain(0.01, 0.05, math.nan), at_cost(math.nan))]
-    said = verdict(study(), rows)
-    assert "+3.0 [+1.0, +5.0] points over problems alone (one seed)." in said
+@pytest.mark.parametrize(
+    ("seeds", "evidence"),
+    [
+        (("0", "0"), "over problems alone (one seed)."),
+        (("1", "0"), "over problems alone (seed 1 against seed 0)."),
+        (("012", "3"), "over problems and the seeds of one side alone (3 against 1)."),
+        (("3", "012"), "over problems and the seeds of one side alone (1 against 3)."),
+    ],
+)
+def test_the_evidence_is_of_what_was_compared(seeds: tuple[str, str], evidence: str) -> None:
+    found = gain(0.01, 0.05, math.nan, seeds)
+    said = verdict(study(), [row("plain", 1, None), row("better", 1, found, at_cost(math.nan, seeds=1))])
+    assert f"+3.0 [+1.0, +5.0] points {evidence}" in said
     assert "at equal tokens (1,000) +2.0 (one seed);" in said
+    assert "Not resolved: one seed says nothing" in said
     assert "So far 1 of 3 seeds of better and 1 of 3 seeds of plain." in said
+
+
+def test_a_curve_that_is_no_number_is_not_called_one_seed() -> None:
+    said = verdict(study(), [row("plain", 3, None), row("better", 3, gain(0.01, 0.05, 0.02), at_cost(math.nan))])
+    assert "at equal tokens (1,000) +2.0;" in said
