@@ -12,7 +12,11 @@ from experiments.study.plan import Study
 from experiments.study.results import ArmResult, SeedResult
 from experiments.tracking.tracked_run import TrackedRun
 
-TEST_BED = ("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens")
+TEST_BED = (
+    *("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens"),
+    *("budget.grpo.validation_problems", "rollout.validation_samples"),
+)
+"""Beginnings of parameters: of the test, and of what the curves are of."""
 MOST_NOTED = 5
 TOLD = 0.01
 """From this share on an arm's tokens are another number than the baseline's."""

@@ -247,6 +247,19 @@ def test_other_numbers_of_threads_are_not_tested_alike(runs: Any, tmp_path: Path
     assert ("The arms were not tested alike: threads differ." in lines) == (threads != 1)
 
 
+@pytest.mark.parametrize(
+    ("room", "key"), [("budget", "grpo.validation_problems"), ("rollout", "validation_samples"), ("rollout", "workers")]
+)
+def test_curves_of_other_problems_are_not_tested_alike(runs: Any, tmp_path: Path, room: str, key: str) -> None:
+    for arm, number in (("plain", 64), ("better", 128)):
+        values: Any = number
+        for part in reversed(key.split(".")):
+            values = {part: values}
+        runs.add(arm, 0, solved=[0, 1], curve=FLAT, further={room: values})
+    lines = report(runs.tracker, runs.study(seeds=1), marks=runs.marks, output=tmp_path)
+    assert (f"The arms were not tested alike: {room}.{key} differ." in lines) == (key != "workers")
+
+
 def test_without_the_baseline_there_is_nothing_to_compare(runs: Any) -> None:
     with pytest.raises(StudyError, match=f"No run of {runs.name} in MLflow"):
         read_results(runs.tracker, runs.study(), runs.marks)
