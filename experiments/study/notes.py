@@ -35,9 +35,7 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[Tracked
     lacking = [f"{name} {done.get(name, 0)} of {most}" for name, most in planned.items() if done.get(name, 0) < most]
     lines = [f"Seeds so far: {', '.join(lacking)}."] if lacking else []
     lines += notes_on_pairs(arms, start_per_seed=study.start_per_seed)
-    if left_out:
-        those = "1 run" if len(left_out) == 1 else f"{len(left_out)} runs"
-        lines.append(f"{those} of another configuration left out: {arms_and_seeds(left_out)}.")
+    lines += notes_on_left_out(study, left_out)
     counted = [run for arm in arms for run in arm.runs]
     lines += notes_on_commits(counted)
     lines += notes_on_arms(arms_by(counted, ["arm"]), starts_may_differ=study.start_per_seed)
@@ -47,6 +45,24 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[Tracked
         more = f" and {len(differing) - MOST_NOTED} more" if len(differing) > MOST_NOTED else ""
         lines.append(f"The arms were not tested alike: {', '.join(differing[:MOST_NOTED])}{more} differ.")
     return lines
+
+
+def notes_on_left_out(study: Study, runs: Sequence[TrackedRun]) -> list[str]:
+    """Which finished runs are in no table, and why."""
+    beyond = [run for run in runs if _is_beyond(study, run)]
+    others = [run for run in runs if run not in beyond]
+    reasons = (("of another configuration", others), ("beyond the seeds that the study asks for", beyond))
+    return [
+        f"{len(those)} run{'' if len(those) == 1 else 's'} {why} left out: {arms_and_seeds(those)}."
+        for why, those in reasons
+        if those
+    ]
+
+
+def _is_beyond(study: Study, run: TrackedRun) -> bool:
+    """Whether no job of today could have made a run, whatever its configuration: the arm has fewer seeds."""
+    arm = study.arms.get(run.tags["arm"])
+    return arm is not None and int(run.tags["seed"]) >= arm.seeds
 
 
 def notes_on_pairs(arms: Sequence[ArmResult], *, start_per_seed: bool) -> list[str]:
@@ -87,7 +103,7 @@ def notes_on_costs(arms: Sequence[ArmResult]) -> list[str]:
 def notes_on_all_tokens(arms: Sequence[ArmResult]) -> list[str]:
     """What each arm generated in all, where that is not what the baseline did with the same seeds.
 
-    The table compares equal batches.
+    The table compares equally many batches that teach the policy; those that only warm up a reward cost tokens too.
     """
     baseline, *others = arms
     told = []
@@ -96,7 +112,7 @@ def notes_on_all_tokens(arms: Sequence[ArmResult]) -> list[str]:
         if ours and theirs and abs(share := ours / theirs - 1) >= TOLD:
             told.append(f"{arm.name} {share:+.0%}")
     beside = f"Tokens to the end, where success is read, beside those of {baseline.name} with the same seeds"
-    return [f"{beside}: {', '.join(told)}."] if told else []
+    return [f"{beside}, batches that teach the policy nothing among them: {', '.join(told)}."] if told else []
 
 
 def _tokens(seeds: Mapping[str, SeedResult]) -> float | None:

@@ -33,8 +33,8 @@ class Gain:
     """Over seeds and problems."""
     over_seeds: Difference
     """Student's or Welch's, of the success of whole runs."""
-    probability: Estimate
-    """That a run of the arm succeeds more often than one of the baseline."""
+    probability: Estimate | None
+    """That a run of the arm succeeds more often than one of the baseline; None where either side has one run."""
     by_seed: Mapping[str, float]
     """Of each seed that the baseline has too, the success of the one run minus that of the other."""
     seeds: tuple[Sequence[str], Sequence[str]]
@@ -123,7 +123,11 @@ def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
     return Gain(
         nested=nested_difference(ours, theirs, same_seeds=same, resamples=RESAMPLES, seed=SEED),
         over_seeds=difference(success, reference),
-        probability=probability_of_improvement(whole, others, resamples=RESAMPLES, seed=SEED),
+        probability=(
+            probability_of_improvement(whole, others, resamples=RESAMPLES, seed=SEED)
+            if min(len(whole), len(others)) > 1
+            else None
+        ),
         by_seed={seed: value - reference[seed] for seed, value in success.items() if seed in reference},
         seeds=(list(arm.seeds), list(baseline.seeds)),
     )

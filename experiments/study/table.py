@@ -47,7 +47,7 @@ def cells(row: Row) -> list[str]:
         with_interval(row.success),
         with_interval(gain.nested, signed=True) if gain else ABSENT,
         over_seeds(gain.over_seeds) if gain else ABSENT,
-        with_interval(gain.probability, decimals=0) if gain else ABSENT,
+        with_interval(gain.probability, decimals=0) if gain and gain.probability else ABSENT,
         with_interval(row.interquartile) if row.interquartile else ABSENT,
         at_shares(row.tokens),
         area(row.tokens),
@@ -117,7 +117,7 @@ def as_csv(study: Study, rows: Sequence[Row]) -> str:
                 *(row.name, study.arms[row.name].about, " ".join(row.seeds), *row.success),
                 *(gain.nested if gain else [""] * 3),
                 *((gain.over_seeds.half, gain.over_seeds.method) if gain else [""] * 2),
-                *(gain.probability if gain else [""] * 3),
+                *(gain.probability if gain and gain.probability else [""] * 3),
                 *(row.interquartile or [""] * 3),
                 *_costs(row.tokens),
                 *_costs(row.seconds),
@@ -157,7 +157,8 @@ def caption_of(study: Study, rows: Sequence[Row]) -> str:
     return (
         f"In percent, {study.primary.metric}. Success and Δ with nested bootstrap intervals over seeds"
         f"{starts} and problems, with one seed over problems alone; "
-        "Δ over seeds with Student's or Welch's; P(improvement) over pairs of runs; IQM of the sampled shares of all "
+        "Δ over seeds with Student's of the pairs, or Welch's (ʷ); P(improvement) over pairs of runs, of two on each "
+        "side at least; IQM of the sampled shares of all "
         f"seeds and problems; {equal}; area: the curve's mean height over those tokens (Δ); tokens to baseline: until "
         "the mean curve reaches the value at which the baseline's ends."
     )

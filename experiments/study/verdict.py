@@ -10,13 +10,17 @@ from collections.abc import Sequence
 
 from experiments.study.plan import Study
 from experiments.study.rows import AtCost, Gain, Row
-from experiments.study.wording import over_seeds, with_interval
+from experiments.study.wording import is_welch, plus_minus, with_interval
+
+AT_EQUAL = "after as many batches that teach the policy"
+"""Arms with a calibrated value or a head of CLIPO's have some batches more, from which these alone learn
+(``datamodules/reasoning_prompts.py``)."""
 
 
 def verdict(study: Study, rows: Sequence[Row]) -> str:
     """A few sentences on the primary arm."""
     primary = study.primary
-    what = f"Primary: {primary.metric} of {primary.arm} minus that of {primary.baseline}, at equal rollout batches"
+    what = f"Primary: {primary.metric} of {primary.arm} minus that of {primary.baseline}, {AT_EQUAL}"
     row = next((row for row in rows if row.name == primary.arm), None)
     if row is None:
         return f"{what}: no seed of {primary.arm} has finished yet."
@@ -45,7 +49,8 @@ def _evidence(gain: Gain) -> str:
         return f"{nested} over problems alone ({alone})."
     if 1 in (len(ours), len(theirs)):
         return f"{nested} over problems and the seeds of one side alone ({len(ours)} against {len(theirs)})."
-    return f"{nested} over seeds and problems, {over_seeds(gain.over_seeds)} over seeds."
+    how = " (Welch's)" if is_welch(gain.over_seeds) else ""
+    return f"{nested} over seeds and problems, {plus_minus(gain.over_seeds)} over seeds{how}."
 
 
 def _at_equal(study: Study, row: Row) -> str:
@@ -58,7 +63,7 @@ def _said(name: str, at: AtCost | None) -> str:
     if at is None or at.gain is None:
         return f"at equal {name} not known, as not all runs counted them"
     alone = " (one seed)" if at.gain.n == 1 else ""
-    return f"at equal {name} ({at.cost:,.0f}) {over_seeds(at.gain)}{alone}"
+    return f"at equal {name} ({at.cost:,.0f}) {plus_minus(at.gain)}{alone}"
 
 
 def _resolution(gain: Gain) -> str:

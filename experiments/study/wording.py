@@ -6,6 +6,7 @@ import math
 
 from contrastive_reasoning.evaluation import Estimate
 from experiments.comparison.seeds import Difference
+from experiments.comparison.set_table import WELCH
 from experiments.comparison.table import with_sign
 
 ABSENT = "–"
@@ -19,5 +20,16 @@ def with_interval(estimate: Estimate, *, signed: bool = False, decimals: int = 1
 
 
 def over_seeds(estimate: Difference) -> str:
+    """``+2.0 ± 1.1``; Welch's, of other seeds, is marked."""
+    return plus_minus(estimate) + (WELCH if is_welch(estimate) else "")
+
+
+def plus_minus(estimate: Difference) -> str:
+    """``+2.0 ± 1.1``; of one seed ``+2.0``."""
     half = "" if math.isnan(estimate.half) else f" ± {100 * estimate.half:.1f}"
     return f"{with_sign(100 * estimate.value, '.1f')}{half}"
+
+
+def is_welch(estimate: Difference) -> bool:
+    """Whether an interval is Welch's; one seed has none."""
+    return estimate.method == "welch" and not math.isnan(estimate.half)

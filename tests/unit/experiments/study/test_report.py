@@ -77,7 +77,10 @@ def test_what_was_spent_after_the_last_validation_counts(runs: Any, tmp_path: Pa
     with (tmp_path / runs.name / "study_runs.csv").open() as file:
         spent = [(line["tokens"], line["seconds"]) for line in csv.DictReader(file)]
     assert spent == [("1000.0", "10.0")] * 2 + [("1100.0", "16.0"), ("1300.0", "18.0")]
-    told = "Tokens to the end, where success is read, beside those of plain with the same seeds: better"
+    told = (
+        "Tokens to the end, where success is read, beside those of plain with the same seeds, "
+        "batches that teach the policy nothing among them: better"
+    )
     assert f"{told} +20%." in said
     runs.add("plain", 2, solved=[0, 1], curve=FLAT, unvalidated=90)
     assert f"{told} +20%." in report(runs.tracker, runs.study(seeds=3), marks=runs.marks, output=tmp_path)
@@ -192,6 +195,46 @@ def test_a_run_of_another_configuration_counts_nowhere_however_new(runs: Any, tm
     assert "4 runs of another configuration left out: better 0, 1; plain 1; gone 0." in lines
 
 
+def test_seeds_beyond_those_asked_for_are_not_called_another_configuration(runs: Any, tmp_path: Path) -> None:
+    two_arms(runs)
+    for seed in (1, 2, 3):
+        late = {"configuration": "another", "time": "2026-01-02T00-00-00"}
+        runs.add("better", seed, solved=[0, 0, 0, 0], curve=RISING, **late)
+    lines = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    assert "1 run of another configuration left out: better 1." in lines
+    assert "2 runs beyond the seeds that the study asks for left out: better 2, 3." in lines
+
+
+def test_one_run_on_a_side_is_no_probability(runs: Any, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        runs.add("plain", seed, solved=[0, 1], curve=FLAT)
+    runs.add("better", 0, solved=[1, 1], curve=FLAT)
+    report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
+    text = (tmp_path / runs.name / "study.md").read_text()
+    better = next(line for line in text.splitlines() if line.startswith("| better |"))
+    assert [cell.strip() for cell in better.split("|")][6] == "–"
+    with (tmp_path / runs.name / "study.csv").open() as file:
+        assert [row["probability"] for row in csv.DictReader(file)] == ["", ""]
+
+
+def test_an_interval_of_other_seeds_is_marked(runs: Any, tmp_path: Path) -> None:
+    for seed in (0, 1, 2):
+        runs.add("plain", seed, solved=[0, seed % 2], curve=FLAT)
+    for seed in (0, 1):
+        runs.add("better", seed, solved=[1, seed], curve=RISING)
+    verdict, caption, *_ = report(runs.tracker, runs.study(seeds=3), marks=runs.marks, output=tmp_path)
+    assert "over seeds (Welch's). By" in verdict
+    assert "or Welch's (ʷ)" in caption
+    text = (tmp_path / runs.name / "study.md").read_text()
+    better = next(line for line in text.splitlines() if line.startswith("| better |"))
+    assert " ʷ |" in better
+    assert "$^{w}$" in (tmp_path / runs.name / "study.tex").read_text()
+    runs.add("better", 2, solved=[1, 1], curve=RISING)
+    verdict, *_ = report(runs.tracker, runs.study(seeds=3), marks=runs.marks, output=tmp_path)
+    assert "over seeds. By" in verdict
+    assert not any("ʷ" in line for line in (tmp_path / runs.name / "study.md").read_text().splitlines()[:8])
+
+
 def test_a_job_is_done_once_its_run_has_finished(runs: Any) -> None:
     two_arms(runs)
     runs.add("better", 2, solved=[1, 1, 1, 1], curve=RISING, finished=False)
@@ -224,8 +267,8 @@ def test_the_files_say_what_was_found_and_what_is_missing(runs: Any, tmp_path: P
     lines = report(runs.tracker, runs.study(seeds=3), marks=runs.marks, output=tmp_path)
     text = (tmp_path / runs.name / "study.md").read_text()
     assert "| better | 3 | 75.0 [" in text
-    assert "/ 40.0 (+20.0 ± 0.0) of 1,000 |" in text
-    assert "Primary: test/verifier/accuracy of better minus that of plain, at equal rollout batches: +37.5 [" in text
+    assert "/ 40.0 (+20.0 ± 0.0 ʷ) of 1,000 |" in text
+    assert "of better minus that of plain, after as many batches that teach the policy: +37.5 [" in text
     for line in (
         "Seeds so far: plain 2 of 3.",
         "not tested alike: task.counts differ",

@@ -78,7 +78,7 @@ def test_resolved_takes_both_intervals(found: Gain, sentence: str) -> None:
 def test_equal_compute_stands_beside_the_primary_metric() -> None:
     said = verdict(study(), [row("plain", 2, None), row("better", 3, gain(0.01, 0.05, 0.02), at_cost(0.005))])
     assert said == (
-        "Primary: test/verifier/accuracy of better minus that of plain, at equal rollout batches: "
+        "Primary: test/verifier/accuracy of better minus that of plain, after as many batches that teach the policy: "
         "+3.0 [+1.0, +5.0] points over seeds and problems, +3.0 ± 2.0 over seeds. "
         "By val/verifier/accuracy: at equal tokens (1,000) +2.0 ± 0.5; "
         "at equal seconds not known, as not all runs counted them. "
