@@ -21,11 +21,12 @@ from experiments.study import elsewhere
 from experiments.study.cost_curve import CostCurve
 from experiments.study.dose_picture import draw_doses
 from experiments.study.dose_response import PICTURE, as_section, dosed
+from experiments.study.equal_cost import reach
 from experiments.study.finished import Mark, by_configuration, todays_marks
 from experiments.study.notes import notes_on
 from experiments.study.plan import Study, StudyError, find_study
 from experiments.study.results import ArmResult, read_results
-from experiments.study.rows import Row, reach, rows_of
+from experiments.study.rows import Row, rows_of
 from experiments.study.runs_table import RUNS, runs_as_csv
 from experiments.study.table import as_csv, as_latex, as_markdown, as_rich, caption_of
 from experiments.study.verdict import verdict

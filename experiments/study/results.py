@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from contrastive_reasoning.evaluation import pass_at_k
 from experiments.study.cost_curve import CostCurve, curve_of
 from experiments.study.finished import Mark, by_configuration
 from experiments.study.plan import METRICS, SETTING, Study, StudyError
@@ -39,8 +40,8 @@ class SeedResult:
     """Ids of the test problems."""
     greedy: Sequence[float]
     """Of each problem 1 where the greedy completion is correct, else 0."""
-    sampled: Sequence[float] | None
-    """Of each problem the share of sampled completions that are correct; None where none were drawn."""
+    drawn: Sequence[tuple[int, int]] | None
+    """Of each problem how many sampled completions are correct, of how many; None where none were drawn."""
     over_tokens: CostCurve | None
     """The validation metric over generated tokens; None in runs that did not count them."""
     over_seconds: CostCurve | None
@@ -53,6 +54,11 @@ class SeedResult:
     """What training its critic took, 0 without one; None where nobody counted: it came from a checkpoint, say."""
     auroc_siblings: float | None
     """How well its steps' values told siblings apart, the mean over rollout batches; None where no batch could tell."""
+
+    @property
+    def sampled(self) -> Sequence[float] | None:
+        """Of each problem the share of sampled completions that are correct; None where none were drawn."""
+        return None if self.drawn is None else [correct / samples for correct, samples in self.drawn]
 
     def scores(self, metric: str) -> Sequence[float]:
         """What decides: greedy verdicts or sampled shares."""
@@ -75,6 +81,21 @@ class ArmResult:
 
     def table(self, metric: str) -> Float[Tensor, "seed problem"]:
         return torch.tensor([list(result.scores(metric)) for result in self.seeds.values()], dtype=torch.float64)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether all of its runs drew samples."""
+        return all(result.drawn is not None for result in self.seeds.values())
+
+    def pass_table(self, k: int) -> Float[Tensor, "seed problem"]:
+        """Each problem's estimate of pass@k; all runs drew samples."""
+        drawn = [result.drawn or () for result in self.seeds.values()]
+        values = [[pass_at_k(samples, correct, k) for correct, samples in of_seed] for of_seed in drawn]
+        return torch.tensor(values, dtype=torch.float64)
+
+    def by_seed(self, values: Sequence[float]) -> dict[str, float]:
+        """Values of the seeds in their order, by seed."""
+        return dict(zip(self.seeds, values, strict=True))
 
     def curves(self, kind: str) -> list[CostCurve]:
         """``over_tokens`` or ``over_seconds`` of each seed; the empty list unless all have it."""
@@ -139,7 +160,7 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Mapping[str, 
         threads=sorted({stages[name].params.get("threads", "") for name in TRAINED if name in stages} - {""}),
         problems=[row["problem"] for row in rows],
         greedy=[float(row["status"] == "ok") for row in rows],
-        sampled=_sampled(rows),
+        drawn=_drawn(rows),
         over_tokens=curve_of(curve, dict(tracker.history(grpo, SPENT_TOKENS)), before=0.0),
         over_seconds=over_seconds,
         tokens=spent.get(SPENT_TOKENS),
@@ -163,16 +184,13 @@ def _critic_seconds(run: TrackedRun, stage: TrackedRun | None) -> float | None:
     return 0.0 if stage is None else stage.metrics.get(SPENT_SECONDS)
 
 
-def _sampled(rows: Sequence[Mapping[str, Any]]) -> list[float] | None:
-    """Of each problem the share; a table that has the column for another setting's sake has nothing in it here."""
+def _drawn(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
+    """``3/8`` as (3, 8). A table that has the column for another setting's sake has nothing in it here."""
     written = [row.get("samples_correct") for row in rows]
-    return None if None in written else [_share(one) for one in written]
-
-
-def _share(written: Any) -> float:
-    """``3/8`` as 0.375."""
-    correct, _, samples = str(written).partition("/")
-    return int(correct) / int(samples)
+    if None in written:
+        return None
+    parts = [str(one).partition("/") for one in written]
+    return [(int(correct), int(samples)) for correct, _, samples in parts]
 
 
 def _check_problems(arms: Sequence[ArmResult]) -> None:

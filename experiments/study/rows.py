@@ -14,13 +14,10 @@ from contrastive_reasoning.evaluation import (
     probability_of_improvement,
 )
 from experiments.comparison.seeds import Difference, compared, difference
-from experiments.study.cost_curve import CostCurve, mean_curve
 from experiments.study.elsewhere import BySetting, elsewhere_of
+from experiments.study.equal_cost import RESAMPLES, SEED, AtCost, at_cost
 from experiments.study.results import ArmResult
 
-RESAMPLES, SEED = 2000, 0
-SHARES = (0.25, 0.5, 1.0)
-"""Of the compute that both the arm and the baseline spent."""
 SAMPLED = "test/verifier/accuracy_sampled"
 PASS_AT = "test/verifier/pass_at_"
 
@@ -42,24 +39,6 @@ class Gain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtCost:
-    """The validation curve over what was spent, the mean over seeds."""
-
-    cost: float
-    """What the arm and the baseline both spent, in every seed: no other arm has a say in it."""
-    values: Sequence[float]
-    """At each of ``SHARES`` of ``cost``."""
-    gain: Difference | None
-    """Over seeds, of the last of ``values`` over the baseline's; None on the baseline's own row."""
-    mean_height: float
-    """Area under the curve up to ``cost``, by ``cost``."""
-    height_gain: float | None
-    """``mean_height`` minus the baseline's up to the same cost; None on the baseline's own row."""
-    to_baseline: float | None
-    """What it cost to reach the value with which the baseline's mean curve ends; None: it did not."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Row:
     """One arm."""
 
@@ -74,6 +53,8 @@ class Row:
     seconds: AtCost | None
     pass_at: Mapping[str, float]
     """pass@k by k, the mean over seeds."""
+    pass_gain: Mapping[str, Estimate]
+    """By k the difference to the baseline's, over seeds and problems; empty where ``gain`` is None."""
     auroc_siblings: Mapping[str, float]
     """By seed, how well the values of steps told siblings apart; empty for an arm that values no steps."""
     elsewhere: BySetting
@@ -108,6 +89,7 @@ def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bo
         tokens=at_cost(ours, theirs, "over_tokens") if comparable else None,
         seconds=at_cost(ours, theirs, "over_seconds") if comparable else None,
         pass_at=_pass_at(arm),
+        pass_gain=_pass_gain(ours, theirs) if comparable and not own else {},
         auroc_siblings=_aurocs(arm),
         elsewhere=elsewhere_of({seed: result.run for seed, result in arm.seeds.items()}),
         run_ids=[run.run_id for run in arm.runs],
@@ -119,7 +101,7 @@ def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
     ours, theirs = arm.table(metric), baseline.table(metric)
     same = list(arm.seeds) == list(baseline.seeds)
     whole, others = (table.mean(1, keepdim=True) for table in (ours, theirs))
-    success, reference = _by_seed(arm, whole[:, 0].tolist()), _by_seed(baseline, others[:, 0].tolist())
+    success, reference = arm.by_seed(whole[:, 0].tolist()), baseline.by_seed(others[:, 0].tolist())
     return Gain(
         nested=nested_difference(ours, theirs, same_seeds=same, resamples=RESAMPLES, seed=SEED),
         over_seeds=difference(success, reference),
@@ -133,40 +115,13 @@ def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
     )
 
 
-def reach(curves: Sequence[CostCurve]) -> float:
-    """How far all of the curves go."""
-    return min(curve.last_cost for curve in curves)
-
-
-def at_cost(arm: ArmResult, baseline: ArmResult, kind: str) -> AtCost | None:
-    """None where one of the arm's runs, or of the baseline's, did not count this cost."""
-    ours, theirs = arm.curves(kind), baseline.curves(kind)
-    if not ours or not theirs:
-        return None
-    cost = reach([*ours, *theirs])
-    ends, their_ends = ([curve.at(cost) for curve in curves] for curves in (ours, theirs))
-    height, their_height = (mean(curve.mean_height(cost) for curve in curves) for curves in (ours, theirs))
-    return AtCost(
-        cost=cost,
-        values=[mean(curve.at(share * cost) for curve in ours) for share in SHARES],
-        gain=None if arm is baseline else difference(_by_seed(arm, ends), _by_seed(baseline, their_ends)),
-        mean_height=height,
-        height_gain=None if arm is baseline else height - their_height,
-        to_baseline=mean_curve(ours).cost_of(mean_curve(theirs).values[-1]),
-    )
-
-
-def _by_seed(arm: ArmResult, values: Sequence[float]) -> dict[str, float]:
-    return dict(zip(arm.seeds, values, strict=True))
-
-
 def _aurocs(arm: ArmResult) -> dict[str, float]:
     found = {seed: result.auroc_siblings for seed, result in arm.seeds.items()}
     return {seed: value for seed, value in found.items() if value is not None}
 
 
 def _interquartile(arm: ArmResult) -> Estimate | None:
-    if any(result.sampled is None for result in arm.seeds.values()):
+    if not arm.is_sampled:
         return None
     return interquartile_mean(arm.table(SAMPLED), resamples=RESAMPLES, seed=SEED)
 
@@ -177,4 +132,18 @@ def _pass_at(arm: ArmResult) -> dict[str, float]:
         name.removeprefix(PASS_AT): mean(run.metrics[name] for run in arm.runs)
         for name in names
         if all(name in run.metrics for run in arm.runs)
+    }
+
+
+def _pass_gain(arm: ArmResult, baseline: ArmResult) -> dict[str, Estimate]:
+    """From each problem's own estimate of pass@k; for the k that both have."""
+    if not (arm.is_sampled and baseline.is_sampled):
+        return {}
+    same = list(arm.seeds) == list(baseline.seeds)
+    return {
+        k: nested_difference(
+            arm.pass_table(int(k)), baseline.pass_table(int(k)), same_seeds=same, resamples=RESAMPLES, seed=SEED
+        )
+        for k in _pass_at(arm)
+        if k in _pass_at(baseline)
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from statistics import fmean
 
@@ -11,13 +12,17 @@ from rich.table import Table
 
 from experiments.comparison.table import escaped_latex, tabular, with_sign
 from experiments.study.elsewhere import as_cell
+from experiments.study.equal_cost import SHARES, AtCost
 from experiments.study.plan import Study
-from experiments.study.rows import SHARES, AtCost, Row
+from experiments.study.rows import Row
 from experiments.study.verdict import verdict
 from experiments.study.wording import ABSENT, over_seeds, with_interval
 
 LEFT = ("arm",)
-COST_COLUMNS = ("reach", "delta", "delta_half", "mean_height", "mean_height_delta", "to_baseline")
+COST_COLUMNS = (
+    *("reach", "delta", "delta_half", "mean_height", "mean_height_delta", "mean_height_delta_half"),
+    *("to_baseline", "to_baseline_low", "to_baseline_high", "to_baseline_never"),
+)
 CSV_COLUMNS = (
     *("arm", "about", "seeds", "success", "success_low", "success_high"),
     *("delta", "delta_low", "delta_high", "delta_half_over_seeds", "delta_method"),
@@ -26,7 +31,8 @@ CSV_COLUMNS = (
     *(f"tokens_{name}" for name in COST_COLUMNS),
     *(f"seconds_{share:g}" for share in SHARES),
     *(f"seconds_{name}" for name in COST_COLUMNS),
-    *("auroc_siblings", "auroc_siblings_min", "auroc_siblings_max", "pass_at", "elsewhere", "run_ids"),
+    *("auroc_siblings", "auroc_siblings_min", "auroc_siblings_max"),
+    *("pass_at", "pass_at_delta", "pass_at_delta_low", "pass_at_delta_high", "elsewhere", "run_ids"),
 )
 
 
@@ -38,8 +44,8 @@ def headers(study: Study) -> list[str]:
     ]
 
 
-def cells(row: Row) -> list[str]:
-    """A row as text; shares in percent."""
+def cells(row: Row, *, brief: bool) -> list[str]:
+    """A row as text; shares in percent. ``brief``: for a terminal's width, the last columns without their intervals."""
     gain = row.gain
     return [
         row.name,
@@ -50,10 +56,10 @@ def cells(row: Row) -> list[str]:
         with_interval(gain.probability, decimals=0) if gain and gain.probability else ABSENT,
         with_interval(row.interquartile) if row.interquartile else ABSENT,
         at_shares(row.tokens),
-        area(row.tokens),
+        area(row.tokens, brief=brief),
         at_shares(row.seconds),
-        cost(row.tokens),
-        ", ".join(f"{100 * value:.1f} (k={k})" for k, value in row.pass_at.items()) or ABSENT,
+        cost(row.tokens, brief=brief),
+        ", ".join(_pass_at(row, k, brief=brief) for k in row.pass_at) or ABSENT,
     ]
 
 
@@ -65,24 +71,40 @@ def at_shares(at: AtCost | None) -> str:
     return " / ".join(f"{100 * value:.1f}" for value in at.values) + gain + f" of {at.cost:,.0f}"
 
 
-def area(at: AtCost | None) -> str:
-    """``36.0 (+1.2)``"""
+def area(at: AtCost | None, *, brief: bool) -> str:
+    """``36.0 (+1.2 ± 0.7)``"""
     if at is None:
         return ABSENT
-    gain = "" if at.height_gain is None else f" ({with_sign(100 * at.height_gain, '.1f')})"
-    return f"{100 * at.mean_height:.1f}{gain}"
+    gain = at.height_gain
+    told = "" if gain is None else with_sign(100 * gain.value, ".1f") if brief else over_seeds(gain)
+    return f"{100 * at.mean_height:.1f}" + (f" ({told})" if told else "")
 
 
-def cost(at: AtCost | None) -> str:
+def cost(at: AtCost | None, *, brief: bool) -> str:
+    """``5,000 [3,200, not reached] (12% of draws never)``"""
     if at is None:
         return ABSENT
-    return "not reached" if at.to_baseline is None else f"{at.to_baseline:,.0f}"
+    value = _reached(at.to_baseline)
+    if brief or at.reaching is None:
+        return value
+    never = f" ({100 * at.reaching.never:.0f}% of draws never)" if at.reaching.never else ""
+    return f"{value} [{_reached(at.reaching.low)}, {_reached(at.reaching.high)}]{never}"
+
+
+def _reached(at: float | None) -> str:
+    return "not reached" if at is None or math.isinf(at) else f"{at:,.0f}"
+
+
+def _pass_at(row: Row, k: str, *, brief: bool) -> str:
+    """``75.0 (k=4, +3.1 [+0.5, +5.7])``"""
+    gain = "" if brief or k not in row.pass_gain else f", {with_interval(row.pass_gain[k], signed=True)}"
+    return f"{100 * row.pass_at[k]:.1f} (k={k}{gain})"
 
 
 def as_markdown(study: Study, rows: Sequence[Row], caption: str, notes: Sequence[str]) -> str:
     head = headers(study)
     rule = ["---" if name in LEFT else "---:" for name in head]
-    lines = ["| " + " | ".join(line) + " |" for line in (head, rule, *map(cells, rows))]
+    lines = ["| " + " | ".join(line) + " |" for line in (head, rule, *(cells(row, brief=False) for row in rows))]
     about = [f"- {row.name}: {study.arms[row.name].about}" for row in rows]
     return "\n".join(
         [f"# {study.question}", "", verdict(study, rows), "", *lines, "", caption, "", *about, "", *notes, ""]
@@ -91,7 +113,7 @@ def as_markdown(study: Study, rows: Sequence[Row], caption: str, notes: Sequence
 
 def as_latex(study: Study, rows: Sequence[Row], caption: str) -> str:
     """A ``tabular`` for a paper, what it shows in a comment; needs booktabs."""
-    lines = [headers(study), *map(cells, rows)]
+    lines = [headers(study), *(cells(row, brief=False) for row in rows)]
     return tabular(f"{study.question} {caption}", [list(map(escaped_latex, line)) for line in lines])
 
 
@@ -101,7 +123,7 @@ def as_rich(study: Study, rows: Sequence[Row]) -> Table:
     for name in headers(study):
         table.add_column(name, justify="left" if name in LEFT else "right", overflow="fold")
     for row in rows:
-        table.add_row(*cells(row))
+        table.add_row(*cells(row, brief=True))
     return table
 
 
@@ -122,7 +144,7 @@ def as_csv(study: Study, rows: Sequence[Row]) -> str:
                 *_costs(row.tokens),
                 *_costs(row.seconds),
                 *_aurocs(row),
-                " ".join(f"{k}:{value}" for k, value in row.pass_at.items()),
+                *_by_k(row),
                 as_cell(row.elsewhere),
                 " ".join(row.run_ids),
             ]
@@ -133,9 +155,16 @@ def as_csv(study: Study, rows: Sequence[Row]) -> str:
 def _costs(at: AtCost | None) -> list[object]:
     if at is None:
         return [""] * (len(SHARES) + len(COST_COLUMNS))
-    gain = (at.gain.value, at.gain.half) if at.gain else (None, None)
-    numbers = [*at.values, at.cost, *gain, at.mean_height, at.height_gain, at.to_baseline]
+    gain, height = ((found.value, found.half) if found else (None, None) for found in (at.gain, at.height_gain))
+    over_draws = (at.reaching.low, at.reaching.high, at.reaching.never) if at.reaching else (None, None, None)
+    numbers = [*at.values, at.cost, *gain, at.mean_height, *height, at.to_baseline, *over_draws]
     return ["" if number is None else number for number in numbers]
+
+
+def _by_k(row: Row) -> list[str]:
+    """``1:0.3 4:0.7``: pass@k, and the difference with its ends."""
+    found = [row.pass_at, *({k: gain[place] for k, gain in row.pass_gain.items()} for place in range(3))]
+    return [" ".join(f"{k}:{value}" for k, value in by_k.items()) for by_k in found]
 
 
 def _aurocs(row: Row) -> list[object]:
@@ -159,6 +188,7 @@ def caption_of(study: Study, rows: Sequence[Row]) -> str:
         f"{starts} and problems, with one seed over problems alone; "
         "Δ over seeds with Student's of the pairs, or Welch's (ʷ); P(improvement) over pairs of runs, of two on each "
         "side at least; IQM of the sampled shares of all "
-        f"seeds and problems; {equal}; area: the curve's mean height over those tokens (Δ); tokens to baseline: until "
-        "the mean curve reaches the value at which the baseline's ends."
+        f"seeds and problems; {equal}; area: the curve's mean height over those tokens (Δ over seeds); tokens to "
+        "baseline: until the mean curve reaches the value at which the baseline's ends, with the middle 95% of seeds "
+        "drawn again, and how many of the draws never reach it; pass@k: the Δ with the nested bootstrap."
     )

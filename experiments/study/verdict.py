@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.study.equal_cost import AtCost
 from experiments.study.plan import Study
-from experiments.study.rows import AtCost, Gain, Row
+from experiments.study.rows import Gain, Row
 from experiments.study.wording import is_welch, plus_minus, with_interval
 
 AT_EQUAL = "after as many batches that teach the policy"

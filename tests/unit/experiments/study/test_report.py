@@ -143,7 +143,8 @@ def test_an_arm_that_stopped_early_shortens_no_other(runs: Any) -> None:
     assert [row.tokens for row in after] == [row.tokens for row in before]
     assert [row.tokens.cost for row in (*after, added) if row.tokens] == [1000.0, 1000.0, 400.0]
     assert added.tokens is not None
-    assert added.tokens.height_gain == pytest.approx(0.2), "of 0.2 to 0.6 over a baseline of 0.2, both up to 400"
+    assert added.tokens.height_gain is not None
+    assert added.tokens.height_gain.value == pytest.approx(0.2), "of 0.2 to 0.6 over a baseline of 0.2, both up to 400"
 
 
 def test_the_baseline_reaches_its_own_end_where_its_seeds_go_unlike_far(runs: Any) -> None:

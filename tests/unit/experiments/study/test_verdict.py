@@ -9,8 +9,9 @@ import pytest
 
 from contrastive_reasoning.evaluation import Estimate
 from experiments.comparison.seeds import Difference
+from experiments.study.equal_cost import AtCost
 from experiments.study.plan import Study, read_study
-from experiments.study.rows import AtCost, Gain, Row
+from experiments.study.rows import Gain, Row
 from experiments.study.verdict import verdict
 
 ARM: dict[str, Any] = {"about": "", "overrides": [], "seeds": 3}
@@ -42,7 +43,8 @@ def gain(low: float, high: float, half: float, seeds: tuple[str, str] = ("012", 
 
 def at_cost(half: float, *, seeds: int = 3) -> AtCost:
     ahead = Difference(value=0.02, half=half, n=seeds, method="paired")
-    return AtCost(cost=1000.0, values=[0.1, 0.2, 0.3], gain=ahead, mean_height=0.2, height_gain=0.01, to_baseline=None)
+    values, last = [0.1, 0.2, 0.3], {"height_gain": ahead, "to_baseline": None, "reaching": None}
+    return AtCost(cost=1000.0, values=values, gain=ahead, mean_height=0.2, **last)
 
 
 def row(name: str, seeds: int, found: Gain | None, tokens: AtCost | None = None) -> Row:
@@ -55,6 +57,7 @@ def row(name: str, seeds: int, found: Gain | None, tokens: AtCost | None = None)
         tokens=tokens,
         seconds=None,
         pass_at={},
+        pass_gain={},
         auroc_siblings={},
         elsewhere={},
         run_ids=[],
