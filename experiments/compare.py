@@ -3,7 +3,8 @@
     python -m experiments.compare NAME [NAME …] [metric=test/verifier/accuracy_sampled] [sets=main,larger]
                                   [by=experiment,reward] [baseline=NAME] [curve=val/verifier/accuracy_sampled]
 
-    python -m experiments.compare STUDY            the report of a study of ``conf/study/``; with a flag, the above
+    python -m experiments.compare STUDY            the report of a study, of ``conf/study/`` or the path of a file;
+                                                   with a flag, the above of the runs that count for it
 
 Only finished runs count, of each arm and seed the newest. Without ``by`` runs that differ in anything but the seed are
 kept apart. Where they were tested on several evaluation sets, these are the columns, and figures that a paper printed
@@ -29,6 +30,7 @@ from experiments.comparison.arms import Arm, is_begun_from, mixed
 from experiments.comparison.baselines import note_on_baselines
 from experiments.comparison.comparison import CURVE, METRIC, Comparison, comparison_of
 from experiments.comparison.curves import Curve, draw_curves
+from experiments.comparison.fixed import NOTHING, Fixed
 from experiments.comparison.gains import draw_gains
 from experiments.comparison.table import as_csv, as_latex, as_markdown, as_rich
 from experiments.comparison.wishes import Refused
@@ -36,9 +38,11 @@ from experiments.comparison.words import Wishes, comparison_parser, wishes
 from experiments.machine.files import write_text
 from experiments.machine.folder_names import flaw, joined, shown
 from experiments.machine.secret_streams import conceal_output
-from experiments.study.plan import study_names
+from experiments.study.named import split
+from experiments.study.plan import Study, StudyError
 from experiments.track import Tracker, TrackerError, connect
 from experiments.tracking.tracked_run import TrackedRun
+from experiments.typed.own_conf import NoFolder, remember
 
 OUTPUT = Path("outputs") / "compare"
 MOST_NOTED = 5
@@ -53,6 +57,7 @@ def compare(
     *,
     curve: str,
     output: Path,
+    fixed: Fixed = NOTHING,
     **wished: Unpack[Wishes],
 ) -> list[str]:
     """Write the comparison into ``output``, log it, print its table; returns what a reader should know beside it.
@@ -62,6 +67,7 @@ def compare(
         names: of experiments.
         curve: the metric of the large picture.
         output: the folder of all comparisons.
+        fixed: what a study says, of those that are named.
         wished: the rest of :func:`comparison_of`'s arguments.
 
     Raises:
@@ -70,7 +76,7 @@ def compare(
     for name in (*names, (wished["metric"] or METRIC).replace("/", "-")):
         if wrong := flaw(name):
             raise Refused(f"{shown(name)} {wrong}: a comparison is written under its names")
-    found = comparison_of(tracker, names, **wished)
+    found = comparison_of(tracker, names, **wished, fixed=fixed)
     stem = output / joined(names) / found.metric.replace("/", "-")
     files = write_tables(found, stem)
     curves = read_curves(tracker, names, found.arms, curve)
@@ -86,7 +92,8 @@ def compare(
         console.width = WIDE
     console.print(terminal_table(found))
     return [
-        *notes(found.arms),
+        *fixed.notes,
+        *notes(found.arms, starts_may_differ=fixed.starts_may_differ),
         *note_on_left_out(found),
         *note_on_baselines(found.arms, found.against),
         *([] if curves else [f"No stage logged {curve}: no picture."]),
@@ -175,30 +182,46 @@ def note_on_left_out(found: Comparison) -> list[str]:
     return [f"Without {found.metric}, and so in no table: {those}."] if those else []
 
 
-def is_study(options: argparse.Namespace) -> bool:
-    """Whether a study alone was named, and nothing else wished for."""
-    wishes = options.sets, options.by, options.baseline, options.curve
-    plain = options.metric in (None, METRIC) and not any(wishes) and len(options.names) == 1
-    return plain and options.names[0] in study_names()
+def is_plain(options: argparse.Namespace) -> bool:
+    """Whether one name was said, and nothing else wished for."""
+    return len(options.names) == 1 and not any(
+        (options.metric, options.sets, options.by, options.baseline, options.curve)
+    )
+
+
+def fixed_of(tracker: Tracker, studies: Sequence[Study], *, alone: bool) -> Fixed:
+    """What the studies that are named fix; what it takes to tell is imported where there are any.
+
+    Raises:
+        StudyError: for one of which no run counts today.
+    """
+    if not studies:
+        return NOTHING
+    from experiments.study.side_by_side import fixed_by
+
+    return fixed_by(tracker, studies, alone=alone)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Flags may be written as overrides: ``metric=x`` is ``--metric=x``."""
-    options = comparison_parser("experiments.compare", __doc__).read(arguments)
-    if is_study(options):
-        from experiments.study.report import main as report_on_study
-
-        return report_on_study(options.names[0])
-    validated = options.metric if options.metric and options.metric.startswith("val/") else CURVE
     try:
+        options = comparison_parser("experiments.compare", __doc__).read(remember(arguments))
+        names, studies = split(options.names)
+        if studies and is_plain(options):
+            from experiments.study.report import main as report_on_study
+
+            return report_on_study(studies[0])
+        tracker = connect()
+        validated = options.metric if options.metric and options.metric.startswith("val/") else CURVE
         lines = compare(
-            connect(),
-            options.names,
+            tracker,
+            names,
             **wishes(options),
             curve=options.curve or validated,
             output=OUTPUT,
+            fixed=fixed_of(tracker, studies, alone=len(names) == 1),
         )
-    except (Refused, TrackerError) as error:
+    except (NoFolder, Refused, StudyError, TrackerError) as error:
         print(error, file=sys.stderr)
         return 2
     print("\n".join(lines))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from experiments.comparison.arms import Arm, arms_by, shareable, telling_axes, without_common
 from experiments.comparison.baselines import Against, compared_with, in_order
 from experiments.comparison.evaluation_sets import Column, columns_of, published_beside, published_metric
+from experiments.comparison.fixed import BY_ARM, NOTHING, Fixed
 from experiments.comparison.set_table import SetTable, set_table
 from experiments.comparison.table import Row
 from experiments.comparison.wishes import checked_axes, finished_runs
@@ -31,7 +32,8 @@ class Comparison:
     against: Against
     table: SetTable
     left_out: Sequence[TrackedRun]
-    """Finished runs of these names that have the metric of none of the columns."""
+    """Finished runs of these names that count and have the metric of none of the columns."""
+    fixed: Fixed
 
     @property
     def rows(self) -> dict[str, list[Row]]:
@@ -64,6 +66,7 @@ def comparison_of(
     sets: Sequence[str] | None,
     by: Sequence[str] | None,
     baseline: str | None,
+    fixed: Fixed = NOTHING,
 ) -> Comparison:
     """Read a comparison from MLflow.
 
@@ -74,11 +77,15 @@ def comparison_of(
         sets: the columns; None: all that the runs hold.
         by: tags and parameters that make an arm; None: as many as keep unlike runs apart.
         baseline: an arm's label, or a value that only one arm has; None: see :func:`compared_with`.
+        fixed: what a study says where nothing else is wished for, and which runs count.
 
     Raises:
         Refused: for names, metrics, sets, axes or a baseline that do not exist.
     """
-    finished = finished_runs(tracker, names)
+    finished = [run for run in finished_runs(tracker, names) if fixed.counts(run)]
+    if fixed.primary is not None:
+        metric, by = metric or fixed.primary.metric, by or BY_ARM
+        baseline = baseline or (fixed.primary.baseline if "arm" in by else None)
     wanted = metric or default_metric(finished)
     published = published_beside(finished, wanted)
     columns = columns_of(finished, wanted, sets, published)
@@ -90,8 +97,10 @@ def comparison_of(
     ordered = shareable([arms[place] for place in places])
     shown = dict(zip(places, ordered, strict=True))
     against = {shown[place].label: shown[other] for place, other in enumerate(compared) if other is not None}
-    table = set_table(ordered, columns, metric=wanted, against=against, published=published)
-    return Comparison(metric=wanted, columns=columns, arms=ordered, against=against, table=table, left_out=left_out)
+    table = set_table(ordered, columns, metric=wanted, against=against, published=published, rule=fixed.difference)
+    return Comparison(
+        metric=wanted, columns=columns, arms=ordered, against=against, table=table, left_out=left_out, fixed=fixed
+    )
 
 
 def default_metric(runs: Sequence[TrackedRun]) -> str:

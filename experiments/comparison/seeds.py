@@ -8,7 +8,7 @@ Welch (other seeds):                    x̄ − ȳ ± t₀.₉₇₅(ν) · √(
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, variance
 from typing import Literal, TypeVar
@@ -42,6 +42,10 @@ class Difference(Estimate):
     method: Literal["paired", "welch"]
 
 
+Rule = Callable[[Mapping[str, float], Mapping[str, float]], Difference | None]
+"""Of an arm's values and those that they are compared with, both by seed; None where no seeds can be compared."""
+
+
 def over_seeds(values: Sequence[float]) -> Estimate:
     """The mean with Student's interval."""
     if not values:
@@ -61,6 +65,24 @@ def difference(values: Mapping[str, float], baseline: Mapping[str, float]) -> Di
         freedom = (a + b) ** 2 / (a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1))
     half = 0.0 if a + b == 0 else _half(a + b, freedom)
     return Difference(value=_mean(ours) - _mean(theirs), half=half, n=min(len(ours), len(theirs)), method="welch")
+
+
+def over_shared(values: Mapping[str, float], baseline: Mapping[str, float]) -> Difference:
+    """Over the seeds that both have, since a seed decides the policy that training begins from.
+
+    A single one of several is too few to leave the others out for.
+    """
+    ours, theirs = shared(values, baseline)
+    enough = len(ours) >= min(2, len(values), len(baseline))
+    return difference(ours, theirs) if enough else difference(values, baseline)
+
+
+def in_a_study(
+    values: Mapping[str, float], baseline: Mapping[str, float], *, start_per_seed: bool
+) -> Difference | None:
+    """Over what :func:`compared` says; None where that is nothing."""
+    ours, theirs = compared(values, baseline, start_per_seed=start_per_seed)
+    return difference(ours, theirs) if ours else None
 
 
 def shared(values: Mapping[str, T], baseline: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:

@@ -24,7 +24,7 @@ from experiments.comparison.baselines import Against
 from experiments.comparison.curves import is_share
 from experiments.comparison.evaluation_sets import Column
 from experiments.comparison.published_method import published_arm
-from experiments.comparison.seeds import Difference, Estimate, over_seeds
+from experiments.comparison.seeds import Difference, Estimate, Rule, over_seeds, over_shared
 from experiments.comparison.table import Row, rows_of, with_sign
 
 WELCH = " ʷ"
@@ -91,12 +91,16 @@ def set_table(
     metric: str,
     against: Against,
     published: PublishedTable | None,
+    rule: Rule = over_shared,
 ) -> SetTable:
-    """The table of these arms; those that were tested on none of the sets have empty cells."""
+    """The table of these arms; those that were tested on none of the sets have empty cells.
+
+    ``rule``: over which seeds a Δ is.
+    """
     rows: dict[str, dict[str, Row]] = {}
     for column in columns:
         tested = [arm for arm in arms if any(column.metric in run.metrics for run in arm.runs.values())]
-        found = rows_of(tested, column.metric, against)
+        found = rows_of(tested, column.metric, against, rule)
         rows[column.name] = {arm.label: row for arm, row in zip(tested, found, strict=True)}
     repeated = {arm.label: row for arm in arms if (row := published_arm(arm, published)) is not None}
     return SetTable(

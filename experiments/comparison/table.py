@@ -13,7 +13,7 @@ from rich.table import Table
 
 from experiments.comparison.arms import Arm
 from experiments.comparison.baselines import Against
-from experiments.comparison.seeds import Difference, Estimate, difference, over_seeds, shared
+from experiments.comparison.seeds import Difference, Estimate, Rule, over_seeds, over_shared
 
 ID_LENGTH = 8
 CSV_COLUMNS = (
@@ -45,12 +45,12 @@ class Row:
     run_ids: Sequence[str]
 
 
-def rows_of(arms: Sequence[Arm], metric: str, against: Against) -> list[Row]:
-    """A row for each arm; at least one run of each has ``metric``."""
-    return [_row(arm, metric, against.get(arm.label)) for arm in arms]
+def rows_of(arms: Sequence[Arm], metric: str, against: Against, rule: Rule = over_shared) -> list[Row]:
+    """A row for each arm; at least one run of each has ``metric``. ``rule``: over which seeds a Δ is."""
+    return [_row(arm, metric, against.get(arm.label), rule) for arm in arms]
 
 
-def _row(arm: Arm, metric: str, baseline: Arm | None) -> Row:
+def _row(arm: Arm, metric: str, baseline: Arm | None, rule: Rule) -> Row:
     reference = {} if baseline is None else _by_seed(baseline, metric)
     final = _by_seed(arm, metric)
     start = list(_by_seed(arm, metric.replace("test/", "start/", 1)).values()) if metric.startswith("test/") else []
@@ -58,20 +58,10 @@ def _row(arm: Arm, metric: str, baseline: Arm | None) -> Row:
         label=arm.label,
         final=over_seeds(list(final.values())),
         start=over_seeds(start) if start else None,
-        delta=_delta(final, reference) if reference else None,
+        delta=rule(final, reference) if reference else None,
         against=baseline.label if baseline is not None and reference else None,
         run_ids=[run.run_id for run in arm.runs.values()],
     )
-
-
-def _delta(final: Mapping[str, float], reference: Mapping[str, float]) -> Difference:
-    """Over the seeds that both have, since a seed decides the policy that training begins from.
-
-    A single one of several is too few to leave the others out for.
-    """
-    ours, theirs = shared(final, reference)
-    enough = len(ours) >= min(2, len(final), len(reference))
-    return difference(ours, theirs) if enough else difference(final, reference)
 
 
 def _by_seed(arm: Arm, metric: str) -> dict[str, float]:

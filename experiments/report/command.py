@@ -3,7 +3,8 @@
     python -m experiments.report NAME [NAME …] [metric=test/verifier/accuracy_sampled] [sets=main,larger]
                                  [by=experiment,reward] [baseline=NAME] [curve=val/…] [output=outputs/report/NAME.html]
 
-One HTML file that fetches nothing. The words are those of ``python -m experiments.compare``.
+One HTML file that fetches nothing. Of a study it shows the runs that count for it, with its question and its verdict.
+The words are those of ``python -m experiments.compare``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.compare import fixed_of
 from experiments.comparison.comparison import comparison_of
 from experiments.comparison.wishes import Refused, near
 from experiments.comparison.words import comparison_parser, wishes
 from experiments.machine.files import write_text
-from experiments.machine.folder_names import flaw, joined, shown
+from experiments.machine.folder_names import flaw, shown
+from experiments.machine.folder_names import joined as joined_names
 from experiments.report.charts import charts
 from experiments.report.commands import commands
 from experiments.report.comparisons import comparisons
@@ -24,23 +27,30 @@ from experiments.report.completions import completions
 from experiments.report.environment import environment
 from experiments.report.figures import figures
 from experiments.report.gathered import Gathered, gather
+from experiments.report.markup import Html, joined
 from experiments.report.page import page
 from experiments.report.question import question
 from experiments.report.results import results
 from experiments.report.settings import settings
-from experiments.track import TrackerError, connect
+from experiments.study.named import split
+from experiments.study.plan import Study, StudyError
+from experiments.track import Tracker, TrackerError, connect
+from experiments.typed.own_conf import NoFolder, remember
 
 OUTPUT = Path("outputs") / "report"
+NO_STUDY = Html("")
 
 
-def report(found: Gathered, *, curve: str | None) -> str:
+def report(found: Gathered, *, curve: str | None, of_study: Html = NO_STUDY) -> str:
     """The page.
 
     Args:
         found: the runs.
         curve: the metric of the large picture; None: success in validation.
+        of_study: what the study of these runs asked, where they are those of one.
     """
     sections = [
+        of_study,
         question(found),
         results(found),
         charts(found, curve),
@@ -65,19 +75,29 @@ def main(arguments: Sequence[str]) -> int:
     """Flags may be written as overrides: ``metric=x`` is ``--metric=x``."""
     parser = comparison_parser("experiments.report", __doc__)
     parser.add_argument("--output", type=Path, help="the file; outputs/report/NAME.html")
-    options = parser.read(arguments)
     try:
-        output = options.output or default_output(options.names)
+        options = parser.read(remember(arguments))
+        names, studies = split(options.names)
+        output = options.output or default_output(names)
         tracker = connect()
-        comparison = comparison_of(tracker, options.names, **wishes(options))
-        found = gather(tracker, options.names, comparison)
+        fixed = fixed_of(tracker, studies, alone=len(names) == 1)
+        found = gather(tracker, names, comparison_of(tracker, names, **wishes(options), fixed=fixed))
         check_curve(found, options.curve)
-        write_text(output, report(found, curve=options.curve))
-    except (Refused, TrackerError) as error:
+        write_text(output, report(found, curve=options.curve, of_study=of_studies(tracker, studies)))
+    except (NoFolder, Refused, StudyError, TrackerError) as error:
         print(error, file=sys.stderr)
         return 2
     print(f"Written: {output} ({output.stat().st_size / 1e6:.1f} MB)")
     return 0
+
+
+def of_studies(tracker: Tracker, studies: Sequence[Study]) -> Html:
+    """What each asked and what came out."""
+    if not studies:
+        return NO_STUDY
+    from experiments.report.study import about  # slow to import: it composes configurations
+
+    return joined([about(tracker, study) for study in studies])
 
 
 def default_output(names: Sequence[str]) -> Path:
@@ -85,4 +105,4 @@ def default_output(names: Sequence[str]) -> Path:
     for name in names:
         if wrong := flaw(name):
             raise Refused(f"{shown(name)} {wrong}: a report is written under its names; or give output=FILE")
-    return OUTPUT / f"{joined(names)}.html"
+    return OUTPUT / f"{joined_names(names)}.html"

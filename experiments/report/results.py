@@ -28,7 +28,9 @@ def results(found: Gathered) -> Html:
 
 def _notes(found: Gathered) -> list[str]:
     on_baselines = note_on_baselines(found.arms, found.comparison.against)
-    return [*notes(found.arms), *note_on_left_out(found.comparison), *on_baselines]
+    fixed = found.comparison.fixed
+    arms = notes(found.arms, starts_may_differ=fixed.starts_may_differ)
+    return [*fixed.notes, *arms, *note_on_left_out(found.comparison), *on_baselines]
 
 
 def _gains(found: Gathered) -> Html:
@@ -47,7 +49,8 @@ def _tables(found: Gathered) -> Iterator[SetTable]:
         published = published_beside(found.runs, other)
         columns = columns_of(found.runs, other, None, published)
         against = found.comparison.against
-        yield set_table(found.arms, columns, metric=other, against=against, published=published)
+        rule = found.comparison.fixed.difference
+        yield set_table(found.arms, columns, metric=other, against=against, published=published, rule=rule)
 
 
 def _written(found: SetTable) -> Html:

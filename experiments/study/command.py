@@ -2,6 +2,7 @@
 
 python -m experiments.study NAME [parallel=1] [only=arm,arm] [seeds=2]      fewer jobs at once, a part of the arms
 python -m experiments.study NAME [progress=json]                            how its jobs say how far they are
+python -m experiments.study NAME --config-dir FOLDER                        NAME, or what it names, of one's own
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from experiments.schema import register
 from experiments.study.comparable import check_comparable
 from experiments.study.jobs import check_jobs, jobs_of, start_jobs
 from experiments.study.plan import Study, StudyError, find_study
+from experiments.typed.own_conf import NoFolder, remember
 from experiments.typed.suggestions import did_you_mean
 from experiments.typed.words import USAGE_ERROR, WordsParser
 
@@ -26,7 +28,7 @@ INTERRUPTED = 130
 def options(arguments: Sequence[str]) -> argparse.Namespace:
     """Flags may be written as overrides: ``parallel=1`` is ``--parallel=1``."""
     parser = WordsParser("experiments.study", __doc__)
-    parser.add_argument("name", help="a file of conf/study/, or the path of one")
+    parser.add_argument("name", help="a file of conf/study/ or of your own study/, or the path of one")
     parser.add_argument("--parallel", type=int, help="jobs at once; else as the study says")
     parser.add_argument("--only", help="arms, with commas")
     parser.add_argument("--seeds", type=int, help="the first so many seeds of each arm")
@@ -53,7 +55,11 @@ def showing(study: Study, progress: str | None) -> Study:
 
 def main(arguments: Sequence[str]) -> int:
     register()
-    chosen = options(arguments)
+    try:
+        chosen = options(remember(arguments))
+    except NoFolder as error:
+        print(error, file=sys.stderr)
+        return USAGE_ERROR
     # Also where a shell that started us in the background had switched Ctrl-C off, for us and for our jobs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -6,11 +6,11 @@ Nothing is decided here: the primary metric is the one of the setting ``main``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
-from experiments.comparison.seeds import Difference, compared, difference
+from experiments.comparison.seeds import Rule, in_a_study
 from experiments.study.plan import Study
 from experiments.study.wording import ABSENT, over_seeds
 from experiments.tracking.tracked_run import TrackedRun
@@ -18,7 +18,6 @@ from experiments.tracking.tracked_run import TrackedRun
 GREEDY = re.compile(r"test/(?P<setting>[^/]+)/verifier/accuracy")
 BySetting = Mapping[str, Mapping[str, float]]
 """Greedy success by setting and seed."""
-Gain = Callable[[Mapping[str, float], Mapping[str, float]], Difference | None]
 
 
 def elsewhere_of(runs: Mapping[str, TrackedRun]) -> BySetting:
@@ -43,7 +42,7 @@ def as_section(study: Study, arms: Mapping[str, BySetting]) -> str:
     if not settings:
         return ""
     head = ["arm", *(heading for setting in settings for heading in (setting, f"Δ to {baseline} over seeds"))]
-    gain = partial(_gain, start_per_seed=study.start_per_seed)
+    gain = partial(in_a_study, start_per_seed=study.start_per_seed)
     rows = [
         [name, *_cells(found, arms[baseline], settings, gain=None if name == baseline else gain)]
         for name, found in arms.items()
@@ -62,12 +61,7 @@ def as_cell(found: BySetting) -> str:
     return " ".join(f"{setting}:{fmean(by_seed.values())}" for setting, by_seed in found.items())
 
 
-def _gain(values: Mapping[str, float], baseline: Mapping[str, float], *, start_per_seed: bool) -> Difference | None:
-    ours, theirs = compared(values, baseline, start_per_seed=start_per_seed)
-    return difference(ours, theirs) if ours else None
-
-
-def _cells(found: BySetting, baseline: BySetting, settings: Sequence[str], *, gain: Gain | None) -> list[str]:
+def _cells(found: BySetting, baseline: BySetting, settings: Sequence[str], *, gain: Rule | None) -> list[str]:
     cells: list[str] = []
     for setting in settings:
         if setting not in found:

@@ -15,7 +15,7 @@ from experiments.stage.plan import StagePlan, plan_stage
 from experiments.stage.wiring import POLICY
 from experiments.stages import needed
 from experiments.study.jobs import Job, composed, jobs_of, start_jobs
-from experiments.study.plan import START, Study
+from experiments.study.plan import START, Study, StudyError
 from experiments.track import Tracker
 from experiments.tracking.tracked_run import TrackedRun
 
@@ -89,6 +89,23 @@ def by_configuration(
     of_today = {stage.tags["mlflow.parentRunId"] for stage in stages if "arm" in stage.tags and _mark(stage) in marks}
     runs = [run for run in study_runs(tracker, study.name) if run.tags["arm"] != START]
     return [run for run in runs if run.run_id in of_today], [run for run in runs if run.run_id not in of_today]
+
+
+def counted(tracker: Tracker, study: Study, marks: Collection[Mark]) -> tuple[list[TrackedRun], list[TrackedRun]]:
+    """``by_configuration``, where some run counts.
+
+    Raises:
+        StudyError: where MLflow has no run of the study, or none that counts.
+    """
+    if study.name not in tracker.experiments():
+        raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: {study.command}")
+    runs, others = by_configuration(tracker, study, marks)
+    if others and not runs:
+        raise StudyError(
+            f"{study.name}: {len(others)} runs have finished, none of today's configuration: since then a key, a code "
+            f"VERSION or the policy they begin from has changed; {study.command} runs them anew"
+        )
+    return runs, others
 
 
 def still_to_do(jobs: Sequence[Job], done: set[Mark]) -> list[Job]:

@@ -15,15 +15,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from experiments.typed.own_conf import own_folder
 from experiments.typed.suggestions import did_you_mean
+from experiments.typed.typed_here import typed
 
+FILE = ".yaml"
 STUDIES = Path(__file__).resolve().parents[2] / "conf" / "study"
 METRICS = ("test/verifier/accuracy", "test/verifier/accuracy_sampled")
 """What can decide a study: these are known problem by problem."""
@@ -86,6 +89,13 @@ class Study:
     arms: Mapping[str, Arm]
     order: Sequence[Sequence[str]]
     parallel: int
+    called: str = ""
+    """As it was typed, to be typed again: its name, or the path of its file."""
+
+    @property
+    def command(self) -> str:
+        """What runs it."""
+        return typed("study", self.called or self.name)
 
     @property
     def start_per_seed(self) -> bool:
@@ -93,24 +103,31 @@ class Study:
         return self.start is not None and self.start.seed is None
 
 
-def find_study(name: str, *, folder: Path = STUDIES) -> Study:
-    """The study of ``conf/study/<name>.yaml``, or of the file ``name`` where that ends in ``.yaml``.
+def find_study(name: str) -> Study:
+    """The study ``name`` of ``conf/study/`` or of a folder of one's own, or of the file where it ends in ``.yaml``.
 
     Raises:
         StudyError: for a name that there is not, and for a file that is no study.
     """
-    path = Path(name) if name.endswith(".yaml") else folder / f"{name}.yaml"
-    if not path.is_file():
-        raise StudyError(f"no study {name!r}; {did_you_mean(name, study_names(folder))}")
+    path = Path(name) if name.endswith(FILE) else _files().get(name)
+    if path is None or not path.is_file():
+        raise StudyError(f"no study {name!r}; {did_you_mean(name, study_names())}")
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise StudyError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
-    return read_study(path.stem, content)
+    return replace(read_study(path.stem, content), called=name)
 
 
-def study_names(folder: Path = STUDIES) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.yaml"))
+def study_names() -> list[str]:
+    return sorted(_files())
+
+
+def _files() -> dict[str, Path]:
+    """By name; those of one's own hide none of the house's (``experiments/typed/own_conf.py``)."""
+    own = own_folder()
+    folders = [STUDIES, *([own / STUDIES.name] if own else [])]
+    return {path.stem: path for folder in folders for path in folder.glob(f"*{FILE}")}
 
 
 def read_study(name: str, content: Any) -> Study:

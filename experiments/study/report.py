@@ -24,7 +24,7 @@ from experiments.study.dose_response import PICTURE, as_section, dosed
 from experiments.study.equal_cost import reach
 from experiments.study.finished import Mark, by_configuration, todays_marks
 from experiments.study.notes import notes_on
-from experiments.study.plan import Study, StudyError, find_study
+from experiments.study.plan import Study, StudyError
 from experiments.study.results import ArmResult, read_results
 from experiments.study.rows import Row, rows_of
 from experiments.study.runs_table import RUNS, runs_as_csv
@@ -109,16 +109,12 @@ def _curve(label: str, seeds: Sequence[CostCurve]) -> Curve:
     return Curve(label=label, seeds=[{cost: curve.at(cost) for cost in grid} for curve in seeds])
 
 
-def main(name: str) -> int:
+def main(study: Study) -> int:
     register()  # today's configurations are composed to tell which runs count
     try:
-        study, tracker = find_study(name), connect()
+        tracker = connect()
         print("\n".join(report(tracker, study, marks=todays_marks(tracker, study), output=OUTPUT)))
     except (StudyError, TrackerError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -15,12 +15,11 @@ from torch import Tensor
 
 from contrastive_reasoning.evaluation import pass_at_k
 from experiments.study.cost_curve import CostCurve, curve_of
-from experiments.study.finished import Mark, by_configuration
+from experiments.study.finished import Mark, counted
 from experiments.study.plan import METRICS, SETTING, Study, StudyError
 from experiments.track import Tracker
 from experiments.tracking.tracked_run import TrackedRun
 from experiments.typed.suggestions import did_you_mean
-from experiments.typed.typed_here import typed
 
 COMPLETIONS = "test/completions"
 TRAINED = ("critic", "grpo")
@@ -114,14 +113,7 @@ def read_results(tracker: Tracker, study: Study, marks: Collection[Mark]) -> lis
     Raises:
         StudyError: where MLflow has no such run of the baseline, or of the curve, or runs saw other test problems.
     """
-    if study.name not in tracker.experiments():
-        raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: {typed('study', study.name)}")
-    runs, others = by_configuration(tracker, study, marks)
-    if others and not runs:
-        raise StudyError(
-            f"{study.name}: {len(others)} runs have finished, none of today's configuration: since then a key, a code "
-            f"VERSION or the policy they begin from has changed; {typed('study', study.name)} runs them anew"
-        )
+    runs, _ = counted(tracker, study, marks)
     newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
     stages: dict[str, dict[str, TrackedRun]] = {}
     for stage in tracker.runs([study.name], kind="stage"):

@@ -48,10 +48,15 @@ def catalogue(folder: Path) -> dict[str, str]:
     return {path.stem: first_comment(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))}
 
 
+def of_both(folder: Path) -> dict[str, str]:
+    """A folder of ``conf/``, and the one of this name of one's own."""
+    own = own_folder()
+    return catalogue(folder) | (catalogue(own / folder.name) if own else {})
+
+
 def catalogued() -> dict[str, str]:
     """The experiments of the house, and those of one's own."""
-    own = own_folder()
-    return catalogue(FOLDER) | (catalogue(own / "experiment") if own else {})
+    return of_both(FOLDER)
 
 
 def experiments() -> list[str]:
@@ -59,11 +64,11 @@ def experiments() -> list[str]:
 
 
 def studies() -> list[str]:
-    return [*catalogue(CONF / "study")]
+    return [*of_both(CONF / "study")]
 
 
 def main() -> None:
-    entries = [catalogued() if section.folder is FOLDER else catalogue(section.folder) for section in SECTIONS]
+    entries = [of_both(section.folder) for section in SECTIONS]
     width = max(len(name) for lines in entries for name in lines)
     for section, lines in zip(SECTIONS, entries, strict=True):
         print(f"{section.title}: {section.run}")

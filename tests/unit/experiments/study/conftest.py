@@ -31,8 +31,17 @@ class StudyRuns:
         """Of today's jobs."""
 
     def study(self, *, seeds: int = 2, start: Mapping[str, Any] | None = None) -> Study:
+        return read_study(self.name, self.content(seeds=seeds, start=start))
+
+    def file(self, folder: Path, *, seeds: int = 2, start: Mapping[str, Any] | None = None) -> Path:
+        """The study's own."""
+        path = folder / f"{self.name}.yaml"
+        path.write_text(json.dumps(self.content(seeds=seeds, start=start)))
+        return path
+
+    def content(self, *, seeds: int, start: Mapping[str, Any] | None) -> dict[str, Any]:
         arm = {"about": "", "overrides": [], "seeds": seeds}
-        content = {
+        return {
             "question": "Is it better?",
             "primary": {"metric": "test/verifier/accuracy", "arm": "better", "baseline": "plain"},
             "curve": CURVE,
@@ -42,7 +51,6 @@ class StudyRuns:
             "order": [["better", "plain"]],
             "parallel": 1,
         }
-        return read_study(self.name, content)
 
     def add(
         self,

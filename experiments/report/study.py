@@ -1,0 +1,33 @@
+"""What a study asked and what came out, by the metric, the arm and the baseline that were fixed before its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from experiments.report.markup import Html, element, section
+from experiments.study.finished import Mark, todays_marks
+from experiments.study.plan import Study, StudyError
+from experiments.study.results import read_results
+from experiments.study.rows import rows_of
+from experiments.study.verdict import verdict
+from experiments.track import Tracker
+
+
+def about(tracker: Tracker, study: Study) -> Html:
+    """The section at the top of a study's page."""
+    marks = todays_marks(tracker, study)
+    return section("Study", element("p", study.question), *_arms(study), element("p", _verdict(tracker, study, marks)))
+
+
+def _verdict(tracker: Tracker, study: Study, marks: Collection[Mark]) -> str:
+    """The primary comparison in a few sentences, or why there is none yet."""
+    try:
+        arms = read_results(tracker, study, marks)
+        return verdict(study, rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed))
+    except StudyError as error:
+        return str(error)
+
+
+def _arms(study: Study) -> Iterator[Html]:
+    lines = [element("li", f"{arm.name}: {arm.about}") for arm in study.arms.values()]
+    yield element("details", element("summary", "Its arms"), element("ul", *lines), class_="note")
