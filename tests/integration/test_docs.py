@@ -174,7 +174,8 @@ def test_every_command_composes_or_says_why_not(page: str, monkeypatch: pytest.M
 
 def check_names_and_keys(target: str, arguments: Sequence[str]) -> None:
     """What is named is an experiment or a study of ours, and what is set a key of the command."""
-    told = [*takewhile(lambda word: not word.startswith("-"), arguments)]
+    os.environ.pop(VARIABLE, None)  # of the command before
+    told = [*takewhile(lambda word: not word.startswith("-"), remember(arguments))]
     names = [word for word in told if "=" not in word]
     assert set(names) <= {*catalogued(), *study_names()}, (target, names)
     keys = {word.partition("=")[0] for word in told if "=" in word}
@@ -184,7 +185,8 @@ def check_names_and_keys(target: str, arguments: Sequence[str]) -> None:
 def taken(module: str, arguments: list[str]) -> Iterator[list[str]]:
     """Whether a program would take its arguments; overrides of the package's own files are left for all together."""
     if module == "experiments.study":
-        name, *over = arguments
+        os.environ.pop(VARIABLE, None)
+        name, *over = remember(arguments)
         known = {*find_study(name).arms}
         assert {arm for word in over if word.startswith("only=") for arm in word[5:].split(",")} <= known
     elif module in OWN_KEYS:

@@ -36,6 +36,7 @@ def test_the_table_is_that_of_the_runs(runs: Any) -> None:
     assert plain.gain is None
     assert better.gain is not None
     assert better.gain.nested.value == better.gain.over_seeds.value == 0.375
+    assert better.gain.probability is not None
     assert (better.gain.over_seeds.method, better.gain.probability.value) == ("paired", 1.0)
     assert better.interquartile is not None
     assert better.interquartile.value == 0.5, "of the shares 1/4 (twice) and 2/4 (six times) the middle four"
