@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from experiments.report.markup import Html, element, section
-from experiments.study.finished import Mark, todays_marks
+from experiments.study.finished import today
 from experiments.study.plan import Study, StudyError
 from experiments.study.results import read_results
 from experiments.study.rows import rows_of
@@ -15,14 +15,13 @@ from experiments.track import Tracker
 
 def about(tracker: Tracker, study: Study) -> Html:
     """The section at the top of a study's page."""
-    marks = todays_marks(tracker, study)
-    return section("Study", element("p", study.question), *_arms(study), element("p", _verdict(tracker, study, marks)))
+    return section("Study", element("p", study.question), *_arms(study), element("p", _verdict(tracker, study)))
 
 
-def _verdict(tracker: Tracker, study: Study, marks: Collection[Mark]) -> str:
+def _verdict(tracker: Tracker, study: Study) -> str:
     """The primary comparison in a few sentences, or why there is none yet."""
     try:
-        arms = read_results(tracker, study, marks)
+        arms = read_results(tracker, study, *today(tracker, study))
         return verdict(study, rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed))
     except StudyError as error:
         return str(error)

@@ -56,12 +56,25 @@ class StagePlan:
     folder: Path
 
 
-def plan_stage(stage: str, config: DictConfig, finished: Mapping[str, StagePlan]) -> StagePlan:
-    """Plan ``stage`` on top of the stages that have finished."""
+def plan_stage(
+    stage: str,
+    config: DictConfig,
+    finished: Mapping[str, StagePlan],
+    *,
+    elsewhere: Mapping[str, str] | None = None,
+) -> StagePlan:
+    """Plan ``stage`` on top of the stages that have finished.
+
+    Args:
+        stage: its name.
+        config: of the experiment.
+        finished: what it may stand on.
+        elsewhere: hashes of what the configuration names and is not on this machine, to tell the stage's fingerprint.
+    """
     relevant = relevant_config(stage, config)
     above = {name: finished[name].fingerprint for name in parents(stage, config) if name in finished}
     used = versions(relevant)
-    content = {"config": relevant, "parents": above, "versions": used, "files": file_hashes(relevant)}
+    content = {"config": relevant, "parents": above, "versions": used, "files": file_hashes(relevant, elsewhere or {})}
     mark = fingerprint(content)
     folder = Path(config.output_dir) / "stages" / stage / mark
     return StagePlan(name=stage, **content, fingerprint=mark, folder=folder)
@@ -69,7 +82,7 @@ def plan_stage(stage: str, config: DictConfig, finished: Mapping[str, StagePlan]
 
 def changed_files(plan: StagePlan) -> list[str]:
     """What of ``plan.files`` is not as it was when the stage was planned, which may be hours ago."""
-    now = file_hashes(plan.config)
+    now = file_hashes(plan.config, {})
     return sorted(name for name in plan.files.keys() | now.keys() if plan.files.get(name) != now.get(name))
 
 
@@ -89,11 +102,15 @@ NAMING = {"pretrained": STRIDE, "checkpoint": STRIDE, "train_file": BLOCK, "long
 """Keys whose value may be a path: what lies there decides the result, not only its name. Data sets are read whole."""
 
 
-def file_hashes(relevant: Mapping[str, Any]) -> dict[str, str]:
-    """Name → hash of what the configuration only names: policies, critics, problems, code of one's own."""
+def file_hashes(relevant: Mapping[str, Any], elsewhere: Mapping[str, str]) -> dict[str, str]:
+    """Name → hash of what the configuration only names: policies, critics, problems, code of one's own.
+
+    Of what is not on this machine as ``elsewhere`` says.
+    """
     found = {(name, _local(name), NAMING[key]) for key, name in named_things(relevant)}
     ordered = sorted(found, key=lambda one: (one[0], -one[2]))  # named in both ways it is read whole
     named = {name: content_hash(path, stride=stride) for name, path, stride in ordered if path is not None}
+    named |= {name: elsewhere[name] for name, path, _ in ordered if path is None and name in elsewhere}
     return named | {target: content_hash(path, stride=BLOCK) for target, path in own_files(relevant).items()}
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from contrastive_reasoning.ranks import from_first, this_rank
 from experiments.machine.files import sync_all, write_json
 from experiments.stage.begun import RESULT
+from experiments.stage.fingerprint import content_hash
 from experiments.stage.intact import damage, marks
 from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stage.plan import StagePlan
@@ -22,13 +23,18 @@ from experiments.stage.wiring import CRITIC, POLICY
 from experiments.tracking.metrics_file import METRICS_FILE
 from experiments.tracking.run_tree import read_json
 
+CONTENTS = "contents"
+"""In the result: the hash by which a later stage that names what was left knows it, on whatever machine."""
+
 
 def write_result(folder: Path, told: Mapping[str, Any]) -> None:
     """Say that the stage is complete, and what it leaves, once all of that is on the disk."""
     left = {name: marks(folder / name) for name in (POLICY, CRITIC)}
+    contents = {name: content_hash(folder / name) for name, found in left.items() if found}
     for name in (*left, METRICS_FILE):
         sync_all(folder / name)
-    write_json(folder / RESULT, {**told, "left": {name: found for name, found in left.items() if found}})
+    files = {name: found for name, found in left.items() if found}
+    write_json(folder / RESULT, {**told, "left": files, CONTENTS: contents})
 
 
 def finished(folder: Path) -> bool:

@@ -5,19 +5,17 @@ A run with another one, of an older configuration or older code, is neither reus
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from omegaconf import DictConfig
-
-from experiments.stage.plan import StagePlan, plan_stage
-from experiments.stage.wiring import POLICY
-from experiments.stages import needed
-from experiments.study.jobs import Job, composed, jobs_of, start_jobs
+from experiments.study.jobs import Job, composed, jobs_of
 from experiments.study.plan import START, Study, StudyError
+from experiments.study.starts import Elsewhere, stage_plans, start_policies, starts_elsewhere
 from experiments.track import Tracker
 from experiments.tracking.tracked_run import TrackedRun
+
+MOST_NAMED = 3
 
 
 class Mark(NamedTuple):
@@ -29,32 +27,19 @@ class Mark(NamedTuple):
     """Of its last stage, which the earlier ones are part of."""
 
 
-def stage_plans(config: DictConfig) -> Iterator[StagePlan]:
-    """The stages that an experiment will run or reuse, in order."""
-    plans: dict[str, StagePlan] = {}
-    for stage in config.stages:
-        if needed(stage, config):
-            plans[stage] = plan_stage(stage, config, plans)
-            yield plans[stage]
+class Today(NamedTuple):
+    """What tells which runs count."""
+
+    marks: Collection[Mark]
+    missing: Mapping[int, str]
+    """By seed the policy of a start that is neither here nor known: of runs from it nothing can be told."""
 
 
 @cache  # a second or two each, and asked for twice: before the jobs run, and by the report
-def mark_of(job: Job) -> Mark:
-    """The mark that a job will leave."""
-    *_, last = stage_plans(composed(job))
+def mark_of(job: Job, elsewhere: Sequence[tuple[str, str]] = ()) -> Mark:
+    """The mark that a job will leave; ``elsewhere``: of policies on another machine the hash of what they are."""
+    *_, last = stage_plans(composed(job), dict(elsewhere))
     return Mark(job.arm, str(job.seed), last.fingerprint)
-
-
-@cache
-def start_plan(start: Job) -> StagePlan:
-    """The one stage of a warm start."""
-    *_, plan = stage_plans(composed(start))
-    return plan
-
-
-def start_policies(study: Study) -> dict[int, str]:
-    """By seed, where the warm start that it begins from leaves its policy."""
-    return {seed: str(start_plan(job).folder / POLICY) for seed, job in start_jobs(study).items()}
 
 
 def todays_jobs(study: Study) -> list[Job]:
@@ -62,10 +47,13 @@ def todays_jobs(study: Study) -> list[Job]:
     return jobs_of(study, start_policies(study))
 
 
-def todays_marks(tracker: Tracker, study: Study) -> set[Mark]:
-    """The marks of today's jobs, as far as their arm and seed have a finished run of any configuration."""
+def today(tracker: Tracker, study: Study) -> Today:
+    """By what runs count today, as far as their arm and seed have a finished run of any configuration."""
     there = {(run.tags["arm"], run.tags["seed"]) for run in study_runs(tracker, study.name)}
-    return {mark_of(job) for job in todays_jobs(study) if (job.arm, str(job.seed)) in there}
+    jobs = [job for job in todays_jobs(study) if (job.arm, str(job.seed)) in there]
+    starts = starts_elsewhere(tracker, study) if jobs else Elsewhere(contents={}, unknown={})
+    known = tuple(sorted(starts.contents.items()))
+    return Today(marks={mark_of(job, known) for job in jobs}, missing=starts.unknown)
 
 
 def finished_marks(tracker: Tracker, study: Study) -> set[Mark]:
@@ -91,8 +79,10 @@ def by_configuration(
     return [run for run in runs if run.run_id in of_today], [run for run in runs if run.run_id not in of_today]
 
 
-def counted(tracker: Tracker, study: Study, marks: Collection[Mark]) -> tuple[list[TrackedRun], list[TrackedRun]]:
-    """``by_configuration``, where some run counts.
+def counted(
+    tracker: Tracker, study: Study, marks: Collection[Mark], missing: Mapping[int, str]
+) -> tuple[list[TrackedRun], list[TrackedRun]]:
+    """``by_configuration``, where some run counts; ``missing``: see :class:`Today`.
 
     Raises:
         StudyError: where MLflow has no run of the study, or none that counts.
@@ -100,12 +90,25 @@ def counted(tracker: Tracker, study: Study, marks: Collection[Mark]) -> tuple[li
     if study.name not in tracker.experiments():
         raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: {study.command}")
     runs, others = by_configuration(tracker, study, marks)
+    if others and not runs and missing:
+        raise StudyError(
+            f"{study.name}: {len(others)} runs have finished, and whether they are of today's configuration cannot be "
+            f"told: {lacking_starts(missing)}; copy it here"
+        )
     if others and not runs:
         raise StudyError(
             f"{study.name}: {len(others)} runs have finished, none of today's configuration: since then a key, a code "
             f"VERSION or the policy they begin from has changed; {study.command} runs them anew"
         )
     return runs, others
+
+
+def lacking_starts(missing: Mapping[int, str]) -> str:
+    """Which policies are not there; ``missing``: see :class:`Today`."""
+    policies = list(dict.fromkeys(missing.values()))
+    more = f" and {len(policies) - MOST_NAMED} more" if len(policies) > MOST_NAMED else ""
+    named = f"{', '.join(policies[:MOST_NAMED])}{more}"
+    return f"the warm start they began from is not on this machine ({named}), nor does MLflow say what it was"
 
 
 def still_to_do(jobs: Sequence[Job], done: set[Mark]) -> list[Job]:

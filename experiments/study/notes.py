@@ -8,6 +8,7 @@ from statistics import fmean
 from experiments.compare import notes as notes_on_arms
 from experiments.comparison.arms import arms_by, is_begun_from, value_of
 from experiments.comparison.seeds import compared, shared
+from experiments.study.finished import lacking_starts
 from experiments.study.plan import Study
 from experiments.study.results import ArmResult, SeedResult
 from experiments.tracking.tracked_run import TrackedRun
@@ -22,20 +23,23 @@ TOLD = 0.01
 """From this share on an arm's tokens are another number than the baseline's."""
 
 
-def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[TrackedRun]) -> list[str]:
+def notes_on(
+    study: Study, arms: Sequence[ArmResult], left_out: Sequence[TrackedRun], missing: Mapping[int, str]
+) -> list[str]:
     """What the table alone would hide.
 
     Args:
         study: whose arms and seeds were planned.
         arms: that are compared.
         left_out: finished runs that are not.
+        missing: see :class:`experiments.study.finished.Today`.
     """
     done = {arm.name: len(arm.seeds) for arm in arms}
     planned = {name: arm.seeds for name, arm in study.arms.items()}
     lacking = [f"{name} {done.get(name, 0)} of {most}" for name, most in planned.items() if done.get(name, 0) < most]
     lines = [f"Seeds so far: {', '.join(lacking)}."] if lacking else []
     lines += notes_on_pairs(arms, start_per_seed=study.start_per_seed)
-    lines += notes_on_left_out(study, left_out)
+    lines += notes_on_left_out(study, left_out, missing)
     counted = [run for arm in arms for run in arm.runs]
     lines += notes_on_commits(counted)
     lines += notes_on_arms(arms_by(counted, ["arm"]), starts_may_differ=study.start_per_seed)
@@ -47,16 +51,29 @@ def notes_on(study: Study, arms: Sequence[ArmResult], left_out: Sequence[Tracked
     return lines
 
 
-def notes_on_left_out(study: Study, runs: Sequence[TrackedRun]) -> list[str]:
-    """Which finished runs are in no table, and why."""
+def notes_on_left_out(study: Study, runs: Sequence[TrackedRun], missing: Mapping[int, str]) -> list[str]:
+    """Which finished runs are in no table, and why; ``missing``: see :class:`experiments.study.finished.Today`."""
     beyond = [run for run in runs if _is_beyond(study, run)]
     others = [run for run in runs if run not in beyond]
-    reasons = (("of another configuration", others), ("beyond the seeds that the study asks for", beyond))
-    return [
-        f"{len(those)} run{'' if len(those) == 1 else 's'} {why} left out: {arms_and_seeds(those)}."
-        for why, those in reasons
+    untold = [run for run in others if int(run.tags["seed"]) in missing]
+    others = [run for run in others if run not in untold]
+    lines = [
+        f"{_several(those)} {why} left out: {arms_and_seeds(those)}."
+        for why, those in (
+            ("of another configuration", others),
+            ("beyond the seeds that the study asks for", beyond),
+        )
         if those
     ]
+    if untold:
+        seeds = {int(run.tags["seed"]) for run in untold}
+        lacking = lacking_starts({seed: policy for seed, policy in missing.items() if seed in seeds})
+        lines.append(f"{_several(untold)} left out, {arms_and_seeds(untold)}: {lacking}.")
+    return lines
+
+
+def _several(runs: Sequence[TrackedRun]) -> str:
+    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
 
 
 def _is_beyond(study: Study, run: TrackedRun) -> bool:

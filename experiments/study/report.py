@@ -8,7 +8,7 @@ make compare name=countdown_credit
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -22,7 +22,7 @@ from experiments.study.cost_curve import CostCurve
 from experiments.study.dose_picture import draw_doses
 from experiments.study.dose_response import PICTURE, as_section, dosed
 from experiments.study.equal_cost import reach
-from experiments.study.finished import Mark, by_configuration, todays_marks
+from experiments.study.finished import Mark, by_configuration, today
 from experiments.study.notes import notes_on
 from experiments.study.plan import Study, StudyError
 from experiments.study.results import ArmResult, read_results
@@ -38,7 +38,14 @@ WIDE = 240
 COSTS = {"over_tokens": "generated tokens", "over_seconds": "seconds of training, the critic's before it"}
 
 
-def report(tracker: Tracker, study: Study, *, marks: Collection[Mark], output: Path) -> list[str]:
+def report(
+    tracker: Tracker,
+    study: Study,
+    *,
+    marks: Collection[Mark],
+    output: Path,
+    missing: Mapping[int, str] | None = None,
+) -> list[str]:
     """Write the report into ``output``, log it, print its table; returns what a reader should know beside it.
 
     Args:
@@ -46,14 +53,15 @@ def report(tracker: Tracker, study: Study, *, marks: Collection[Mark], output: P
         study: which.
         marks: of the runs that count.
         output: the folder above the study's own.
+        missing: see :class:`experiments.study.finished.Today`.
 
     Raises:
         StudyError: where there is nothing to compare.
     """
-    arms = read_results(tracker, study, marks)
+    arms = read_results(tracker, study, marks, missing or {})
     rows = rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed)
     caption = caption_of(study, rows)
-    notes = notes_on(study, arms, by_configuration(tracker, study, marks)[1])
+    notes = notes_on(study, arms, by_configuration(tracker, study, marks)[1], missing or {})
     stem = output / study.name / "study"
     sections = [elsewhere.as_section(study, {row.name: row.elsewhere for row in rows}), as_section(study, dosed(rows))]
     write_text(stem.with_suffix(".md"), "\n".join([as_markdown(study, rows, caption, notes), *filter(None, sections)]))
@@ -113,7 +121,7 @@ def main(study: Study) -> int:
     register()  # today's configurations are composed to tell which runs count
     try:
         tracker = connect()
-        print("\n".join(report(tracker, study, marks=todays_marks(tracker, study), output=OUTPUT)))
+        print("\n".join(report(tracker, study, **today(tracker, study)._asdict(), output=OUTPUT)))
     except (StudyError, TrackerError) as error:
         print(error, file=sys.stderr)
         return 2

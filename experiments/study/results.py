@@ -102,18 +102,21 @@ class ArmResult:
         return [] if None in found else found
 
 
-def read_results(tracker: Tracker, study: Study, marks: Collection[Mark]) -> list[ArmResult]:
+def read_results(
+    tracker: Tracker, study: Study, marks: Collection[Mark], missing: Mapping[int, str] | None = None
+) -> list[ArmResult]:
     """The arms that have finished runs, the baseline first, then in the study's order.
 
     Args:
         tracker: where the runs are.
         study: which.
         marks: of the runs that count, today's; of two with the same one the newer counts.
+        missing: see :class:`experiments.study.finished.Today`.
 
     Raises:
         StudyError: where MLflow has no such run of the baseline, or of the curve, or runs saw other test problems.
     """
-    runs, _ = counted(tracker, study, marks)
+    runs, _ = counted(tracker, study, marks, missing or {})
     newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
     stages: dict[str, dict[str, TrackedRun]] = {}
     for stage in tracker.runs([study.name], kind="stage"):

@@ -12,15 +12,15 @@ from experiments.machine.lock import lock
 from experiments.stage.result import finished
 from experiments.study.finished import (
     finished_marks,
-    start_plan,
     still_to_do,
+    today,
     todays_jobs,
-    todays_marks,
 )
 from experiments.study.jobs import Job, composed, start_jobs
 from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
 from experiments.study.report import report
+from experiments.study.starts import start_plan
 from experiments.track import TrackerError, connect
 from experiments.tracking.carry import sync
 
@@ -80,7 +80,7 @@ def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int
 def _show(study: Study) -> None:
     try:
         tracker = connect()
-        print("\n".join(report(tracker, study, marks=todays_marks(tracker, study), output=OUTPUT)))
+        print("\n".join(report(tracker, study, **today(tracker, study)._asdict(), output=OUTPUT)))
     except StudyError as error:  # the baseline has not finished, say
         tell(str(error))
 

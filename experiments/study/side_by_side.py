@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from experiments.comparison.fixed import NOTHING, Fixed, Primary
 from experiments.schema import register
-from experiments.study.finished import counted, todays_marks
+from experiments.study.finished import counted, today
 from experiments.study.notes import notes_on_left_out
 from experiments.study.plan import Study
 from experiments.track import Tracker
@@ -32,13 +32,14 @@ def fixed_by(tracker: Tracker, studies: Sequence[Study], *, alone: bool) -> Fixe
     register()  # today's configurations are composed to tell which runs count
     run_ids, notes = list[str](), list[str]()
     for study in studies:
-        runs, others = counted(tracker, study, todays_marks(tracker, study))
+        marks, missing = today(tracker, study)
+        runs, others = counted(tracker, study, marks, missing)
         run_ids += [run.run_id for run in runs]
         notes.append(
             f"Of the study {study.name} the runs of today's configuration count; "
             f"what it was to tell says {typed('compare', study.called or study.name)}."
         )
-        notes += notes_on_left_out(study, others)
+        notes += notes_on_left_out(study, others, missing)
     return Fixed(
         studies=[study.name for study in studies],
         run_ids=run_ids,

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from experiments.schema import register
-from experiments.study.finished import start_plan
 from experiments.study.jobs import start_jobs
 from experiments.study.plan import find_study
+from experiments.study.starts import start_plan
 from experiments.track import Tracker
 
 STUDY = """

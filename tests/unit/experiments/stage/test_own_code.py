@@ -63,8 +63,8 @@ def test_the_house_the_installed_and_the_missing_are_not_ones_own(folder: Path, 
 
 def test_an_edit_is_another_hash_among_those_that_decide_a_stage(folder: Path) -> None:
     relevant = {"reward": {"function": {"_target_": "my_code_alone.brevity"}}}
-    before = file_hashes(relevant)
+    before = file_hashes(relevant, {})
     assert set(before) == {"my_code_alone.brevity"}
-    assert file_hashes(relevant) == before
+    assert file_hashes(relevant, {}) == before
     (folder / "my_code_alone.py").write_text("def brevity(problem, completion):\n    return 2.0\n")
-    assert file_hashes(relevant) != before
+    assert file_hashes(relevant, {}) != before

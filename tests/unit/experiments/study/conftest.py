@@ -77,6 +77,7 @@ class StudyRuns:
         unvalidated: int = 0,
         unsampled: int = 0,
         further: Mapping[str, Any] | None = None,
+        fingerprint: str | None = None,
     ) -> None:
         """A run that solved problems as ``solved`` says, one sample of four more each time it did.
 
@@ -84,7 +85,7 @@ class StudyRuns:
         other settings, by name. ``unvalidated``: steps after the last validation. ``unsampled``: of so many problems
         no samples were drawn. ``further``: keys of its configuration.
         """
-        mark = f"{self.name}-{arm}-{seed}-{configuration}"
+        mark = fingerprint or f"{self.name}-{arm}-{seed}-{configuration}"
         if configuration == TODAY:
             self.marks.add(Mark(arm, str(seed), mark))
         steps = range(1, max(curve) + unvalidated + 1)

@@ -10,6 +10,7 @@ import pytest
 
 from experiments.compare import main as compare
 from experiments.report.command import main as report
+from experiments.study.finished import Today
 
 FLAT = {0: 0.2, 10: 0.2}
 GREEDY = "test/verifier/accuracy"
@@ -19,7 +20,7 @@ GREEDY = "test/verifier/accuracy"
 def file(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of a study with stale runs that solved all, newer than those of today; the baseline is no ``…baseline``."""
     for module in ("study.side_by_side", "study.report", "report.study"):
-        monkeypatch.setattr(f"experiments.{module}.todays_marks", lambda *_: runs.marks)
+        monkeypatch.setattr(f"experiments.{module}.today", lambda *_: Today(runs.marks, {}))
     monkeypatch.chdir(tmp_path)
     for seed in (0, 1):
         runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT, pretrained="abc"[seed])
@@ -81,8 +82,8 @@ def test_the_page_of_a_study_says_what_was_asked_and_what_came_out(runs: Any, fi
 def test_a_study_whose_baseline_has_not_finished_has_no_page_yet(
     runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr("experiments.study.side_by_side.todays_marks", lambda *_: runs.marks)
-    monkeypatch.setattr("experiments.report.study.todays_marks", lambda *_: runs.marks)
+    monkeypatch.setattr("experiments.study.side_by_side.today", lambda *_: Today(runs.marks, {}))
+    monkeypatch.setattr("experiments.report.study.today", lambda *_: Today(runs.marks, {}))
     monkeypatch.chdir(tmp_path)
     runs.add("better", 0, solved=[1, 1, 0, 1], curve=FLAT)
     assert report([str(runs.file(tmp_path))]) == 2
@@ -93,7 +94,7 @@ def test_a_study_whose_baseline_has_not_finished_has_no_page_yet(
 def test_a_study_of_which_no_run_counts_is_answered_in_a_sentence(
     runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, command: Any
 ) -> None:
-    monkeypatch.setattr("experiments.study.side_by_side.todays_marks", lambda *_: runs.marks)
+    monkeypatch.setattr("experiments.study.side_by_side.today", lambda *_: Today(runs.marks, {}))
     monkeypatch.chdir(tmp_path)
     runs.add("plain", 0, solved=[0, 1], curve=FLAT, configuration="another")
     file = runs.file(tmp_path)
