@@ -38,6 +38,7 @@ from experiments.comparison.words import Wishes, comparison_parser, wishes
 from experiments.machine.files import write_text
 from experiments.machine.folder_names import flaw, joined, shown
 from experiments.machine.secret_streams import conceal_output
+from experiments.study.launched import launched
 from experiments.study.named import split
 from experiments.study.plan import Study, StudyError
 from experiments.track import Tracker, TrackerError, connect
@@ -207,11 +208,12 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = comparison_parser("experiments.compare", __doc__).read(remember(arguments))
         names, studies = split(options.names)
+        tracker = connect()
+        studies = studies or launched(tracker, names)
         if studies and is_plain(options):
             from experiments.study.report import main as report_on_study
 
             return report_on_study(studies[0])
-        tracker = connect()
         validated = options.metric if options.metric and options.metric.startswith("val/") else CURVE
         lines = compare(
             tracker,

@@ -32,6 +32,7 @@ from experiments.report.page import page
 from experiments.report.question import question
 from experiments.report.results import results
 from experiments.report.settings import settings
+from experiments.study.launched import launched
 from experiments.study.named import split
 from experiments.study.plan import Study, StudyError
 from experiments.track import Tracker, TrackerError, connect
@@ -80,6 +81,7 @@ def main(arguments: Sequence[str]) -> int:
         names, studies = split(options.names)
         output = options.output or default_output(names)
         tracker = connect()
+        studies = studies or launched(tracker, names)
         fixed = fixed_of(tracker, studies, alone=len(names) == 1)
         found = gather(tracker, names, comparison_of(tracker, names, **wishes(options), fixed=fixed))
         check_curve(found, options.curve)

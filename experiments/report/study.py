@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from experiments.report.markup import Html, element, section
 from experiments.study.finished import today
+from experiments.study.launched import notes_on_primary
 from experiments.study.plan import Study, StudyError
 from experiments.study.results import read_results
 from experiments.study.rows import rows_of
@@ -15,7 +16,9 @@ from experiments.track import Tracker
 
 def about(tracker: Tracker, study: Study) -> Html:
     """The section at the top of a study's page."""
-    return section("Study", element("p", study.question), *_arms(study), element("p", _verdict(tracker, study)))
+    told = [element("p", _verdict(tracker, study))]
+    told += [element("p", note, class_="note") for note in notes_on_primary(tracker, study)]
+    return section("Study", element("p", study.question), *told, *_arms(study))
 
 
 def _verdict(tracker: Tracker, study: Study) -> str:

@@ -91,6 +91,8 @@ class Study:
     parallel: int
     called: str = ""
     """As it was typed, to be typed again: its name, or the path of its file."""
+    file: Path | None = None
+    """Where it was read from."""
 
     @property
     def command(self) -> str:
@@ -116,7 +118,7 @@ def find_study(name: str) -> Study:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise StudyError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
-    return replace(read_study(path.stem, content), called=name)
+    return replace(read_study(path.stem, content), called=name, file=path)
 
 
 def study_names() -> list[str]:

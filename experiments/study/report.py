@@ -23,6 +23,7 @@ from experiments.study.dose_picture import draw_doses
 from experiments.study.dose_response import PICTURE, as_section, dosed
 from experiments.study.equal_cost import reach
 from experiments.study.finished import Mark, by_configuration, today
+from experiments.study.launched import notes_on_primary
 from experiments.study.notes import notes_on
 from experiments.study.plan import Study, StudyError
 from experiments.study.results import ArmResult, read_results
@@ -61,7 +62,8 @@ def report(
     arms = read_results(tracker, study, marks, missing or {})
     rows = rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed)
     caption = caption_of(study, rows)
-    notes = notes_on(study, arms, by_configuration(tracker, study, marks)[1], missing or {})
+    notes = notes_on_primary(tracker, study)
+    notes += notes_on(study, arms, by_configuration(tracker, study, marks)[1], missing or {})
     stem = output / study.name / "study"
     sections = [elsewhere.as_section(study, {row.name: row.elsewhere for row in rows}), as_section(study, dosed(rows))]
     write_text(stem.with_suffix(".md"), "\n".join([as_markdown(study, rows, caption, notes), *filter(None, sections)]))

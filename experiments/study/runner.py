@@ -17,6 +17,7 @@ from experiments.study.finished import (
     todays_jobs,
 )
 from experiments.study.jobs import Job, composed, start_jobs
+from experiments.study.launched import keep
 from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
 from experiments.study.report import report
@@ -46,6 +47,7 @@ def run_study(study: Study, *, parallel: int, only: Sequence[str], seeds: int | 
 
 
 def _run(study: Study, jobs: Sequence[Job], parallel: int, outputs: Path, folder: Path) -> int:
+    keep(tracker := connect(), study)
     runs = outputs / "runs" / study.name
     runs.mkdir(parents=True, exist_ok=True)
     _send(runs)
@@ -55,7 +57,7 @@ def _run(study: Study, jobs: Sequence[Job], parallel: int, outputs: Path, folder
     gpus = seats([composed(job).trainer for job in (*starts.values(), *jobs)], parallel)
     no_start = run_jobs(missing, parallel=parallel, logs=folder, tell=tell, gpus=gpus)
     begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
-    left = still_to_do(begun, finished_marks(connect(), study))
+    left = still_to_do(begun, finished_marks(tracker, study))
     tell(f"{len(begun) - len(left)} of {len(jobs)} jobs are finished; {len(left)} to run, {parallel} at a time")
     failed = run_jobs(left, parallel=parallel, logs=folder, tell=tell, gpus=gpus)
     return close(study, {**no_start, **failed}, sent=runs if left else None)
