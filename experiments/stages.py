@@ -31,9 +31,10 @@ from experiments.stage.result import reusable, write_result
 from experiments.stage.rooms import changed_rooms, code_hashes
 from experiments.stage.trainer import device_of, idle
 from experiments.stage.wiring import critic_checkpoints, filled, open_critics
+from experiments.tracking.environment import processor
 from experiments.tracking.failure import write_failure
 from experiments.tracking.mirror import start_mirror, stop_mirror
-from experiments.tracking.run_record import SWEEP, open_record
+from experiments.tracking.run_record import SWEEP, git_sha, open_record
 from experiments.tracking.run_tree import read_json
 from experiments.typed.overrides import typed_overrides
 
@@ -173,8 +174,9 @@ def run_stage(plan: StagePlan, config: DictConfig, up_to_it: Sequence[StagePlan]
         print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:
         clear_partials(plan.folder)
-        settings = {**plan.config, "threads": torch.get_num_threads()}  # on which seconds depend
-        write_yaml(plan.folder / "config.yaml", settings)
+        # What seconds and the last digits depend on: who reuses the stage finds it with what it was made by.
+        made_by = {"threads": torch.get_num_threads(), "processor": processor(), "git_sha": git_sha()}
+        write_yaml(plan.folder / "config.yaml", {**plan.config, **made_by})
     started, folders = time.monotonic(), {one.name: one.folder for one in up_to_it}
     try:
         result = RUN[plan.name](with_values(config, filled(plan.name, config, folders)), plan.folder, folders)

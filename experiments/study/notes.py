@@ -41,7 +41,7 @@ def notes_on(
     lines += notes_on_pairs(arms, start_per_seed=study.start_per_seed)
     lines += notes_on_left_out(study, left_out, missing)
     counted = [run for arm in arms for run in arm.runs]
-    lines += notes_on_commits(counted)
+    lines += notes_on_commits(arms)
     lines += notes_on_arms(arms_by(counted, ["arm"]), starts_may_differ=study.start_per_seed)
     lines += [*notes_on_costs(arms), *notes_on_all_tokens(arms)]
     differing = differing_test_beds(arms, start_per_seed=study.start_per_seed)
@@ -146,11 +146,11 @@ def arms_and_seeds(runs: Sequence[TrackedRun]) -> str:
     return "; ".join(f"{arm} {', '.join(map(str, sorted(found)))}" for arm, found in seeds.items())
 
 
-def notes_on_commits(runs: Sequence[TrackedRun]) -> list[str]:
+def notes_on_commits(arms: Sequence[ArmResult]) -> list[str]:
     """A sentence where the code was not the same throughout. VERSIONs decide what counts; an edit may escape them."""
     made: dict[str, list[TrackedRun]] = {}
-    for run in runs:
-        made.setdefault(value_of(run, "git_sha"), []).append(run)
+    for result in (result for arm in arms for result in arm.seeds.values()):
+        made.setdefault(", ".join(result.commits), []).append(result.run)
     if len(made) < 2:
         return []
     return [f"Made by different code: {'; '.join(f'[{sha}] {arms_and_seeds(those)}' for sha, those in made.items())}."]
@@ -159,7 +159,7 @@ def notes_on_commits(runs: Sequence[TrackedRun]) -> list[str]:
 def differing_test_beds(arms: Sequence[ArmResult], *, start_per_seed: bool) -> list[str]:
     """Parameters of the test bed that are not the same in all runs; a run's own seed is no part of it.
 
-    ``threads`` among them, which change what a second holds.
+    ``threads`` among them, which change what a second holds, and the processor, as far as it is known.
 
     Args:
         arms: that are compared.
@@ -169,9 +169,10 @@ def differing_test_beds(arms: Sequence[ArmResult], *, start_per_seed: bool) -> l
     names = dict.fromkeys(name for run in runs for name in run.params if name.startswith(TEST_BED))
     fixed = [name for name in names if not name.endswith("seed")]
     differing = [name for name in fixed if not _alike(runs, name, by_seed=start_per_seed and is_begun_from(name))]
-    threads = {tuple(result.threads) for arm in arms for result in arm.seeds.values()}
-    alike = len(threads) <= 1 and all(len(each) <= 1 for each in threads)
-    return differing if alike else [*differing, "threads"]
+    results = [result for arm in arms for result in arm.seeds.values()]
+    threads = {tuple(result.threads) for result in results}
+    differing += [] if len(threads) <= 1 and all(len(each) <= 1 for each in threads) else ["threads"]
+    return [*differing, *(["processor"] if len({name for one in results for name in one.processors}) > 1 else [])]
 
 
 def _alike(runs: Sequence[TrackedRun], name: str, *, by_seed: bool) -> bool:

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.evaluation import pass_at_k
+from experiments.comparison.arms import value_of
 from experiments.study.cost_curve import CostCurve, curve_of
 from experiments.study.finished import Mark, counted
 from experiments.study.plan import METRICS, SETTING, Study, StudyError
@@ -35,6 +36,10 @@ class SeedResult:
     run: TrackedRun
     threads: Sequence[str]
     """Of the processes that trained it, with its critic; runs of before this was written have none."""
+    processors: Sequence[str]
+    """On which it was trained; runs of before this was written have none."""
+    commits: Sequence[str]
+    """Of the code that made its stages, which may be reused ones; of before this was written, of the run's own code."""
     problems: Sequence[str]
     """Ids of the test problems."""
     greedy: Sequence[float]
@@ -152,7 +157,9 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Mapping[str, 
         over_seconds = curve_of(curve, dict(tracker.history(grpo, SPENT_SECONDS)), before=before)
     return SeedResult(
         run=run,
-        threads=sorted({stages[name].params.get("threads", "") for name in TRAINED if name in stages} - {""}),
+        threads=_said([stages[name] for name in TRAINED if name in stages], "threads"),
+        processors=_said([stages[name] for name in TRAINED if name in stages], "processor"),
+        commits=_said(stages.values(), "git_sha") or [value_of(run, "git_sha")],
         problems=[row["problem"] for row in rows],
         greedy=[float(row["status"] == "ok") for row in rows],
         drawn=_drawn(rows),
@@ -163,6 +170,11 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Mapping[str, 
         critic_seconds=before,
         auroc_siblings=mean_defined(value for _, value in tracker.history(grpo, AUROC_SIBLINGS)),
     )
+
+
+def _said(stages: Iterable[TrackedRun], name: str) -> list[str]:
+    """What stages say themselves, whichever run they were made in."""
+    return sorted({stage.params.get(name, "") for stage in stages} - {""})
 
 
 def mean_defined(values: Iterable[float]) -> float | None:

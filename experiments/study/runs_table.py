@@ -7,13 +7,12 @@ import io
 from collections.abc import Sequence
 from statistics import fmean
 
-from experiments.comparison.arms import value_of
 from experiments.study.results import ArmResult, SeedResult
 
 RUNS = "study_runs.csv"
 COLUMNS = (
     *("arm", "seed", "greedy", "sampled", "tokens", "seconds", "critic_seconds", "auroc_siblings"),
-    *("threads", "git_sha", "run_id"),
+    *("threads", "processor", "git_sha", "run_id"),
 )
 
 
@@ -38,5 +37,5 @@ def _cells(result: SeedResult) -> list[object]:
         result.critic_seconds,
         result.auroc_siblings,
     )
-    texts = (" ".join(result.threads), value_of(result.run, "git_sha"), result.run.run_id)
+    texts = (" ".join(result.threads), "; ".join(result.processors), " ".join(result.commits), result.run.run_id)
     return [*("" if number is None else number for number in numbers), *texts]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import platform
 from importlib.metadata import distributions
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,6 +32,14 @@ def environment() -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "accelerators": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
     }
+
+
+def processor() -> str:
+    """The processor's name, as far as the system says it: on another one the last digits may be others."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(iter(names), "") or platform.processor() or platform.machine()
 
 
 def installed() -> str:

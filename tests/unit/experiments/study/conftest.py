@@ -78,12 +78,13 @@ class StudyRuns:
         unsampled: int = 0,
         further: Mapping[str, Any] | None = None,
         fingerprint: str | None = None,
+        made_by: Mapping[str, str] | None = None,
     ) -> None:
         """A run that solved problems as ``solved`` says, one sample of four more each time it did.
 
         ``siblings``: the AUROC among siblings by rollout batch; None: it values no steps. ``elsewhere``: success in
         other settings, by name. ``unvalidated``: steps after the last validation. ``unsampled``: of so many problems
-        no samples were drawn. ``further``: keys of its configuration.
+        no samples were drawn. ``further``: keys of its configuration. ``made_by``: what its stage grpo says of itself.
         """
         mark = fingerprint or f"{self.name}-{arm}-{seed}-{configuration}"
         if configuration == TODAY:
@@ -93,8 +94,9 @@ class StudyRuns:
         spent |= {"train/spent/seconds": {step: step * step_seconds for step in steps}}
         spent |= {} if siblings is None else {"train/steps/auroc_siblings": siblings}
         stages = {"grpo": self.outputs.stage("grpo", mark, {CURVE: curve, **spent})}
-        if threads is not None:
-            (stages["grpo"] / "config.yaml").write_text(f"threads: {threads}\n")
+        said_by_stage = {**({} if threads is None else {"threads": threads}), **(made_by or {})}
+        if said_by_stage:
+            (stages["grpo"] / "config.yaml").write_text(json.dumps(said_by_stage))
         success = {"test/verifier/accuracy": {0: sum(solved) / len(solved)}, "test/verifier/pass_at_4": {0: 0.75}}
         success |= {f"test/{name}/verifier/accuracy": {0: value} for name, value in (elsewhere or {}).items()}
         stages["evaluate"] = self.outputs.stage("evaluate", mark, success)
