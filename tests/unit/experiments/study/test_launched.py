@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,13 @@ from typing import Any
 import pytest
 
 from experiments.compare import main as compare
+from experiments.schema import register
 from experiments.study.finished import Today
+from experiments.study.jobs import Job
 from experiments.study.launched import keep, launched, notes_on_primary
 from experiments.study.plan import find_study
 from experiments.study.report import report
+from experiments.study.runner import run_study
 
 FLAT = {0: 0.2, 10: 0.2}
 OTHER = "test/verifier/accuracy_sampled"
@@ -32,6 +37,30 @@ def test_another_primary_than_the_first_is_told(runs: Any, tmp_path: Path) -> No
         runs.add(arm, 0, solved=[0, 1], curve=FLAT)
     assert note in report(runs.tracker, later, marks=runs.marks, output=tmp_path / "out")
     assert note in (tmp_path / "out" / runs.name / "study.md").read_text()
+
+
+def test_who_launches_a_study_keeps_it_before_its_first_job(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Nothing is run here: what would be is only counted."""
+    register()
+    content = runs.content(seeds=1, start=None)
+    content["common"] = ["debug=fast", f"output_dir={tmp_path / 'outputs'}"]
+    for arm in content["arms"].values():
+        arm["overrides"] = ["experiment=llama_baseline"]
+    file = tmp_path / f"{runs.name}.yaml"
+    file.write_text(json.dumps(content))
+    begun: list[int] = []
+
+    def run_jobs(jobs: Sequence[Job], **_: Any) -> dict[str, Path]:
+        assert launched(runs.tracker, [runs.name])
+        begun.append(len(jobs))
+        return {}
+
+    monkeypatch.setattr("experiments.study.runner.run_jobs", run_jobs)
+    assert run_study(find_study(str(file)), parallel=1, only=[], seeds=None) == 0
+    assert begun == [0, 2]
+    assert f"{runs.name}: no seed of the baseline plain has finished yet" in capsys.readouterr().out
 
 
 def test_a_study_that_was_never_launched_has_no_such_note(runs: Any) -> None:
