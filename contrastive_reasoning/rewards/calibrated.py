@@ -101,13 +101,12 @@ class CalibratedReward:
         self.calls = 0
         """Rollout batches rewarded."""
         self.foreseen: Examples | None = None
-        """A batch as another critic values it, which is to take this one's place."""
+        """The last batch as a critic values it that is to take over."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         steps = legal_steps(self.source.task, rollouts)
-        members, start_members = self.source.step_logits(rollouts, steps), self.source.start_logits(rollouts)
-        logits = [row.mean(dim=0).tolist() for row in members]
-        starts = None if start_members is None else start_members.mean(dim=0).tolist()
+        members = self.source.step_logits(rollouts, steps)
+        logits, starts = _means(members), self._starts(rollouts)
         values = on_steps(steps, self._calibrated(steps, beginnings(rollouts), logits))
         credit = self.source.credit(rollouts, members, values, self._of_starts(rollouts, starts))
         # of all ranks, whose curves stay equal
@@ -122,9 +121,7 @@ class CalibratedReward:
         On ranks all must ask.
         """
         steps = legal_steps(self.source.task, rollouts)
-        members, start_members = self.source.step_logits(rollouts, steps), self.source.start_logits(rollouts)
-        logits = [row.mean(dim=0).tolist() for row in members]
-        starts = None if start_members is None else start_members.mean(dim=0).tolist()
+        logits, starts = _means(self.source.step_logits(rollouts, steps)), self._starts(rollouts)
         verdicts = verdicts_of(self.source.task, rollouts)
         correct = torch.tensor([verdict.correct for verdict in verdicts])
         unjudged = {row for row, verdict in enumerate(verdicts) if not verdict.judged}
@@ -154,6 +151,11 @@ class CalibratedReward:
         self.seen.extend(Examples(**columns) for columns in state["seen"])
         self.calls = state["calls"]
         self.foreseen = None if state["foreseen"] is None else Examples(**state["foreseen"])
+
+    def _starts(self, rollouts: RolloutBatch) -> list[float] | None:
+        """The mean logit of each problem before any step."""
+        members = self.source.start_logits(rollouts)
+        return None if members is None else members.mean(dim=0).tolist()
 
     def _calibrated(
         self, steps: Sequence[Sequence[Step]], begun: Sequence[Step | None], logits: Sequence[Sequence[float]]
@@ -189,6 +191,10 @@ class CalibratedReward:
         self.calls += 1
         if self.calls % self.refit_every == 0 or not self.calibration.fitted:
             self.calibration.fit(_joined(self.seen))
+
+
+def _means(members: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
+    return [row.mean(dim=0).tolist() for row in members]
 
 
 def _joined(examples: Iterable[Examples]) -> Examples:
