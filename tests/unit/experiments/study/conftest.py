@@ -121,6 +121,12 @@ class StudyRuns:
         said |= {"policy": {"pretrained": pretrained}, **(further or {})}
         self._record(arm, seed, mark, stages, said, time=time, finished=finished)
 
+    def add_two_arms(self) -> None:
+        """The better arm spends ten seconds on a critic first, and half as long on each step."""
+        for seed in (0, 1):
+            self.add("plain", seed, solved=[0, 1, 0, seed], curve={0: 0.2, 10: 0.2}, step_seconds=2.0)
+            self.add("better", seed, solved=[1, 1, 0, 1], curve={0: 0.2, 5: 0.4, 10: 0.4}, critic_seconds=10.0)
+
     def _record(
         self,
         arm: str,

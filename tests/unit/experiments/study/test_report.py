@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from experiments.study.finished import finished_marks
 from experiments.study.plan import StudyError
 from experiments.study.report import drawn, report
 from experiments.study.results import ArmResult, read_results
@@ -19,15 +18,8 @@ from experiments.study.rows import rows_of
 FLAT, RISING = {0: 0.2, 10: 0.2}, {0: 0.2, 5: 0.4, 10: 0.4}
 
 
-def two_arms(runs: Any) -> None:
-    """The better arm spends ten seconds on a critic first, and half as long on each step."""
-    for seed in (0, 1):
-        runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT, step_seconds=2.0)
-        runs.add("better", seed, solved=[1, 1, 0, 1], curve=RISING, critic_seconds=10.0)
-
-
 def test_the_table_is_that_of_the_runs(runs: Any) -> None:
-    two_arms(runs)
+    runs.add_two_arms()
     plain, better = rows_of(
         read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy", start_per_seed=False
     )
@@ -44,7 +36,7 @@ def test_the_table_is_that_of_the_runs(runs: Any) -> None:
 
 
 def test_every_run_has_a_line_with_what_it_spent(runs: Any, tmp_path: Path) -> None:
-    two_arms(runs)
+    runs.add_two_arms()
     report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
     with (tmp_path / runs.name / "study_runs.csv").open() as file:
         lines = list(csv.DictReader(file))
@@ -88,7 +80,7 @@ def test_what_was_spent_after_the_last_validation_counts(runs: Any, tmp_path: Pa
 
 
 def test_the_table_is_there_for_a_paper_too(runs: Any, tmp_path: Path) -> None:
-    two_arms(runs)
+    runs.add_two_arms()
     report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
     comment, begin, top, head, middle, *body, bottom, end = (
         (tmp_path / runs.name / "study.tex").read_text().splitlines()
@@ -117,7 +109,7 @@ def test_a_curve_that_was_no_finite_number_is_shown_as_one(runs: Any, tmp_path: 
 
 
 def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
-    two_arms(runs)
+    runs.add_two_arms()
     plain, better = rows_of(
         read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy", start_per_seed=False
     )
@@ -132,7 +124,7 @@ def test_at_equal_tokens_both_have_made_all_their_steps(runs: Any) -> None:
 
 
 def test_an_arm_that_stopped_early_shortens_no_other(runs: Any) -> None:
-    two_arms(runs)
+    runs.add_two_arms()
     study = runs.study()
     before = rows_of(read_results(runs.tracker, study, runs.marks), "test/verifier/accuracy", start_per_seed=False)
     short = replace(study.arms["better"], name="short")
@@ -161,7 +153,7 @@ def test_the_baseline_reaches_its_own_end_where_its_seeds_go_unlike_far(runs: An
 
 def test_at_equal_seconds_the_critics_count(runs: Any) -> None:
     """Both go to 20 s: the baseline in ten steps of 2 s, the other in 10 s and ten steps of 1 s."""
-    two_arms(runs)
+    runs.add_two_arms()
     _, better = rows_of(
         read_results(runs.tracker, runs.study(), runs.marks), "test/verifier/accuracy", start_per_seed=False
     )
@@ -183,28 +175,6 @@ def test_a_critic_whose_cost_is_unknown_is_not_free(runs: Any, tmp_path: Path, u
     assert (better.seconds, better.tokens is None) == (None, False)
     lines = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
     assert any("what training the critic took is not known" in line and line.endswith(": better.") for line in lines)
-
-
-def test_a_run_of_another_configuration_counts_nowhere_however_new(runs: Any, tmp_path: Path) -> None:
-    two_arms(runs)
-    later = {"curve": RISING, "time": "2026-01-02T00-00-00"}
-    for arm, seed in (("better", 1), ("better", 0), ("plain", 1), ("gone", 0)):
-        runs.add(arm, seed, solved=[0, 0, 0, 0], configuration="another", **later)
-    plain, better = read_results(runs.tracker, runs.study(), runs.marks)
-    assert [list(result.greedy) for result in better.seeds.values()] == [[1, 1, 0, 1]] * 2
-    assert [list(result.greedy) for result in plain.seeds.values()] == [[0, 1, 0, 0], [0, 1, 0, 1]]
-    lines = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
-    assert "4 runs of another configuration left out: better 0, 1; plain 1; gone 0." in lines
-
-
-def test_seeds_beyond_those_asked_for_are_not_called_another_configuration(runs: Any, tmp_path: Path) -> None:
-    two_arms(runs)
-    for seed in (1, 2, 3):
-        late = {"configuration": "another", "time": "2026-01-02T00-00-00"}
-        runs.add("better", seed, solved=[0, 0, 0, 0], curve=RISING, **late)
-    lines = report(runs.tracker, runs.study(), marks=runs.marks, output=tmp_path)
-    assert "1 run of another configuration left out: better 1." in lines
-    assert "2 runs beyond the seeds that the study asks for left out: better 2, 3." in lines
 
 
 def test_one_run_on_a_side_is_no_probability(runs: Any, tmp_path: Path) -> None:
@@ -237,34 +207,8 @@ def test_an_interval_of_other_seeds_is_marked(runs: Any, tmp_path: Path) -> None
     assert not any("ʷ" in line for line in (tmp_path / runs.name / "study.md").read_text().splitlines()[:8])
 
 
-def test_a_job_is_done_once_its_run_has_finished(runs: Any) -> None:
-    two_arms(runs)
-    runs.add("better", 2, solved=[1, 1, 1, 1], curve=RISING, finished=False)
-    assert finished_marks(runs.tracker, runs.study()) == {mark for mark in runs.marks if mark.seed != "2"}
-    assert len(runs.marks) == 5
-
-
-def test_where_no_run_is_of_today_a_sentence_says_so(runs: Any) -> None:
-    runs.add("plain", 0, solved=[0, 1], curve=FLAT, configuration="another")
-    runs.add("better", 0, solved=[0, 1], curve=FLAT, configuration="another")
-    with pytest.raises(
-        StudyError, match="2 runs have finished, none of today's configuration: since then a key, a code"
-    ):
-        read_results(runs.tracker, runs.study(), runs.marks)
-
-
-def test_code_that_differs_over_the_runs_is_named(runs: Any, tmp_path: Path) -> None:
-    runs.add("plain", 0, solved=[0, 1], curve=FLAT)
-    runs.add("better", 0, solved=[0, 1], curve=FLAT)
-    study = runs.study(seeds=1)
-    assert not any("Made by" in line for line in report(runs.tracker, study, marks=runs.marks, output=tmp_path))
-    runs.add("better", 1, solved=[1, 1], curve=FLAT, git_sha="def-dirty")
-    lines = report(runs.tracker, study, marks=runs.marks, output=tmp_path)
-    assert "Made by different code: [abc] plain 0; better 0; [def-dirty] better 1." in lines
-
-
 def test_the_files_say_what_was_found_and_what_is_missing(runs: Any, tmp_path: Path) -> None:
-    two_arms(runs)
+    runs.add_two_arms()
     runs.add("better", 2, solved=[1, 1, 0, 1], curve=RISING, counts=[4])
     lines = report(runs.tracker, runs.study(seeds=3), marks=runs.marks, output=tmp_path)
     text = (tmp_path / runs.name / "study.md").read_text()
@@ -282,27 +226,6 @@ def test_the_files_say_what_was_found_and_what_is_missing(runs: Any, tmp_path: P
         plain, better = csv.DictReader(file)
     assert (plain["arm"], plain["delta"], better["seeds"], better["delta"]) == ("plain", "", "0 1 2", "0.375")
     assert (better["tokens_1"], better["about"]) == ("0.4", "improved")
-
-
-@pytest.mark.parametrize("threads", [1, 2, None])
-def test_other_numbers_of_threads_are_not_tested_alike(runs: Any, tmp_path: Path, threads: int | None) -> None:
-    runs.add("plain", 0, solved=[0, 1], curve=FLAT, threads=1)
-    runs.add("better", 0, solved=[0, 1], curve=FLAT, threads=threads)
-    lines = report(runs.tracker, runs.study(seeds=1), marks=runs.marks, output=tmp_path)
-    assert ("The arms were not tested alike: threads differ." in lines) == (threads != 1)
-
-
-@pytest.mark.parametrize(
-    ("room", "key"), [("budget", "grpo.validation_problems"), ("rollout", "validation_samples"), ("rollout", "workers")]
-)
-def test_curves_of_other_problems_are_not_tested_alike(runs: Any, tmp_path: Path, room: str, key: str) -> None:
-    for arm, number in (("plain", 64), ("better", 128)):
-        values: Any = number
-        for part in reversed(key.split(".")):
-            values = {part: values}
-        runs.add(arm, 0, solved=[0, 1], curve=FLAT, further={room: values})
-    lines = report(runs.tracker, runs.study(seeds=1), marks=runs.marks, output=tmp_path)
-    assert (f"The arms were not tested alike: {room}.{key} differ." in lines) == (key != "workers")
 
 
 def test_without_the_baseline_there_is_nothing_to_compare(runs: Any) -> None:
