@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Any
-
-import torch
 
 from contrastive_reasoning.critics.base import values_states
 from contrastive_reasoning.critics.ensemble import members_of
-from contrastive_reasoning.ranks import gather
 from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.shaping import legal_steps
-from contrastive_reasoning.rewards.step_metrics import auroc
+from contrastive_reasoning.rewards.step_metrics import FINISHED, Judged, step_metrics
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Task
-from contrastive_reasoning.tasks.countdown.encoding import WIDTH
 
 INNER = ("outcome", "reward", "source")
 """Names under which a reward holds another; a sum holds several under ``rewards``."""
@@ -52,27 +47,12 @@ def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> f
     Returns:
         A number in [0, 1]; None where no problem has states of one depth in completions of either verdict.
     """
-    verdicts = verdicts_of(task, rollouts)
-    steps = [
-        [step for step in those if len(step.state) > 1 and verdict.judged]
-        for those, verdict in zip(legal_steps(task, rollouts), verdicts, strict=True)
+    valued = reward.step_values(rollouts, legal_steps(task, rollouts))
+    judged = [
+        [Judged(value, len(step.state), finished=len(step.state) == FINISHED) for step, value in row] for row in valued
     ]
-    own = [
-        (verdict.correct, row // rollouts.group_size * (WIDTH + 1) + len(step.state))
-        for row, (those, verdict) in enumerate(zip(steps, verdicts, strict=True))
-        for step in those
-    ]
-    valued = [value for those in reward.step_values(rollouts, steps) for _, value in those]
-    of_ranks = gather((valued, own, len(rollouts.problems) * (WIDTH + 1)))
-    begin = [0, *accumulate(width for _, _, width in of_ranks)]
-    values = [value for found, _, _ in of_ranks for value in found]
-    right = [correct for _, rows, _ in of_ranks for correct, _ in rows]
-    siblings = [first + place for first, (_, rows, _) in zip(begin, of_ranks, strict=False) for _, place in rows]
-    return auroc(
-        torch.tensor(values, dtype=torch.float64),
-        torch.tensor(right, dtype=torch.bool),
-        torch.tensor(siblings, dtype=torch.long),
-    )
+    seen = step_metrics(judged, [[]] * len(judged), verdicts_of(task, rollouts), rollouts.group_size)
+    return seen.get("steps/auroc_siblings")
 
 
 def _parts(reward: Any) -> Iterator[Any]:
