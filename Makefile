@@ -95,7 +95,7 @@ types: $(STAMP)  ## check types
 check: lint types test test-whole  ## what a change must pass: lint, types and both kinds of tests
 
 list:  ## every experiment with its question, the studies, the sweeps
-	@$(PYTHON) -m experiments.typed.catalogue
+	@$(PYTHON) -m experiments.cli.catalogue
 
 dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone:  name='llama_baseline llama_critic', else the newest
 	@$(BIN)/python -m experiments.dashboard $(if $(filter file,$(origin name)),,$(name)) $(over)
@@ -119,7 +119,7 @@ plan: $(STAMP)  ## what an experiment costs before anything is loaded:  name=grp
 	@$(BIN)/python -m experiments.plan experiment=$(name) $(if $(scale),scale=$(scale)) $(if $(gpus),gpus=$(gpus)) $(over)
 
 bench: $(STAMP)  ## measure a GRPO step side by side with its peers, as ratios on this machine
-	@$(BIN)/python -m experiments.bench $(over)
+	@$(BIN)/python -m benchmarks $(over)
 
 docs: $(STAMP)  ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from contrastive_reasoning.critics import CriticBatch, rows_of
 from contrastive_reasoning.critics.met_states import MetStates, met_batch
 from contrastive_reasoning.critics.pairing import Pairing
+from contrastive_reasoning.distributed import LeftOut, average_gradients, bad_number, finite_step
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.policies.seeded import seeded
-from contrastive_reasoning.ranks import LeftOut, average_gradients, bad_number, finite_step
 from contrastive_reasoning.rollout.sampling import derived_seed
 
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from callbacks.rollout_generation import RolloutGeneration, work_of_drawing
+from contrastive_reasoning.distributed import over_ranks
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.ranks import over_ranks
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.join import Pick, join_groups

@@ -36,7 +36,7 @@ import lightning as L
 from callbacks.critic_lessons import CriticLessons
 from contrastive_reasoning.advantages.trust_gate import TrustGate, refuse_stale_trust
 from contrastive_reasoning.critics.met_states import MetStates
-from contrastive_reasoning.ranks import TooManyLeftOut, dumped, gather, total
+from contrastive_reasoning.distributed import TooManyLeftOut, dumped, gather, total
 from contrastive_reasoning.rewards import CalibratedReward
 from contrastive_reasoning.rewards.critic_within import critic_within, verdict_auroc
 from contrastive_reasoning.rewards.shaping import legal_steps

@@ -9,8 +9,8 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import ProgressBar
 
+from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.progress import Display, Phase, Quiet, steps_done, steps_in_all
-from contrastive_reasoning.ranks import this_rank
 
 
 class Progress(ProgressBar):

@@ -7,7 +7,7 @@ from typing import Any
 import lightning as L
 
 from callbacks.phase_clock import finished_now
-from contrastive_reasoning.ranks import total
+from contrastive_reasoning.distributed import total
 
 ROOM = "train/spent/"
 

@@ -8,9 +8,9 @@ from typing import Any
 import lightning as L
 
 from callbacks.memory import MEGABYTE
+from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.policies.sharding import expected_bytes
 from contrastive_reasoning.progress import steps_done
-from contrastive_reasoning.ranks import gather
 
 ROOM = "train/sharding/"
 

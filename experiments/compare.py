@@ -25,25 +25,25 @@ from typing import Unpack
 from rich.console import Console
 from rich.table import Table
 
-from experiments.comparison import set_table_forms
-from experiments.comparison.arms import Arm, is_begun_from, mixed
-from experiments.comparison.baselines import note_on_baselines
-from experiments.comparison.comparison import CURVE, METRIC, Comparison, comparison_of
-from experiments.comparison.curves import Curve, draw_curves
-from experiments.comparison.fixed import NOTHING, Fixed
-from experiments.comparison.gains import draw_gains
-from experiments.comparison.table import as_csv, as_latex, as_markdown, as_rich
-from experiments.comparison.wishes import Refused
-from experiments.comparison.words import Wishes, comparison_parser, wishes
-from experiments.machine.files import write_text
-from experiments.machine.folder_names import flaw, joined, shown
-from experiments.machine.secret_streams import conceal_output
+from experiments.analysis import set_table_forms
+from experiments.analysis.arms import Arm, is_begun_from, mixed
+from experiments.analysis.baselines import note_on_baselines
+from experiments.analysis.comparison import CURVE, METRIC, Comparison, comparison_of
+from experiments.analysis.curves import Curve, draw_curves
+from experiments.analysis.fixed import NOTHING, Fixed
+from experiments.analysis.gains import draw_gains
+from experiments.analysis.table import as_csv, as_latex, as_markdown, as_rich
+from experiments.analysis.wishes import Refused
+from experiments.analysis.words import Wishes, comparison_parser, wishes
+from experiments.cli.own_conf import NoFolder, remember
 from experiments.study.launched import launched
 from experiments.study.named import split
 from experiments.study.plan import Study, StudyError
+from experiments.system.files import write_text
+from experiments.system.folder_names import flaw, joined, shown
+from experiments.system.secret_streams import conceal_output
 from experiments.track import Tracker, TrackerError, connect
 from experiments.tracking.tracked_run import TrackedRun
-from experiments.typed.own_conf import NoFolder, remember
 
 OUTPUT = Path("outputs") / "compare"
 MOST_NOTED = 5

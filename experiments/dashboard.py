@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
 from urllib.parse import quote
 
-from experiments.comparison.wishes import Refused, near
-from experiments.machine.secret_streams import conceal_output
+from experiments.analysis.wishes import Refused, near
+from experiments.system.secret_streams import conceal_output
 from experiments.track import TrackerError, connect, tracking_address
 from experiments.tracking.tracked_run import TrackedRun
 

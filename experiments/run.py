@@ -16,15 +16,15 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from experiments.checks.contradictions import device_count
-from experiments.machine.launch import FAILED, INTERRUPTED, answered_for, joined, launch, launched, leads
-from experiments.machine.quiet import be_quiet
-from experiments.machine.secret_streams import conceal_output
+from experiments.cli.hydra_words import OF_A_JOB
+from experiments.cli.own_conf import NoFolder, remember
+from experiments.cli.typo import explain
 from experiments.schema import register
 from experiments.sweep.watch import watched
-from experiments.typed.hydra_words import OF_A_JOB
-from experiments.typed.own_conf import NoFolder, remember
-from experiments.typed.typo import explain
+from experiments.system.launch import FAILED, INTERRUPTED, answered_for, joined, launch, launched, leads
+from experiments.system.quiet import be_quiet
+from experiments.system.secret_streams import conceal_output
+from experiments.validation.contradictions import device_count
 
 USAGE_ERROR = 2
 register()

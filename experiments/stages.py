@@ -11,17 +11,12 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 
+from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
 from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.progress import clock
-from contrastive_reasoning.ranks import barrier, from_first, ranks, this_rank
+from experiments.analysis import evaluation_table
 from experiments.assemble import build, with_values
-from experiments.checks.credit_fit import check_credit_fits
-from experiments.checks.online_fit import check_online
-from experiments.checks.prompt_fit import check_prompts_fit
-from experiments.comparison import evaluation_table
-from experiments.machine.files import clear_partials, write_yaml
-from experiments.machine.launch import launched, say_cause
-from experiments.machine.lock import announced_lock, lock
+from experiments.cli.overrides import typed_overrides
 from experiments.stage import evaluation, fits
 from experiments.stage.begun import LOCK, RESULT, begin, check_left, go_on
 from experiments.stage.interrupt import Interrupted
@@ -31,12 +26,17 @@ from experiments.stage.result import reusable, write_result
 from experiments.stage.rooms import changed_rooms, code_hashes
 from experiments.stage.trainer import device_of, idle
 from experiments.stage.wiring import critic_checkpoints, filled, open_critics
+from experiments.system.files import clear_partials, write_yaml
+from experiments.system.launch import launched, say_cause
+from experiments.system.lock import announced_lock, lock
 from experiments.tracking.environment import processor
 from experiments.tracking.failure import write_failure
 from experiments.tracking.mirror import start_mirror, stop_mirror
 from experiments.tracking.run_record import SWEEP, git_sha, open_record
 from experiments.tracking.run_tree import read_json
-from experiments.typed.overrides import typed_overrides
+from experiments.validation.credit_fit import check_credit_fits
+from experiments.validation.online_fit import check_online
+from experiments.validation.prompt_fit import check_prompts_fit
 
 __all__ = ["Interrupted", "run_experiment"]
 

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from experiments.machine.first_line import first_line
-from experiments.machine.secret_streams import conceal_output
-from experiments.machine.secret_values import concealed, without_login
+from experiments.system.first_line import first_line
+from experiments.system.secret_streams import conceal_output
+from experiments.system.secret_values import concealed, without_login
 from experiments.tracking.artifacts import Artifacts
 from experiments.tracking.metrics_file import Metric
 from experiments.tracking.parameters import tracker_name

@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from contrastive_reasoning.distributed import even_shares, gather, gather_groups, most, ranks, this_rank, unshare
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.pass_cost import Lengths
-from contrastive_reasoning.ranks import even_shares, gather, gather_groups, most, ranks, this_rank, unshare
 from contrastive_reasoning.rollout.batch import RolloutTokens
 
 

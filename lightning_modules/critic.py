@@ -24,11 +24,11 @@ import torch
 from torch import Tensor, nn
 
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, members_of, rows_of, take
+from contrastive_reasoning.distributed import all_rows, own_rows
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.losses.pairs import draw_negatives
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.ranks import all_rows, own_rows
 from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.critic_metrics import OracleMetrics, batch_metrics
 from lightning_modules.finite_steps import FiniteSteps

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
+from contrastive_reasoning.distributed import TooManyLeftOut, dumped, mean_over_ranks, over_ranks
 from contrastive_reasoning.objectives import Correction, Objective
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK
-from contrastive_reasoning.ranks import TooManyLeftOut, dumped, mean_over_ranks, over_ranks
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rollout.batch import RolloutBatch

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from contrastive_reasoning.distributed import this_rank, total
 from contrastive_reasoning.objectives import Correction, Objective, ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.objectives.metrics import joined, token_max, token_mean
 from contrastive_reasoning.objectives.ratio import token_ratio
-from contrastive_reasoning.ranks import this_rank, total
 from contrastive_reasoning.rollout.batch import RolloutTokens
 from lightning_modules.microbatches import Microbatch
 

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from contrastive_reasoning.distributed import most
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK, Work, work_of
 from contrastive_reasoning.policies.pass_cost import Lengths
-from contrastive_reasoning.ranks import most
 from contrastive_reasoning.rollout.batch import RolloutTokens
 
 

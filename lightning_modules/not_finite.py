@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from contrastive_reasoning.ranks import dumped, total
+from contrastive_reasoning.distributed import dumped, total
 
 SKIPPED = "train/health/skipped_steps"
 

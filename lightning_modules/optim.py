@@ -15,7 +15,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from contrastive_reasoning.ranks import ranks
+from contrastive_reasoning.distributed import ranks
 from lightning_modules.not_finite import kept
 from lightning_modules.zero import zero_of
 

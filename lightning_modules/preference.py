@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from contrastive_reasoning.critics import PreferenceBatch, PreferenceCritic, rows_of, take
+from contrastive_reasoning.distributed import all_rows, own_rows
 from contrastive_reasoning.losses import cosine, goal_contrast, of_pairs, preference_loss
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.ranks import all_rows, own_rows
 from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.optim import AdamW

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from contrastive_reasoning.distributed import ranks, share, total
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.ranks import ranks, share, total
 from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.optim import AdamW

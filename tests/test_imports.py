@@ -14,7 +14,7 @@ from contrastive_reasoning.losses import info_nce
 
 ROOT = Path(__file__).resolve().parent.parent
 PURE = "contrastive_reasoning"
-OURS = (PURE, "lightning_modules", "datamodules", "callbacks", "experiments", "conf")
+OURS = (PURE, "lightning_modules", "datamodules", "callbacks", "experiments", "benchmarks", "conf")
 MATHEMATICS = ("losses", "advantages", "objectives", "geometry")
 
 # room -> (our rooms it may import besides itself, other libraries it must never import)
@@ -27,27 +27,28 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
         )
         for room in MATHEMATICS
     },
-    f"{PURE}.ranks": (set(), {"transformers", "lightning", "hydra", "mlflow"}),
+    f"{PURE}.distributed": (set(), {"transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.published": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.progress": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.policies": ({f"{PURE}.losses"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.critics": ({f"{PURE}.losses", f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
-    f"{PURE}.rollout": ({f"{PURE}.policies", f"{PURE}.tasks", f"{PURE}.ranks"}, {"lightning", "hydra", "mlflow"}),
+    f"{PURE}.rollout": ({f"{PURE}.policies", f"{PURE}.tasks", f"{PURE}.distributed"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.rewards": (
-        {f"{PURE}.{room}" for room in ("rollout", "tasks", "critics", "losses", "policies", "geometry", "ranks")},
+        {f"{PURE}.{room}" for room in ("rollout", "tasks", "critics", "losses", "policies", "geometry", "distributed")},
         {"lightning", "hydra", "mlflow"},
     ),
     f"{PURE}.evaluation": (
-        {f"{PURE}.rollout", f"{PURE}.tasks", f"{PURE}.policies", f"{PURE}.ranks", f"{PURE}.published"},
+        {f"{PURE}.rollout", f"{PURE}.tasks", f"{PURE}.policies", f"{PURE}.distributed", f"{PURE}.published"},
         {"lightning", "hydra", "mlflow"},
     ),
     "lightning_modules": ({PURE}, {"hydra", "mlflow"}),
     "datamodules": ({PURE}, {"hydra", "mlflow"}),
     "callbacks": ({PURE}, {"hydra", "mlflow"}),
     "experiments": ({PURE}, {"transformers", "peft"}),
+    "benchmarks": ({PURE, "experiments", "lightning_modules", "callbacks", "datamodules"}, set()),
     "conf": (set(), {"torch", "lightning", "hydra", "mlflow"}),
 }
-ADVANTAGES_TAKE = {f"{PURE}.advantages": {f"{PURE}.rewards", f"{PURE}.ranks"}}
+ADVANTAGES_TAKE = {f"{PURE}.advantages": {f"{PURE}.rewards", f"{PURE}.distributed"}}
 """Nouns that cross the table of rooms: an advantage is called with a Credit."""
 ONLY_IN = {
     "mlflow": {"experiments/track.py"},
@@ -56,8 +57,8 @@ ONLY_IN = {
 }
 
 
-COMMANDS = {"bench", "plan", "report", "sample"}
-SHARED = {"checks", "comparison", "machine", "stage", "tracking", "typed"}
+COMMANDS = {"plan", "report", "sample"}
+SHARED = {"validation", "analysis", "system", "stage", "tracking", "cli"}
 """Rooms of ``experiments`` that commands share: none of them knows a command, and the machine none of the others."""
 
 
@@ -106,7 +107,7 @@ def test_imports_only_what_its_room_may(path: Path) -> None:
 def test_what_commands_share_knows_none_of_them(room: str) -> None:
     modules = [module.split(".") for path in (ROOT / "experiments" / room).glob("*.py") for module in imported(path)]
     known = {parts[1] for parts in modules if parts[0] == "experiments" and len(parts) > 1}
-    never = (COMMANDS | SHARED | {"study", "sweep"}) - {room} if room == "machine" else COMMANDS
+    never = (COMMANDS | SHARED | {"study", "sweep"}) - {room} if room == "system" else COMMANDS
     assert modules
     assert not known & never
 

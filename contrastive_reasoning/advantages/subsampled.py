@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, StatefulAdvantage
-from contrastive_reasoning.ranks import gather_groups, own_groups
+from contrastive_reasoning.distributed import gather_groups, own_groups
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.fixed_draw import fixed_draw
 

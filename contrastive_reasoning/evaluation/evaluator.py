@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any, get_args
 
+from contrastive_reasoning.distributed import gather, share, unshare
 from contrastive_reasoning.evaluation.interval import mean_interval
 from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
 from contrastive_reasoning.evaluation.so_far import GREEDY, SAMPLED, SoFar, Watch
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.ranks import gather, share, unshare
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Sampling

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from contrastive_reasoning.critics.calibration import Calibration, Examples
 from contrastive_reasoning.critics.reliability import brier_score, expected_calibration_error
-from contrastive_reasoning.ranks import gather
+from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.critic import on_steps
 from contrastive_reasoning.rewards.shaping import StepValue, beginnings, depth_of, legal_steps, start_of

@@ -20,9 +20,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from contrastive_reasoning.distributed import LeftOut, bad_number, finite_step, gather_groups, own_groups
 from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
 from contrastive_reasoning.losses.similarity import Similarity
-from contrastive_reasoning.ranks import LeftOut, bad_number, finite_step, gather_groups, own_groups
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.contrast_metrics import contrast_metrics
 from contrastive_reasoning.rewards.head import HeadBuilder

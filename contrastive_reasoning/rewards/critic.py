@@ -18,7 +18,7 @@ from contrastive_reasoning.critics.base import Critic, values_states
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.encodings import rows_of, take
 from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement, members_of
-from contrastive_reasoning.ranks import gather
+from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.shaping import (
     StepValue,

@@ -6,7 +6,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from contrastive_reasoning.ranks import gather
+from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.tasks.base import Verdict
 
 STATUSES = ("timeout", "error")

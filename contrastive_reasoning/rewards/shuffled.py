@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from contrastive_reasoning.ranks import gather, share, unshare
+from contrastive_reasoning.distributed import gather, share, unshare
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_adding, refuse_learning
 from contrastive_reasoning.rewards.fixed_draw import fixed_integer
 from contrastive_reasoning.rewards.step_metrics import FINISHED, Judged, judged_anew

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from contrastive_reasoning.ranks import gather
+from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.tasks.base import Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from contrastive_reasoning.ranks import from_first, gather, this_rank
+from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.rollout.vllm_http import ServerError
 
 Outcome = TypeVar("Outcome")

@@ -20,10 +20,10 @@ from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
+from experiments.cli.own_conf import remember
+from experiments.cli.typo import explain
 from experiments.plan.options import Options, PlanError, parsed
 from experiments.schema import register
-from experiments.typed.own_conf import remember
-from experiments.typed.typo import explain
 
 USAGE_ERROR = 2
 CPU, GPU = "cpu", "gpu"

@@ -8,8 +8,8 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
-from experiments.comparison.comparison import CURVE
-from experiments.comparison.curves import CAPTION, GAPS, Curve, draw_on, look
+from experiments.analysis.comparison import CURVE
+from experiments.analysis.curves import CAPTION, GAPS, Curve, draw_on, look
 from experiments.report.gathered import Gathered, identity
 from experiments.report.markup import Html, element, section
 from experiments.report.svg import as_svg, quiet

@@ -13,13 +13,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.analysis.comparison import comparison_of
+from experiments.analysis.wishes import Refused, near
+from experiments.analysis.words import comparison_parser, wishes
+from experiments.cli.own_conf import NoFolder, remember
 from experiments.compare import fixed_of
-from experiments.comparison.comparison import comparison_of
-from experiments.comparison.wishes import Refused, near
-from experiments.comparison.words import comparison_parser, wishes
-from experiments.machine.files import write_text
-from experiments.machine.folder_names import flaw, shown
-from experiments.machine.folder_names import joined as joined_names
 from experiments.report.charts import charts
 from experiments.report.commands import commands
 from experiments.report.comparisons import comparisons
@@ -35,8 +33,10 @@ from experiments.report.settings import settings
 from experiments.study.launched import launched
 from experiments.study.named import split
 from experiments.study.plan import Study, StudyError
+from experiments.system.files import write_text
+from experiments.system.folder_names import flaw, shown
+from experiments.system.folder_names import joined as joined_names
 from experiments.track import Tracker, TrackerError, connect
-from experiments.typed.own_conf import NoFolder, remember
 
 OUTPUT = Path("outputs") / "report"
 NO_STUDY = Html("")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.machine.local_paths import without_paths
+from experiments.cli.typed_here import typed
 from experiments.report.choose import Logged, chosen, grid, told
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section
+from experiments.system.local_paths import without_paths
 from experiments.tracking.tracked_run import TrackedRun
-from experiments.typed.typed_here import typed
 
 ABOUT = (
     f"As `{typed('compare')}` and `{typed('sweep')}` last drew them, of the runs that there were then. Equal ones "

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-from experiments.comparison.arms import Arm
+from experiments.analysis.arms import Arm
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, joined, section, table
 from experiments.tracking.tracked_run import TrackedRun

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from experiments.machine.local_paths import without_paths
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section, table
+from experiments.system.local_paths import without_paths
 
 UNKNOWN = "not recorded"
 PARAMETERS = {"device": "trainer.accelerator", "precision": "trainer.precision"}

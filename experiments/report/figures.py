@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from experiments.comparison.arms import Arm, value_of
+from experiments.analysis.arms import Arm, value_of
 from experiments.report.choose import Logged, chosen, grid, told
 from experiments.report.gathered import Gathered, identity
 from experiments.report.markup import Html, element, section

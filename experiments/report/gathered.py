@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.comparison.arms import Arm
-from experiments.comparison.comparison import Comparison
+from experiments.analysis.arms import Arm
+from experiments.analysis.comparison import Comparison
 from experiments.track import Tracker
 from experiments.tracking.origin import ORIGIN, Origin, parsed
 from experiments.tracking.tracked_run import TrackedRun

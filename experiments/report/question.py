@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from experiments.comparison.arms import ABSENT, value_of
+from experiments.analysis.arms import ABSENT, value_of
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section
 from experiments.tracking.tracked_run import TrackedRun

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from experiments.analysis.baselines import note_on_baselines
+from experiments.analysis.comparison import GREEDY, METRIC, is_of
+from experiments.analysis.evaluation_sets import columns_of, published_beside
+from experiments.analysis.gains import compared_to, draw_gains
+from experiments.analysis.set_table import SetTable, head, lines, set_table
 from experiments.compare import note_on_left_out, notes
-from experiments.comparison.baselines import note_on_baselines
-from experiments.comparison.comparison import GREEDY, METRIC, is_of
-from experiments.comparison.evaluation_sets import columns_of, published_beside
-from experiments.comparison.gains import compared_to, draw_gains
-from experiments.comparison.set_table import SetTable, head, lines, set_table
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, joined, section, table
 from experiments.report.svg import as_svg, quiet

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.comparison.arms import ABSENT, Arm
-from experiments.machine.local_paths import without_paths
+from experiments.analysis.arms import ABSENT, Arm
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section, table
+from experiments.system.local_paths import without_paths
 
 MOST = 60
 """Lines of an arm; the whole configuration is in MLflow."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from experiments.machine.quiet import be_quiet
-from experiments.machine.secret_streams import conceal_output
+from experiments.system.quiet import be_quiet
+from experiments.system.secret_streams import conceal_output
 
 
 def main() -> int:

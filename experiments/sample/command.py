@@ -23,12 +23,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError, build
+from experiments.cli.own_conf import NoFolder, remember
+from experiments.cli.typo import composed as composed_lines
+from experiments.cli.typo import explain
 from experiments.sample.options import Options, SampleError, parsed
 from experiments.sample.question import Question, question
 from experiments.schema import register
-from experiments.typed.own_conf import NoFolder, remember
-from experiments.typed.typo import composed as composed_lines
-from experiments.typed.typo import explain
 
 USAGE_ERROR = 2
 BASE = ("name=sample", "stages=[evaluate]")

@@ -18,12 +18,12 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
 
-from contrastive_reasoning.ranks import from_first, this_rank
-from experiments.machine.files import write_json
-from experiments.machine.lock import lock
+from contrastive_reasoning.distributed import from_first, this_rank
 from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stage.plan import StagePlan, named_things
 from experiments.stage.rooms import changed_rooms, code_hashes
+from experiments.system.files import write_json
+from experiments.system.lock import lock
 from experiments.tracking.parameters import flatten
 from experiments.tracking.run_tree import read_json
 

@@ -19,9 +19,8 @@ from typing import Any
 
 import lightning as L
 
+from contrastive_reasoning.distributed import from_first, this_rank
 from contrastive_reasoning.progress import steps_done
-from contrastive_reasoning.ranks import from_first, this_rank
-from experiments.machine.first_line import first_line
 from experiments.stage.interrupt import Interrupted, StopRequest
 from experiments.stage.kept_checkpoints import (
     PARTIAL,
@@ -34,6 +33,7 @@ from experiments.stage.kept_checkpoints import (
     seal,
 )
 from experiments.stage.run_folder import RunFolderLogger
+from experiments.system.first_line import first_line
 
 MODES = ("max", "min")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
 from contrastive_reasoning.progress import Display, Heartbeat, Phase, Quiet
-from contrastive_reasoning.ranks import this_rank
+from experiments.analysis import evaluation_table
 from experiments.assemble import build, with_values
-from experiments.comparison import evaluation_table
 from experiments.stage.run_folder import RunFolderLogger
 from experiments.stage.trainer import device_of
 from experiments.stage.wiring import POLICY

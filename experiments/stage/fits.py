@@ -14,9 +14,9 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from contrastive_reasoning.critics.checkpoint import save_critic
+from contrastive_reasoning.distributed import barrier, from_first, this_rank
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
-from contrastive_reasoning.ranks import barrier, from_first, this_rank
 from experiments.assemble import build
 from experiments.stage.checkpoint import StageCheckpoint
 from experiments.stage.interrupt import Interrupted, StopRequest

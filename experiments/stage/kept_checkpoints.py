@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.machine.files import sync, sync_all, write_json
 from experiments.stage.intact import damage as damage_of
 from experiments.stage.intact import marks
+from experiments.system.files import sync, sync_all, write_json
 
 CHECKPOINTS = "checkpoints"
 """The folder of a stage that they are kept in."""

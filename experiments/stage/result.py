@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from contrastive_reasoning.ranks import from_first, this_rank
-from experiments.machine.files import sync_all, write_json
+from contrastive_reasoning.distributed import from_first, this_rank
 from experiments.stage.begun import RESULT
 from experiments.stage.fingerprint import content_hash
 from experiments.stage.intact import damage, marks
 from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stage.plan import StagePlan
 from experiments.stage.wiring import CRITIC, POLICY
+from experiments.system.files import sync_all, write_json
 from experiments.tracking.metrics_file import METRICS_FILE
 from experiments.tracking.run_tree import read_json
 

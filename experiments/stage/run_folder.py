@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from experiments.machine.files import partial_of, put_in_place, sync_all, write_text
-from experiments.machine.folder_names import plain_parts
+from experiments.system.files import partial_of, put_in_place, sync_all, write_text
+from experiments.system.folder_names import plain_parts
 from experiments.tracking.metrics_file import (
     METRICS_FILE,
     Metric,

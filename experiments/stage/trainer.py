@@ -11,7 +11,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError, build
-from experiments.machine.first_line import first_line
+from experiments.system.first_line import first_line
 
 
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from experiments.cli.own_conf import NoFolder, remember
+from experiments.cli.suggestions import did_you_mean
+from experiments.cli.words import USAGE_ERROR, WordsParser
 from experiments.schema import register
 from experiments.study.comparable import check_comparable
 from experiments.study.jobs import check_jobs, jobs_of, start_jobs
 from experiments.study.plan import Study, StudyError, find_study
-from experiments.typed.own_conf import NoFolder, remember
-from experiments.typed.suggestions import did_you_mean
-from experiments.typed.words import USAGE_ERROR, WordsParser
 
 INTERRUPTED = 130
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from experiments.comparison.curves import COLOURS
+from experiments.analysis.curves import COLOURS
 from experiments.study.dose_response import DOSE, DosedArm, correlation_sentence
 from experiments.study.label_places import Box, places
 from experiments.study.plan import Study

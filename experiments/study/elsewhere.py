@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
-from experiments.comparison.seeds import Rule, in_a_study
+from experiments.analysis.seeds import Rule, in_a_study
 from experiments.study.plan import Study
 from experiments.study.wording import ABSENT, over_seeds
 from experiments.tracking.tracked_run import TrackedRun

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from experiments.comparison.seeds import Difference, difference
+from experiments.analysis.seeds import Difference, difference
 from experiments.study.cost_curve import CostCurve, mean_curve
 from experiments.study.reaching import Reaching, reaching
 from experiments.study.results import ArmResult

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from hydra import initialize_config_module
 from omegaconf import DictConfig
 
+from experiments.cli.typo import composed as composed_lines
+from experiments.cli.typo import explain_each
 from experiments.study.plan import START, Start, Study, StudyError
-from experiments.typed.typo import composed as composed_lines
-from experiments.typed.typo import explain_each
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from experiments.analysis.arms import arms_by, is_begun_from, value_of
+from experiments.analysis.seeds import compared, shared
 from experiments.compare import notes as notes_on_arms
-from experiments.comparison.arms import arms_by, is_begun_from, value_of
-from experiments.comparison.seeds import compared, shared
 from experiments.study.finished import lacking_starts
 from experiments.study.plan import Study
 from experiments.study.results import ArmResult, SeedResult
@@ -87,7 +87,7 @@ def notes_on_pairs(arms: Sequence[ArmResult], *, start_per_seed: bool) -> list[s
 
     Args:
         arms: that are compared, the baseline first.
-        start_per_seed: see :func:`experiments.comparison.seeds.compared`.
+        start_per_seed: see :func:`experiments.analysis.seeds.compared`.
     """
     baseline, *others = arms
     why = "each seed has a start of its own" if start_per_seed else "one of the two has no other"

@@ -22,9 +22,9 @@ from typing import Any
 
 import yaml
 
-from experiments.typed.own_conf import own_folder
-from experiments.typed.suggestions import did_you_mean
-from experiments.typed.typed_here import typed
+from experiments.cli.own_conf import own_folder
+from experiments.cli.suggestions import did_you_mean
+from experiments.cli.typed_here import typed
 
 FILE = ".yaml"
 STUDIES = Path(__file__).resolve().parents[2] / "conf" / "study"
@@ -126,7 +126,7 @@ def study_names() -> list[str]:
 
 
 def _files() -> dict[str, Path]:
-    """By name; those of one's own hide none of the house's (``experiments/typed/own_conf.py``)."""
+    """By name; those of one's own hide none of the house's (``experiments/cli/own_conf.py``)."""
     own = own_folder()
     folders = [STUDIES, *([own / STUDIES.name] if own else [])]
     return {path.stem: path for folder in folders for path in folder.glob(f"*{FILE}")}

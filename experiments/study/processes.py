@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from experiments.machine.gpus import VISIBLE
-from experiments.machine.threads import THREADS, cores_each
 from experiments.study.jobs import Job
+from experiments.system.gpus import VISIBLE
+from experiments.system.threads import THREADS, cores_each
 
 LOOK_SECONDS = 0.2
 GRACE_SECONDS = 120.0
@@ -35,7 +35,7 @@ def run_jobs(
         parallel: how many run at a time.
         logs: the folder of their logs.
         tell: what is told of them.
-        gpus: for each that runs at a time those that it may see (``experiments/machine/gpus.py``); empty: all of them.
+        gpus: for each that runs at a time those that it may see (``experiments/system/gpus.py``); empty: all of them.
 
     Raises:
         KeyboardInterrupt: after all running jobs were asked to stop and have ended.

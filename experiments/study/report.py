@@ -13,9 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from experiments.analysis.curves import Curve, draw_curves
 from experiments.compare import OUTPUT, log_comparison
-from experiments.comparison.curves import Curve, draw_curves
-from experiments.machine.files import write_text
 from experiments.schema import register
 from experiments.study import elsewhere
 from experiments.study.cost_curve import CostCurve
@@ -31,6 +30,7 @@ from experiments.study.rows import Row, rows_of
 from experiments.study.runs_table import RUNS, runs_as_csv
 from experiments.study.table import as_csv, as_latex, as_markdown, as_rich, caption_of
 from experiments.study.verdict import verdict
+from experiments.system.files import write_text
 from experiments.track import Tracker, TrackerError, connect
 
 POINTS = 60

@@ -14,13 +14,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.evaluation import pass_at_k
-from experiments.comparison.arms import value_of
+from experiments.analysis.arms import value_of
+from experiments.cli.suggestions import did_you_mean
 from experiments.study.cost_curve import CostCurve, curve_of
 from experiments.study.finished import Mark, counted
 from experiments.study.plan import METRICS, SETTING, Study, StudyError
 from experiments.track import Tracker
 from experiments.tracking.tracked_run import TrackedRun
-from experiments.typed.suggestions import did_you_mean
 
 COMPLETIONS = "test/completions"
 TRAINED = ("critic", "grpo")

@@ -13,7 +13,7 @@ from contrastive_reasoning.evaluation import (
     nested_mean,
     probability_of_improvement,
 )
-from experiments.comparison.seeds import Difference, compared, difference
+from experiments.analysis.seeds import Difference, compared, difference
 from experiments.study.elsewhere import BySetting, elsewhere_of
 from experiments.study.equal_cost import RESAMPLES, SEED, AtCost, at_cost
 from experiments.study.results import ArmResult
@@ -68,7 +68,7 @@ def rows_of(arms: Sequence[ArmResult], metric: str, *, start_per_seed: bool) -> 
     Args:
         arms: that are compared.
         metric: what decides.
-        start_per_seed: whether each seed begins from another policy: see :func:`experiments.comparison.seeds.compared`.
+        start_per_seed: whether each seed begins from another policy: see :func:`experiments.analysis.seeds.compared`.
     """
     return [_row(arm, arms[0], metric, start_per_seed=start_per_seed) for arm in arms]
 

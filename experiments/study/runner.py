@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.compare import OUTPUT
-from experiments.machine.gpus import seats
-from experiments.machine.lock import lock
 from experiments.stage.result import finished
 from experiments.study.finished import (
     finished_marks,
@@ -22,6 +20,8 @@ from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
 from experiments.study.report import report
 from experiments.study.starts import start_plan
+from experiments.system.gpus import seats
+from experiments.system.lock import lock
 from experiments.track import TrackerError, connect
 from experiments.tracking.carry import sync
 

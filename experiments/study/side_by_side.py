@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.comparison.fixed import NOTHING, Fixed, Primary
+from experiments.analysis.fixed import NOTHING, Fixed, Primary
+from experiments.cli.typed_here import typed
 from experiments.schema import register
 from experiments.study.finished import counted, today
 from experiments.study.notes import notes_on_left_out
 from experiments.study.plan import Study
 from experiments.track import Tracker
-from experiments.typed.typed_here import typed
 
 
 def fixed_by(tracker: Tracker, studies: Sequence[Study], *, alone: bool) -> Fixed:

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from rich.table import Table
 
-from experiments.comparison.table import escaped_latex, tabular, with_sign
+from experiments.analysis.table import escaped_latex, tabular, with_sign
 from experiments.study.elsewhere import as_cell
 from experiments.study.equal_cost import SHARES, AtCost
 from experiments.study.plan import Study

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from contrastive_reasoning.evaluation import Estimate
-from experiments.comparison.seeds import Difference
-from experiments.comparison.set_table import WELCH
-from experiments.comparison.table import with_sign
+from experiments.analysis.seeds import Difference
+from experiments.analysis.set_table import WELCH
+from experiments.analysis.table import with_sign
 
 ABSENT = "–"
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from experiments.machine.files import write_json
+from experiments.system.files import write_json
 from experiments.tracking.run_tree import read_json
 
 State = Literal["waiting", "running", "done", "done already", "failed", "stopped"]

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
 
-from experiments.comparison.curves import COLOURS, DASHES, fill_band, is_share, or_gap
-from experiments.comparison.seeds import over_seeds
+from experiments.analysis.curves import COLOURS, DASHES, fill_band, is_share, or_gap
+from experiments.analysis.seeds import over_seeds
 
 Point = tuple[Mapping[str, str], Sequence[float]]
 """The swept values, and the metric of each seed."""

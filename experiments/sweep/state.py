@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from experiments.machine.files import write_json
+from experiments.system.files import write_json
 
 STATE = "state.json"
 End = Literal["done", "failed", "stopped"]

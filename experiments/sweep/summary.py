@@ -18,14 +18,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments.comparison.seeds import Estimate, over_seeds
-from experiments.comparison.table import written
-from experiments.machine.files import write_text
+from experiments.analysis.seeds import Estimate, over_seeds
+from experiments.analysis.table import written
 from experiments.sweep.expected import ITSELF, label, varying
 from experiments.sweep.job import LOG, Job, run_folder
 from experiments.sweep.metric import PRIMARY, final_metrics
 from experiments.sweep.view import Row as View
 from experiments.sweep.view import tally
+from experiments.system.files import write_text
 
 CSV, DONE, SEED = "summary.csv", ("done", "done already"), "seed"
 WIDE = 160

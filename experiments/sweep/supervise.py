@@ -20,10 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.machine.gpus import seated
-from experiments.machine.launch import INTERRUPTED
 from experiments.sweep.job import FOLDER, LOG, STOP, Job, read_job, run_folder, write_job
 from experiments.sweep.metric import primary
+from experiments.system.gpus import seated
+from experiments.system.launch import INTERRUPTED
 from experiments.tracking.run_record import SWEEP, sweep_of
 
 LOOK_SECONDS = 0.3

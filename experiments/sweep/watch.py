@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from experiments.machine.files import write_json
-from experiments.machine.gpus import BETWEEN, SEATS, seats
-from experiments.machine.launch import FAILED, INTERRUPTED, launched
-from experiments.machine.lock import lock
-from experiments.machine.threads import THREADS, cores_each
 from experiments.sweep.direction import wrong_direction
 from experiments.sweep.job import STOP, TYPED, write_job
+from experiments.system.files import write_json
+from experiments.system.gpus import BETWEEN, SEATS, seats
+from experiments.system.launch import FAILED, INTERRUPTED, launched
+from experiments.system.lock import lock
+from experiments.system.threads import THREADS, cores_each
 
 if TYPE_CHECKING:
     from experiments.sweep.live import LiveJobs

@@ -16,10 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from experiments.machine.first_line import first_line
-from experiments.machine.lock import lock
-from experiments.machine.secret_values import concealed
 from experiments.sweep.state import End
+from experiments.system.first_line import first_line
+from experiments.system.lock import lock
+from experiments.system.secret_values import concealed
 from experiments.tracking.metrics_file import complete_lines
 from experiments.tracking.named_runs import check_names
 from experiments.tracking.run_tree import Kind, TrackedRun, find_run_folders, headline_metrics, runs_of

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from experiments.machine.files import write_json
-from experiments.machine.first_line import first_line
+from experiments.system.files import write_json
+from experiments.system.first_line import first_line
 
 FAILURE = "failure.json"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from experiments.typed.catalogue import experiments, studies
-from experiments.typed.suggestions import did_you_mean, nearest
+from experiments.cli.catalogue import experiments, studies
+from experiments.cli.suggestions import did_you_mean, nearest
 
 RUNS = "runs"
 

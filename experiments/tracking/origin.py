@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from experiments.typed.catalogue import catalogued
+from experiments.cli.catalogue import catalogued
 
 ORIGIN = "origin.json"
 RUN = ("python", "-m", "experiments.run")

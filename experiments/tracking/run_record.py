@@ -17,15 +17,15 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from contrastive_reasoning.ranks import from_first, this_rank
-from experiments.machine.files import write_json, write_text, write_yaml
+from contrastive_reasoning.distributed import from_first, this_rank
+from experiments.cli.overrides import typed_overrides
 from experiments.stage.plan import StagePlan
 from experiments.sweep.job import FOLDER, RUN, TYPED
+from experiments.system.files import write_json, write_text, write_yaml
 from experiments.tracking.environment import ENVIRONMENT, INSTALLED, environment, installed
 from experiments.tracking.metrics_file import last_values
 from experiments.tracking.origin import ORIGIN, as_json, origin_of
 from experiments.tracking.run_tree import read_json
-from experiments.typed.overrides import typed_overrides
 
 SWEEP = "CONTRASTIVE_REASONING_SWEEP"
 """The variable by which a job's process, and the ranks that it starts, know the sweep they belong to."""

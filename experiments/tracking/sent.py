@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.machine.files import write_json
+from experiments.system.files import write_json
 from experiments.tracking.run_tree import read_json
 
 MEMORY_FILE = "mirror.json"

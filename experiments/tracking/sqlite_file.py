@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from experiments.machine.lock import lock
+from experiments.system.lock import lock
 
 SCHEME = "sqlite:///"
 UNFINISHED = ".unfinished"

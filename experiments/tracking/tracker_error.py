@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from experiments.machine.first_line import first_line
-from experiments.machine.secret_values import concealed
+from experiments.system.first_line import first_line
+from experiments.system.secret_values import concealed
 
 
 class TrackerError(RuntimeError):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.ranks import this_rank
 from contrastive_reasoning.rollout import vllm
 from contrastive_reasoning.tasks.base import Problem
 from tests.contract.conftest import FakeVLLM, policy_of

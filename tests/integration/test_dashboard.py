@@ -17,10 +17,10 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from experiments.comparison.wishes import Refused
+from experiments.analysis.wishes import Refused
 from experiments.dashboard import BY_INTEREST, command, pages, search_filter, shown, side_by_side, split
-from experiments.machine.files import write_json
 from experiments.schema import STAGES
+from experiments.system.files import write_json
 from experiments.track import Tracker
 from experiments.tracking.carry import Carrier
 from experiments.tracking.run_tree import read_json

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import pytest
 
+from experiments.cli.catalogue import catalogued
+from experiments.cli.commands import COMMANDS
+from experiments.cli.own_conf import VARIABLE, remember
+from experiments.cli.typo import explain, explain_each
 from experiments.schema import register
 from experiments.study.plan import find_study, study_names
-from experiments.typed.catalogue import catalogued
-from experiments.typed.commands import COMMANDS
-from experiments.typed.own_conf import VARIABLE, remember
-from experiments.typed.typo import explain, explain_each
 
 register()
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,9 +34,9 @@ RUN_ELSEWHERE = {
     "check": "this, with lint and types beside it",
     "help": "this",
     "docs": "this",
-    "list": "tests/unit/experiments/typed/test_catalogue.py",
+    "list": "tests/unit/experiments/cli/test_catalogue.py",
     "sync": "tests/unit/experiments/test_tracker_faults.py",
-    "bench": "tests/unit/experiments/bench",
+    "bench": "tests/unit/benchmarks",
 }
 """Targets that take nothing, or flags of their own, and what tries them."""
 OF_MLFLOW = {

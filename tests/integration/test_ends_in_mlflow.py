@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from experiments.machine.launch import FAILED, INTERRUPTED
+from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.track import Tracker
 from experiments.tracking.tracked_run import TrackedRun
 from tests.integration.forking import Forks

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.machine.launch import INTERRUPTED
 from experiments.stage.kept_checkpoints import newest_sound, path_of
+from experiments.system.launch import INTERRUPTED
 from experiments.tracking.metrics_file import METRICS_FILE, complete_lines, read_metrics
 from tests.integration.forking import Forks
 from tests.integration.killing import runs

@@ -18,10 +18,10 @@ from omegaconf import DictConfig, OmegaConf
 from transformers import AutoModelForCausalLM
 
 import conf
-from experiments.checks.contradictions import contradiction
 from experiments.schema import STAGES, register
 from experiments.stages import Interrupted, run_experiment
 from experiments.tracking.metrics_file import last_values
+from experiments.validation.contradictions import contradiction
 from lightning_modules.grpo import GRPO
 from tests.integration.test_kills import numbers
 

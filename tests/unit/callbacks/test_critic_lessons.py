@@ -12,9 +12,9 @@ from torch.testing import assert_close
 from callbacks.critic_lessons import CriticLessons
 from contrastive_reasoning.critics import CriticBatch, JointCritic
 from contrastive_reasoning.critics.met_states import MetStates, met_batch
+from contrastive_reasoning.distributed import TooManyLeftOut, ranks, this_rank
 from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.policies.seeded import seeded
-from contrastive_reasoning.ranks import TooManyLeftOut, ranks, this_rank
 from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.countdown.tried import Known
 from datamodules.pairing import EveryGoal

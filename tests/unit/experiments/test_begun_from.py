@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.analysis.arms import arms_by, is_begun_from
 from experiments.compare import notes
-from experiments.comparison.arms import arms_by, is_begun_from
 from tests.unit.experiments.comparison_kit import finished
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from experiments import compare as module
+from experiments.analysis.arms import arms_by
+from experiments.analysis.curves import Curve, draw_curves
+from experiments.analysis.seeds import Estimate
+from experiments.analysis.table import as_latex, rows_of
 from experiments.compare import CURVE, METRIC, Refused, compare, main
-from experiments.comparison.arms import arms_by
-from experiments.comparison.curves import Curve, draw_curves
-from experiments.comparison.seeds import Estimate
-from experiments.comparison.table import as_latex, rows_of
 from experiments.track import Tracker
 from experiments.tracking.carry import Carrier
 from tests.unit.experiments.comparison_kit import PLAIN, record

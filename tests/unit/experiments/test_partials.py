@@ -9,12 +9,12 @@ import sys
 import textwrap
 from pathlib import Path
 
-from experiments.machine.files import clear_partials, partial_of
+from experiments.system.files import clear_partials, partial_of
 
 KILLED_WHILE_IT_WRITES = """
     import os, signal, sys
     from pathlib import Path
-    from experiments.machine import files
+    from experiments.system import files
 
     files.put_in_place = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     files.write_text(Path(sys.argv[1]), "half")

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.ranks import this_rank
 from contrastive_reasoning.rollout.batch import RolloutTokens
 from lightning_modules import balance, policy_updates
 from tests.unit.lightning_modules import grpo_kit

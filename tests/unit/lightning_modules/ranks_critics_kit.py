@@ -13,10 +13,10 @@ from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.advantages import Advantage, GroupRelative, Potential, Process, Subsampled, TrustGate
 from contrastive_reasoning.critics import Calibration, EnsembleCritic, Isotonic, PreferenceCritic, save_critic
 from contrastive_reasoning.critics.encoder import TextEncoder
+from contrastive_reasoning.distributed import barrier, share
 from contrastive_reasoning.evaluation import evaluate
 from contrastive_reasoning.policies.pooling import last_pool
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
-from contrastive_reasoning.ranks import barrier, share
 from contrastive_reasoning.rewards import CalibratedReward, Reward, ShuffledReward
 from contrastive_reasoning.rewards.critic_within import verdict_auroc
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling

@@ -13,10 +13,10 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 
+from contrastive_reasoning.distributed import over_ranks, ranks, this_rank
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.ranks import over_ranks, ranks, this_rank
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.stage.checkpoint import StageCheckpoint
 from experiments.stage.interrupt import Interrupted, StopRequest

@@ -18,10 +18,10 @@ from lightning import Callback, LightningModule, Trainer
 from callbacks.dynamic_sampling import DynamicSampling
 from callbacks.rollout_generation import RolloutGeneration
 from callbacks.zero_sharding import ZeroSharding
+from contrastive_reasoning.distributed import barrier, this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.policies.tiny import tiny_llama
-from contrastive_reasoning.ranks import barrier, this_rank
 from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ReasoningPrompts

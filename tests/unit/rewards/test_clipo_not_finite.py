@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from contrastive_reasoning.distributed import TooManyLeftOut
 from contrastive_reasoning.losses import supcon
-from contrastive_reasoning.ranks import TooManyLeftOut
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rollout import RolloutBatch

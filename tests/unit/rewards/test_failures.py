@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from contrastive_reasoning.ranks import this_rank
+from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.rewards.failures import (
     ALL,
     FEWEST,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import distributed, multiprocessing
 
-from contrastive_reasoning.ranks import barrier
+from contrastive_reasoning.distributed import barrier
 from contrastive_reasoning.rollout import Sampling
 from contrastive_reasoning.rollout.vllm import VLLMEngine, request_seeds
 from contrastive_reasoning.rollout.vllm_http import ServerError

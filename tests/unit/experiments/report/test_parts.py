@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.comparison.arms import arms_by
+from experiments.analysis.arms import arms_by
 from experiments.report.charts import MOST_POINTS, thinned
 from experiments.report.commands import study_line
 from experiments.report.completions import MOST, chosen

@@ -17,7 +17,7 @@ from PIL import Image
 
 from callbacks.training_completions import rewards_of
 from contrastive_reasoning.rewards import Credit
-from experiments.comparison.arms import arms_by
+from experiments.analysis.arms import arms_by
 from experiments.report.command import main
 from experiments.report.commands import commits
 from experiments.track import Tracker

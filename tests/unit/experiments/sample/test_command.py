@@ -14,8 +14,8 @@ from contrastive_reasoning.critics import NumericV2
 from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.losses import dot
 from contrastive_reasoning.tasks.countdown import reachable
+from experiments.cli.own_conf import VARIABLE
 from experiments.sample.command import main
-from experiments.typed.own_conf import VARIABLE
 
 SIZES = {"dimension": 4, "digit_dimension": 4, "hidden_dimension": 8, "hidden_layers": 1}
 SIMILARITY = {"_target_": "contrastive_reasoning.losses.dot", "_partial_": True}

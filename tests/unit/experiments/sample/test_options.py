@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from experiments.cli.typo import explain
 from experiments.sample.options import SHORT, Options, SampleError, parsed
 from experiments.schema import register
-from experiments.typed.typo import explain
 
 register()
 

@@ -34,12 +34,14 @@ def test_so_is_one_that_is_no_target_and_is_imported_by_one_that_is() -> None:
     losses = {"_target_": "contrastive_reasoning.losses.BinaryNCE"}
     assert set(code_hashes(losses)) == {"contrastive_reasoning.losses"}
     then = code_hashes(CONFIG)
-    assert changed_rooms(CONFIG, {**then, "contrastive_reasoning.ranks": "other"}) == ["contrastive_reasoning.ranks"]
+    assert changed_rooms(CONFIG, {**then, "contrastive_reasoning.distributed": "other"}) == [
+        "contrastive_reasoning.distributed"
+    ]
 
 
 def test_of_a_room_that_was_not_recorded_nothing_is_known() -> None:
     then = code_hashes(CONFIG)
-    older = {room: code for room, code in then.items() if room != "contrastive_reasoning.ranks"}
+    older = {room: code for room, code in then.items() if room != "contrastive_reasoning.distributed"}
     assert changed_rooms(CONFIG, older) == []
     assert changed_rooms(CONFIG, {}) == list(then), "where nothing was recorded nothing is trusted"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from contrastive_reasoning.ranks import this_rank
+from contrastive_reasoning.distributed import this_rank
 from experiments import stages
-from experiments.machine.lock import lock
+from experiments.system.lock import lock
 from tests.two_ranks import on_ranks
 
 ARRIVED, RELEASED = "arrived", "released"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.machine.files import write_json
 from experiments.stage.begun import RESULT
 from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
 from experiments.stage.plan import StagePlan
 from experiments.stage.result import finished, reusable, write_result
+from experiments.system.files import write_json
 from experiments.tracking.run_tree import read_json
 from tests.unit.experiments.stage.test_kept_checkpoints import flip
 

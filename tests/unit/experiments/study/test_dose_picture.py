@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from contrastive_reasoning.evaluation import Estimate
-from experiments.comparison.seeds import Difference
+from experiments.analysis.seeds import Difference
 from experiments.study.dose_picture import draw_doses
 from experiments.study.dose_response import DosedArm
 from experiments.study.label_places import Box, around, places

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from contrastive_reasoning.evaluation import Estimate
-from experiments.comparison.seeds import Difference
+from experiments.analysis.seeds import Difference
 from experiments.study.dose_response import (
     PICTURE,
     DosedArm,

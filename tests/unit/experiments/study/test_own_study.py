@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cli.catalogue import main as show
+from experiments.cli.catalogue import studies
+from experiments.cli.own_conf import VARIABLE, remember
 from experiments.compare import main as compare
 from experiments.report.command import main as report
 from experiments.schema import register
@@ -15,9 +18,6 @@ from experiments.study.comparable import check_comparable
 from experiments.study.jobs import check_jobs, jobs_of, start_jobs
 from experiments.study.named import split
 from experiments.study.plan import StudyError, find_study, study_names
-from experiments.typed.catalogue import main as show
-from experiments.typed.catalogue import studies
-from experiments.typed.own_conf import VARIABLE, remember
 
 ROOT = Path(__file__).resolve().parents[4]
 CONF = ROOT / "docs" / "examples" / "conf"

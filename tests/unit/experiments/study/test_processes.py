@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.machine import threads as shared
-from experiments.machine.gpus import VISIBLE
-from experiments.machine.threads import THREADS
 from experiments.study.jobs import Job
 from experiments.study.processes import run_jobs
+from experiments.system import threads as shared
+from experiments.system.gpus import VISIBLE
+from experiments.system.threads import THREADS
 
 
 class Telling(Job):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contrastive_reasoning.evaluation import Estimate
-from experiments.comparison.seeds import Difference
+from experiments.analysis.seeds import Difference
 from experiments.study.equal_cost import AtCost
 from experiments.study.plan import Study, read_study
 from experiments.study.rows import Gain, Row

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from experiments.machine.files import write_json
 from experiments.sweep.close import close_sweep, open_sweep
 from experiments.sweep.job import RUN, STOP, Job, read_job, run_folder, write_job
 from experiments.sweep.state import STATE, End, SweepState, read_state, write_state
+from experiments.system.files import write_json
 from experiments.track import Tracker
 from experiments.tracking.carry import Carrier
 

@@ -8,10 +8,10 @@ import torch
 from hydra import compose, initialize_config_module
 from hydra.core.hydra_config import HydraConfig
 
+from experiments.cli.catalogue import FOLDER, catalogue
 from experiments.schema import register
 from experiments.tracking.origin import as_json, command, command_over_seeds, origin_of, parsed
 from experiments.tracking.run_record import open_record
-from experiments.typed.catalogue import FOLDER, catalogue
 
 TYPED = ["experiment=llama_critic", "reward.weight=0.25", "seed=3", "policy.corpus.plays=50"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiments.machine.files import write_json
+from experiments.system.files import write_json
 from experiments.tracking.run_tree import LONGEST_NAME, read_config, runs_of
 
 

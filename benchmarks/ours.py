@@ -1,0 +1,204 @@
+"""Our own arm: the GRPO step as every experiment takes it, in Lightning's loop, waiting for a request before each step.
+
+Parts come from the configuration; only the reward is put in here, and the batch is the same in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from inspect import signature
+from typing import Any
+
+import lightning as L
+import torch
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig, OmegaConf
+
+from benchmarks.clock import now, timed
+from benchmarks.peers.conversation import Conversation, read_work
+from benchmarks.roofline import COPIED, copy_bandwidth, decode_bytes, traffic_of
+from contrastive_reasoning.rewards.base import Credit
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem
+from experiments.assemble import build
+from experiments.schema import register
+from experiments.system.quiet import be_quiet
+
+PARTS = OmegaConf.create(
+    {
+        "batch": {"_target_": "datamodules.collate.ProblemBatch", "_partial_": True},
+        "scores": {"_target_": "lightning_modules.passes.scores", "_partial_": True},
+        "microbatches": {"_target_": "lightning_modules.microbatches.microbatches", "_partial_": True},
+    }
+)
+
+
+TRAINERS = {"cpu": "cpu", "cuda": "gpu"}
+
+
+class EveryOther:
+    """1 for every other completion of a group: no advantage is zero, so every row is trained on."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        outcome = (torch.arange(len(rollouts), device=rollouts.mask.device) % 2).to(rollouts.old_log_probs.dtype)
+        return Credit(outcome=outcome, parts={"every_other": outcome})
+
+
+class SameBatch:
+    """The problems of the work, again and again."""
+
+    def __init__(self, work: dict[str, Any]) -> None:
+        self.problems = [Problem(**problem) for problem in work["problems"]]
+
+    def __iter__(self) -> Iterator[Any]:
+        make = build(PARTS, "batch")
+        while True:
+            yield make(self.problems)
+
+
+class Steps:
+    """When the parts of a step began, and the rollouts of the last one."""
+
+    def __init__(self, conversation: Conversation, max_tokens: int, generation: Any) -> None:
+        self.conversation = conversation
+        self.generation = generation
+        """The callback that draws."""
+        self.max_tokens = max_tokens
+        """Padded tokens of a micro-batch."""
+        self.start = self.drawn = 0.0
+        self.rollouts: Any = None
+
+    def wait(self, module: Any) -> None:
+        direct = {
+            "scoring": lambda: self.score(module),
+            "shared_prefix": lambda: prefix_passes(module, self.rollouts),
+            "decode_roofline": lambda: decoding(module.policy, self.generation, self.rollouts),
+        }
+        self.conversation.until_step(direct)
+        self.start = now()
+
+    def score(self, module: Any) -> dict[str, float]:
+        """The log-probs of the last rollouts, in the way in which old policies and references are scored."""
+        scores, microbatches = build(PARTS, "scores"), build(PARTS, "microbatches")
+
+        def run() -> None:
+            split = microbatches(self.rollouts, module.policy, max_tokens=self.max_tokens)
+            scores(module.policy, self.rollouts, list(split))
+
+        return {"scoring": timed(run)}
+
+    def tell(self, module: Any, rollouts: RolloutBatch) -> None:
+        end = now()
+        self.rollouts = rollouts
+        module.rollout_step = 0  # rollouts are a function of it: every repeat writes the same completions
+        seconds = {"generation": self.drawn - self.start, "update": end - self.drawn, "whole_step": end - self.start}
+        self.conversation.answer(seconds, tokens_of(rollouts))
+
+
+class BeforeStep(L.Callback):
+    """Stands before the callback that draws the rollouts."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self.steps.wait(pl_module)
+
+
+class AfterRollouts(L.Callback):
+    """Stands after it."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self.steps.drawn = now()
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.steps.tell(pl_module, batch.rollouts)
+
+
+def tokens_of(rollouts: RolloutBatch) -> dict[str, Any]:
+    """What the step worked on: prompts count once for each completion, as in the peers."""
+    lengths = rollouts.mask.sum(dim=1).tolist()
+    prompt = int(rollouts.prompt_mask.sum()) * rollouts.group_size
+    return {"prompt": prompt, "completion": sum(lengths), "lengths": lengths}
+
+
+def prefix_passes(module: Any, rollouts: RolloutBatch) -> dict[str, float] | str:
+    """Forward and backward of all completions, a group at a time, with their prompt once and with one prompt each."""
+    if "owner" not in signature(module.policy.log_probs).parameters:
+        return "the policy cannot share a prompt yet"
+    shared, single = (timed(lambda each=each: _passes(module, rollouts, each)) for each in (False, True))
+    return {"shared_prefix": shared, "own_prefix": single}
+
+
+def _passes(module: Any, rollouts: RolloutBatch, each_its_own: bool) -> None:
+    size = rollouts.group_size
+    for p in range(len(rollouts.problems)):
+        rows = slice(p * size, (p + 1) * size)
+        ids, mask = rollouts.prompt_ids[p : p + 1], rollouts.prompt_mask[p : p + 1]
+        owner = None if each_its_own else torch.zeros(size, dtype=torch.long, device=ids.device)
+        if each_its_own:
+            ids, mask = ids.expand(size, -1), mask.expand(size, -1)
+        completions = (rollouts.completion_ids[rows], rollouts.mask[rows])
+        module.policy.log_probs(ids, mask, *completions, temperature=rollouts.temperature, owner=owner).sum().backward()
+    module.policy.zero_grad()
+
+
+def decoding(policy: Any, generation: Any, rollouts: RolloutBatch) -> dict[str, float] | str:
+    """Seconds of all tokens but each row's first, which the prefill gives; and those that reading the bytes takes."""
+    lengths = rollouts.mask.sum(dim=1).tolist()
+    one = replace(generation.sampling, max_tokens=1)
+    first, whole = (timed(lambda s=s: draw(policy, generation, rollouts, s)) for s in (one, generation.sampling))
+    if whole <= first:
+        return "decoding is too short to be measured"
+    size = COPIED[policy.device.type]
+    read = decode_bytes(traffic_of(policy), rollouts.prompt_mask.sum(dim=1).tolist(), lengths)
+    return {"decode": whole - first, "roofline": read / copy_bandwidth(policy.device, size=size)}
+
+
+def draw(policy: Any, generation: Any, rollouts: RolloutBatch, sampling: Any) -> None:
+    """The last rollouts again."""
+    generation.engine.generate(
+        policy, rollouts.problems, group_size=rollouts.group_size, sampling=sampling, seed=(0, "rollout", 0, 0)
+    )
+
+
+def configuration(work: dict[str, Any]) -> DictConfig:
+    """The laptop's baseline experiment with the policy and the sizes of this work."""
+    overrides = {
+        "experiment": "llama_baseline",
+        "trainer": TRAINERS[work["device"]],
+        "policy.pretrained": work["policy"],
+        "budget.grpo.group_size": work["group_size"],
+        "budget.grpo.max_completion_tokens": work["max_tokens"],
+        "budget.grpo.microbatch_tokens": work["microbatch_tokens"],
+        "budget.grpo.learning_rate": work["learning_rate"],
+        "rollout.engine.max_batch_tokens": work["batch_tokens"],
+    }
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", [f"{key}={value}" for key, value in overrides.items()])
+
+
+def main() -> None:
+    conversation, work = Conversation(), read_work()
+    register()
+    be_quiet()
+    config = configuration(work)
+    module, generation, trainer = (build(config, key) for key in ("module", "rollout", "trainer"))
+    module.reward = EveryOther()
+    steps = Steps(conversation, work["microbatch_tokens"], generation)
+    conversation.ready(torch=torch.__version__, threads=str(torch.get_num_threads()))
+    trainer(
+        max_epochs=1,
+        callbacks=[BeforeStep(steps), generation, AfterRollouts(steps)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+    ).fit(module, train_dataloaders=SameBatch(work))
+
+
+if __name__ == "__main__":
+    main()

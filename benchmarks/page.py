@@ -1,0 +1,102 @@
+"""The results as a page of Markdown, the same whoever's machine it was: no paths, no hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.result import Result
+
+HEAD = """\
+# Performance, side by side
+
+Written by `make bench`: every number below comes from one run of that command, on one machine, all arms alternating.
+
+**How to read it.** A ratio is the peer's seconds over ours, so 2.00 means twice as fast as the peer and 0.50 half as
+fast. It is the median over the repeats, each repeat a pair of measurements taken one after the other; beside it stand
+the smallest and the largest of those ratios. Where the range includes 1, nothing was shown. Seconds are medians and
+belong to this machine. `clipo_overhead` is the other way round: our seconds over those of the same step without the
+contrastive reward, so less is better. This page is of a CPU; `make bench over='--device cuda'` measures policies of
+the shapes of Qwen2 0.5 B and 1.5 B on a GPU, and has not been run on one yet.
+"""
+
+ARMS = """\
+## How each arm does the work
+
+The policy is the same files for all: a Llama of 4 layers, random weights, a vocabulary of 512. Weights are fp32,
+forward passes run under bf16 autocast, sampling is at temperature 1 without top-k and top-p. A step is: completions
+for every prompt, a reward of 1 for every other row (so that every row has an advantage), GRPO's clipped loss as a
+token mean without a KL term, one AdamW step with the gradient clipped to 1. The learning rate is 1e-12, so all repeats
+see the same policy. Each arm is a process of its own, warmed up before anything is counted. The number of prompt and
+completion tokens is compared with ours; an arm that differs is left out.
+
+- **Ours**: the configuration's own parts in Lightning's loop: the engine, the reward, the GRPO module's training step.
+  `generation` ends with the rollout batch (texts and log-probs included), `update` is the rest of the step, reward
+  included. `scoring` is the pass that a reference or a second mini-batch needs; a plain step has none.
+- **TRL**: `GRPOTrainer` on its transformers path, one optimizer step per rollout batch, its defaults but for what is
+  said here: no gradient checkpointing, no shuffling of prompts, `bf16`, micro-batches of as many rows as our token
+  budget holds (64, 8 and 32). `generation` is its `_generate`; `update` is the step without
+  `_generate_and_score_completions`; `scoring` is `_get_per_token_logps_and_entropies` on all rows, without gradients.
+- **transformers**: `generate` with prompts repeated for their group, left-padded; no log-probs are kept.
+
+**Lengths.** With *short prompts* and *LongProc prompts* the end token is so unlikely in the policy that it is never
+drawn: every completion has its full length. With *uneven lengths* the policy's own weights give the end token a
+probability of 1/200 at every token; our engine draws, the problems' ids are such that no row ends before 32 tokens, and
+the longest are cut at 512. The lengths that come out are then given to the peers: a logits processor forbids the end
+token before a row's last token and forces it there. So every row has the same length everywhere, and the peers spend
+next to nothing on it.
+
+**`shared_prefix`** is forward and backward of all completions with each prompt passing through the policy once, against
+once for each completion. **`decode_roofline`** is the fraction of the memory roofline that our decoding reaches: the
+seconds in which a copy's bandwidth, measured in the same process, would read all weights once a step and the keys and
+values that are attended to, over the seconds from each row's first token to its end. **`scaling/…`** compares our own
+whole step with the same step when one size is doubled: its `ours` is the base, its ratio how many times the cost.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Under what conditions the results were measured."""
+
+    cores: int
+    date: str
+    repeats: int
+    versions: Mapping[str, str]
+    sizes: Mapping[str, str]
+    """Workload → the tokens it had."""
+    notes: Sequence[str]
+    """What was not measured, a sentence each."""
+
+
+def page(results: Sequence[Result], setting: Setting) -> str:
+    """The whole page."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(setting.versions.items()) if name != "threads")
+    threads = setting.versions.get("threads", "unknown")
+    facts = [
+        f"- {setting.date}; {setting.cores} cores, threads of an arm: {threads}; no GPU.",
+        f"- {versions or 'no versions were told'}.",
+        f"- {setting.repeats} repeats of every measure.",
+        *(f"- {title}: {size}." for title, size in setting.sizes.items()),
+        *(f"- {note}" for note in setting.notes),
+    ]
+    return "\n".join([HEAD, "## This run\n", *facts, "", "## Results\n", *_tables(results), ARMS])
+
+
+def _tables(results: Sequence[Result]) -> Iterable[str]:
+    """One table for each workload, in the order of the results."""
+    for workload in dict.fromkeys(result.workload for result in results):
+        yield f"### {workload}\n"
+        yield "| measure | against | ratio | from – to | ours | peer |"
+        yield "|---|---|---:|---:|---:|---:|"
+        yield from (_row(result) for result in results if result.workload == workload)
+        yield ""
+
+
+def _row(result: Result) -> str:
+    spread = f"{result.ratio_min:.2f} – {result.ratio_max:.2f}"
+    seconds = f"{_seconds(result.ours_s)} | {_seconds(result.peer_s)}"
+    return f"| `{result.measure}` | {result.peer} | **{result.ratio:.2f}** | {spread} | {seconds} |"
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"

@@ -1,0 +1,48 @@
+from contrastive_reasoning.distributed.even_shares import even_shares
+from contrastive_reasoning.distributed.exchange import (
+    all_rows,
+    average_gradients,
+    barrier,
+    from_first,
+    gather,
+    gather_blocks,
+    gather_groups,
+    mean_over_ranks,
+    most,
+    over_ranks,
+    own_groups,
+    own_rows,
+    ranks,
+    share,
+    this_rank,
+    total,
+    unshare,
+)
+from contrastive_reasoning.distributed.finite_step import finite_step
+from contrastive_reasoning.distributed.left_out import LeftOut, TooManyLeftOut, bad_number, dumped
+
+__all__ = [
+    "LeftOut",
+    "TooManyLeftOut",
+    "all_rows",
+    "average_gradients",
+    "bad_number",
+    "barrier",
+    "dumped",
+    "even_shares",
+    "finite_step",
+    "from_first",
+    "gather",
+    "gather_blocks",
+    "gather_groups",
+    "mean_over_ranks",
+    "most",
+    "over_ranks",
+    "own_groups",
+    "own_rows",
+    "ranks",
+    "share",
+    "this_rank",
+    "total",
+    "unshare",
+]

@@ -1,0 +1,93 @@
+"""The console command ``contrastive-reasoning``: the Makefile's targets, from any folder, after an install.
+
+A command becomes the process that ``make`` would start, so that signals, exit codes and answers are the same. Nothing
+but the standard library is imported before that: help and a mistyped command are answered at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from textwrap import fill
+from typing import NoReturn
+
+from experiments.cli.commands import COMMANDS, Command
+from experiments.cli.completion_scripts import SCRIPTS
+from experiments.cli.suggestions import did_you_mean
+
+PROGRAM = "contrastive-reasoning"
+USAGE_ERROR = 2
+HELP, COMPLETION, VERSION = ("help", "-h", "--help"), "completion", "--version"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answer help and typos; else become the command and not return."""
+    first, *typed = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if first in HELP or not first:
+        print(overview())
+        return 0 if first else USAGE_ERROR
+    if first == VERSION:
+        print(version(PROGRAM))
+        return 0
+    if first == COMPLETION:
+        return complete(typed)
+    if first not in COMMANDS:
+        return refuse(f"no command {first!r}; {did_you_mean(first, [*COMMANDS, COMPLETION])}")
+    command = COMMANDS[first]
+    if {"-h", "--help"} & set(typed):
+        print(help_of(first, command))
+        return 0
+    become([sys.executable, "-m", command.module, *command.words(typed)])
+
+
+def overview() -> str:
+    """Every command in a line."""
+    rows = [f"  {name:<11} {command.summary}" for name, command in COMMANDS.items()]
+    rows.append(f"  {COMPLETION:<11} print what teaches a shell to complete all this: {', '.join(SCRIPTS)}")
+    lines = [f"Usage: {PROGRAM} COMMAND [NAME] [key=value …]", "", *rows, ""]
+    return "\n".join([*lines, f"{PROGRAM} COMMAND --help says more; {PROGRAM} {COMMANDS['exp'].example}"])
+
+
+def help_of(name: str, command: Command) -> str:
+    """What one command takes."""
+    usage = fill(f"Usage: {PROGRAM} {name} {command.usage}".rstrip(), 100, subsequent_indent=" " * 4)
+    lines = [usage, "", f"{command.summary[0].upper()}{command.summary[1:]}.", f"Example: {PROGRAM} {command.example}"]
+    if command.names:
+        plural = {"experiment": "experiments", "study": "studies"}[command.names]
+        lines.append(f"NAME is one of the {plural} that {PROGRAM} list names.")
+    if command.overrides:
+        lines.append("key=value is any key of the configuration, or one of its groups with another choice.")
+    return "\n".join(lines)
+
+
+def complete(typed: Sequence[str]) -> int:
+    """The script of a shell; with the words of a line that is being typed, what could stand at its end."""
+    shell, *line = typed or [""]
+    if shell not in SCRIPTS:
+        return refuse(f"{' '.join([COMPLETION, *typed])}: give a shell; {did_you_mean(shell, SCRIPTS)}")
+    if line:
+        from experiments.cli.completion import answers
+
+        print("\n".join(answers(shell, line)))
+    else:
+        print(SCRIPTS[shell], end="")
+    return 0
+
+
+def refuse(sentence: str) -> int:
+    print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+    return USAGE_ERROR
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """Go on as another process, in this one's place."""
+    # -m looks in the working folder first, where another project may have a callbacks/ or an experiments/ of its own
+    os.environ["PYTHONSAFEPATH"] = "1"
+    sys.stdout.flush()
+    os.execv(command[0], list(command))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

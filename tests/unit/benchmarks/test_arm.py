@@ -1,0 +1,93 @@
+"""The conversation with an arm, held with real processes: small scripts that speak as the peers do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.arm import Arm, ArmFailed, Skipped
+from benchmarks.race import arms_that_close, race
+
+STEPPING = """
+from benchmarks.peers.conversation import Conversation
+
+conversation, steps = Conversation(), 0
+print("what a library prints")
+conversation.ready(fake="1.2")
+while True:
+    conversation.until_step({"scoring": lambda: {"scoring": 0.5}, "shared_prefix": lambda: "not yet"})
+    steps += 1
+    conversation.answer({"generation": steps, "whole_step": 2 * steps}, {"completion": 7})
+"""
+ENDS_AT_ONCE = "raise SystemExit('no such library')"
+ENDS_IN_THE_THIRD_STEP = STEPPING.replace("    steps += 1", "    steps += 1\n    if steps == 3: raise SystemExit(1)")
+
+
+def arm(folder: Path, name: str = "fake", script: str = STEPPING) -> Arm:
+    path = folder / f"{name}.py"
+    path.write_text(script)
+    return Arm(name, [sys.executable, "-c", f"exec(open({str(path)!r}).read())"], log=folder / f"{name}.log")
+
+
+def test_an_arm_tells_versions_seconds_and_tokens(tmp_path: Path) -> None:
+    with arms_that_close() as arms:
+        arms.append(arm(tmp_path))
+        assert arms[0].versions == {"fake": "1.2"}
+        assert arms[0].ask("scoring").seconds == {"scoring": 0.5}
+        steps = [arms[0].ask("step") for _ in range(2)]
+        assert [step.seconds["whole_step"] for step in steps] == [2, 4]
+        assert steps[0].tokens == {"completion": 7}
+    assert arms[0].process.returncode == 0
+    assert (tmp_path / "fake.log").read_text() == "what a library prints\n"
+
+
+@pytest.mark.parametrize(
+    ("measure", "sentence"), [("shared_prefix", "not yet"), ("memory", "this arm does not measure memory")]
+)
+def test_what_an_arm_does_not_measure_it_says(measure: str, sentence: str, tmp_path: Path) -> None:
+    with arms_that_close() as arms:
+        arms.append(arm(tmp_path))
+        with pytest.raises(Skipped, match=sentence):
+            arms[0].ask(measure)
+        assert arms[0].ask("scoring").seconds == {"scoring": 0.5}, "it goes on"
+
+
+def test_an_arm_that_ends_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ArmFailed, match=r"^fake ended: no such library$"):
+        arm(tmp_path, script=ENDS_AT_ONCE)
+
+
+def test_arms_take_turns_and_the_first_answers_are_not_counted(tmp_path: Path) -> None:
+    told: list[str] = []
+    with arms_that_close() as arms:
+        arms += [arm(tmp_path, name) for name in ("ours", "a", "b")]
+        seconds = race(arms, {"step": ["a", "b"], "scoring": ["b"]}, warm=[], repeats=2, tell=told.append)
+    assert seconds == {
+        "ours": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
+        "a": {"generation": [2, 3], "whole_step": [4, 6]},
+        "b": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
+    }
+    assert [line.split(" · ")[-1] for line in told] == ["ours", "a", "b", "ours", "b"] * 3
+
+
+def test_warm_arms_are_counted_from_their_first_answer(tmp_path: Path) -> None:
+    with arms_that_close() as arms:
+        arms += [arm(tmp_path, name) for name in ("ours", "a")]
+        seconds = race(arms, {"step": ["a"]}, warm=["step"], repeats=1, tell=lambda what: None)
+    assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [1], "a": [1]}
+
+
+def test_a_peer_that_ends_on_the_way_is_left_out_and_the_others_go_on(tmp_path: Path) -> None:
+    with arms_that_close() as arms:
+        arms += [arm(tmp_path, "ours"), arm(tmp_path, "weak", ENDS_IN_THE_THIRD_STEP), arm(tmp_path, "b")]
+        seconds = race(arms, {"step": ["weak", "b"]}, warm=[], repeats=3, tell=lambda what: None)
+    assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [2, 3, 4], "b": [2, 3, 4]}
+
+
+def test_without_the_first_arm_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    with arms_that_close() as arms:
+        arms += [arm(tmp_path, "ours", ENDS_IN_THE_THIRD_STEP), arm(tmp_path, "b")]
+        with pytest.raises(ArmFailed, match=r"^ours ended"):
+            race(arms, {"step": ["b"]}, warm=[], repeats=3, tell=lambda what: None)

@@ -1,0 +1,86 @@
+"""What decoding reads, counted token by token; a bandwidth that is one; and the fraction from our own arm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from benchmarks import models
+from benchmarks.files import WorkFiles
+from benchmarks.findings import Findings
+from benchmarks.ourselves import decode_roofline, our_arm
+from benchmarks.race import arms_that_close
+from benchmarks.roofline import Traffic, copy_bandwidth, decode_bytes, traffic_of
+from benchmarks.workloads import BASE, on
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, train_tokenizer
+
+TOY = TinyArchitecture(
+    kind="qwen2",
+    hidden_size=32,
+    intermediate_size=64,
+    layers=2,
+    heads=4,
+    key_value_heads=2,
+    max_length=512,
+    vocab_size=700,
+)
+
+
+def test_bytes_are_those_of_a_count_token_by_token() -> None:
+    traffic = Traffic(weights=1000, position=10)
+    prompts, lengths = [5, 7], [3, 1, 4, 2]
+    expected = 0
+    for step in (1, 2, 3):  # the pass that reads each row's token of this number
+        expected += 1000
+        for prompt in (0, 1):
+            rows = [length for length in lengths[2 * prompt : 2 * prompt + 2] if length > step]
+            expected += 10 * (prompts[prompt] if rows else 0) + sum(10 * step for _ in rows)
+    assert decode_bytes(traffic, prompts, lengths) == expected
+    assert decode_bytes(traffic, prompts, [1, 1, 1, 1]) == 0
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 4), (torch.bfloat16, 2)])
+def test_traffic_is_the_policys(dtype: torch.dtype, size: int) -> None:
+    tokenizer = train_tokenizer(["1+2=3"], vocab_size=300)
+    model = tiny_llama(tokenizer, hidden_size=64, layers=2)
+    policy = CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=dtype, chat_template=False)
+    numbers = sum(weight.numel() for weight in {id(w): w for w in model.state_dict(keep_vars=True).values()}.values())
+    assert traffic_of(policy) == Traffic(weights=numbers * size, position=2 * 2 * 2 * 16 * 4)
+
+
+def test_a_copy_has_a_bandwidth() -> None:
+    assert copy_bandwidth(torch.device("cpu"), size=2**20) > 1e6
+
+
+@pytest.mark.parametrize(("model", "billions"), [("qwen2_05b", 0.494), ("qwen2_15b", 1.544)])
+def test_shapes_have_the_size_they_are_called_by(model: str, billions: float) -> None:
+    shape = models.QWEN2[model]
+    size = dict(vocab_size=shape.vocab_size, hidden_size=shape.hidden_size, intermediate_size=shape.intermediate_size)
+    heads = dict(num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads)
+    config = AutoConfig.for_model("qwen2", **size, **heads, num_hidden_layers=shape.layers, tie_word_embeddings=True)
+    with torch.device("meta"):
+        built = AutoModelForCausalLM.from_config(config)
+    assert sum(weight.numel() for weight in built.parameters()) / 1e9 == pytest.approx(billions, rel=0.005)
+
+
+@pytest.mark.slow
+def test_another_model_goes_all_the_way_to_a_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Qwen2 with more tokens than its tokenizer has, as those of a GPU have."""
+    monkeypatch.setitem(models.QWEN2, "toy", TOY)
+    workload = replace(BASE, prompts=2, group_size=2, prompt_numbers=3, max_tokens=24, microbatch_rows=2)
+    workload = on(workload, model="toy", device="cpu")
+    files, found = WorkFiles(workload, tmp_path), Findings()
+    config = AutoConfig.from_pretrained(files.folder / "policy")
+    assert (config.model_type, config.vocab_size) == ("qwen2", 700)
+    with arms_that_close() as arms:
+        arms.append(our_arm(files))
+        assert arms[0].ask("step").tokens["lengths"] == [24] * 4
+        decode_roofline(arms[0], workload, 2, found)
+    assert [result.measure for result in found.results] == ["decode_roofline"], found.notes
+    assert found.results[0].workload == "4 prompts of ~260 tokens × 8 × 64 tokens, toy on cpu"
+    assert 0 < found.results[0].ratio < 1

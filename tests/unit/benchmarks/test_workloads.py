@@ -1,0 +1,100 @@
+"""The work that was promised is the work that is there: tokens of prompts, lengths, the share of the end token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.files import WorkFiles
+from benchmarks.workloads import BASE, DOUBLED, END_SHARE, SEED, SHORTEST, WORKLOADS, Workload
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import load_policy
+from contrastive_reasoning.rollout import Engine, Sampling
+from contrastive_reasoning.rollout.sampling import row_uniforms
+
+BY_KEY = {workload.key: workload for workload in WORKLOADS}
+UNEVEN = BY_KEY["uneven"]
+
+
+def prompt_tokens(workload: Workload, folder: Path) -> int:
+    return WorkFiles(replace(workload, prompts=1, uneven=False), folder).prompt_tokens
+
+
+@pytest.mark.parametrize(("key", "least", "most"), [("short", 25, 35), ("long", 1700, 1900), ("uneven", 25, 35)])
+def test_prompts_are_as_long_as_they_say(key: str, least: int, most: int, tmp_path: Path) -> None:
+    assert least <= prompt_tokens(BY_KEY[key], tmp_path) <= most
+
+
+def test_rows_and_tokens_are_as_asked_for() -> None:
+    rows = {key: (workload.prompts, workload.group_size, workload.max_tokens) for key, workload in BY_KEY.items()}
+    assert rows == {"short": (8, 8, 128), "long": (4, 8, 128), "uneven": (8, 8, 512)}
+    for workload in WORKLOADS:
+        assert workload.prompts * workload.group_size % workload.microbatch_rows == 0, "a peer has whole micro-batches"
+
+
+def test_problems_are_the_same_every_time_and_different_from_each_other() -> None:
+    for workload in WORKLOADS:
+        assert workload.problems() == workload.problems()
+        assert len({problem.prompt for problem in workload.problems()}) == workload.prompts
+
+
+def test_doubled_is_doubled_in_one_size(tmp_path: Path) -> None:
+    sizes = {
+        key: (w.group_size, prompt_tokens(w, tmp_path), w.max_tokens, w.hidden_size)
+        for key, w in {"base": BASE, **DOUBLED}.items()
+    }
+    for place, doubled in enumerate(("group_size", "prompt_length", "completion_length", "width")):
+        ratios = [new / old for new, old in zip(sizes[doubled], sizes["base"], strict=True)]
+        assert ratios == pytest.approx([2.0 if i == place else 1.0 for i in range(4)], rel=0.02)
+
+
+def test_dice_end_no_completion_early() -> None:
+    for problem in UNEVEN.problems():
+        dice = row_uniforms([problem], group_size=UNEVEN.group_size, length=SHORTEST - 1, seed=SEED)
+        assert all(value > 2 * END_SHARE for row in dice.tolist() for value in row)
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_end_token_is_as_likely_as_asked(uneven: bool, tmp_path: Path) -> None:
+    """And the tokens before it in the vocabulary never come, so it is what the lowest dice draw."""
+    workload = replace(UNEVEN, prompts=1, uneven=uneven)
+    policy = policy_of(WorkFiles(workload, tmp_path).folder)
+    ids = torch.randint(3, 300, (4, 64), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad(), policy.autocast():
+        shares = policy.model(input_ids=ids).logits.float().softmax(-1)
+    assert policy.eos_token_ids == (2,)
+    assert float(shares[..., :2].max()) < 1e-9
+    if uneven:
+        assert END_SHARE / 2 < float(shares[..., 2].min()) <= float(shares[..., 2].max()) < 2 * END_SHARE
+    else:
+        assert float(shares[..., 2].max()) < 1e-9
+
+
+def test_our_engine_ends_rows_late_and_at_different_lengths(tmp_path: Path) -> None:
+    files = WorkFiles(replace(UNEVEN, prompts=2), tmp_path)
+    sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=96, stop=())
+    rollouts = Engine(max_batch_tokens=100_000).generate(
+        policy_of(files.folder), files.problems, group_size=UNEVEN.group_size, sampling=sampling, seed=SEED
+    )
+    lengths = rollouts.mask.sum(dim=1).tolist()
+    assert min(lengths) >= SHORTEST
+    assert len(set(lengths)) > 2
+
+
+def policy_of(folder: Path) -> CausalLMPolicy:
+    return load_policy(
+        pretrained=str(folder / "policy"),
+        architecture=None,
+        weights_dtype="float32",
+        compute_dtype="bfloat16",
+        lora=None,
+        chat_template=False,
+        trust_remote_code=False,
+        gradient_checkpointing=False,
+        compiled=False,
+        kernels="torch",
+        seed=0,
+    )

@@ -1,0 +1,164 @@
+"""The table at the end of an evaluation: published rows, ours, differences; the same in the folder and the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from contrastive_reasoning.published import PublishedArm, PublishedTable, published_table
+from experiments.analysis.evaluation_table import as_markdown, caption, show, summary_rows, write
+from experiments.stage.run_folder import RunFolderLogger
+
+MODEL = "Qwen/Qwen2.5-3B-Instruct"
+PUBLISHED = PublishedTable(
+    model=MODEL,
+    source="A paper, Table 1",
+    columns={"one": "ONE", "avg": "Avg."},
+    rows={
+        "Base Model": {"one": 50.0, "avg": 60.0},
+        "GRPO": {"one": 51.0, "avg": 61.5},
+        "GRPO+CLIPO": {"one": 52.0, "avg": 61.25},
+    },
+    base="Base Model",
+    deltas={"GRPO+CLIPO": {"one": 1.01, "avg": -0.25}},
+    arms=[],
+)
+TRACK = SimpleNamespace(
+    columns={"one": "one/verifier/accuracy", "avg": "average/avg"},
+    quantity="verifier/accuracy",
+    published_table=PUBLISHED,
+    compare_with="GRPO+CLIPO",
+)
+SUITE = SimpleNamespace(columns={"main": "verifier/accuracy", "other": "other/verifier/accuracy"})
+
+
+def found(one: float, avg: float) -> Mapping[str, float]:
+    return {"one/verifier/accuracy": one, "average/avg": avg, "one/verdict/ok": one}
+
+
+def test_the_rows_of_a_training() -> None:
+    rows = summary_rows(TRACK, {"start": found(0.495, 0.6), "test": found(0.53, 0.625)}, model=MODEL)
+    assert [row["model"] for row in rows] == [
+        "Base Model (published)",
+        "GRPO (published)",
+        "GRPO+CLIPO (published)",
+        "Δ (published)",
+        "ours, before training",
+        "ours, trained",
+        "Δ by training",
+        "Δ to Base Model",
+        "Δ to GRPO+CLIPO",
+    ]
+    assert [list(row) for row in rows] == [["model", "ONE", "Avg."]] * len(rows)
+    figures = {row["model"]: (row["ONE"], row["Avg."]) for row in rows}
+    assert figures["Δ (published)"] == (1.01, -0.25)
+    assert figures["ours, trained"] == pytest.approx((53.0, 62.5))
+    assert figures["Δ by training"] == pytest.approx((3.5, 2.5))
+    assert figures["Δ to Base Model"] == pytest.approx((-0.5, 0.0))
+    assert figures["Δ to GRPO+CLIPO"] == pytest.approx((1.0, 1.25))
+
+
+def test_the_rows_of_a_model_that_was_not_trained_here() -> None:
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=MODEL)
+    ours = [row for row in rows if "published" not in row["model"]]
+    assert [row["model"] for row in ours] == ["ours", "Δ to Base Model", "Δ to GRPO+CLIPO"]
+    assert ours[1]["ONE"] == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "same"),
+    [
+        (f"/data/{MODEL}/", True),
+        ("Qwen/Qwen2.5-7B-Instruct", False),
+        ("outputs/policy", False),
+        (None, False),
+    ],
+)
+def test_another_model_has_no_difference_to_what_was_published(model: str | None, same: bool) -> None:
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=model)
+    assert ("Δ to Base Model" in {row["model"] for row in rows}) == same
+    assert "Base Model (published)" in {row["model"] for row in rows}, "the caption says of which"
+
+
+def test_a_model_that_the_paper_has_elsewhere_stands_beside_its_own_figures() -> None:
+    other = "meta-llama/Llama-3.1-8B-Instruct"
+    arm = PublishedArm(
+        source="A paper, Table 9",
+        method="GRPO+CLIPO",
+        model=other,
+        settings={"reward": "verifier"},
+        figures={"one": 40.0, "avg": 45.0},
+        deltas={"one": 1.5},
+        plain="GRPO",
+    )
+    track = SimpleNamespace(**{**vars(TRACK), "published_table": replace(PUBLISHED, arms=[arm])})
+    rows = summary_rows(track, {"test": found(0.53, 0.625)}, model=f"/data/{other}")
+    assert rows == [
+        {"model": "GRPO+CLIPO (published)", "ONE": 40.0, "Avg.": 45.0},
+        {"model": "Δ (published)", "ONE": 1.5, "Avg.": None},
+        {"model": "ours", "ONE": 53.0, "Avg.": 62.5},
+        {"model": "Δ to GRPO+CLIPO", "ONE": 13.0, "Avg.": 17.5},
+    ]
+    assert caption(track, model=other) == f"verifier/accuracy in %; published: A paper, Table 9, of {other}"
+    assert caption(track, model=MODEL).endswith(f"A paper, Table 1, of {MODEL}")
+
+
+def test_a_table_without_a_base_model_has_no_difference_to_one() -> None:
+    suite = SimpleNamespace(columns={"main": "verifier/accuracy"}, published_table=published_table("critics"))
+    rows = summary_rows(suite, {"test": {"verifier/accuracy": 0.75}}, model="Qwen/Qwen2.5-7B")
+    assert rows == [
+        {"model": "GRPO (published)", "Countdown": 80},
+        {"model": "GRPO+critic (published)", "Countdown": 70},
+        {"model": "GRPO+oracle (published)", "Countdown": 90},
+        {"model": "ours", "Countdown": 75.0},
+    ]
+
+
+def test_a_suite_of_ones_own_has_ours_alone() -> None:
+    rows = summary_rows(SUITE, {"test": {"verifier/accuracy": 0.25, "other/verifier/accuracy": 1.0}}, model=MODEL)
+    assert rows == [{"model": "ours", "main": 25.0, "other": 100.0}]
+    assert caption(SUITE, model=MODEL) == "verifier/accuracy in %"
+
+
+def test_as_markdown() -> None:
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=MODEL)[2:5]
+    assert as_markdown(rows, caption(TRACK, model=MODEL)).splitlines() == [
+        "| model | ONE | Avg. |",
+        "| --- | ---: | ---: |",
+        "| GRPO+CLIPO (published) | 52.00 | 61.25 |",
+        "| Δ (published) | +1.01 | -0.25 |",
+        "| ours | 53.00 | 62.50 |",
+        "",
+        f"verifier/accuracy in %; published: A paper, Table 1, of {MODEL}",
+    ]
+
+
+def test_the_caption_says_where_not_all_problems_were_asked() -> None:
+    some = SimpleNamespace(**vars(TRACK), problems=50)
+    ours = "verifier/accuracy in %; ours on the first 50 problems of each set"
+    expected = f"{ours}; published: A paper, Table 1, of {MODEL}"
+    assert caption(some, model=MODEL) == expected
+
+
+def test_what_is_missing_stays_empty() -> None:
+    rows = summary_rows(TRACK, {"test": {"one/verifier/accuracy": 0.5}}, model=MODEL)
+    assert rows[4]["Avg."] is None
+    assert as_markdown(rows[4:5], "").splitlines()[2] == "| ours | 50.00 |  |"
+
+
+def test_a_finished_stage_shows_its_table_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(tmp_path)
+    assert capsys.readouterr().out == ""
+    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=MODEL)
+    RunFolderLogger(folder=tmp_path).log_table("summary", rows, step=0)
+    write(tmp_path, rows, caption(TRACK, model=MODEL))
+    show(tmp_path)
+    out = capsys.readouterr().out
+    for part in ("GRPO+CLIPO (published)", "52.00", "+3.00", "A paper, Table 1", "summary.md"):
+        assert part in out
+    assert json.loads((tmp_path / "tables" / "summary" / "0.json").read_text()) == rows

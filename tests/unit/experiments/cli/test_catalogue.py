@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from experiments.cli.catalogue import FOLDER, SECTIONS, catalogue, first_comment
+
+
+def test_hydra_headers_are_no_description() -> None:
+    assert first_comment("# @package _global_\n# What it is.\n# more\nname: x\n") == "What it is."
+    assert first_comment("name: x\n") == ""
+
+
+def test_every_experiment_asks_something_and_says_how_it_is_run() -> None:
+    for name, line in catalogue(FOLDER).items():
+        assert "?" in line, name
+        assert line.endswith(f"make exp name={name}"), name
+
+
+def test_listing_imports_the_standard_library_alone() -> None:
+    """-S leaves site-packages out, -I the environment."""
+    root = str(FOLDER.parent.parent)
+    script = f"import sys; sys.path.insert(0, {root!r}); from experiments.cli.catalogue import main; main()"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    titles = [line for line in done.stdout.splitlines() if not line.startswith("  ")]
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert titles == [f"{section.title}: {section.run}" for section in SECTIONS]
+    there = [sorted(path.stem for path in section.folder.glob("*.yaml")) for section in SECTIONS]
+    assert listed == [name for names in there for name in names]
+    assert not any(" make " in line for line in done.stdout.splitlines() if line.startswith("  "))

@@ -1,0 +1,223 @@
+"""The console command and the Makefile are one: the same commands, the same words, the same processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hydra import compose, initialize_config_module
+
+from experiments import compare
+from experiments.cli.commands import COMMANDS
+from experiments.plan.options import Options as PlanOptions
+from experiments.report import command as report
+from experiments.sample.options import SHORT
+from experiments.sample.options import Options as SampleOptions
+from experiments.schema import register
+from experiments.study import command as study
+
+register()
+ROOT = Path(__file__).resolve().parents[4]
+OF_A_CLONE = {"help", "setup", "test", "test-whole", "test-all", "lint", "types", "check", "docs", "clean"}
+"""Targets that mean nothing where the package is installed."""
+SAID = re.compile(r"^([a-z-]+):.*?## (.*?)(?::  .*)?$", re.M)
+PROMPT = 'What\'s 2 * $HOME ("in `words`")? #1'
+
+
+Made = Callable[..., list[str]]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """What make and its shell start, told by a stand-in for Python: module, then arguments."""
+    folder = tmp_path / "venv" / "bin"
+    folder.mkdir(parents=True)
+    program = folder / "python"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+
+    def run(*words: str) -> list[str]:
+        places = [f"VENV={folder.parent}", f"PYTHON={folder / 'python'}"]
+        command = ["make", "--silent", "-o", f"{folder.parent}/.installed", *places, *words]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        dash, *rest = done.stdout.splitlines()
+        assert dash == "-m"
+        return rest
+
+    return run
+
+
+def console(command: str, *typed: str) -> list[str]:
+    return [COMMANDS[command].module, *COMMANDS[command].words(typed)]
+
+
+@pytest.mark.parametrize(
+    ("target", "typed"),
+    [
+        (["exp", "name=qwen_critic", "over=seed=1 objective=gspo"], ["exp", "qwen_critic", "seed=1", "objective=gspo"]),
+        (["exp", "name=qwen_critic", "over=seed=1"], ["exp", "name=qwen_critic", "seed=1"]),
+        (["exp"], ["exp", "llama_critic"]),
+        (
+            ["sweep", "name=clipo_laptop", "sweep=tau", "over=seed=0,1"],
+            ["sweep", "clipo_laptop", "sweep=tau", "seed=0,1"],
+        ),
+        (["study", "name=countdown_credit", "over=parallel=1"], ["study", "countdown_credit", "parallel=1"]),
+        (["list"], ["list"]),
+        (
+            ["plan", "name=grpo_gsm8k", "scale=paper", "gpus=8", "over=mfu=0.3"],
+            ["plan", "grpo_gsm8k", "scale=paper", "gpus=8", "mfu=0.3"],
+        ),
+        (["eval"], ["eval"]),
+        (["eval", "model=a/b", "suite=track1", "over=seed=1"], ["eval", "seed=1", "model=a/b", "suite=track1"]),
+        (["eval", "name=llama_oracle"], ["eval", "llama_oracle"]),
+        (["sample"], ["sample"]),
+        (
+            ["sample", "model=a/b", f"prompt={PROMPT}", "over=n=3"],
+            ["sample", "model=a/b", f"prompt={PROMPT}", "n=3"],
+        ),
+        (["compare", "name=a b", "over=by=seed"], ["compare", "a", "b", "by=seed"]),
+        (["report", "name=a b", "over=output=x.html"], ["report", "a", "b", "output=x.html"]),
+        (["dashboard"], ["dashboard"]),
+        (["dashboard", "over=--port 5001"], ["dashboard", "--port", "5001"]),
+        (["dashboard", "name=a b", "over=--port 5001"], ["dashboard", "a", "b", "--port", "5001"]),
+        (["sync"], ["sync"]),
+        (["sync", "name=llama_critic"], ["sync", "llama_critic"]),
+        (["sync", "name=llama_critic llama_baseline"], ["sync", "llama_critic", "llama_baseline"]),
+        (["bench", "over=--repeats 3"], ["bench", "--repeats", "3"]),
+    ],
+    ids=" ".join,
+)
+def test_a_command_becomes_what_its_target_runs(
+    made: Made, target: list[str], typed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert made(*target) == console(*typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        (["model=a/b"], "eval"),
+        ([], "eval"),
+        (["llama_oracle"], "llama_oracle"),
+        (["name=llama_oracle"], "llama_oracle"),
+        (["llama_oracle", "name=mine"], "mine"),
+    ],
+)
+def test_an_evaluation_joins_no_experiment_that_was_not_named(typed: list[str], name: str) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", COMMANDS["eval"].words(typed))
+    assert (config.name, list(config.stages)) == (name, ["evaluate"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("exp ovr=seed=1", "make exp takes name=… over=…, not ovr=seed=1, so nothing was done; "),
+        ("exp name=qwen_critic seed=1", "make exp takes name=… over=…, not seed=1, "),
+        ("exp scale=paper", "make exp takes name=… over=…, not scale=paper, "),
+        ("lint name=qwen_critic", "make lint takes no variable, not name=qwen_critic, "),
+        (
+            "exp qwen_critic",
+            "there is no target qwen_critic, so nothing was done; a name is said as name=qwen_critic. ",
+        ),
+        ("exq", "there is no target exq, so nothing was done; "),
+        ("exp NAME=qwen_critic", "make exp takes name=… over=…, not NAME=qwen_critic, "),
+    ],
+)
+def test_a_word_that_a_target_would_not_hear_is_refused(typed: str, said: str) -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", *typed.split()], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert f"*** {said}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "exp name=qwen_critic CUDA_VISIBLE_DEVICES=1",
+        "setup PIP_INDEX_URL=https://example.org",
+        "lint CC=gcc-13",
+        "setup https_proxy=http://p",
+    ],
+)
+def test_a_variable_of_the_environment_may_be_said(typed: str) -> None:
+    words = ["make", "--dry-run", "--no-print-directory", *typed.split()]
+    assert subprocess.run(words, cwd=ROOT, capture_output=True).returncode == 0
+
+
+def test_a_shell_that_completes_targets_is_told_them() -> None:
+    asked = ["make", "--no-print-directory", "-npq", "__BASH_MAKE_COMPLETION__=1", ".DEFAULT"]
+    told = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True).stdout
+    assert {"exp", "study", "report", "lint"} <= set(re.findall(r"^([a-z-]+):", told, flags=re.MULTILINE))
+
+
+def old_python(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.version_info = (3, 10); $2" "$3"\n')
+    path.chmod(0o755)
+    return path
+
+
+def set_up(python: Path, venv: Path) -> subprocess.CompletedProcess[str]:
+    words = ["make", "--silent", "setup", f"PYTHON={python}", f"VENV={venv}"]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_a_python_that_is_too_old_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    old, venv = old_python(tmp_path / "python"), tmp_path / "venv"
+    done = set_up(old, venv)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"Python 3.11 or newer is needed, {old} is ")
+    assert not venv.exists()
+
+
+def test_of_an_environment_that_is_there_its_own_python_counts(tmp_path: Path) -> None:
+    """The first environment's answers, and installs nothing; what else the machine has is not asked."""
+    good, poor = (tmp_path / name / "bin" / "python" for name in ("good", "poor"))
+    good.parent.mkdir(parents=True)
+    good.write_text("#!/bin/sh\nexit 0\n")
+    good.chmod(0o755)
+    assert set_up(old_python(tmp_path / "python"), tmp_path / "good").returncode == 0
+    old_python(poor)
+    done = set_up(Path(sys.executable), tmp_path / "poor")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"Python 3.11 or newer is needed, {poor} is ")
+
+
+def test_every_target_of_use_after_an_install_is_a_command_of_the_same_summary() -> None:
+    targets = {name: said for name, said in SAID.findall((ROOT / "Makefile").read_text()) if name not in OF_A_CLONE}
+    assert {name: command.summary for name, command in COMMANDS.items()} == targets
+
+
+@pytest.mark.parametrize("module", [study, compare, report])
+def test_the_keys_of_programs_with_flags_are_their_flags(
+    module: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (command,) = [one for one in COMMANDS.values() if module.__name__.startswith(one.module)]
+    with pytest.raises(SystemExit):
+        module.main(["--help"])
+    flags = set(re.findall(r"^ +--(\w+)", capsys.readouterr().out, re.M))
+    assert set(command.own_keys) == flags
+
+
+def test_the_keys_of_plan_and_sample_are_their_options() -> None:
+    assert set(COMMANDS["plan"].own_keys) == {field.name for field in fields(PlanOptions)}
+    assert set(COMMANDS["sample"].own_keys) == {field.name for field in fields(SampleOptions)} | set(SHORT)
+
+
+def test_usage_names_keys_that_there_are() -> None:
+    for name, command in COMMANDS.items():
+        named = set(re.findall(r"\[(\w+)=", command.usage)) - {"key", "sweep", "suite", "scale"}
+        assert named <= set(command.own_keys), name

@@ -1,0 +1,142 @@
+"""A folder of one's own: every composition finds it, a typo in it is answered, and nothing of it is hidden."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+
+from experiments.cli.catalogue import catalogued
+from experiments.cli.own_conf import VARIABLE, NoFolder, as_typed, own_folder, remember
+from experiments.cli.typo import explain
+from experiments.plan.command import main as plan
+from experiments.schema import register
+from experiments.tracking.origin import command, origin_of
+
+register()
+ROOT = Path(__file__).resolve().parents[4]
+EXPERIMENT = """
+# @package _global_
+# My experiment.
+defaults:
+  - override /task: arithmetic
+  - override /reward: my_reward
+name: mine
+stages: [warm_start, grpo]
+""".lstrip()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With an experiment, a reward, and a group that conf/ does not have; no variable is left behind."""
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.delenv(VARIABLE)
+    texts = {
+        "experiment/mine": EXPERIMENT,
+        "reward/my_reward": "# Mine.\ndefaults:\n  - function\n  - _self_\n",
+        "flavour/sweet": "# Of a group of my own.\nsugar: 1\n",
+    }
+    for name, text in texts.items():
+        path = tmp_path / "my_conf" / f"{name}.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return tmp_path / "my_conf"
+
+
+@pytest.mark.parametrize("form", ["{option} {folder}", "{option}={folder}"])
+@pytest.mark.parametrize("option", ["--config-dir", "-cd"])
+def test_the_option_is_taken_out_in_any_form_and_place(folder: Path, form: str, option: str) -> None:
+    words = form.format(option=option, folder=folder).split(" ")
+    assert remember(["experiment=mine", *words, "seed=1"]) == ["experiment=mine", "seed=1"]
+    assert own_folder() == folder
+
+
+def test_a_relative_folder_stays_the_same_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    remember(["--config-dir", "my_conf"])
+    monkeypatch.chdir(folder)
+    assert explain(["experiment=mine"]) is None
+
+
+def test_without_a_folder_nothing_changes(folder: Path) -> None:
+    assert remember(["experiment=llama_critic", "-m", "--help"]) == ["experiment=llama_critic", "-m", "--help"]
+    assert own_folder() is None
+    assert as_typed() == []
+    assert (explain(["experiment=mine"]) or "").startswith("experiment=mine: no such experiment")
+
+
+@pytest.mark.parametrize("source", ["--config-dir", VARIABLE])
+def test_every_composition_finds_its_options(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if source == VARIABLE:
+        monkeypatch.setenv(VARIABLE, str(folder))
+    else:
+        remember([source, str(folder)])
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", ["experiment=mine"])
+    assert (config.name, config.reward._target_) == ("mine", "contrastive_reasoning.rewards.FunctionReward")
+
+
+def test_a_typo_in_it_is_answered_as_in_the_houses(folder: Path) -> None:
+    remember(["--config-dir", str(folder)])
+    assert explain(["experiment=mine", "reward=my_reward", "reward.limit_s=5.0"]) is None
+    assert explain(["experiment=mien"]) == "experiment=mien: no such experiment; did you mean 'mine'?"
+    assert (
+        explain(["experiment=mine", "reward=my_rewrd"]) == "reward=my_rewrd: no such reward; did you mean 'my_reward'?"
+    )
+    assert explain(["experiment=mine", "flavor=sweet"]) == "flavor: no such key; did you mean 'flavour'?"
+
+
+@pytest.mark.parametrize(("named", "said"), [("no/where", "--config-dir no/where"), ("", "--config-dir ")])
+def test_a_missing_folder_is_refused(folder: Path, named: str, said: str) -> None:
+    with pytest.raises(NoFolder, match=f"^{said}: no such folder$"):
+        remember(["--config-dir", named])
+    assert own_folder() is None
+
+
+def test_a_missing_folder_of_the_variable_is_named_by_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "no/where")
+    with pytest.raises(NoFolder, match=f"^{VARIABLE}=no/where: no such folder$"):
+        remember(["experiment=mine"])
+
+
+def test_a_file_that_would_be_hidden_is_refused(folder: Path) -> None:
+    (folder / "reward" / "verifier.yaml").write_text("# Mine.\n")
+    with pytest.raises(NoFolder, match=r"reward/verifier\.yaml is a file of conf/ too, which comes first; give yours"):
+        remember(["--config-dir", str(folder)])
+
+
+def test_its_experiments_are_listed_and_what_was_typed_can_be_typed_again(folder: Path) -> None:
+    remember(["--config-dir", str(folder)])
+    assert catalogued()["mine"] == "My experiment."
+    origin = origin_of(["experiment=mine", *as_typed()], "mine")
+    assert origin.about == "My experiment."
+    assert command(origin.overrides) == f"python -m experiments.run experiment=mine --config-dir={folder}"
+    assert remember(command(origin.overrides).split()[3:]) == ["experiment=mine"]
+
+
+def test_the_plan_reads_it_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(["--config-dir", str(folder), "experiment=mine"]) == 0
+    assert plan(["--config-dir", str(folder / "none"), "experiment=mine"]) == 2
+    assert capsys.readouterr().err.strip() == f"--config-dir {folder / 'none'}: no such folder"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["experiment=mien", "--config-dir", "my_conf"], "experiment=mien: no such experiment; did you mean 'mine'?"),
+        (["experiment=mine", "--config-dir", "my_cnf"], "--config-dir my_cnf: no such folder"),
+    ],
+)
+def test_the_command_line_answers_in_one_sentence(folder: Path, arguments: list[str], sentence: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.run", *arguments],
+        cwd=folder.parent,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr.strip()) == (2, sentence)

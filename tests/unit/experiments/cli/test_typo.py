@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from experiments.cli.catalogue import CONF, catalogue
+from experiments.cli.typo import composed, explain
+from experiments.schema import register
+
+register()
+CRITIC = "experiment=llama_critic"
+OF_THE_REWARD = "did you mean 'reward.weight' of batch_size, checkpoint, critic, outcome, task, temperature, weight?"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["experiment=llama_critc"], "experiment=llama_critc: no such experiment; did you mean 'llama_critic'?"),
+        (
+            [CRITIC, "objective=grop"],
+            "objective=grop: no such objective; "
+            "did you mean 'grpo' of cispo, dapo, dr_grpo, gmpo, grpo, grpo_full_kl, gspo?",
+        ),
+        ([CRITIC, "sed=1"], "sed: no such key; did you mean 'seed'?"),
+        ([CRITIC, "objektive=grpo"], "objektive: no such key; did you mean 'objective'?"),
+        ([CRITIC, "weight=1"], "weight: no such key; did you mean 'reward.weight'?"),
+        ([CRITIC, "reward.wieght=0.1"], f"reward.wieght: no such key; {OF_THE_REWARD}"),
+        (
+            [CRITIC, "budget.grpo.step=3"],
+            "budget.grpo.step: no such key; did you mean 'budget.grpo.steps' of checkpoint_every, evaluate_every, "
+            "group_size, learning_rate, max_completion_tokens, max_prompt_tokens, microbatch_tokens, minibatches, "
+            "problems, steps, updates, validation_problems?",
+        ),
+        (
+            [CRITIC, "+reward.extra=1"],
+            "+reward.extra=1: a new key cannot be added; every argument already has its key, write key=value",
+        ),
+        ([CRITIC, "~reward.weight"], "~reward.weight: a key cannot be removed; write key=null"),
+        ([CRITIC, "reward.weight=abc"], "reward.weight=abc: it takes a number, got a word"),
+        ([CRITIC, "seed=abc"], "seed=abc: it takes a number, got a word"),
+        ([CRITIC, "seed=0.5"], "seed: Value '0.5' of type 'float' could not be converted to Integer"),
+        ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys, got a number"),
+        ([CRITIC, "seed"], "'seed' is no override: write key=value"),
+        ([CRITIC, "stages=[warm_start,gpro]"], "stages: no stage 'gpro'; did you mean 'grpo'?"),
+        (
+            [CRITIC, "stages=[grpo,warm_start]"],
+            "stages must be some of [warm_start, critic, grpo, evaluate], in this order, each once; "
+            "got ['grpo', 'warm_start']",
+        ),
+        (
+            [CRITIC, "rollout.group_size=1"],
+            "rollout.group_size must be a whole number of at least 2 (advantages compare a group), got 1",
+        ),
+        (
+            [CRITIC, "stages=[warm_start,grpo]"],
+            "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER",
+        ),
+        (
+            [CRITIC, "reward.checkpoint=nowhere"],
+            "reward.checkpoint=nowhere: no critic there (critic.json is missing)",
+        ),
+        ([CRITIC, "name='../x'"], "name='../x' begins with a dot"),
+        ([CRITIC, "arm=a/b"], "arm='a/b' holds /, and must be one plain name"),
+        (
+            [CRITIC, "hydra.run.dir=${oc.env:MY_TOKEN}"],
+            "hydra.run.dir holds the environment's MY_TOKEN: a configuration is written into every run folder; "
+            "what needs it reads it from the environment itself",
+        ),
+        (
+            [CRITIC, "policy.pretrained=${nothing.there}"],
+            "policy.pretrained=${nothing.there}: Interpolation key 'nothing.there' not found",
+        ),
+        (
+            [CRITIC, "policy.pretrained=${oc.env:NO_SUCH_VARIABLE}/llama"],
+            "policy.pretrained=${oc.env:NO_SUCH_VARIABLE}/llama: KeyError raised while resolving interpolation: "
+            "\"Environment variable 'NO_SUCH_VARIABLE' not found\"",
+        ),
+        ([CRITIC, "seed=0,1", "reward.weight=0.1,much"], "reward.weight=much: it takes a number, got a word"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_a_mistake_gets_its_one_sentence(overrides: list[str], sentence: str) -> None:
+    assert explain(overrides) == sentence
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("famly=qwen", "family"),
+        ("scale=papr", "paper"),
+        ("task=arithmetc", "arithmetic"),
+        ("reward=critc", "critic"),
+        ("advantage=group_relativ", "group_relative"),
+        ("optimizer=adamW", "adamw"),
+        ("suite=countdown_lapto", "countdown_laptop"),
+        ("debug=fsat", "fast"),
+        ("sweep=seds", "seeds"),
+        ("rollout.sampling.temprature=1.0", "rollout.sampling.temperature"),
+        ("policy.architecture.hiden_size=8", "policy.architecture.hidden_size"),
+        ("budget.grpo.problms=8", "budget.grpo.problems"),
+        ("objective.clip_lo=0.1", "objective.clip_low"),
+        ("trainer.devces=1", "trainer.devices"),
+        ("loss.temperture=1.0", "loss.temperature"),
+        ("output_dri=x", "output_dir"),
+        ("stages=[evalute]", "evaluate"),
+        ("policy.pretrained=embedded:lama_countdown", "embedded:llama_countdown"),
+        ("hydra/launcher=jobib", "joblib"),
+        ("seed=1,2 objective=grpo,dpao", "dapo"),
+    ],
+)
+def test_one_wrong_letter_anywhere_is_answered_with_the_right_name(typed: str, meant: str) -> None:
+    sentence = explain([CRITIC, *typed.split()])
+    assert sentence is not None
+    asked, of, others = sentence.partition(" of ")
+    assert asked.removesuffix("?").endswith(f"did you mean {meant!r}")
+    assert sentence.endswith("?")
+    assert "\n" not in sentence
+    if of:
+        named = others.removesuffix("?").split(", ")
+        assert meant in named or meant.rpartition(".")[2] in named
+
+
+def test_what_a_preset_varies_is_tried_before_the_first_job() -> None:
+    sentence = explain(["experiment=grpo_laptop", "sweep=tau"])
+    assert sentence is not None
+    assert sentence.startswith("reward.temperature: no such key; ")
+    assert explain(["experiment=clipo_laptop", "sweep=fixed_head"]) is None
+    assert explain(["experiment=clipo_laptop", "sweep=fixed_head", "reward=clipo"]) is None  # what is typed wins
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", [*catalogue(CONF / "sweep")])
+def test_every_preset_is_right_for_the_experiment_that_it_is_of(preset: str) -> None:
+    assert explain(["experiment=clipo_laptop", f"sweep={preset}"]) is None
+
+
+def test_without_an_experiment_all_of_them_are_named() -> None:
+    sentence = explain([])
+    assert sentence is not None
+    assert sentence.startswith("choose an experiment: experiment=NAME; there are clipo_batch_level, ")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [CRITIC],
+        [CRITIC, "scale=paper", "family=qwen"],
+        [CRITIC, "reward.weight=0.1,0.2", "rollout.group_size=8,16", "seed=0,1,2"],
+        [CRITIC, "policy.pretrained=null", "debug=fast", "hydra.sweep.dir=elsewhere"],
+        [CRITIC, "trainer.devices=auto"],
+        [CRITIC, "trainer.devices=[1]", "trainer.precision=32"],
+    ],
+)
+def test_good_overrides_are_not_complained_about(overrides: list[str]) -> None:
+    assert explain(overrides) is None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [CRITIC, "seed=3", "reward.weight=0.25", "policy.pretrained=/some/where", "stages=[critic,grpo]"],
+        ["reward.weight=${budget.grpo.learning_rate}", CRITIC, "seed=1", "objective=dapo", "seed=2"],
+        [CRITIC, "debug=fast", "budget.grpo={steps: 7}", "rollout.sampling={top_k: 3, stop: ['}', 'a b']}"],
+        [
+            "name='a=b, c'",
+            "reward.checkpoint=null",
+            "hydra.job.chdir=false",
+            CRITIC,
+            "+callbacks.further={a: 1}",
+            "seed=4",
+        ],
+        [CRITIC],
+    ],
+)
+def test_values_set_in_a_copy_make_what_hydra_composes(lines: list[str]) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        found, hydras = composed(*lines), compose("config", lines)
+    assert OmegaConf.to_yaml(found) == OmegaConf.to_yaml(hydras)
+    assert OmegaConf.is_struct(found)
+
+
+def test_what_is_composed_leaves_what_it_began_with_as_it_was() -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        other = composed(CRITIC, "reward.weight=0.75")
+        assert (other.reward.weight, composed(CRITIC).reward.weight) == (
+            0.75,
+            compose("config", [CRITIC]).reward.weight,
+        )
+
+
+def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from experiments.run import main\n"
+        "sys.argv = ['run', 'experiment=llama_critic', 'reward.wieght=0.1']\n"
+        "try: main()\n"
+        "finally: print([m for m in ('torch', 'lightning', 'mlflow', 'transformers') if m in sys.modules])"
+    )
+    before = os.times()
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    after = os.times()  # of the processor, so that a busy machine does not count
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 3
+    assert done.returncode == 2
+    assert done.stdout == "[]\n"
+    assert done.stderr == f"reward.wieght: no such key; {OF_THE_REWARD}\n"
+
+
+@pytest.mark.parametrize("key", ["xqzwk", "qqqq.zz"])
+def test_a_key_near_to_none_is_answered_with_the_rooms_alone(key: str) -> None:
+    sentence = explain([CRITIC, f"{key}=1"])
+    assert sentence is not None
+    start, _, names = sentence.partition("there are ")
+    assert start == f"{key}: no such key; "
+    assert {"reward", "objective", "seed", "budget"} <= set(names.split(", "))
+    assert "." not in names

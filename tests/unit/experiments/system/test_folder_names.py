@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from experiments.system.folder_names import flaw, joined, plain, plain_parts
+
+OUTSIDE = [
+    "..",
+    "../x",
+    "a/../../x",
+    "/etc/x",
+    "a/b",
+    "a\\b",
+    "C:x",
+    "~/x/y",
+    "x\x00",
+    "\x00",
+    "a\nb",
+    "a\u202eb",
+    "a\u200bb",
+]
+ODD = ["", " ", ".", ".hidden", " x", "x ", "x.", "a*b", "a?b", "a|b", "a<b", 'a"b', "\x7f", "\ud800", "x" * 101]
+
+
+@pytest.mark.parametrize("name", OUTSIDE + ODD)
+def test_what_is_no_plain_name_is_refused_in_one_line(name: str) -> None:
+    assert flaw(name) is not None
+    with pytest.raises(ValueError, match=r"^arm='") as refused:
+        plain(name, what="arm")
+    assert "\n" not in str(refused.value)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 250
+
+
+@pytest.mark.parametrize(
+    "name", ["llama_critic", "a b", "größe", "κ-2", "2026-01-01T00-00-00", "a+b", "x" * 100, "a,b", "a=b"]
+)
+def test_ordinary_names_stay_as_they_are(name: str) -> None:
+    assert plain(name, what="name") == name
+
+
+@pytest.mark.parametrize("name", [*OUTSIDE[:4], "a//b", "/a", "a/", "a/.b", "val/../../x", "val/\x00"])
+def test_each_part_of_a_name_of_parts_is_plain(name: str) -> None:
+    with pytest.raises(ValueError, match=r"^table='"):
+        plain_parts(name, what="table")
+
+
+def test_a_name_of_plain_parts_stays_as_it_is() -> None:
+    assert plain_parts("val/completions", what="table") == "val/completions"
+
+
+def test_several_names_are_one_that_every_file_system_takes(tmp_path: Path) -> None:
+    assert joined(["llama_critic"]) == "llama_critic"
+    assert joined(["a", "b+c"]) == "a+b+c"
+    many = [f"experiment_κ_{number}" for number in range(40)]
+    lists = [many, many[:-1], [*many[:-1], "other"], many[::-1], ["+".join(many[:2]), *many[2:]], ["κ" * 100]]
+    found = [joined(names) for names in lists]
+    assert len(set(found)) == len(found), "other names, another folder"
+    assert joined(list(many)) == found[0]
+    assert found[0].startswith("experiment_κ_0+experiment_κ_1+")
+    for name in found:
+        assert len(name.encode()) <= 150
+        (tmp_path / name).mkdir()
+
+
+def drawn(number: int) -> list[str]:
+    """Random names of up to eight pieces, most of which are what paths are made of."""
+    chance = random.Random(0)
+    pieces = [
+        "..",
+        ".",
+        "/",
+        "\\",
+        "~",
+        ":",
+        "\x00",
+        " ",
+        "*",
+        "\u202e",
+        "C:",
+        "a",
+        "b",
+        "é",
+        "κ",
+        "-",
+        "_",
+        "run",
+        "0",
+    ]
+    return ["".join(chance.choices(pieces, k=chance.randint(1, 8))) for _ in range(number)]
+
+
+def test_no_plain_name_leaves_its_folder(tmp_path: Path) -> None:
+    """What is accepted makes one entry of the folder and nothing else, by means of the file system itself."""
+    home = tmp_path / "home"
+    home.mkdir()
+    accepted = {name for name in drawn(20_000) if flaw(name) is None}
+    assert len(accepted) > 500
+    for name in accepted:
+        assert (home / name).resolve() == home.resolve() / name, name
+        (home / name).touch()
+    assert {path.name for path in home.iterdir()} == accepted
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_a_name_of_plain_parts_does_not_leave_its_folder_either(tmp_path: Path) -> None:
+    home = tmp_path.resolve()
+    accepted = [name for name in drawn(20_000) if "/" in name and _accepted(name)]
+    assert len(accepted) > 100
+    for name in accepted:
+        assert (home / name).resolve().relative_to(home).as_posix() == name
+
+
+def _accepted(name: str) -> bool:
+    try:
+        return plain_parts(name, what="table") == name
+    except ValueError:
+        return False

@@ -1,0 +1,232 @@
+"""Ranks as real processes: they end well together, the first failure ends them all, signals reach each of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+
+from experiments.schema import register
+from experiments.system.launch import WAIT, launch
+from experiments.system.threads import THREADS
+
+pytestmark = pytest.mark.whole
+
+PREAMBLE = """
+import os, signal, sys, time
+from experiments.system.launch import joined
+from contrastive_reasoning.distributed import barrier, gather, ranks, this_rank
+"""
+LIMIT = 30
+"""Seconds within which all must have ended after the first failure."""
+
+
+def command(body: str) -> list[str]:
+    return [sys.executable, "-c", PREAMBLE + textwrap.dedent(body)]
+
+
+def started(body: str) -> subprocess.Popen[str]:
+    """The launcher as a process of its own, as a user has it."""
+    script = (
+        f"from experiments.system.launch import launch; raise SystemExit(launch({command(body)!r}, 2, variables={{}}))"
+    )
+    own = [sys.executable, "-c", script]
+    return subprocess.Popen(own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def test_ranks_know_each_other_and_only_the_first_prints(capfd: pytest.CaptureFixture[str]) -> None:
+    body = """
+    with joined():
+        print(ranks(), gather(this_rank()), os.environ["SAID"])
+    """
+    assert launch(command(body), 2, variables={"SAID": "yes"}) == 0
+    assert capfd.readouterr().out.splitlines() == ["2 [0, 1] yes"]
+
+
+def test_ranks_share_the_cores_unless_told_otherwise(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = """
+    print(*(os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")))
+    """
+    for name in THREADS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert launch(command(body), 2, variables={}) == 0
+    assert capfd.readouterr().out.splitlines() == ["3 3"] * 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert launch(command(body), 2, variables={}) == 0
+    assert capfd.readouterr().out.splitlines() == ["1 None"] * 2
+
+
+def test_lightning_believes_the_launcher_and_not_the_cluster(capfd: pytest.CaptureFixture[str]) -> None:
+    """In a job of SLURM that has one task, which starts the ranks of its node."""
+    body = """
+    with joined():
+        from lightning import Trainer
+        trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_checkpointing=False)
+        print(gather((trainer.global_rank, trainer.world_size, trainer.local_rank)))
+    """
+    slurm = {"SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_JOB_NAME": "sweep"}
+    assert launch(command(body), 2, variables=slurm) == 0
+    assert "[(0, 2, 0), (1, 2, 1)]" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        ("raise ValueError('the first cause\\nand more')", 1, "rank 1 failed first (ValueError: the first cause)"),
+        ("os._exit(3)", 3, "rank 1 failed first; the others were stopped"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "rank 1 failed first; the others were stopped"),
+    ],
+    ids=["raises", "exits", "is killed"],
+)
+def test_a_rank_that_fails_ends_all_with_its_cause(
+    end: str, code: int, said: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if code != 1:
+        monkeypatch.setattr("experiments.system.launch.GRACE_SECONDS", 1)  # the real ones are waited for once
+    body = f"""
+    with joined():
+        barrier()
+        if this_rank() == 1:
+            {end}
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        time.sleep(600)  # in a kernel that waits for the other
+    """
+    start = time.monotonic()
+    ended = launch(command(body), 2, variables={})
+    assert ended == code or (code == 1 and ended == 134), "torch may abort on its way out"
+    assert time.monotonic() - start < LIMIT
+    assert said in capfd.readouterr().err
+
+
+def rank_1_raises(*, then: str, at_the_end: str) -> str:
+    """What rank 0 does then, and what both do before they are gone."""
+    return f"""
+    try:
+        with joined():
+            barrier()
+            if this_rank() == 1:
+                raise ValueError("the first cause")
+            {then}
+    finally:
+        {at_the_end}
+    """
+
+
+def test_the_cause_is_the_first_that_was_said_not_that_of_the_first_rank_to_end(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    body = rank_1_raises(
+        then='time.sleep(0.5); raise RuntimeError("the other is gone")', at_the_end="time.sleep(2 * this_rank())"
+    )
+    assert launch(command(body), 2, variables={}) in (1, 134), "torch may abort on its way out"
+    assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
+
+
+def test_a_rank_that_aborts_after_another_has_said_its_cause_is_not_the_first(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """As a library's watchdog aborts, without a word, once the other has closed its end and is not yet gone."""
+    body = rank_1_raises(then="time.sleep(1); os._exit(134)", at_the_end="time.sleep(3)")
+    assert launch(command(body), 2, variables={}) in (1, 134), "torch may abort on its way out"
+    assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
+
+
+def test_who_is_blamed_and_does_not_end_has_failed_and_was_not_killed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.system.launch.GRACE_SECONDS", 1)
+    body = rank_1_raises(
+        then='time.sleep(0.5); raise RuntimeError("the other is gone")', at_the_end="time.sleep(600 * this_rank())"
+    )
+    assert launch(command(body), 2, variables={}) == 1
+    assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
+
+
+def test_each_rank_gets_the_signal_and_may_take_its_time() -> None:
+    body = """
+    def end(number, frame):
+        time.sleep(0.5 + this_rank())
+        print("ended well", file=sys.stderr, flush=True)
+        os._exit(130)
+    with joined():
+        signal.signal(signal.SIGTERM, end)
+        barrier()
+        print("ready", file=sys.stderr, flush=True)
+        time.sleep(600)
+    """
+    launcher = started(body)
+    assert launcher.stderr is not None
+    assert launcher.stderr.read(12).replace("\n", "") == "readyready"  # lines of two processes may stand in one
+    launcher.send_signal(signal.SIGTERM)
+    _, said = launcher.communicate(timeout=LIMIT)
+    assert said.count("ended well") == 2
+    assert launcher.returncode == 130
+
+
+def test_ranks_do_not_outlive_their_launcher(tmp_path: Path) -> None:
+    body = f"""
+    with joined():
+        with open({str(tmp_path)!r} + "/" + str(this_rank()), "w") as file:
+            file.write(str(os.getpid()))
+        barrier()
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    launcher = started(body)
+    assert launcher.stdout is not None
+    assert launcher.stdout.readline() == "ready\n"
+    launcher.kill()
+    launcher.wait()
+    ranks = [int((tmp_path / str(rank)).read_text()) for rank in range(2)]
+    deadline = time.monotonic() + LIMIT
+    while any(map(alive, ranks)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(alive, ranks))
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{process}/stat")
+    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_groups_that_libraries_make_wait_as_long(capfd: pytest.CaptureFixture[str]) -> None:
+    """DeepSpeed exchanges gradients within a group of its own making."""
+    body = """
+    import deepspeed, torch
+    with joined():
+        deepspeed.init_distributed("gloo")
+        from deepspeed.utils.groups import _clone_world_group
+        groups = torch.distributed.group.WORLD, _clone_world_group()
+        print(*(group._get_backend(torch.device("cpu")).options._timeout for group in groups))
+    """
+    assert launch(command(body), 2, variables={}) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == f"{WAIT} {WAIT}"
+
+
+def test_ranks_wait_longer_than_any_phase_may_take() -> None:
+    """The watchdog must have written where the one that hangs stands before those that wait for it give up."""
+    register()
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", ["experiment=llama_critic"])
+    limits = [
+        limit
+        for callbacks in config.callbacks.values()
+        if "watchdog" in callbacks
+        for limit in callbacks.watchdog.limits.values()
+    ]
+    assert len(limits) > 5
+    assert max(limits) < WAIT.total_seconds()

@@ -1,0 +1,84 @@
+"""Errors that hold a token, told in the ways that a run tells them: real processes, real streams."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from contrastive_reasoning.tasks.function_worker import LONGEST, described, packed
+from contrastive_reasoning.tasks.verify_worker import judged
+from experiments.system.launch import CAUSES, say_cause
+from experiments.system.secret_streams import Concealing, conceal_output
+
+SECRET = "sentinel-0123456789"
+SPEAKER = """
+import logging, os, sys, warnings
+from experiments.system.secret_streams import conceal_output
+
+conceal_output()
+conceal_output()
+secret = os.environ["HF_TOKEN"]
+print("printed", secret, sep="=")
+sys.stdout.writelines(["a line ", f"with {secret}\\n"])
+warnings.warn(f"warned of {secret}")
+logging.warning("logged %s", secret)
+assert sys.stdout.fileno() == 1 and not sys.stdout.isatty()
+raise RuntimeError(f"401 for {secret}")
+"""
+
+
+def test_nothing_that_python_says_holds_a_secret() -> None:
+    command = [sys.executable, "-c", SPEAKER]
+    done = subprocess.run(command, env=os.environ | {"HF_TOKEN": SECRET}, capture_output=True, text=True, check=False)
+    assert SECRET not in done.stdout + done.stderr
+    assert done.stdout == "printed=***\na line with ***\n"
+    for told in ("UserWarning: warned of ***", "WARNING:root:logged ***", "RuntimeError: 401 for ***"):
+        assert told in done.stderr
+
+
+def test_what_holds_none_is_said_as_it_is() -> None:
+    stream = Concealing(StringIO())
+    assert stream.write("ten letter") == 10
+    assert stream.getvalue() == "ten letter"
+
+
+def test_a_process_without_streams_has_none_to_hide_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    conceal_output()
+    assert sys.stdout is None
+
+
+def test_the_cause_that_a_rank_leaves_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {CAUSES: str(tmp_path), "RANK": "1", "HF_TOKEN": SECRET}.items():
+        monkeypatch.setenv(name, value)
+    say_cause(RuntimeError(f"401 for {SECRET}"))
+    assert (tmp_path / "1").read_text() == "RuntimeError: 401 for ***"
+
+
+@pytest.mark.parametrize("at", range(LONGEST - len(SECRET) - 2, LONGEST + 1))
+def test_a_long_error_or_reason_is_not_cut_within_a_secret(at: int) -> None:
+    """What is hidden is a whole value: a part of one would be told."""
+    long = "x" * (at - 1) + " " + SECRET + " and more" * 20
+    _, reason = judged(lambda *_: long, packed([{}, ""]).decode())
+    for said in (described(ValueError(long)).removeprefix("ValueError: "), reason):
+        assert len(said) <= LONGEST + len(" …")
+        assert SECRET in said or SECRET[:1] not in said
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    "entry", ["run", "sample", "plan", "bench", "track", "compare", "report", "study", "dashboard", "embed"]
+)
+def test_no_command_prints_one(entry: str, tmp_path: Path) -> None:
+    """Each is given what it does not know, which it says."""
+    command = [sys.executable, "-m", f"experiments.{entry}", f"/{SECRET}", *(["name"] if entry == "embed" else [])]
+    known = os.environ | {"HF_TOKEN": SECRET, "PYTHONPATH": str(Path(__file__).resolve().parents[4])}
+    done = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, check=False)
+    assert SECRET not in done.stdout + done.stderr
+    assert "***" in done.stdout + done.stderr

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from experiments.schema import register
+from experiments.stage.wiring import critic_checkpoints
+from experiments.validation.contradictions import contradiction
+
+register()
+DOT, COSINE = (f"critic.similarity._target_=contrastive_reasoning.losses.{name}" for name in ("dot", "cosine"))
+
+
+def objection(*overrides: str) -> str | None:
+    with initialize_config_module("conf", version_base="1.3"):
+        return contradiction(compose("config", ["experiment=llama_baseline", *overrides]))
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_nothing_is_wrong_with_what_we_ship(scale: str) -> None:
+    assert objection(f"scale={scale}") is None
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("budget.grpo.steps=-1", "budget.grpo.steps must be a whole number of at least 1, got -1"),
+        ("budget.grpo.steps=2.5", "budget.grpo.steps must be a whole number of at least 1, got 2.5"),
+        ("budget.grpo.steps=null", "budget.grpo.steps must be a whole number of at least 1, got None"),
+        ("budget.grpo=null", "budget.grpo must hold the sizes of its stage, got None"),
+        ("budget.grpo.learning_rate=0.0", "budget.grpo.learning_rate must be a positive number, got 0.0"),
+        ("budget.evaluate.samples=-2", "budget.evaluate.samples must be a whole number of at least 0, got -2"),
+        ("rollout.group_size=1", "rollout.group_size must be a whole number of at least 2"),
+        ("stages=[grpo,warm_start]", "stages must be some of"),
+        ("reward=critic", "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),
+        (
+            "objective=grpo_full_kl",
+            "the objective compares with a reference over the whole vocabulary: choose module=grpo",
+        ),
+        (
+            "policy.pretrained=embedded:qwen_cuontdown",
+            "policy.pretrained=embedded:qwen_cuontdown: no such policy comes with the package; "
+            "did you mean 'embedded:qwen_countdown'?",
+        ),
+        ("trainer.devices=0", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got 0"),
+        ("trainer.devices=[0,1]", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got [0, 1]"),
+        ("trainer.devices=-1", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got -1"),
+        ("trainer.devices='0,1'", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got 0,1"),
+        ("trainer.num_nodes=0", "trainer.num_nodes must be a whole number of at least 1, got 0"),
+        ("trainer.num_nodes=2", "trainer.num_nodes=2: start the run by torchrun on every node, see docs/scaling.md"),
+        (
+            "trainer.devices=3",
+            "budget.grpo.problems=128 cannot be shared out evenly over ranks (3) × mini-batches (1): take a",
+        ),
+    ],
+)
+def test_a_contradiction_is_one_sentence(override: str, sentence: str) -> None:
+    said = objection(override)
+    assert said is not None
+    assert said.startswith(sentence)
+    assert "\n" not in said
+
+
+VLLM = [
+    "rollout.engine._target_=contrastive_reasoning.rollout.vllm.VLLMEngine",
+    "trainer.devices=2",
+]
+
+
+@pytest.mark.parametrize(("rollout", "name"), [("dynamic", "DynamicSampling"), ("vineppo", "VinePPORollouts")])
+def test_ranks_that_draw_alone_do_not_ask_one_server(rollout: str, name: str) -> None:
+    said = objection(f"rollout={rollout}", *VLLM)
+    assert said is not None
+    assert said.startswith(f"rollout: {name} cannot draw from a vLLM server on 2 ranks")
+    assert objection(f"rollout={rollout}", VLLM[0]) is None
+    assert objection(f"rollout={rollout}", VLLM[1]) is None
+
+
+def test_ranks_that_draw_once_ask_one_server() -> None:
+    assert objection("rollout=vllm", "trainer.devices=2") is None
+
+
+@pytest.mark.parametrize("key", ["name", "arm"])
+@pytest.mark.parametrize("name", ["'../x'", "/tmp/x", "a/b", "..", '"a\\tb"'])
+def test_a_name_that_would_leave_its_folder_is_one_sentence(key: str, name: str) -> None:
+    said = objection(f"{key}={name}")
+    assert said is not None
+    assert said.startswith(f"{key}='")
+    assert "\n" not in said
+
+
+def test_a_secret_of_the_environment_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "sentinel-0123456789")
+    monkeypatch.setenv("SCRATCH", "/scratch/of/sentinel-0123456789")
+    wanted = "holds the environment's HF_TOKEN: a configuration is written into every run folder; what needs it reads"
+    for key, value in {
+        "output_dir": "${oc.env:HF_TOKEN}",
+        "policy.pretrained": "'${oc.env:HF_TOKEN,none}'",
+        "task.train_file": "/data/sentinel-0123456789/a.jsonl",
+        "task.longproc_dir": "'${oc.env:SCRATCH}/x'",
+    }.items():
+        said = objection(f"{key}={value}")
+        assert said is not None
+        assert wanted in said
+        assert "sentinel" not in said
+    monkeypatch.setenv("SCRATCH", "/scratch/of/mine")
+    assert objection("output_dir=${oc.env:SCRATCH}/x") is None
+
+
+def test_sizes_of_stages_that_do_not_run_are_not_looked_at() -> None:
+    assert objection("budget.critic.steps=-1") is None
+
+
+@pytest.mark.parametrize("devices", ["1", "[1]", "auto", "2", "'2'"])
+def test_devices_are_counted(devices: str) -> None:
+    assert objection(f"trainer.devices={devices}") is None
+
+
+def test_auto_may_be_any_number_on_an_accelerator() -> None:
+    said = objection("trainer.devices=auto", "trainer.accelerator=gpu")
+    assert said == "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got auto"
+
+
+def test_ranks_are_as_many_as_the_configuration_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert objection("trainer.devices=2", "trainer.num_nodes=2") is None
+    said = objection("trainer.devices=2")
+    assert said == "4 ranks were started, but trainer.devices=2 and trainer.num_nodes=1 are 2"
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """The folder of a critic as its stage leaves it, but for the weights, which nothing here reads."""
+    with initialize_config_module("conf", version_base="1.3"):
+        made = compose("config", ["experiment=llama_critic", "critic=numeric_v2", COSINE])
+    folder = tmp_path / "critic"
+    folder.mkdir()
+    described = {"class": "a", "config": OmegaConf.to_container(made.critic, resolve=True), "frozen": []}
+    (folder / "critic.json").write_text(json.dumps(described))
+    (tmp_path / "config.yaml").write_text("loss: {temperature: 0.1}\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ((DOT,), f"that critic was trained with {COSINE}, and this configuration describes one with contrastive"),
+        ((), "that critic was trained with loss.temperature=0.1, and this configuration reads its values with 1.0"),
+        (("loss.temperature=0.1",), None),
+        (("loss.temperature=0.1", "critic.seed=7"), None),
+        (("reward.temperature=0.5",), None),
+    ],
+    ids=["another similarity", "another τ", "the same", "another seed", "a τ that was chosen"],
+)
+def test_a_critic_that_is_described_otherwise_is_refused(
+    trained: Path, overrides: tuple[str, ...], sentence: str | None
+) -> None:
+    own = () if DOT in overrides else (COSINE,)
+    said = objection("reward=critic", "critic=numeric_v2", f"reward.checkpoint={trained}", *own, *overrides)
+    assert (said is None) == (sentence is None)
+    if said is not None and sentence is not None:
+        assert said.startswith(f"reward.checkpoint={trained}: {sentence}")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"class": 1}'])
+def test_a_description_that_says_nothing_is_left_to_who_loads_it(trained: Path, text: str) -> None:
+    (trained / "critic.json").write_text(text)
+    assert objection("reward=critic", f"reward.checkpoint={trained}", "loss.temperature=0.1") is None
+
+
+def test_a_critic_among_rewards_that_is_called_so_is_asked_too() -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", ["experiment=llama_critic"])
+    summed = {"_target_": "contrastive_reasoning.rewards.WeightedSum", "rewards": {"critic": config.reward}}
+    config.reward = OmegaConf.create(summed)
+    assert list(critic_checkpoints(config.reward)) == [("reward.rewards.critic", None)]
+    config.stages = ["grpo"]
+    said = contradiction(config)
+    assert said is not None
+    assert said.endswith("add 'critic' to stages or give reward.rewards.critic.checkpoint=FOLDER")

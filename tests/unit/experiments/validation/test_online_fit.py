@@ -1,0 +1,70 @@
+"""An online critic needs a critic that it can teach; a refusal comes before anything is loaded."""
+
+from __future__ import annotations
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig
+
+from experiments.assemble import AssemblyError
+from experiments.schema import register
+from experiments.stages import check_light_parts
+from experiments.validation.online_fit import check_online
+
+register()
+
+
+def composed(*overrides: str) -> DictConfig:
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", ["experiment=llama_critic_online", *overrides])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        ("critic=numeric_v2", "datamodule=traces_v2", "loss=info_nce", "online=refresh_own_goal"),
+        ("online=none", "reward=verifier"),
+        ("online=none", "critic=text"),
+        ("reward=critic_shuffled",),
+        ("reward=critic_calibrated", "advantage=one_step"),
+        ("reward=critic_calibrated", "advantage=one_step_gated", "advantage.window=5"),
+        ("online=none", "critic=joint_ensemble", "reward=critic_calibrated"),
+    ],
+)
+def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
+    check_light_parts(composed(*overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (("reward=verifier",), "online: trains the one critic of the reward, which has 0: use reward=critic"),
+        (("critic=text",), "TextCritic reads more: use critic=joint or critic=numeric_v2, or online=none"),
+        (("critic=text_lora",), "TextCritic reads more"),
+        (("critic=joint_ensemble",), "online: teaches one critic, .* an EnsembleCritic learn .*: use critic=joint or"),
+        (("critic=numeric_v1",), "NumericV1 reads more"),
+        (("online.lessons.steps=0",), "online: online.lessons.steps must be at least 1, got 0"),
+        (
+            ("reward=critic_calibrated", "advantage=one_step_gated"),
+            r"online: online\.refresh_every=10 changes the critic before advantage\.window=10 .* a smaller window",
+        ),
+        (("online.refresh_every=0",), "online: online.refresh_every must be at least 1, got 0"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(overrides: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(AssemblyError, match=sentence):
+        check_light_parts(composed(*overrides))
+
+
+def test_a_reward_that_hides_its_critic_is_named() -> None:
+    """As one of a user's own might, under a name that nobody looks for a reward under."""
+    config = composed()
+    config.reward = {"_target_": "contrastive_reasoning.rewards.ShuffledReward", "inner": config.reward}
+    with pytest.raises(AssemblyError, match=r"online: finds no critic within ShuffledReward, .* use reward=critic"):
+        check_online(config)
+
+
+def test_a_task_without_targets_is_named() -> None:
+    with pytest.raises(AssemblyError, match=r"online: .*task\.target_range"):
+        check_online(composed("task=gsm8k", "online.task=null"))

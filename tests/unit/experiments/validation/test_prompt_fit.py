@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from experiments.assemble import AssemblyError
+from experiments.validation.prompt_fit import check_prompts_fit
+
+
+def config(folder: Path, context: int) -> DictConfig:
+    """A tokenizer and a model configuration without weights: nothing more may be read."""
+    tokenizer = train_tokenizer(["9 3 2 = 10\n"], vocab_size=300)
+    model = tiny_llama(tokenizer)
+    model.config.max_position_embeddings = context
+    model.config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    task = {
+        "_target_": "contrastive_reasoning.tasks.countdown.CountdownTask",
+        "style": "direct",
+        "train": "generated",
+        "test": "generated",
+        "longproc_dir": None,
+        "counts": [3],
+        "number_range": [10, 30],
+        "target_range": [10, 50],
+        "max_search_lines": None,
+        "train_problems": 4,
+        "validation_problems": 4,
+        "test_problems": 4,
+        "seed": 0,
+    }
+    policy = {"pretrained": str(folder), "trust_remote_code": False, "chat_template": False}
+    suite = {"settings": {"main": {"task": "${task}"}}}
+    return OmegaConf.create({"stages": ["grpo", "evaluate"], "policy": policy, "task": task, "suite": suite})
+
+
+def test_short_prompts_fit(tmp_path: Path) -> None:
+    assert check_prompts_fit(config(tmp_path, context=64)) is None
+
+
+def test_a_prompt_that_fills_the_context_is_refused_without_weights(tmp_path: Path) -> None:
+    with pytest.raises(AssemblyError, match=r"the prompt of problem countdown:\S+ has 1\d tokens .* context of 8"):
+        check_prompts_fit(config(tmp_path, context=8))
+
+
+def test_a_fresh_policy_has_no_tokenizer_to_ask(tmp_path: Path) -> None:
+    fresh = config(tmp_path, context=8)
+    fresh.policy.pretrained = None
+    assert check_prompts_fit(fresh) is None
+
+
+def test_a_task_without_enough_problems_is_one_sentence(tmp_path: Path) -> None:
+    small = config(tmp_path, context=64)
+    small.task.number_range = [20, 20]
+    with pytest.raises(AssemblyError, match=r"task: .* holds"):
+        check_prompts_fit(small)
+
+
+def test_the_tasks_of_the_suite_are_asked_too(tmp_path: Path) -> None:
+    long = config(tmp_path, context=64)
+    long.suite.settings.main.task = {**long.task, "style": "annotated"}
+    with pytest.raises(AssemblyError, match="leaves no room"):
+        check_prompts_fit(long)
+    long.stages = ["grpo"]
+    assert check_prompts_fit(long) is None
+
+
+def test_a_policy_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    missing = config(tmp_path, context=64)
+    missing.policy.pretrained = str(tmp_path / "nowhere")
+    with pytest.raises(AssemblyError, match=r"policy\.pretrained=\S+nowhere: "):
+        check_prompts_fit(missing)
