@@ -1,0 +1,26 @@
+"""Import paths that saved configurations, critics and checkpoints may hold, and where each stands today.
+
+A ``_target_`` that moves gets a line here, so that what earlier versions saved still loads. Names that a package
+re-exports (``contrastive_reasoning.critics.NumericV2``) need none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+MOVED: dict[str, str] = {}
+"""Dotted path of an earlier version → dotted path of today."""
+
+
+def current(target: str) -> str:
+    """Today's path of a saved ``_target_``; a path that did not move is returned as it is."""
+    return MOVED.get(target, target)
+
+
+def with_current_targets(config: Any) -> Any:
+    """A copy of nested containers in which every ``_target_`` has its path of today."""
+    if isinstance(config, dict):
+        return {
+            key: current(value) if key == "_target_" else with_current_targets(value) for key, value in config.items()
+        }
+    return [with_current_targets(value) for value in config] if isinstance(config, list) else config
