@@ -1,0 +1,113 @@
+"""What an earlier version of this project saved is still read: run folders, critics, checkpoints, MLflow's database.
+
+``data/earlier_version.tar.xz`` was written by the version of November 2026: a run of ``llama_critic_calibrated`` with a
+policy of a few thousand parameters (``outputs/``, without its pictures), what MLflow had of it (``mlruns/``), and
+critics of several classes beside the values that they gave (``critics/``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import mlflow
+import pytest
+import torch
+from hydra import compose, initialize_config_module
+from safetensors.torch import load
+
+from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps
+from experiments.sample.trained_critic import trained_critic
+from experiments.schema import register
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHIVE = Path(__file__).parent / "data" / "earlier_version.tar.xz"
+NAME = "llama_critic_calibrated"
+STAGES = ["warm_start", "critic", "grpo", "evaluate"]
+POLICY = "policy.architecture"
+COMMAND = [
+    f"experiment={NAME}",
+    "debug=fast",
+    "policy.pretrained=null",
+    *(f"{POLICY}.{key}={value}" for key, value in {"hidden_size": 16, "intermediate_size": 32, "layers": 1}.items()),
+    *(f"{POLICY}.{key}={value}" for key, value in {"heads": 2, "key_value_heads": 1}.items()),
+    *(f"critic.{key}={value}" for key, value in {"width": 16, "blocks": 1, "dimension": 8}.items()),
+    *(f"critic.{key}={value}" for key, value in {"join_dimension": 4, "value_dimension": 4}.items()),
+]
+"""Of the run in the archive."""
+CRITICS = ["joint", "joint_ensemble", "numeric_v1", "numeric_v2", "text_frozen"]
+register()
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def run(module: str, *words: str, folder: Path, store: str = "sqlite:///mlruns/mlflow.db") -> str:
+    """What a command prints in ``folder``; it has to end well."""
+    environment = dict(os.environ, PYTHONPATH=str(ROOT), MLFLOW_TRACKING_URI=store, HF_HUB_OFFLINE="1", COLUMNS="200")
+    command = [sys.executable, "-m", module, *words]
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize("name", CRITICS)
+def test_a_critic_gives_the_values_that_it_gave(saved: Path, name: str) -> None:
+    expected = json.loads((saved / "critics" / "values.json").read_text(encoding="utf-8"))[name]
+    with initialize_config_module(version_base="1.3", config_module="conf"):
+        config = compose("config", overrides=[f"experiment={NAME}"])
+    critic = trained_critic(saved / "critics" / name, config).critic.eval()
+    problem, completion = CountdownProblem(numbers=(3, 5, 8), target=16), "3+5=8;8+8=16"
+    with torch.no_grad():
+        values = critic.pairs(*critic.encode_steps(problem, completion, parse_steps(problem, completion)))
+    torch.testing.assert_close(values.float().cpu(), torch.tensor(expected), rtol=1e-3, atol=1e-3)
+
+
+def test_compare_reads_the_database(saved: Path) -> None:
+    printed = run("experiments.compare", NAME, folder=saved)
+    assert NAME in printed
+    assert "0.0" in printed
+
+
+def test_the_run_folder_goes_to_another_store(saved: Path) -> None:
+    run("experiments.track", "outputs", folder=saved, store="sqlite:///other.db")
+    mlflow.set_tracking_uri(f"sqlite:///{saved / 'other.db'}")
+    try:
+        found = mlflow.search_runs(experiment_names=[NAME], output_format="list")
+    finally:
+        mlflow.set_tracking_uri(None)
+    assert sorted(one.data.tags.get("stage", "") for one in found) == sorted(["", *STAGES])
+    critic = next(one for one in found if one.data.tags.get("stage") == "critic")
+    assert critic.data.metrics["val/oracle/auprc"] == pytest.approx(0.1842, abs=1e-4)
+
+
+@pytest.mark.whole
+def test_finished_stages_are_taken_where_that_is_asked_for(saved: Path) -> None:
+    run("experiments.run", *COMMAND, "checkpoints.resume_changed_code=true", folder=saved)
+    assert sorted(path.parent.name for path in saved.glob("outputs/stages/*/*")) == sorted(STAGES)
+
+
+def policy_of(stage: Path) -> bytes:
+    return (stage / "policy" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.whole
+def test_a_run_goes_on_from_a_checkpoint(saved: Path) -> None:
+    """GRPO stopped after its third of four steps: it ends with the weights of the run that did not stop."""
+    (grpo,) = saved.glob("outputs/stages/grpo/*")
+    expected = load(policy_of(grpo))
+    for path in [*grpo.glob("checkpoints/step=000004*"), grpo / "result.json"]:
+        path.unlink()
+    shutil.rmtree(grpo / "policy")
+    printed = run("experiments.run", *COMMAND, "checkpoints.resume_changed_code=true", folder=saved)
+    assert "going on" in printed
+    torch.testing.assert_close(load(policy_of(grpo)), expected, rtol=1e-3, atol=1e-4)

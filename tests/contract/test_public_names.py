@@ -1,0 +1,101 @@
+"""What users, scripts and notebooks rely on by name: commands, experiments, configuration paths, imports, metrics.
+
+``data/public_names.json`` lists the names. One may be added there; one that is taken out breaks somebody's script.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from experiments.schema import register
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = json.loads((Path(__file__).parent / "data" / "public_names.json").read_text(encoding="utf-8"))
+USAGE_ERROR = 2
+SMALL = "debug=fast budget.grpo.max_completion_tokens=48 budget.grpo.problems=8 budget.grpo.group_size=8"
+RUNS = {
+    "critic_calibrated": f"experiment=llama_critic_calibrated {SMALL} budget.grpo.steps=5 budget.grpo.updates=2",
+    "clipo": f"experiment=clipo_laptop {SMALL} budget.grpo.max_completion_tokens=96 budget.grpo.steps=3 "
+    "budget.grpo.updates=2 budget.clipo.warmup_steps=1",
+}
+register()
+
+
+def make(*words: str) -> subprocess.CompletedProcess[str]:
+    """``make`` without its recipes: what it would run."""
+    return subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("target", NAMES["make"])
+def test_every_target_is_there_and_takes_its_variables(target: str) -> None:
+    given = [f"{variable}=value" for variable in NAMES["make"][target]]
+    assert make(target, *given).returncode == 0
+
+
+def test_an_unknown_target_or_variable_runs_nothing() -> None:
+    for words in (["expp"], ["exp", "nam=llama_critic"]):
+        ended = make(*words)
+        assert ended.returncode == USAGE_ERROR
+        assert not ended.stdout.strip()
+
+
+def test_every_experiment_study_and_sweep_is_listed() -> None:
+    ended = subprocess.run(
+        ["make", "--silent", "list", f"PYTHON={sys.executable}"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    listed = set(re.findall(r"[\w-]+", ended.stdout))
+    for kind in ("experiments", "studies", "sweeps"):
+        assert not set(NAMES[kind]) - listed
+
+
+@pytest.mark.parametrize("path", NAMES["paths"])
+def test_every_promised_path_is_in_the_configuration(path: str) -> None:
+    with initialize_config_module(version_base="1.3", config_module="conf"):
+        config = compose("config", overrides=["experiment=clipo_gsm8k"])
+    parent, _, key = path.rpartition(".")
+    assert key in (OmegaConf.select(config, parent) if parent else config)
+
+
+@pytest.mark.parametrize("module", NAMES["python"])
+def test_every_public_name_can_be_imported(module: str) -> None:
+    found = import_module(module)
+    assert not [name for name in NAMES["python"][module] if not hasattr(found, name)]
+
+
+def test_a_mistyped_experiment_is_a_usage_error() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "experiments.run", "experiment=llama_critc"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == USAGE_ERROR
+    assert "llama_critic" in ended.stderr
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("run", RUNS)
+def test_every_metric_is_logged_under_its_name(run: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "experiments.run", "seed=3", *RUNS[run].split()]
+    environment = dict(os.environ, PYTHONPATH=str(ROOT), HF_HUB_OFFLINE="1")
+    subprocess.run(
+        [*command, f"output_dir={tmp_path}", "logger.mirror=false"], cwd=tmp_path, env=environment, check=True
+    )
+    logged = defaultdict[str, set[str]](set)
+    for file in tmp_path.glob("stages/*/*/metrics.jsonl"):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            logged[file.parts[-3]].add(json.loads(line)["name"])
+    for stage, names in NAMES["metrics"][run].items():
+        assert not set(names) - logged[stage]
