@@ -14,10 +14,9 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.policies.flops import NO_WORK
-from contrastive_reasoning.policies.full_kl import log_probs_and_full_kl
 from contrastive_reasoning.rollout.batch import RolloutTokens
 from lightning_modules.balance import balanced
 from lightning_modules.lesson import Lesson, minibatch_rows, rows_that_teach

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
+from jinja2 import TemplateError
 from peft import PeftModel
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -17,11 +18,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from contrastive_reasoning.policies.adapters import merged, unwrapped
 from contrastive_reasoning.policies.attention import can_plan, no_mask, plan_attention
 from contrastive_reasoning.policies.compiled import compiled_layers, require_compilable
-from contrastive_reasoning.policies.log_probs import placed, token_log_probs
+from contrastive_reasoning.policies.log_probs import full_kl, placed, token_log_probs
 from contrastive_reasoning.policies.packed import packed
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.pooling import mean_pool_rows
-from contrastive_reasoning.policies.prompting import prompt_ids, turn_end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,3 +249,90 @@ class CausalLMPolicy(nn.Module):
 
 def _backbone(model: PreTrainedModel | PeftModel) -> nn.Module:
     return unwrapped(model).base_model
+
+
+def log_probs_and_full_kl(
+    policy: CausalLMPolicy,
+    reference: CausalLMPolicy,
+    prompt_ids: Int[Tensor, "p s"],
+    prompt_mask: Bool[Tensor, "p s"],
+    completion_ids: Int[Tensor, "b t"],
+    mask: Bool[Tensor, "b t"],
+    *,
+    owner: Int[Tensor, " b"] | None = None,
+    temperature: float,
+) -> tuple[Float[Tensor, "b t"], Float[Tensor, "b t"]]:
+    """``policy.log_probs`` and the KL to the reference, by one pass of each; 0 where masked out.
+
+    Nothing of the reference gets a gradient; of its pass only the states of these rows are held, never the logits.
+    """
+    rows = prompt_ids, prompt_mask, completion_ids, mask, owner
+    hidden = policy.completion_states(*rows).predicting
+    with torch.no_grad():
+        ref_hidden = reference.completion_states(*rows).predicting
+    weight, bias = policy.head
+    ref_weight, ref_bias = reference.head
+    ref_bias = None if ref_bias is None else ref_bias.detach()
+    shared: dict[str, Any] = {"temperature": temperature, "chunk": policy.chunk, "bias": bias}
+    with policy.autocast():
+        chosen = policy.score(hidden, weight, completion_ids[mask], **shared)
+        divergence = full_kl(hidden, weight, ref_hidden, ref_weight.detach(), ref_bias=ref_bias, **shared)
+    return placed(chosen, mask), placed(divergence, mask)
+
+
+_CONTENT = "as-is"
+
+
+def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> str:
+    """The prompt as the model reads it: its text, or its messages in the tokenizer's chat template.
+
+    A plain prompt is one message of the user.
+
+    Args:
+        tokenizer: whose template it is.
+        prompt: of a problem.
+        chat_template: whether to use it; None: where the tokenizer has one.
+
+    Raises:
+        ValueError: where ``chat_template`` is asked of a tokenizer that has none, or the template cannot be rendered
+            (``transformers`` renders it in a sandbox: one that reaches for Python is refused).
+    """
+    template = tokenizer.chat_template
+    if chat_template is False or (chat_template is None and not template):
+        return str(prompt)
+    if not template:
+        raise ValueError("policy.chat_template is true, but the tokenizer has no chat template")
+    turns = getattr(prompt, "messages", (("user", prompt),))  # a ChatPrompt of the tasks brings its own
+    messages = [{"role": role, "content": content} for role, content in turns]
+    if "You are" in str(template) and messages[0]["role"] != "system":
+        # Such a template (Qwen's) writes a system message of its own where none is given; an empty one replaces it.
+        messages.insert(0, {"role": "system", "content": ""})
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    except (TemplateError, OverflowError) as error:
+        raise ValueError(f"policy.chat_template: the tokenizer's own template cannot be rendered ({error})") from error
+
+
+def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> list[int]:
+    """Token ids of one prompt, with the beginning-of-text token where the tokenizer has one."""
+    encoded: Any = tokenizer(render(tokenizer, prompt, chat_template=chat_template), add_special_tokens=False)
+    ids: list[int] = list(encoded["input_ids"])
+    start: Any = tokenizer.bos_token_id
+    return ids if start is None or ids[:1] == [start] else [int(start), *ids]
+
+
+def turn_end(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None) -> int | None:
+    """The special token that the chat template writes behind an answer; None where it writes none, or is not used.
+
+    A base model's own settings do not name it, ``<|im_end|>`` of Qwen's say, though the template has it written.
+    """
+    if chat_template is False or not tokenizer.chat_template:
+        return None
+    turns = [{"role": "user", "content": _CONTENT}, {"role": "assistant", "content": _CONTENT}]
+    try:
+        text = str(tokenizer.apply_chat_template(turns, tokenize=False))
+    except (TemplateError, OverflowError):  # it knows no answers; what it cannot render else says ``render``
+        return None
+    ids: list[int] = tokenizer(text.rpartition(_CONTENT)[2], add_special_tokens=False)["input_ids"]  # pyright: ignore
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}  # pyright: ignore
+    return next((token for token in ids if token in special), None) if _CONTENT in text else None

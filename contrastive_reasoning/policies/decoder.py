@@ -26,7 +26,7 @@ from transformers.models.qwen2 import Qwen2ForCausalLM
 from contrastive_reasoning.policies.adapters import unwrapped
 from contrastive_reasoning.policies.attention import AttentionPlan
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.few_shapes import linear_of_few_shapes
+from contrastive_reasoning.policies.shape_bucketing import bucketed_linear
 
 Product = Callable[[Tensor], Tensor]
 """(b, in) → (b, out) in the compute dtype."""
@@ -109,7 +109,7 @@ def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
         pairs = [(torch.cat([layer.weight for layer in layers]).to(dtype), _biases(layers, dtype))]
     if len(pairs) == 1:
         ((weight, bias),) = pairs
-        return lambda x: linear_of_few_shapes(x.to(dtype), weight, bias)
+        return lambda x: bucketed_linear(x.to(dtype), weight, bias)
     return lambda x: torch.cat([linear(x, weight, bias) for weight, bias in pairs], dim=-1)
 
 

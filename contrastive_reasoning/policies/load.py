@@ -17,8 +17,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.liger import liger_log_probs, require_liger
-from contrastive_reasoning.policies.log_probs import token_log_probs
+from contrastive_reasoning.policies.log_probs import liger_log_probs, require_liger, token_log_probs
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
 
 EMBEDDED = "embedded:"

@@ -1,18 +1,25 @@
-"""Log-probs of given tokens without ever holding the full logits (tokens × vocabulary).
+"""Log-probs of given tokens, and KL to a reference, without ever holding the full logits (tokens × vocabulary).
 
 Chunks of tokens are projected to the vocabulary, reduced to one number each, and recomputed in backward, so the
 workspace is chunk × V whatever the batch. Where all logits together are small they are kept instead. The softmax is in
 fp32, in fp64 for fp64.
+
+        log π_n(y) = (W h_n / τ)_y − logsumexp(W h_n / τ)
+        KL_n       = Σ_v p_n(v) (log p_n(v) − log q_n(v))       p = softmax(W h_n / τ),  q the reference's
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from contrastive_reasoning.policies.few_shapes import linear_of_few_shapes
+from contrastive_reasoning.policies.shape_bucketing import bucketed_linear
 
 KEPT = 2**21
 """Logits of a pass, tokens × V, up to which they are kept for backward: 8 MB in fp32."""
@@ -66,7 +73,115 @@ def _recomputed(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: fl
 
 
 def _project(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, bias: Tensor | None) -> Tensor:
-    logits = linear_of_few_shapes(hidden, weight, bias)
+    logits = bucketed_linear(hidden, weight, bias)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
     chosen = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     return chosen - logits.logsumexp(-1)
+
+
+def liger_log_probs(
+    hidden: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    targets: Int[Tensor, " N"],
+    *,
+    temperature: float,
+    chunk: int,
+    bias: Float[Tensor, " V"] | None = None,
+) -> Float[Tensor, " N"]:
+    """``token_log_probs`` by liger-kernel's fused projection and cross-entropy, on CUDA: −CE(W (h / τ) + b / τ, y).
+
+    The same numbers, with softmax and sums of gradients in fp32. The kernel chooses its chunks itself and writes the
+    gradient over the logits of a chunk, so that less memory is read and written. Arguments and errors are those of
+    ``token_log_probs``, which is called for tensors that are not on CUDA and for fp64.
+    """
+    if hidden.device.type != "cuda" or hidden.dtype == torch.float64 or not len(hidden) or temperature <= 0:
+        return token_log_probs(hidden, weight, targets, temperature=temperature, chunk=chunk, bias=bias)
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else hidden.dtype
+    fused: Any = import_module("liger_kernel.transformers.functional").liger_fused_linear_cross_entropy
+    with torch.autocast("cuda", enabled=False):
+        return -fused(
+            (hidden / temperature).to(dtype),
+            weight.to(dtype),
+            targets,
+            bias=None if bias is None else (bias / temperature).to(dtype),
+            reduction="none",
+            accum_dtype=torch.float32,
+        ).float()
+
+
+def require_liger() -> None:
+    """Refuse a machine on which the kernel could not run.
+
+    Raises:
+        ValueError: where the extra or a CUDA device is missing.
+    """
+    if find_spec("liger_kernel") is None:
+        raise ValueError("policy.kernels=liger needs the extra: pip install 'contrastive-reasoning[liger]'")
+    if not torch.cuda.is_available():
+        raise ValueError("policy.kernels=liger needs a CUDA device, and there is none; policy.kernels=torch does not")
+
+
+def full_kl(
+    hidden: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    ref_hidden: Float[Tensor, "N E"],
+    ref_weight: Float[Tensor, "V E"],
+    *,
+    temperature: float,
+    chunk: int,
+    bias: Float[Tensor, " V"] | None = None,
+    ref_bias: Float[Tensor, " V"] | None = None,
+) -> Float[Tensor, " N"]:
+    """KL(policy ‖ reference) over the whole vocabulary at each of N tokens, in nats, never below 0 up to rounding.
+
+    Args:
+        hidden: the policy's last hidden states, after the final norm, at the positions that predict the N tokens.
+        weight: its vocabulary projection.
+        ref_hidden: the reference's states at the same positions; its width may be another.
+        ref_weight: the reference's projection, to the same vocabulary.
+        temperature: τ > 0, what the logits of both are divided by.
+        chunk: tokens projected at a time, at least 1.
+        bias: of the policy's projection, if it has one.
+        ref_bias: of the reference's.
+
+    Raises:
+        ValueError: for a temperature or chunk that is not positive, or vocabularies of different size.
+    """
+    if temperature <= 0:
+        raise ValueError(f"temperature must be positive when scoring, got {temperature}")
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    if len(weight) != len(ref_weight):
+        raise ValueError(f"policy and reference must share a vocabulary: {len(weight)} tokens and {len(ref_weight)}")
+    parts = [
+        _kl_recomputed(
+            hidden[i : i + chunk], weight, bias, ref_hidden[i : i + chunk], ref_weight, ref_bias, temperature
+        )
+        for i in range(0, max(hidden.shape[0], 1), chunk)  # of no token one empty chunk, which still has a gradient
+    ]
+    return torch.cat(parts)
+
+
+def _kl_recomputed(*arguments: Any) -> Tensor:
+    if not torch.is_grad_enabled():
+        return _divergence(*arguments)
+    return checkpoint(_divergence, *arguments, use_reentrant=False, preserve_rng_state=False)  # pyright: ignore
+
+
+def _divergence(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    ref_hidden: Tensor,
+    ref_weight: Tensor,
+    ref_bias: Tensor | None,
+    temperature: float,
+) -> Tensor:
+    policy = _log_softmax(hidden, weight, bias, temperature)
+    reference = _log_softmax(ref_hidden, ref_weight, ref_bias, temperature)
+    return (policy.exp() * (policy - reference)).sum(dim=-1)
+
+
+def _log_softmax(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:
+    logits = bucketed_linear(hidden, weight, bias)
+    return (logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature).log_softmax(dim=-1)

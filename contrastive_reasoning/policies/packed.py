@@ -3,22 +3,32 @@
     tokens      prompt 0 · · ·  prompt 1 · ·  completion 0 · ·  completion 1 · · ·  …        (1, N)
     positions   0 1 2 3         0 1 2         4 5 6             4 5 6 7               both continue prompt 0
 
-All but attention treats tokens one by one, and attention follows the plan. Spare tokens (``few_shapes``) come before
-the others, and each sees itself alone.
+All but attention treats tokens one by one, and attention follows the plan. Spare tokens (``shape_bucketing``) come
+before the others, and each sees itself alone. A completion attends to the keys of the prompt that it shares, and back
+to its own:
+
+            keys of the prompt      own keys
+    query 0   1 1 1 1 1 ·            1 · ·          · : padding of a shorter prompt, or what lies ahead
+    query 1   1 1 1 1 1 ·            1 1 ·
+    query 2   1 1 1 1 1 ·            1 1 1
+
+The keys and values of a prompt are computed once. Their gradients are the sums over its completions, since every
+completion gathers them from the one place where they stand.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import embedding, scaled_dot_product_attention
 
 from contrastive_reasoning.policies.attention import AttentionPlan
-from contrastive_reasoning.policies.few_shapes import spare_rows
 from contrastive_reasoning.policies.pass_cost import Lengths, completion_blocks, prompt_blocks
-from contrastive_reasoning.policies.shared_prompts import SharedPrompts, causal_block, continuing_block
+from contrastive_reasoning.policies.shape_bucketing import spare_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,3 +97,149 @@ def _before(
     steps = torch.arange(mask.shape[1], device=mask.device)
     own = starts[:, None] + steps - 1
     return torch.where(steps == 0, last[owner][:, None], own)[mask]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Rows of similar length, attended to at once."""
+
+    queries: Int[Tensor, "r q"]
+    """The places of their queries among the N tokens of the pass; padding repeats the last one."""
+    keys: Int[Tensor, "r k"]
+    """The places of their keys and values, likewise."""
+    mask: Float[Tensor, "#r 1 q k"] | None
+    """What is added to the scores, 0 or −∞; None: each query looks at the keys up to its own place."""
+
+    def attend(
+        self, query: Float[Tensor, "rq H d"], key: Float[Tensor, "rk K d"], value: Float[Tensor, "rk K d"], scale: float
+    ) -> Float[Tensor, "rq H d"]:
+        """The output for each query, row by row."""
+        shares = query.shape[1] // key.shape[1]
+        q, k, v = _rows(query, self.queries, 1), _rows(key, self.keys, shares), _rows(value, self.keys, shares)
+        if self.mask is None:
+            output = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+        else:
+            dtype = _masked_dtype(query)
+            mask = self.mask.to(dtype)
+            with torch.autocast(query.device.type, enabled=False):
+                output = scaled_dot_product_attention(
+                    q.to(dtype), k.to(dtype), v.to(dtype), attn_mask=mask, scale=scale
+                )
+        return output.to(query.dtype).transpose(1, 2).reshape(query.shape)
+
+
+class SharedPrompts:
+    """The ``AttentionPlan`` of one packed pass. It holds places only: two passes through it do the same.
+
+    Args:
+        blocks: every token is a query of one of them.
+    """
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks = blocks
+        self.queries, self.keys = _Laid([block.queries for block in blocks]), _Laid([block.keys for block in blocks])
+        self.slots = _slots([block.queries for block in blocks])
+
+    def attend(
+        self,
+        layer: int,
+        query: Float[Tensor, "1 H N d"],
+        key: Float[Tensor, "1 K N d"],
+        value: Float[Tensor, "1 K N d"],
+        *,
+        scaling: float,
+    ) -> Float[Tensor, "1 H N d"]:
+        """Attention within each block, and the outputs back in the order of the tokens."""
+        # rotation leaves queries and keys in fp32 under autocast: they are cast before they are copied
+        q, k, v = (part[0].transpose(0, 1).to(value.dtype) for part in (query, key, value))
+        parts = zip(self.blocks, self.queries(q), self.keys(k), self.keys(v), strict=True)
+        output = _joined([block.attend(*tokens, scaling) for block, *tokens in parts])  # pyright: ignore
+        output = output if self.slots is None else _looked_up(output, self.slots)
+        return output.transpose(0, 1)[None]
+
+
+class _Laid:
+    """Tokens laid out as the rows of several blocks, end to end, by one look-up."""
+
+    def __init__(self, places: Sequence[Int[Tensor, "_ _"]]) -> None:
+        whole = torch.cat([part.flatten() for part in places])
+        self.sizes = [part.numel() for part in places]
+        self.places = None if _in_order(whole) else whole
+
+    def __call__(self, tokens: Float[Tensor, "N K d"]) -> Sequence[Float[Tensor, "_ K d"]]:
+        found = tokens if self.places is None else _looked_up(tokens, self.places)
+        return found.split(self.sizes)
+
+
+def _slots(queries: Sequence[Int[Tensor, "_ _"]]) -> Int[Tensor, " N"] | None:
+    """Where each token's output stands in the blocks, end to end; None: in the order of the tokens.
+
+    Of several slots it is the first: padding repeats the place before it.
+    """
+    places = torch.cat([part.flatten() for part in queries])
+    fresh = torch.cat([torch.diff(part, prepend=part[:, :1] - 1).flatten() for part in queries]) != 0
+    slots = torch.empty(int(fresh.sum()), dtype=torch.long, device=places.device)
+    slots[places[fresh]] = fresh.nonzero()[:, 0]
+    return None if len(slots) == len(places) and _in_order(slots) else slots
+
+
+def _in_order(places: Int[Tensor, " n"]) -> bool:
+    return torch.equal(places, torch.arange(len(places), device=places.device))
+
+
+def _looked_up(tokens: Float[Tensor, "N K d"], places: Int[Tensor, " n"]) -> Float[Tensor, "n K d"]:
+    # as embeddings are: the backward of that adds up fast in every dtype, index_select's does not in bf16
+    return embedding(places, tokens.flatten(1)).view(-1, *tokens.shape[1:])
+
+
+def _masked_dtype(query: Tensor) -> torch.dtype:
+    """On a CPU the masked kernel in half precision takes about twice as long, forth and back, as the one in fp32."""
+    return torch.promote_types(query.dtype, torch.float32) if query.device.type == "cpu" else query.dtype
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
+
+
+def _rows(tokens: Float[Tensor, "rw K d"], like: Int[Tensor, "r w"], shares: int) -> Float[Tensor, "r H w d"]:
+    """Of grouped queries, head i reads key head i // shares."""
+    rows = tokens.view(*like.shape, *tokens.shape[1:]).transpose(1, 2)
+    return rows if shares == 1 else rows.repeat_interleave(shares, dim=1)
+
+
+def causal_block(starts: Int[Tensor, " r"], lengths: Int[Tensor, " r"]) -> Block:
+    """Rows that begin at ``starts`` among the tokens and look back at themselves only.
+
+    Padding comes after the tokens, so no mask is needed to keep them from looking at it.
+    """
+    places = _places(starts, lengths)
+    return Block(queries=places, keys=places, mask=None)
+
+
+def continuing_block(
+    starts: Int[Tensor, " r"],
+    lengths: Int[Tensor, " r"],
+    prompt_starts: Int[Tensor, " r"],
+    prompt_lengths: Int[Tensor, " r"],
+    dtype: torch.dtype,
+) -> Block:
+    """Completions that also look at all of a prompt's tokens; the mask is of ``dtype``."""
+    own, prompts = _places(starts, lengths), _places(prompt_starts, prompt_lengths)
+    allowed = _allowed(prompt_lengths, prompts.shape[1], own.shape[1])
+    mask = torch.zeros(allowed.shape, dtype=dtype, device=own.device).masked_fill_(~allowed, float("-inf"))
+    return Block(queries=own, keys=torch.cat([prompts, own], dim=1), mask=mask)
+
+
+def _allowed(prompt_lengths: Int[Tensor, " r"], width: int, queries: int) -> Bool[Tensor, "#r 1 q k"]:
+    """The picture above; one for all rows where their prompts are equally long."""
+    if bool((prompt_lengths == width).all()):
+        prompt_lengths = prompt_lengths[:1]
+    steps = torch.arange(max(width, queries), device=prompt_lengths.device)
+    prompt = (steps[:width] < prompt_lengths[:, None])[:, None].expand(-1, queries, -1)
+    own = (steps[:queries] <= steps[:queries, None])[None].expand(len(prompt_lengths), -1, -1)
+    return torch.cat([prompt, own], dim=2)[:, None]
+
+
+def _places(starts: Int[Tensor, " r"], lengths: Int[Tensor, " r"]) -> Int[Tensor, "r w"]:
+    steps = torch.arange(int(lengths.max()), device=starts.device)
+    return starts[:, None] + torch.minimum(steps, lengths[:, None] - 1)

@@ -1,15 +1,20 @@
 """The shape of a Llama- or Qwen2-like decoder from its ``config.json``: counting parameters without a single weight.
 
 The fields have the names that ``transformers`` gives them, so that a shape stands where a formula asks for a
-configuration. Nothing but plain arithmetic happens here, and nothing heavy is imported.
+configuration. ``find_shape`` reads one from a folder, the hub's cache or the table of published shapes.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from math import prod
+from pathlib import Path
 from typing import Any
+
+from huggingface_hub import try_to_load_from_cache
 
 KINDS = ("llama", "qwen2")
 """What ``model_type`` may be: root-mean-square norms, rotated heads, a gated product between two linear layers."""
@@ -129,3 +134,137 @@ def _named(targets: Sequence[str] | str) -> Iterator[str]:
         if name not in LINEAR_LAYERS:
             raise ValueError(f"lora.target_modules: no linear layer {name!r}; there are {', '.join(LINEAR_LAYERS)}")
         yield name
+
+
+EMBEDDED = "embedded:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundShape:
+    """A shape, and where it comes from in words."""
+
+    shape: ModelShape
+    source: str
+
+
+def find_shape(pretrained: str) -> FoundShape:
+    """The shape of ``policy.pretrained``. The hub itself is not asked: an answer must not wait for it.
+
+    Raises:
+        ValueError: for a model whose shape is neither at hand nor in the table, or of a kind that is not counted.
+    """
+    if (config := _config_at_hand(pretrained)) is not None:
+        try:
+            return FoundShape(shape=ModelShape.of(json.loads(config.read_text(encoding="utf-8"))), source=str(config))
+        except (KeyError, ValueError) as error:
+            said = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{config}: {said}") from error
+    if pretrained in PUBLISHED:
+        return FoundShape(shape=PUBLISHED[pretrained], source="the table of published shapes")
+    raise ValueError(
+        f"policy.pretrained={pretrained}: its shape is not at hand; there is no config.json in that folder or in the "
+        f"hub's cache, and the table of published shapes holds {', '.join(PUBLISHED)}"
+    )
+
+
+def _config_at_hand(pretrained: str) -> Path | None:
+    folder = Path(pretrained).expanduser()
+    if pretrained.startswith(EMBEDDED):
+        name = pretrained.removeprefix(EMBEDDED)
+        folder = Path(str(files("contrastive_reasoning.policies"))) / "embedded" / name
+    for config in (folder / "config.json", folder / "policy" / "config.json"):
+        if config.is_file():
+            return config
+    if pretrained.count("/") != 1 or pretrained.startswith((".", "/", "~")):
+        return None
+    cached = try_to_load_from_cache(pretrained, "config.json")
+    return Path(cached) if isinstance(cached, str) else None
+
+
+LLAMA_8B = ModelShape(
+    model_type="llama",
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=128,
+    vocab_size=128256,
+    max_position_embeddings=131072,
+    tie_word_embeddings=False,
+)
+QWEN_HALF_B = ModelShape(
+    model_type="qwen2",
+    hidden_size=896,
+    intermediate_size=4864,
+    num_hidden_layers=24,
+    num_attention_heads=14,
+    num_key_value_heads=2,
+    head_dim=64,
+    vocab_size=151936,
+    max_position_embeddings=32768,
+    tie_word_embeddings=True,
+)
+QWEN_1B = ModelShape(
+    model_type="qwen2",
+    hidden_size=1536,
+    intermediate_size=8960,
+    num_hidden_layers=28,
+    num_attention_heads=12,
+    num_key_value_heads=2,
+    head_dim=128,
+    vocab_size=151936,
+    max_position_embeddings=32768,
+    tie_word_embeddings=True,
+)
+QWEN_3B = ModelShape(
+    model_type="qwen2",
+    hidden_size=2048,
+    intermediate_size=11008,
+    num_hidden_layers=36,
+    num_attention_heads=16,
+    num_key_value_heads=2,
+    head_dim=128,
+    vocab_size=151936,
+    max_position_embeddings=32768,
+    tie_word_embeddings=True,
+)
+QWEN_7B = ModelShape(
+    model_type="qwen2",
+    hidden_size=3584,
+    intermediate_size=18944,
+    num_hidden_layers=28,
+    num_attention_heads=28,
+    num_key_value_heads=4,
+    head_dim=128,
+    vocab_size=152064,
+    max_position_embeddings=32768,
+    tie_word_embeddings=False,
+)
+RHO_1B = ModelShape(
+    model_type="llama",
+    hidden_size=2048,
+    intermediate_size=5632,
+    num_hidden_layers=22,
+    num_attention_heads=32,
+    num_key_value_heads=4,
+    head_dim=64,
+    vocab_size=32000,
+    max_position_embeddings=2048,
+    tie_word_embeddings=False,
+)
+PUBLISHED = {
+    "meta-llama/Llama-3.1-8B": LLAMA_8B,
+    "meta-llama/Llama-3.1-8B-Instruct": LLAMA_8B,
+    "Qwen/Qwen2.5-0.5B": QWEN_HALF_B,
+    "Qwen/Qwen2.5-0.5B-Instruct": QWEN_HALF_B,
+    "Qwen/Qwen2.5-1.5B": QWEN_1B,
+    "Qwen/Qwen2.5-1.5B-Instruct": QWEN_1B,
+    "Qwen/Qwen2.5-3B": QWEN_3B,
+    "Qwen/Qwen2.5-3B-Instruct": QWEN_3B,
+    "Qwen/Qwen2.5-7B": QWEN_7B,
+    "Qwen/Qwen2.5-7B-Instruct": QWEN_7B,
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": QWEN_7B,
+    "microsoft/rho-math-1b-v0.1": RHO_1B,
+}
+"""Hub name → shape. The context of models of one shape may differ; nothing here is computed from it but a limit."""

@@ -1,15 +1,14 @@
-"""Parameters that lie in shards on several ranks (ZeRO-3), put together for as long as they are read as they are."""
+"""Parameters in shards on several ranks (ZeRO): gathered while they are read, and the bytes that each should hold."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 from torch import nn
-
-from contrastive_reasoning.policies.cut_shares import most_in_a_share
 
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
 """Where torch keeps what ZeRO has hung on a module: it fetches shards before a pass and lets them go after it."""
@@ -92,3 +91,26 @@ def _numel(parameter: nn.Parameter) -> int:
 
 def _share(count: int, ranks: int) -> int:
     return -(-count // ranks)
+
+
+def most_in_a_share(sizes: Sequence[tuple[int, int]], ranks: int) -> int:
+    """Bytes of the parameters that lie at least partly in a rank's share, for the rank with most; 0 without parameters.
+
+    ZeRO's stages 1 and 2 cut all parameters in a row into even shares, and the cuts go through parameters. At stage 2 a
+    rank keeps the gradient of each that it has a part of, and keeps it whole:
+
+        rank 0  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓┊░░░░░
+        rank 1                 ▒▒▒▒▒▒▒┊▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒
+                └ embedding ──┘└ a matrix ─┘└ others ─────┘
+
+    That is little beside a share of many matrices, and much where an embedding is larger than a share.
+
+    Args:
+        sizes: of each parameter its count of numbers and their bytes together.
+        ranks: how many share.
+    """
+    share = 2 * -(-sum(count for count, _ in sizes) // (2 * ranks))  # DeepSpeed's are even
+    ends = list(accumulate(count for count, _ in sizes))
+    spans = [(end - count, end, held) for end, (count, held) in zip(ends, sizes, strict=True)]
+    firsts = [rank * share for rank in range(ranks)]
+    return max(sum(held for start, end, held in spans if start < first + share and end > first) for first in firsts)

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from contrastive_reasoning.policies.attention import no_mask
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.few_shapes import spare_rows
+from contrastive_reasoning.policies.shape_bucketing import spare_rows
 
 TOKENS_AT_ONCE = 4096
 """Tokens of one pass at most, one prompt at least: what a pass holds besides keys and values grows with them."""
@@ -30,7 +30,7 @@ class ReadPrompt(NamedTuple):
 class PackedPrompts:
     """The attention plan of such a pass: tokens ``borders[i]`` … ``borders[i+1]`` − 1 are prompt i.
 
-    Spare tokens (``few_shapes``) come after them and see nothing.
+    Spare tokens (``shape_bucketing``) come after them and see nothing.
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contrastive_reasoning.policies.shape_source import find_shape
+from contrastive_reasoning.policies.shape import find_shape
 from experiments.plan.cache import Seating, cache_blocks
 from experiments.plan.learner import Learner, size_of
 from experiments.plan.moments import Companions

@@ -9,8 +9,7 @@ from typing import Any
 from omegaconf import ListConfig, OmegaConf
 
 from contrastive_reasoning.policies.flops import DecoderSize, Weights
-from contrastive_reasoning.policies.shape import LINEAR_LAYERS, ModelShape
-from contrastive_reasoning.policies.shape_source import FoundShape, find_shape
+from contrastive_reasoning.policies.shape import LINEAR_LAYERS, FoundShape, ModelShape, find_shape
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 ADAPTER_BYTES = 4

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contrastive_reasoning.policies.pass_cost import Lengths
-from contrastive_reasoning.policies.shape_source import find_shape
+from contrastive_reasoning.policies.shape import find_shape
 from experiments.plan.cache import Seating, seating
 from experiments.plan.companions import Companions, companions, uses_server
 from experiments.plan.learner import Learner, learner_of, size_of

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contrastive_reasoning.policies.cut_shares import most_in_a_share
+from contrastive_reasoning.policies.sharding import most_in_a_share
 from experiments.plan.learner import Learner
 from experiments.plan.sharding import LIVE, Sharding
 

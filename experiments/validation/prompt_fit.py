@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from omegaconf import DictConfig
 
+from contrastive_reasoning.policies.causal_lm import prompt_ids
 from contrastive_reasoning.policies.load import tokenizer_and_context
-from contrastive_reasoning.policies.prompting import prompt_ids
 from contrastive_reasoning.tasks.base import Problem, Split, Task
 from experiments.assemble import AssemblyError, build
 from experiments.system.first_line import first_line

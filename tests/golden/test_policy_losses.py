@@ -45,7 +45,7 @@ from contrastive_reasoning.objectives import (
     SeqMeanTokenSum,
     TokenMean,
 )
-from contrastive_reasoning.policies.full_kl import full_kl
+from contrastive_reasoning.policies.log_probs import full_kl
 from contrastive_reasoning.rewards import Credit
 
 golden_rows = pytest.mark.golden_rows

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contrastive_reasoning.policies.liger import liger_log_probs
-from contrastive_reasoning.policies.log_probs import token_log_probs
+from contrastive_reasoning.policies.log_probs import liger_log_probs, token_log_probs
 
 pytestmark = [
     pytest.mark.gpu,

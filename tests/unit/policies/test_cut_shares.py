@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from contrastive_reasoning.policies.cut_shares import most_in_a_share
+from contrastive_reasoning.policies.sharding import most_in_a_share
 
 
 def walked(sizes: list[tuple[int, int]], ranks: int) -> int:

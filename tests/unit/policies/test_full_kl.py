@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.full_kl import full_kl, log_probs_and_full_kl
-from contrastive_reasoning.policies.log_probs import token_log_probs
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
+from contrastive_reasoning.policies.log_probs import full_kl, token_log_probs
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 
 

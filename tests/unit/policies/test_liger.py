@@ -5,8 +5,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from contrastive_reasoning.policies.liger import liger_log_probs, require_liger
-from contrastive_reasoning.policies.log_probs import token_log_probs
+from contrastive_reasoning.policies.log_probs import liger_log_probs, require_liger, token_log_probs
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])

@@ -6,8 +6,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.prompting import prompt_ids, render, turn_end
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, prompt_ids, render, turn_end
 from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.tasks.chat_prompt import ChatPrompt
 

@@ -11,8 +11,7 @@ from transformers import LlamaConfig, Qwen2Config
 from transformers.models.llama import LlamaForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
-from contrastive_reasoning.policies.published_shapes import PUBLISHED
-from contrastive_reasoning.policies.shape import ModelShape
+from contrastive_reasoning.policies.shape import PUBLISHED, ModelShape
 
 SIZES: dict[str, Any] = {
     "vocab_size": 300,

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from contrastive_reasoning.policies.load import embedded_names
-from contrastive_reasoning.policies.published_shapes import QWEN_3B
-from contrastive_reasoning.policies.shape_source import find_shape
+from contrastive_reasoning.policies.shape import QWEN_3B, find_shape
 
 SIZES = {
     "model_type": "llama",

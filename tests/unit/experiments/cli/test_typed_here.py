@@ -17,7 +17,7 @@ FIXED = re.compile(rf"\bmake ({'|'.join(COMMANDS)})\b|pip install")
 IN_ANY_CASE = {
     "experiments/embed.py": "a record of what was typed in a clone",
     "experiments/cli/typed_here.py": "both forms",
-    "contrastive_reasoning/policies/liger.py": "right in a clone, too: the package is installed there",
+    "contrastive_reasoning/policies/log_probs.py": "right in a clone, too: the package is installed there",
 }
 
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
-from contrastive_reasoning.policies.published_shapes import QWEN_3B
+from contrastive_reasoning.policies.shape import QWEN_3B
 from contrastive_reasoning.rollout.schedule import Schedule
 from experiments.plan.cache import seating
 from experiments.plan.rollouts import Rollouts, fullest_microbatch

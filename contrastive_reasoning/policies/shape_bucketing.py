@@ -27,7 +27,7 @@ def spare_rows(rows: int, device: torch.device, dtype: torch.dtype) -> int:
     return -rows % apart
 
 
-def linear_of_few_shapes(
+def bucketed_linear(
     x: Float[Tensor, "n i"], weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None
 ) -> Float[Tensor, "n o"]:
     """W x + b of each row, by a product with spare rows where it is in half precision on a CPU, autocast's included."""

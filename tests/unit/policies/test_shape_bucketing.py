@@ -13,10 +13,10 @@ from torch.nn.functional import linear
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from contrastive_reasoning.policies import causal_lm, few_shapes, packed
+from contrastive_reasoning.policies import causal_lm, packed, shape_bucketing
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.decoder import decoder_of
-from contrastive_reasoning.policies.few_shapes import linear_of_few_shapes, spare_rows
+from contrastive_reasoning.policies.shape_bucketing import bucketed_linear, spare_rows
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import prefill
 from contrastive_reasoning.rollout.prefill import read_prompts
@@ -61,7 +61,7 @@ class Products(TorchDispatchMode):
 @contextmanager
 def without_spare_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
-        for module in (few_shapes, packed, prefill):
+        for module in (shape_bucketing, packed, prefill):
             patched.setattr(module, "spare_rows", lambda *_: 0)
         yield
 
@@ -83,10 +83,10 @@ def test_between_two_powers_there_are_32_sizes() -> None:
 @pytest.mark.parametrize("autocast", [False, True])
 def test_a_product_has_a_row_for_each_given_and_spare_ones_in_half_precision_only(autocast: bool) -> None:
     x, weight, bias = torch.randn(3, 2), torch.randn(4, 2), torch.randn(4)
-    assert torch.equal(linear_of_few_shapes(x, weight, bias), linear(x, weight, bias))
+    assert torch.equal(bucketed_linear(x, weight, bias), linear(x, weight, bias))
     given = [part if autocast else part.to(HALF) for part in (x, weight, bias)]
     with torch.autocast("cpu", HALF, enabled=autocast), Products() as products:
-        found = linear_of_few_shapes(*given)
+        found = bucketed_linear(*given)
     assert_close(found, linear(x, weight, bias).to(HALF), atol=0.05, rtol=0.05)
     assert {shapes[-2] for shapes in products.shapes} == {(16, 2)}
 
