@@ -14,10 +14,9 @@ from omegaconf import DictConfig
 from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
 from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.progress import clock
-from experiments.analysis import evaluation_table
 from experiments.assemble import build, with_values
 from experiments.cli.overrides import typed_overrides
-from experiments.stage import evaluation, fits
+from experiments.stage import evaluation, evaluation_table, fits
 from experiments.stage.begun import LOCK, RESULT, begin, check_left, go_on
 from experiments.stage.interrupt import Interrupted
 from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
@@ -192,6 +191,7 @@ def run_stage(plan: StagePlan, config: DictConfig, up_to_it: Sequence[StagePlan]
     }
     if this_rank() == 0:
         write_result(plan.folder, described | dict(result))
+        evaluation_table.show(plan.folder)  # after the result: a terminal that cannot print it costs no work
     barrier()
     let_go()
     print(f"{plan.name}: done after {clock(time.monotonic() - started)}")

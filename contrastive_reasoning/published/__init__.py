@@ -1,5 +1,11 @@
 """What papers printed, to stand beside our own numbers."""
 
-from contrastive_reasoning.published.table import PublishedArm, PublishedTable, published_names, published_table
+from contrastive_reasoning.published.table import (
+    PublishedArm,
+    PublishedTable,
+    published_names,
+    published_table,
+    same_model,
+)
 
-__all__ = ["PublishedArm", "PublishedTable", "published_names", "published_table"]
+__all__ = ["PublishedArm", "PublishedTable", "published_names", "published_table", "same_model"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -51,6 +51,24 @@ class PublishedTable:
     A temperature is the one a table says, else the paper's default of 0.05; GRPO+CLIPO of Table 2 is its Table 17's row
     of 0.02, figure by figure.
     """
+
+    def of(self, model: str | None) -> PublishedTable:
+        """The rows that the paper has of ``model`` beside its table's own model; itself where there are none."""
+        others = [] if same_model(model, self.model) else [arm for arm in self.arms if same_model(model, arm.model)]
+        if not others:
+            return self
+        return replace(
+            self,
+            source=", ".join(dict.fromkeys(arm.source for arm in others)),
+            model=others[0].model,
+            rows={arm.method: arm.figures for arm in others},
+            deltas={arm.method: arm.deltas for arm in others if arm.deltas},
+        )
+
+
+def same_model(given: str | None, printed: str) -> bool:
+    """By the last part of the name: a model may lie in a folder."""
+    return given is not None and given.rstrip("/").rpartition("/")[2] == printed.rpartition("/")[2]
 
 
 def published_names() -> list[str]:

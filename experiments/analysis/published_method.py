@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contrastive_reasoning.published import PublishedArm, PublishedTable
+from contrastive_reasoning.published import PublishedArm, PublishedTable, same_model
 from experiments.analysis.arms import ABSENT, Arm, value_of
 from experiments.tracking.tracked_run import TrackedRun
 
@@ -19,11 +19,6 @@ def _repeats(run: TrackedRun, row: PublishedArm) -> bool:
     if not same_model(value_of(run, MODEL), row.model):
         return False
     return all(_alike(value_of(run, key), value) for key, value in row.settings.items())
-
-
-def same_model(said: str | None, printed: str) -> bool:
-    """By the last part of the name: a model may lie in a folder."""
-    return said is not None and said.rstrip("/").rpartition("/")[2] == printed.rpartition("/")[2]
 
 
 def _alike(said: str, printed: str | float) -> bool:

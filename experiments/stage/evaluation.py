@@ -11,8 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
 from contrastive_reasoning.progress import Display, Heartbeat, Phase, Quiet
-from experiments.analysis import evaluation_table
 from experiments.assemble import build, with_values
+from experiments.stage import evaluation_table
 from experiments.stage.run_folder import RunFolderLogger
 from experiments.stage.trainer import device_of
 from experiments.stage.wiring import POLICY
@@ -48,7 +48,6 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
     logger.finalize("success")
     if this_rank() == 0:
         evaluation_table.write(folder, rows, caption)
-        evaluation_table.show(folder)
     return {"metrics": {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}}
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from contrastive_reasoning.published import PublishedArm, PublishedTable, published_table
-from experiments.analysis.evaluation_table import as_markdown, caption, show, summary_rows, write
+from experiments.stage.evaluation_table import caption, show, summary_rows, table_of, write
 from experiments.stage.run_folder import RunFolderLogger
 
 MODEL = "Qwen/Qwen2.5-3B-Instruct"
@@ -127,7 +127,7 @@ def test_a_suite_of_ones_own_has_ours_alone() -> None:
 
 def test_as_markdown() -> None:
     rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=MODEL)[2:5]
-    assert as_markdown(rows, caption(TRACK, model=MODEL)).splitlines() == [
+    assert table_of(rows, caption(TRACK, model=MODEL)).as_markdown().splitlines() == [
         "| model | ONE | Avg. |",
         "| --- | ---: | ---: |",
         "| GRPO+CLIPO (published) | 52.00 | 61.25 |",
@@ -148,7 +148,7 @@ def test_the_caption_says_where_not_all_problems_were_asked() -> None:
 def test_what_is_missing_stays_empty() -> None:
     rows = summary_rows(TRACK, {"test": {"one/verifier/accuracy": 0.5}}, model=MODEL)
     assert rows[4]["Avg."] is None
-    assert as_markdown(rows[4:5], "").splitlines()[2] == "| ours | 50.00 |  |"
+    assert table_of(rows[4:5], "").as_markdown().splitlines()[2] == "| ours | 50.00 |  |"
 
 
 def test_a_finished_stage_shows_its_table_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,102 @@
+"""What an evaluation found, as one table: the published rows, ours below them, and the differences.
+
+The rows are kept as a table of the stage's folder; the terminal's and the Markdown form are made from those rows alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from contrastive_reasoning.published import PublishedTable, same_model
+from experiments.system.files import write_text
+from experiments.table import Table
+
+NAME, MARKDOWN = "summary", "summary.md"
+LABEL, DELTA = "model", "Δ"
+PERCENT = 100.0
+
+Row = Mapping[str, Any]
+"""``model`` and, by column, a percentage or None; of a difference the label begins with Δ."""
+Figures = Mapping[str, float]
+"""Percentages by set or average."""
+
+
+def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, model: str | None) -> list[Row]:
+    """The rows of the table; differences to published figures only where those are of the same model.
+
+    Args:
+        suite: what was run; its ``columns`` name a metric each, and it may have a ``published_table``.
+        results: the metrics of ``test``, and of ``start`` where the policy was trained.
+        model: that was evaluated, or from which training began: a hub name or a folder of that name.
+    """
+    ours = {
+        split: {column: PERCENT * metrics[name] for column, name in suite.columns.items() if name in metrics}
+        for split, metrics in results.items()
+    }
+    lines: list[tuple[str, Figures]] = []
+    published = published_beside(suite, model)
+    if published:
+        for method, figures in published.rows.items():
+            lines.append((f"{method} (published)", figures))
+            if method in published.deltas:
+                lines.append((f"{DELTA} (published)", published.deltas[method]))
+    if "start" in ours:
+        lines += [("ours, before training", ours["start"]), ("ours, trained", ours["test"])]
+        lines.append((f"{DELTA} by training", difference(ours["test"], ours["start"])))
+    else:
+        lines.append(("ours", ours["test"]))
+    if published and same_model(model, published.model):
+        first, last = next(iter(ours.values())), ours["test"]
+        for values, other in ((first, published.base), (last, getattr(suite, "compare_with", None))):
+            if other in published.rows:
+                lines.append((f"{DELTA} to {other}", difference(values, published.rows[other])))
+    headings = published.columns if published else {}
+    names = {column: headings.get(column, column) for column in suite.columns}
+    return [{LABEL: label, **{name: values.get(column) for column, name in names.items()}} for label, values in lines]
+
+
+def published_beside(suite: Any, model: str | None) -> PublishedTable | None:
+    """The suite's table, its rows those of ``model`` where the paper has some."""
+    table: PublishedTable | None = getattr(suite, "published_table", None)
+    return table and table.of(model)
+
+
+def difference(left: Figures, right: Figures) -> dict[str, float]:
+    return {column: value - right[column] for column, value in left.items() if column in right}
+
+
+def caption(suite: Any, *, model: str | None) -> str:
+    """What the figures are, of which problems, where the published ones come from; ``model`` as for the rows."""
+    published, problems = published_beside(suite, model), getattr(suite, "problems", None)
+    parts = [f"{getattr(suite, 'quantity', 'verifier/accuracy')} in %"]
+    parts += [f"ours on the first {problems} problems of each set"] if problems is not None else []
+    parts += [f"published: {published.source}, of {published.model}"] if published else []
+    return "; ".join(parts)
+
+
+def table_of(rows: Sequence[Row], caption: str) -> Table:
+    """Two decimals, a difference with its sign."""
+    columns = [name for name in rows[0] if name != LABEL]
+    cells = []
+    for row in rows:
+        form = "+.2f" if row[LABEL].startswith(DELTA) else ".2f"
+        cells.append([row[LABEL], *("" if row[name] is None else f"{row[name]:{form}}" for name in columns)])
+    return Table(head=[LABEL, *columns], rows=cells, caption=caption, unfolded=range(len(columns) + 1))
+
+
+def write(folder: Path, rows: Sequence[Row], caption: str) -> None:
+    """Leave the table as ``summary.md`` in the stage's folder."""
+    write_text(folder / MARKDOWN, table_of(rows, caption).as_markdown())
+
+
+def show(folder: Path) -> None:
+    """Print the table of a finished stage, run now or reused; nothing where it has none."""
+    kept = folder / "tables" / NAME / "0.json"
+    if not kept.is_file() or not (folder / MARKDOWN).is_file():
+        return
+    caption = (folder / MARKDOWN).read_text(encoding="utf-8").rstrip().splitlines()[-1]
+    table_of(json.loads(kept.read_text(encoding="utf-8")), "").show()
+    print(f"{caption}; also in {folder / MARKDOWN}")
