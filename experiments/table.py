@@ -64,7 +64,7 @@ class Table:
         head, *rows = (" & ".join(map(escaped_latex, row)) for row in (self.head, *self.rows))
         body = [rf"\quad {row} \\" if place in self.under else rf"{row} \\" for place, row in enumerate(rows)]
         columns = "l" + "r" * (len(self.head) - 1)
-        above = [f"% {' '.join(filter(None, (self.title, self.caption)))}", rf"\begin{{tabular}}{{{columns}}}"]
+        above = [f"% {' '.join(f'{self.title} {self.caption}'.split())}", rf"\begin{{tabular}}{{{columns}}}"]
         rules = [r"\toprule", rf"{head} \\", r"\midrule", *body, r"\bottomrule"]
         return "\n".join([*above, *rules, r"\end{tabular}", ""])
 
