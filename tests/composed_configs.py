@@ -1,0 +1,178 @@
+"""Whether two trees compose the same configurations:  python -m tests.composed_configs --base COMMIT
+
+Composed and resolved in this tree and in a checkout of COMMIT: every experiment at every scale, every family with every
+task at every scale, every arm and start of a study, every value of a sweep, and the default configuration with every
+option of every group. Each difference is printed with the command lines that show it. Exit code 0: there is none.
+
+    --rename 'OLD->NEW'    words of a command line of COMMIT, and what stands for them here (may be repeated)
+    --only REGEX           the command lines that it is found in
+
+What COMMIT composed is kept in the folder for temporary files, so the next call composes this tree alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+NO_PARTS = {"experiment", "study", "sweep", "scale", "hub"}
+"""Folders of ``conf/`` whose options are composed in another way, or that no option on a command line names."""
+SHOWN = 3
+"""Command lines that are printed for a difference."""
+Commands = Mapping[str, Sequence[str]]
+"""Label → overrides. A study and a sweep may be written in other overrides in the other tree, under the same label."""
+
+
+def commands(conf: Path) -> dict[str, list[str]]:
+    """What is composed of the tree whose ``conf/`` this is."""
+
+    def options(group: str) -> list[str]:
+        return sorted(path.stem for path in (conf / group).glob("*.yaml"))
+
+    scales = options("scale")
+    lines = [[f"experiment={name}", f"scale={scale}"] for name, scale in product(options("experiment"), scales)]
+    axes = product(options("family"), options("task"), scales)
+    lines += [["name=axes", f"family={family}", f"task={task}", f"scale={scale}"] for family, task, scale in axes]
+    groups = sorted({path.parent.name for path in conf.glob("*/*.yaml")} - NO_PARTS)
+    lines += [["name=part", f"{group}={option}"] for group in groups for option in options(group)]
+    found = {" ".join(line): line for line in lines}
+    for name in options("study"):
+        study = yaml.safe_load((conf / "study" / f"{name}.yaml").read_text(encoding="utf-8"))
+        arms = {arm: node["overrides"] for arm, node in study["arms"].items()}
+        start = {"start": study["start"]["overrides"]} if study["start"] else {}
+        found |= {f"study {name} {arm}": [*study["common"], *own, "name=s"] for arm, own in (arms | start).items()}
+    for name in options("sweep"):
+        preset = yaml.safe_load((conf / "sweep" / f"{name}.yaml").read_text(encoding="utf-8"))
+        varied = {key: str(values).split(",") for key, values in preset["hydra"]["sweeper"]["params"].items()}
+        for number, values in enumerate(product(*varied.values())):
+            chosen = [f"{key}={value}" for key, value in zip(varied, values, strict=True)]
+            found[f"sweep {name} {number}"] = ["experiment=clipo_laptop", *chosen]
+    return found
+
+
+def compose_all(lines: Commands) -> dict[str, Any]:
+    """Label → the resolved configuration of the tree that is imported, or the refusal as text."""
+    from hydra import compose, initialize_config_module
+    from omegaconf import OmegaConf
+
+    from experiments.schema import register
+
+    register()
+    configs: dict[str, Any] = {}
+    with initialize_config_module("conf", version_base="1.3"):
+        for label, line in lines.items():
+            try:
+                configs[label] = OmegaConf.to_container(compose("config", list(line)), resolve=True)
+            except Exception as error:  # whatever the other tree raises is compared as text
+                configs[label] = f"refused: {error}"
+    return configs
+
+
+def composed_in(tree: Path, lines: Commands) -> dict[str, Any]:
+    """The same by a process that imports the tree."""
+    environment = dict(os.environ, PYTHONPATH=str(tree), PYTHONDONTWRITEBYTECODE="1")
+    command = [sys.executable, str(Path(__file__).resolve()), "--compose"]
+    done = subprocess.run(
+        command, cwd=tree, env=environment, input=json.dumps(lines), stdout=subprocess.PIPE, text=True, check=True
+    )
+    configs: dict[str, Any] = json.loads(done.stdout)
+    return configs
+
+
+def composed_at(commit: str) -> tuple[dict[str, list[str]], dict[str, Any]]:
+    """The command lines of a commit and what they compose to."""
+    sha = subprocess.check_output(["git", "rev-parse", f"{commit}^{{commit}}"], cwd=ROOT, text=True).strip()
+    mark = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    kept = Path(tempfile.gettempdir()) / f"composed_configs-{sha}-{mark}.json"
+    if not kept.is_file():
+        with tempfile.TemporaryDirectory() as folder:
+            tree = Path(folder) / "tree"
+            subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(ROOT), str(tree)], check=True)
+            subprocess.run(["git", "checkout", "-q", sha], cwd=tree, check=True)
+            lines = commands(tree / "conf")
+            written = json.dumps([lines, composed_in(tree, lines)])
+        part = kept.with_suffix(f".{os.getpid()}")
+        part.write_text(written, encoding="utf-8")
+        part.replace(kept)
+    lines, configs = json.loads(kept.read_text(encoding="utf-8"))
+    return lines, configs
+
+
+def flat(config: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Each leaf, and each empty container, by its dotted path."""
+    entries = config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ()
+    children = [(f"{above}.{key}" if above else str(key), value) for key, value in entries]
+    if not children:
+        yield above, config
+    for path, value in children:
+        yield from flat(value, path)
+
+
+def differences(base: Any, here: Any) -> list[str]:
+    """Each leaf that differs, as ``path: base -> here``; a path that one of them lacks has ``-`` there."""
+    leaves = [{path: json.dumps(value) for path, value in flat(config)} for config in (base, here)]
+    old, new = leaves
+    paths = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
+    return [f"{path}: {old.get(path, '-')} -> {new.get(path, '-')}" for path in paths]
+
+
+def renamed(line: Sequence[str], renames: Mapping[str, str]) -> list[str]:
+    """The overrides, with those that have another name here replaced by theirs."""
+    return [word for old in line for word in renames.get(old, old).split()]
+
+
+def report(found: Mapping[str, Sequence[str]]) -> str:
+    """Label → its differences, as one block for each set of command lines that differ alike."""
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for label, lines in found.items():
+        alike[tuple(lines)].append(label)
+    blocks = []
+    for lines, labels in alike.items():
+        more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
+        blocks.append("\n".join([f"{'; '.join(labels[:SHOWN])}{more}", *(f"    {line}" for line in lines)]))
+    return "\n".join(blocks)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare; with ``--compose``, which is for a process of this command's own, compose what standard input lists."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--base", metavar="COMMIT", default="HEAD")
+    parser.add_argument("--rename", action="append", default=[], metavar="OLD->NEW")
+    parser.add_argument("--compose", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--only", default="", metavar="REGEX")
+    asked = parser.parse_args(arguments)
+    if asked.compose:
+        print(json.dumps(compose_all(json.load(sys.stdin))))
+        return 0
+    from experiments.import_paths import with_current_targets
+
+    renames = dict(rename.split("->", 1) for rename in asked.rename)
+    lines, base = composed_at(asked.base)
+    lines = {label: line for label, line in lines.items() if re.search(asked.only, label)}
+    written = commands(ROOT / "conf")
+    mine = {label: written.get(label, renamed(line, renames)) for label, line in lines.items()}
+    here = composed_in(ROOT, mine)
+    found = {label: differences(with_current_targets(base[label]), here[label]) for label in lines}
+    found = {label: lines for label, lines in found.items() if lines}
+    if found:
+        print(report(found))
+    print(f"{len(lines)} configurations, {len(found)} differ")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

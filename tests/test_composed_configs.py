@@ -1,0 +1,41 @@
+"""The comparison of two trees' configurations sees what differs, and nothing else."""
+
+from __future__ import annotations
+
+from tests.composed_configs import commands, compose_all, differences, renamed, report
+from tests.config_kit import CONF, EXPERIMENTS
+
+BASE = {"reward": {"weight": 0.5, "parts": ["a", "b"], "head": None}, "seed": 0}
+
+
+def test_equal_configurations_have_no_difference() -> None:
+    assert differences(BASE, {"seed": 0, "reward": {"parts": ["a", "b"], "head": None, "weight": 0.5}}) == []
+
+
+def test_each_leaf_that_differs_is_named_with_both_values() -> None:
+    here = {"reward": {"weight": True, "parts": ["a"], "head": {}}, "seeds": 0}
+    assert differences(BASE, here) == [
+        "reward.head: null -> {}",
+        'reward.parts.1: "b" -> -',
+        "reward.weight: 0.5 -> true",
+        "seed: 0 -> -",
+        "seeds: - -> 0",
+    ]
+
+
+def test_command_lines_that_differ_alike_are_one_block() -> None:
+    found = {"one": ["seed: 0 -> 1"], "two": ["name: 1 -> 2"], "three": ["seed: 0 -> 1"]}
+    assert report(found) == "one; three\n    seed: 0 -> 1\ntwo\n    name: 1 -> 2"
+
+
+def test_a_renamed_override_may_be_several_here() -> None:
+    renames = {"reward=clipo_l2": "reward=clipo reward.weight=1"}
+    assert renamed(["seed=0", "reward=clipo_l2"], renames) == ["seed=0", "reward=clipo", "reward.weight=1"]
+
+
+def test_every_experiment_is_composed_and_a_refusal_is_kept() -> None:
+    lines = commands(CONF)
+    assert {f"experiment={name} scale=paper" for name in EXPERIMENTS} <= set(lines)
+    made = compose_all({"whole": lines["experiment=clipo_l2 scale=laptop"], "refused": ["reward=nothing"]})
+    assert made["whole"]["name"] == "clipo_l2"
+    assert made["refused"].startswith("refused: ")
