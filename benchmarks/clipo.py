@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from benchmarks.result import Result, overhead
 from experiments.assemble import build
-from experiments.stage.fits import PARTS
+from experiments.stages.train import PARTS
 
 STILL = "budget.grpo.learning_rate=1e-12"
 WARM_UP = 2

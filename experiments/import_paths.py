@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+OURS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
+"""Packages of this project."""
 MOVED: dict[str, str] = {}
 """Dotted path of an earlier version → dotted path of today."""
+
+
+def is_ours(path: str) -> bool:
+    """Whether a dotted path leads into this project."""
+    return path.partition(".")[0] in OURS
 
 
 def current(target: str) -> str:

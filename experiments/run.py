@@ -47,8 +47,8 @@ def run(config: DictConfig) -> float | None:
     be_quiet()
     from contrastive_reasoning.rewards.failures import RewardFailed, VerifierFailed
     from experiments.assemble import AssemblyError
-    from experiments.stage.kept_checkpoints import CheckpointError
-    from experiments.stages import Interrupted, run_experiment
+    from experiments.stages.checkpoints import CheckpointError
+    from experiments.stages.experiment import Interrupted, run_experiment
 
     try:
         with joined():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hydra.utils import get_object
 
-from experiments.stage.rooms import OURS
+from experiments.import_paths import OURS
 from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, nodes, raw, whole
 
 FILES = sorted(CONF.glob("*/*.yaml"))

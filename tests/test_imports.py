@@ -58,7 +58,7 @@ ONLY_IN = {
 
 
 COMMANDS = {"plan", "report", "sample"}
-SHARED = {"validation", "analysis", "system", "stage", "tracking", "cli"}
+SHARED = {"validation", "analysis", "system", "stage", "stages", "tracking", "cli"}
 """Rooms of ``experiments`` that commands share: none of them knows a command, and the machine none of the others."""
 
 

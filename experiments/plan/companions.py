@@ -8,7 +8,7 @@ from contrastive_reasoning.policies.shape import find_shape
 from experiments.plan.cache import Seating, cache_blocks
 from experiments.plan.learner import Learner, size_of
 from experiments.plan.moments import Companions
-from experiments.stage.wiring import critic_checkpoints
+from experiments.validation.critics import critic_checkpoints
 
 TRAINED = 4 * (1 + 1 + 2)
 """Bytes of a parameter in fp32 with its gradient and AdamW's moments."""

@@ -86,7 +86,7 @@ def write_and_show(config: DictConfig, options: Options, asked: Question) -> Non
     from experiments.sample.page import show
     from experiments.sample.reading import readings
     from experiments.sample.trained_critic import trained_critic
-    from experiments.stage.trainer import device_of
+    from experiments.stages.train import device_of
 
     critic: Any = None
     if options.critic is not None:

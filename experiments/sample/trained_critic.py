@@ -13,7 +13,7 @@ from contrastive_reasoning.critics.checkpoint import DESCRIPTION, read_descripti
 from contrastive_reasoning.rewards import CriticReward, VerifierReward
 from experiments.assemble import build
 from experiments.sample.options import SampleError
-from experiments.stage.wiring import CRITIC
+from experiments.stages.plan import CRITIC
 from experiments.tracking.run_tree import read_config, stage_folders
 
 CRITICS, ENCODER = "contrastive_reasoning.critics", "load_encoder"

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from contrastive_reasoning.distributed import from_first, this_rank
-from experiments.stage.begun import RESULT
-from experiments.stage.fingerprint import content_hash
-from experiments.stage.intact import damage, marks
-from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
-from experiments.stage.plan import StagePlan
-from experiments.stage.wiring import CRITIC, POLICY
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
+from experiments.stages.plan import CRITIC, POLICY, StagePlan
+from experiments.stages.resume import RESULT
+from experiments.system.checksums import checksums, content_hash, damage
 from experiments.system.files import sync_all, write_json
 from experiments.tracking.metrics_file import METRICS_FILE
 from experiments.tracking.run_tree import read_json
@@ -29,7 +27,7 @@ CONTENTS = "contents"
 
 def write_result(folder: Path, told: Mapping[str, Any]) -> None:
     """Say that the stage is complete, and what it leaves, once all of that is on the disk."""
-    left = {name: marks(folder / name) for name in (POLICY, CRITIC)}
+    left = {name: checksums(folder / name) for name in (POLICY, CRITIC)}
     contents = {name: content_hash(folder / name) for name, found in left.items() if found}
     for name in (*left, METRICS_FILE):
         sync_all(folder / name)

@@ -13,11 +13,10 @@ from functools import cache
 
 from omegaconf import DictConfig
 
-from experiments.stage.begun import RESULT
-from experiments.stage.plan import StagePlan, plan_stage
 from experiments.stage.result import CONTENTS
-from experiments.stage.wiring import POLICY
-from experiments.stages import needed
+from experiments.stages.experiment import needed
+from experiments.stages.plan import POLICY, StagePlan, plan_stage
+from experiments.stages.resume import RESULT
 from experiments.study.jobs import Job, composed, start_jobs
 from experiments.study.plan import Study
 from experiments.track import Tracker

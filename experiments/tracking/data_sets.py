@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.stage.fingerprint import fingerprint
+from experiments.system.checksums import fingerprint
 from experiments.tracking.parameters import flatten
 
 TRAINING, EVALUATION = "training", "evaluation"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.stage.wiring import POLICY
+from experiments.stages.plan import POLICY
 
 MEGABYTE = 10**6
 

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.distributed import from_first, this_rank
 from experiments.cli.overrides import typed_overrides
-from experiments.stage.plan import StagePlan
+from experiments.stages.plan import StagePlan
 from experiments.sweep.job import FOLDER, RUN, TYPED
 from experiments.system.files import write_json, write_text, write_yaml
 from experiments.tracking.environment import ENVIRONMENT, INSTALLED, environment, installed

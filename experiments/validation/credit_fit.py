@@ -12,8 +12,8 @@ from contrastive_reasoning.advantages import TrustGate
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.tasks.base import Verdict
 from experiments.assemble import AssemblyError, build
-from experiments.stage.rooms import is_ours
-from experiments.stage.wiring import parts_of
+from experiments.import_paths import is_ours
+from experiments.validation.critics import parts_of
 
 Part = tuple[type, DictConfig]
 """A class and the node of the configuration that names it."""

@@ -9,11 +9,32 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.stage.wiring import critic_checkpoints
-
 DESCRIPTION = "critic.json"
 CHANGES_NO_VALUE = ("seed", "pairs_per_chunk")
 """Of a critic: what its weights were drawn from, and how many pairs it takes at a time."""
+
+
+def parts_of(reward: Any, path: str = "reward") -> Iterator[tuple[str, DictConfig]]:
+    """(dotted path, node) of the reward and of those that it is made of, the outermost first."""
+    if not isinstance(reward, DictConfig):
+        return
+    if "_target_" in reward:
+        yield path, reward
+    for key in reward:
+        if "_target_" not in reward or key not in ("critic", "task"):  # a mapping of rewards may call one so
+            yield from parts_of(reward[key], f"{path}.{key}")
+
+
+def critic_checkpoints(reward: Any) -> Iterator[tuple[str, str | None]]:
+    """(dotted path, checkpoint) of every part of the reward that asks a critic; None: the critic stage fills it."""
+    for path, node in parts_of(reward):
+        if "critic" in node and "checkpoint" in node:
+            yield path, node.checkpoint
+
+
+def open_critics(config: DictConfig) -> list[str]:
+    """Paths of the reward's critics that still need a checkpoint."""
+    return [path for path, checkpoint in critic_checkpoints(config.reward) if checkpoint is None]
 
 
 def no_critic(config: DictConfig) -> str | None:

@@ -8,8 +8,8 @@ from contrastive_reasoning.advantages.trust_gate import refuse_stale_trust
 from contrastive_reasoning.critics.ensemble import EnsembleCritic
 from contrastive_reasoning.rewards.critic_within import INNER
 from experiments.assemble import AssemblyError, build
-from experiments.stage.wiring import critic_checkpoints
 from experiments.validation.credit_fit import critic_values_states, part_of
+from experiments.validation.critics import critic_checkpoints
 
 
 def check_online(config: DictConfig) -> None:

@@ -75,9 +75,9 @@ def import_parts(overrides: list[str]) -> None:
     from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
 
-    from experiments.stage.rooms import targets
+    from experiments.stages.code_hash import targets
 
-    for ours in ("experiments.run", "experiments.stages"):  # the first makes the schema known
+    for ours in ("experiments.run", "experiments.stages.experiment"):  # the first makes the schema known
         import_module(ours)
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", overrides)

@@ -31,11 +31,11 @@ PLACES: dict[str, tuple[str, str, int]] = {
     "validation": ("lightning_modules.grpo:GRPO", "validation_step", 1),
     "critic's step": ("lightning_modules.critic:CriticPretraining", "training_step", 1),
     "writing a checkpoint": ("lightning:Trainer", "save_checkpoint", 1),
-    "checkpoint beside": ("experiments.stage.checkpoint", "_replace", 1),
-    "checkpoint in place": ("experiments.stage.checkpoint", "seal", 1),
-    "checkpoint sealed": ("experiments.stage.checkpoint", "clear", 1),
-    "last step done": ("experiments.stage.fits", "save_whole", 1),
-    "no result yet": ("experiments.stages", "write_result", 1),
+    "checkpoint beside": ("experiments.stages.stage_checkpoint", "_replace", 1),
+    "checkpoint in place": ("experiments.stages.stage_checkpoint", "seal", 1),
+    "checkpoint sealed": ("experiments.stages.stage_checkpoint", "clear", 1),
+    "last step done": ("experiments.stages.train", "save_whole", 1),
+    "no result yet": ("experiments.stages.experiment", "write_result", 1),
 }
 """Where a run can be killed: a class or module, its function, and which of its calls within a step is the last."""
 
@@ -71,7 +71,7 @@ def kill_from_outside(run: int, asked: dict[str, Any]) -> None:
 def strike_at(place: str, step: int, signals: list[int]) -> None:
     """Send this process the signals where a call of that place in ``step`` begins; 0: before the first."""
     from contrastive_reasoning.progress import steps_done
-    from experiments.stage.checkpoint import StageCheckpoint
+    from experiments.stages.stage_checkpoint import StageCheckpoint
 
     under_way = 0
     between = StageCheckpoint.on_train_batch_start

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from experiments.stage.kept_checkpoints import newest_sound
+from experiments.stages.checkpoints import newest_sound
 from experiments.system.launch import INTERRUPTED
 from experiments.tracking.metrics_file import METRICS_FILE
 from tests.integration.test_kills import assert_same, stage

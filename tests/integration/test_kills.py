@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.stage.kept_checkpoints import newest_sound, path_of
+from experiments.stages.checkpoints import newest_sound, path_of
 from experiments.system.launch import INTERRUPTED
 from experiments.tracking.metrics_file import METRICS_FILE, complete_lines, read_metrics
 from tests.integration.forking import Forks
 from tests.integration.killing import runs
-from tests.unit.experiments.stage.test_kept_checkpoints import flip
+from tests.unit.experiments.stages.test_kept_checkpoints import flip
 
 KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM
 WHOLE = [

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 
 import conf
 from experiments.schema import STAGES, register
-from experiments.stages import Interrupted, run_experiment
+from experiments.stages.experiment import Interrupted, run_experiment
 from experiments.tracking.metrics_file import last_values
 from experiments.validation.contradictions import contradiction
 from lightning_modules.grpo import GRPO

@@ -20,7 +20,7 @@ from mlflow.tracking import MlflowClient
 
 from contrastive_reasoning.policies.load import resolve
 from experiments.schema import register
-from experiments.stages import run_experiment
+from experiments.stages.experiment import run_experiment
 
 EMBEDDED = "embedded:llama_countdown"
 EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]"]

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from experiments.schema import register
-from experiments.stage.evaluation import evaluate
+from experiments.stages.evaluate import evaluate
 from experiments.tracking.metrics_file import last_values
 
 register()

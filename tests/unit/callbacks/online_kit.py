@@ -23,8 +23,8 @@ from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.hindsight_states import HindsightStates
 from datamodules.pairing import EveryGoal
 from datamodules.reasoning_prompts import ReasoningPrompts
-from experiments.stage.checkpoint import StageCheckpoint
 from experiments.stage.run_folder import read_metrics
+from experiments.stages.stage_checkpoint import StageCheckpoint
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.unit.lightning_modules.grpo_kit import module, saving_first

@@ -23,8 +23,7 @@ from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.reasoning_prompts import ReasoningPrompts
-from experiments.stage.checkpoint import StageCheckpoint
-from experiments.stage.interrupt import StopRequest
+from experiments.stages.stage_checkpoint import StageCheckpoint, StopRequest
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 

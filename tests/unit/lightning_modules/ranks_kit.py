@@ -18,8 +18,7 @@ from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
 from datamodules.reasoning_prompts import ReasoningPrompts
-from experiments.stage.checkpoint import StageCheckpoint
-from experiments.stage.interrupt import Interrupted, StopRequest
+from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
 from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo

@@ -19,8 +19,8 @@ from contrastive_reasoning.rewards.clipo import CLIPOReward
 from contrastive_reasoning.rewards.head import LinearHead
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Verdict
-from experiments.stage.interrupt import Interrupted
-from experiments.stage.kept_checkpoints import path_of
+from experiments.stages.checkpoints import path_of
+from experiments.stages.stage_checkpoint import Interrupted
 from tests.unit.lightning_modules.grpo_kit import Metrics, fit, module, objective, policy, saving, weights
 
 

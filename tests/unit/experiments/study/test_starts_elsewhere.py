@@ -13,7 +13,7 @@ import pytest
 
 from experiments.schema import register
 from experiments.stage.result import CONTENTS, write_result
-from experiments.stage.wiring import POLICY
+from experiments.stages.plan import POLICY
 from experiments.study.finished import Today, mark_of, today, todays_jobs
 from experiments.study.jobs import start_jobs
 from experiments.study.notes import notes_on_left_out

@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_module
 
 from experiments.schema import register
-from experiments.stage.plan import relevant_config
+from experiments.stages.plan import relevant_config
 from experiments.tracking.data_sets import DataSet, data_sets_of
 
 register()

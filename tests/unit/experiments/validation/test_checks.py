@@ -8,8 +8,8 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from experiments.schema import register
-from experiments.stage.wiring import critic_checkpoints
 from experiments.validation.contradictions import contradiction
+from experiments.validation.critics import critic_checkpoints
 
 register()
 DOT, COSINE = (f"critic.similarity._target_=contrastive_reasoning.losses.{name}" for name in ("dot", "cosine"))

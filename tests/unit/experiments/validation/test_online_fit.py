@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError
 from experiments.schema import register
-from experiments.stages import check_light_parts
+from experiments.stages.experiment import check_light_parts
 from experiments.validation.online_fit import check_online
 
 register()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.stage.begun import RESULT
-from experiments.stage.kept_checkpoints import path_of, seal
 from experiments.stage.result import write_result
 from experiments.stage.run_folder import RunFolderLogger
+from experiments.stages.checkpoints import path_of, seal
+from experiments.stages.resume import RESULT
 from experiments.system.files import write_text
 from experiments.tracking.metrics_file import METRICS_FILE
-from tests.unit.experiments.stage.test_stage_checkpoint import Line, fit, saving
+from tests.unit.experiments.stages.test_stage_checkpoint import Line, fit, saving
 
 
 class Disk:

@@ -11,11 +11,11 @@ from omegaconf import OmegaConf
 
 from contrastive_reasoning import objectives, policies
 from experiments.schema import register
-from experiments.stage import rooms
-from experiments.stage.begun import BEGUN, LOCK, RESULT, begin, check_left, go_on
-from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
-from experiments.stage.plan import StagePlan, plan_stage
-from experiments.stages import compared, plans
+from experiments.stages import code_hash as rooms
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
+from experiments.stages.experiment import compared, plans
+from experiments.stages.plan import StagePlan, plan_stage
+from experiments.stages.resume import BEGUN, LOCK, RESULT, begin, check_left, go_on
 from experiments.system.lock import lock
 from experiments.tracking.run_record import SWEEP
 from experiments.tracking.run_tree import read_json

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.stage.begun import RESULT
-from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
-from experiments.stage.plan import StagePlan
 from experiments.stage.result import finished, reusable, write_result
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
+from experiments.stages.plan import StagePlan
+from experiments.stages.resume import RESULT
 from experiments.system.files import write_json
 from experiments.tracking.run_tree import read_json
-from tests.unit.experiments.stage.test_kept_checkpoints import flip
+from tests.unit.experiments.stages.test_kept_checkpoints import flip
 
 WEIGHTS = "policy/model.safetensors"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.stage.fingerprint import BLOCK, STRIDE, content_hash, fingerprint
+from experiments.system.checksums import BLOCK, STRIDE, content_hash, fingerprint
 
 
 def test_key_order_does_not_matter_and_values_do() -> None:

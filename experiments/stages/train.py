@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning import LightningDataModule, LightningModule, Trainer
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.strategies import DeepSpeedStrategy
 from omegaconf import DictConfig, OmegaConf
@@ -17,13 +20,12 @@ from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.distributed import barrier, from_first, this_rank
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
-from experiments.assemble import build
-from experiments.stage.checkpoint import StageCheckpoint
-from experiments.stage.interrupt import Interrupted, StopRequest
-from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, forget, newest_sound
+from experiments.assemble import AssemblyError, build
 from experiments.stage.run_folder import RunFolderLogger
-from experiments.stage.trainer import make_trainer
-from experiments.stage.wiring import CRITIC, POLICY
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest_sound
+from experiments.stages.plan import CRITIC, POLICY
+from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
+from experiments.system.first_line import first_line
 
 PARTS = {
     "warm_start": ("warm_start.module", "warm_start.datamodule"),
@@ -147,3 +149,49 @@ def build_trainer(
         default_root_dir=str(folder),
         **instead,
     )
+
+
+def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
+    """The trainer with these arguments besides.
+
+    Raises:
+        AssemblyError: where it refuses them, or this machine has no such device.
+    """
+    if config.trainer.accelerator == "cpu":  # or deepspeed, where it is used, takes a GPU that it finds
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    make = build(config, "trainer")
+    try:
+        return make(**arguments)
+    except (MisconfigurationException, ValueError) as error:
+        raise AssemblyError(f"trainer (accelerator={config.trainer.accelerator}): {first_line(error)}") from error
+
+
+def device_of(config: DictConfig) -> torch.device:
+    """Where the trainer has what it trains, on this rank; of CUDA's it is the current one from then on.
+
+    What writes outside a fit goes there itself: a policy is loaded on the CPU, and back on it when a fit has ended.
+
+    Raises:
+        AssemblyError: as ``make_trainer``.
+    """
+    trainer = make_trainer(config, logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    device = trainer.strategy.root_device
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    return device
+
+
+def idle(device: torch.device, gpus: int, *, taken: int) -> str | None:
+    """What is worth saying before a run begins on ``device``; None: nothing.
+
+    Args:
+        device: of the trainer.
+        gpus: that this process sees.
+        taken: devices of this machine that the run's ranks have.
+    """
+    if device.type == "cpu" and gpus:
+        return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
+    if device.type == "cuda" and gpus > taken:
+        alone = gpus - taken
+        return f"GPUs of this machine that this run leaves alone: {alone} of {gpus} (trainer.devices={gpus} takes all)"
+    return None

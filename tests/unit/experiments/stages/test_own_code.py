@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from experiments.stage.own_code import own_files
-from experiments.stage.plan import file_hashes
+from experiments.stages.code_hash import own_files
+from experiments.stages.plan import file_hashes
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from experiments.stage.checkpoint import StageCheckpoint
-from experiments.stage.interrupt import Interrupted, StopRequest
-from experiments.stage.kept_checkpoints import path_of
-from tests.unit.experiments.stage.test_stage_checkpoint import VALIDATION, Ask, Line, fit, saving, steps
+from experiments.stages.checkpoints import path_of
+from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
+from tests.unit.experiments.stages.test_stage_checkpoint import VALIDATION, Ask, Line, fit, saving, steps
 
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])

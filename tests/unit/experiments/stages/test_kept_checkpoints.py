@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.stage.kept_checkpoints import (
+from experiments.stages.checkpoints import (
     CheckpointError,
     Metric,
     clear,

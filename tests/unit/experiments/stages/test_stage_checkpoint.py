@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from experiments.stage.checkpoint import StageCheckpoint
-from experiments.stage.interrupt import Interrupted, StopRequest
-from experiments.stage.kept_checkpoints import CheckpointError, Metric, kept, newest_sound, path_of, seal
 from experiments.stage.run_folder import RunFolderLogger, read_metrics
+from experiments.stages.checkpoints import CheckpointError, Metric, kept, newest_sound, path_of, seal
+from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 
 
 class Line(L.LightningModule):

@@ -15,8 +15,8 @@ from contrastive_reasoning.evaluation import Evaluation
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from experiments.assemble import AssemblyError
 from experiments.schema import register
-from experiments.stage import evaluation
-from experiments.stage.trainer import device_of, idle, make_trainer
+from experiments.stages import evaluate as evaluation
+from experiments.stages.train import device_of, idle, make_trainer
 
 register()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contrastive_reasoning.distributed import this_rank
-from experiments import stages
+from experiments.stages import experiment as stages
 from experiments.system.lock import lock
 from tests.two_ranks import on_ranks
 

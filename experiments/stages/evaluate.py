@@ -12,10 +12,10 @@ from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
 from contrastive_reasoning.progress import Display, Heartbeat, Phase, Quiet
 from experiments.assemble import build, with_values
-from experiments.stage import evaluation_table
 from experiments.stage.run_folder import RunFolderLogger
-from experiments.stage.trainer import device_of
-from experiments.stage.wiring import POLICY
+from experiments.stages import evaluation_table
+from experiments.stages.plan import POLICY
+from experiments.stages.train import device_of
 
 
 def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:

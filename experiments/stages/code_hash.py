@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sysconfig
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from experiments.import_paths import OURS, is_ours
+
 PURE = "contrastive_reasoning"
-OURS = (PURE, "lightning_modules", "datamodules", "callbacks", "experiments")
 IMPORTED = re.compile(rf"^\s*(?:from|import) ({PURE}\.\w+|{'|'.join(OURS[1:])})\b", re.MULTILINE)
 """A room in an import statement."""
 SHOWING = {f"{PURE}.progress"}
@@ -39,10 +42,6 @@ def all_targets(config: Any) -> Iterator[str]:
     elif isinstance(config, list | tuple):
         for value in config:
             yield from all_targets(value)
-
-
-def is_ours(target: str) -> bool:
-    return target.partition(".")[0] in OURS
 
 
 def room_of(target: str) -> str:
@@ -101,3 +100,28 @@ def _code_hash(folder: Path) -> str:
     for path in sorted(folder.rglob("*.py")):
         digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+
+
+def own_files(config: Any) -> dict[str, Path]:
+    """Name as it stands in the configuration → the file of its module."""
+    found = {target: _file_of(target) for target in all_targets(config) if not is_ours(target)}
+    return {target: path for target, path in found.items() if path is not None and not _installed(path)}
+
+
+def _file_of(target: str) -> Path | None:
+    """The module's file, the module itself not imported; None where there is none, which building it will say."""
+    module = target.rpartition(".")[0]
+    while module:  # the module of my.module.Class.make is two names up
+        with suppress(ImportError, ValueError):  # a parent is no package; it was loaded as a script
+            spec = find_spec(module)
+            if spec is not None:
+                return Path(spec.origin) if spec.origin is not None and spec.has_location else None
+        module = module.rpartition(".")[0]
+    return None
+
+
+def _installed(path: Path) -> bool:
+    return any(path.is_relative_to(place) for place in INSTALLED)

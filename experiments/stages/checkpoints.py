@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.stage.intact import damage as damage_of
-from experiments.stage.intact import marks
+from experiments.system.checksums import checksums
+from experiments.system.checksums import damage as damage_of
 from experiments.system.files import sync, sync_all, write_json
 
 CHECKPOINTS = "checkpoints"
@@ -55,7 +55,7 @@ def path_of(folder: Path, step: int) -> Path:
 
 def seal(path: Path, *, step: int, metric: Metric | None) -> None:
     """Bring a checkpoint to the disk for good, then say so."""
-    files = marks(path)
+    files = checksums(path)
     sync_all(path)
     sync(path.parent.parent)  # in which the folder of checkpoints may be new
     told = None if metric is None else {"name": metric.name, "value": metric.value}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.stage.begun import check_left
-from experiments.stage.kept_checkpoints import CheckpointError
-from tests.unit.experiments.stage.test_begun import chain, stopped
+from experiments.stages.checkpoints import CheckpointError
+from experiments.stages.resume import check_left
+from tests.unit.experiments.stages.test_begun import chain, stopped
 
 BASE = ["experiment=llama_baseline"]
 WIDER = [*BASE, "advantage.epsilon=0.5"]

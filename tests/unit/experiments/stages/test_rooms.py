@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from experiments.stage.rooms import changed_rooms, code_hashes, room_of, targets, versions
+from experiments.stages.code_hash import changed_rooms, code_hashes, room_of, targets, versions
 
 CONFIG = {
     "module": {"_target_": "lightning_modules.warm_start.WarmStart", "policy": {"_target_": "lightning.Trainer"}},

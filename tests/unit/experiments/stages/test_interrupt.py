@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.stage.interrupt import StopRequest
+from experiments.stages.stage_checkpoint import StopRequest
 
 
 def test_one_that_comes_while_ranks_agree_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -13,6 +13,6 @@ def test_one_that_comes_while_ranks_agree_is_not_forgotten(monkeypatch: pytest.M
         return [own, None]
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr("experiments.stage.interrupt.gather", exchange)
+        meanwhile.setattr("experiments.stages.stage_checkpoint.gather", exchange)
         assert stop.agreed() is None
     assert stop.agreed() == "SIGTERM"

@@ -11,11 +11,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies.load import EMBEDDED, resolve
 from experiments.assemble import AssemblyError
-from experiments.stage.fingerprint import BLOCK, STRIDE, content_hash, fingerprint
-from experiments.stage.own_code import own_files
-from experiments.stage.rooms import versions
-from experiments.stage.wiring import parents
+from experiments.stages.code_hash import own_files, versions
+from experiments.system.checksums import BLOCK, STRIDE, content_hash, fingerprint
+from experiments.validation.critics import open_critics
 
+POLICY, CRITIC = "policy", "critic"
+"""The folders in which a stage leaves what later stages need."""
 KEYS = {
     "warm_start": ("seed", "policy", "warm_start"),
     "critic": ("seed", "task", "critic", "loss", "datamodule", "pretraining"),
@@ -132,3 +133,25 @@ def _local(name: str) -> Path | None:
     except (ValueError, OSError) as error:
         raise AssemblyError(str(error)) from error
     return path if path.exists() else None
+
+
+def parents(stage: str, config: DictConfig) -> list[str]:
+    """The stages of this experiment whose results ``stage`` uses."""
+    earlier = list(config.stages)[: list(config.stages).index(stage)]
+    wanted = {
+        "warm_start": (),
+        "critic": (),
+        "grpo": ("warm_start", *(("critic",) if open_critics(config) else ())),
+        "evaluate": ("warm_start", "grpo"),
+    }[stage]
+    return [name for name in wanted if name in earlier]
+
+
+def filled(stage: str, config: DictConfig, folders: Mapping[str, Path]) -> dict[str, Any]:
+    """The values, by dotted path, that finished stages give to the configuration of ``stage``."""
+    values: dict[str, Any] = {}
+    if config.policy.pretrained is None and stage in ("grpo", "evaluate") and "warm_start" in folders:
+        values |= {"policy.pretrained": str(folders["warm_start"] / POLICY)}
+    if stage == "grpo" and "critic" in folders:
+        values |= {f"{path}.checkpoint": str(folders["critic"] / CRITIC) for path in open_critics(config)}
+    return values

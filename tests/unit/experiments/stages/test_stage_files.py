@@ -10,9 +10,9 @@ from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError
 from experiments.schema import register
-from experiments.stage.kept_checkpoints import CheckpointError
-from experiments.stage.plan import changed_files, plan_stage
-from experiments.stages import run_stage
+from experiments.stages.checkpoints import CheckpointError
+from experiments.stages.experiment import run_stage
+from experiments.stages.plan import changed_files, plan_stage
 
 register()
 

@@ -16,15 +16,14 @@ from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.progress import clock
 from experiments.assemble import build, with_values
 from experiments.cli.overrides import typed_overrides
-from experiments.stage import evaluation, evaluation_table, fits
-from experiments.stage.begun import LOCK, RESULT, begin, check_left, go_on
-from experiments.stage.interrupt import Interrupted
-from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
-from experiments.stage.plan import StagePlan, changed_files, plan_stage
 from experiments.stage.result import reusable, write_result
-from experiments.stage.rooms import changed_rooms, code_hashes
-from experiments.stage.trainer import device_of, idle
-from experiments.stage.wiring import critic_checkpoints, filled, open_critics
+from experiments.stages import evaluate, evaluation_table, train
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
+from experiments.stages.code_hash import changed_rooms, code_hashes
+from experiments.stages.plan import StagePlan, changed_files, filled, plan_stage
+from experiments.stages.resume import LOCK, RESULT, begin, check_left, go_on
+from experiments.stages.stage_checkpoint import Interrupted
+from experiments.stages.train import device_of, idle
 from experiments.system.files import clear_partials, write_yaml
 from experiments.system.launch import launched, say_cause
 from experiments.system.lock import announced_lock, lock
@@ -34,16 +33,17 @@ from experiments.tracking.mirror import start_mirror, stop_mirror
 from experiments.tracking.run_record import SWEEP, git_sha, open_record
 from experiments.tracking.run_tree import read_json
 from experiments.validation.credit_fit import check_credit_fits
+from experiments.validation.critics import critic_checkpoints, open_critics
 from experiments.validation.online_fit import check_online
 from experiments.validation.prompt_fit import check_prompts_fit
 
 __all__ = ["Interrupted", "run_experiment"]
 
 RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path]], Mapping[str, object]]] = {
-    "warm_start": fits.warm_start,
-    "critic": fits.critic,
-    "grpo": fits.grpo,
-    "evaluate": evaluation.evaluate,
+    "warm_start": train.warm_start,
+    "critic": train.critic,
+    "grpo": train.grpo,
+    "evaluate": evaluate.evaluate,
 }
 """Stage → what it does in its folder, given the folders of the stages before; what it returns is part of its result."""
 

@@ -19,9 +19,9 @@ from textwrap import shorten
 from typing import Any, NamedTuple
 
 from contrastive_reasoning.distributed import from_first, this_rank
-from experiments.stage.kept_checkpoints import CHECKPOINTS, CheckpointError, kept
-from experiments.stage.plan import StagePlan, named_things
-from experiments.stage.rooms import changed_rooms, code_hashes
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
+from experiments.stages.code_hash import changed_rooms, code_hashes
+from experiments.stages.plan import StagePlan, named_things
 from experiments.system.files import write_json
 from experiments.system.lock import lock
 from experiments.tracking.parameters import flatten

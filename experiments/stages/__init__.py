@@ -1,0 +1,1 @@
+"""The stages of an experiment: planned, resumed or reused, trained, evaluated."""
