@@ -22,10 +22,8 @@ from callbacks.rollout_generation import RolloutGeneration, work_of_drawing
 from contrastive_reasoning.distributed import over_ranks
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.base import RolloutEngine
-from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.join import Pick, join_groups
+from contrastive_reasoning.rollout.batch import Pick, RolloutBatch, join_groups, verdicts_of
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
-from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Task
 
 

@@ -14,9 +14,8 @@ from matplotlib.lines import Line2D
 from callbacks.diverging import ABOVE, BELOW
 from callbacks.figures import LABEL_COLOURS, log_figure, watching
 from callbacks.step_traces import StepTrace, TracedStep, step_trace
-from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.rollout.spans import readable
-from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Task, Verdict
 
 FIGURE = "train/step_credit"

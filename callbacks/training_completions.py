@@ -12,10 +12,8 @@ from callbacks.chosen_rows import mixed
 from callbacks.credit_page import Trace, credit_page
 from callbacks.figures import watching
 from contrastive_reasoning.rewards import Credit
-from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.spans import readable
-from contrastive_reasoning.rollout.spelled import spelled
-from contrastive_reasoning.rollout.verdicts import verdicts_of
+from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
+from contrastive_reasoning.rollout.spans import readable, visible_tokens
 from contrastive_reasoning.tasks.base import Task, Verdict
 
 TABLE, PAGE = "train/completions", "train/credit"
@@ -109,6 +107,6 @@ def trace(
         heading=f"{verdict.status}{reason} ({problem.id})",
         told=rewards_of(credit, row),
         prompt=readable(problem.prompt),
-        tokens=spelled(tokenizer, rollouts.completion_ids[row][written].tolist()),
+        tokens=visible_tokens(tokenizer, rollouts.completion_ids[row][written].tolist()),
         advantages=advantages[row][written].tolist(),
     )

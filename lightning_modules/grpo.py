@@ -16,8 +16,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
-from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.verdicts import verdicts_of
+from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Task
 from lightning_modules.lesson import OBJECTIVE, SURPRISAL, lesson_metrics
 from lightning_modules.not_finite import NotFinite, SkippedSteps, require_finite

@@ -1,8 +1,8 @@
-from contrastive_reasoning.distributed.even_shares import even_shares
 from contrastive_reasoning.distributed.exchange import (
     all_rows,
     average_gradients,
     barrier,
+    even_shares,
     from_first,
     gather,
     gather_blocks,
@@ -18,8 +18,7 @@ from contrastive_reasoning.distributed.exchange import (
     total,
     unshare,
 )
-from contrastive_reasoning.distributed.finite_step import finite_step
-from contrastive_reasoning.distributed.left_out import LeftOut, TooManyLeftOut, bad_number, dumped
+from contrastive_reasoning.distributed.left_out import LeftOut, TooManyLeftOut, bad_number, dumped, finite_step
 
 __all__ = [
     "LeftOut",

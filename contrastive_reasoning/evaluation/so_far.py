@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 from contrastive_reasoning.rollout.base import Written
-from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.verdicts import judged
+from contrastive_reasoning.rollout.batch import RolloutBatch, judge
 from contrastive_reasoning.tasks.base import Problem, Task, Verdict
 
 GREEDY, SAMPLED = "verifier/accuracy", "verifier/accuracy_sampled"
@@ -52,7 +51,7 @@ class SoFar:
     def rates(self) -> dict[str, float]:
         """The share of correct ones among the completions written so far, of the kinds that there are."""
         waiting, self._waiting = self._waiting, []
-        verdicts = judged(self.task, [problem for *_, problem, _ in waiting], [text for *_, text in waiting])
+        verdicts = judge(self.task, [problem for *_, problem, _ in waiting], [text for *_, text in waiting])
         for (metric, row, *_), verdict in zip(waiting, verdicts, strict=True):
             self._known[metric][row] = verdict
         return {
@@ -66,5 +65,5 @@ class SoFar:
         known = self._known[metric]
         rows = [row for row in range(len(rollouts)) if row not in known]
         problems = [rollouts.problem_of(row) for row in rows]
-        known |= zip(rows, judged(self.task, problems, [rollouts.texts[row] for row in rows]), strict=True)
+        known |= zip(rows, judge(self.task, problems, [rollouts.texts[row] for row in rows]), strict=True)
         return [known[row] for row in range(len(rollouts))]

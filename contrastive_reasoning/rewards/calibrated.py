@@ -25,8 +25,7 @@ from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.critic import on_steps
 from contrastive_reasoning.rewards.shaping import StepValue, beginnings, depth_of, legal_steps, start_of
 from contrastive_reasoning.rewards.visited_states import visited_states
-from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.verdicts import verdicts_of
+from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Step, Task
 
 BINS = 15

@@ -10,8 +10,7 @@ from contrastive_reasoning.critics.ensemble import members_of
 from contrastive_reasoning.rewards.critic import CriticReward
 from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rewards.step_metrics import FINISHED, Judged, step_metrics
-from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.verdicts import verdicts_of
+from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Task
 
 INNER = ("outcome", "reward", "source")

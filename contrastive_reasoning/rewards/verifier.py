@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.failures import Warned, failure_metrics, filled
-from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.verdicts import verdicts_of
+from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Task
 
 

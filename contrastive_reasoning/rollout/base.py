@@ -11,7 +11,7 @@ from contrastive_reasoning.rollout.sampling import Sampling, Seed
 from contrastive_reasoning.tasks.base import Problem
 
 Written = Callable[[int, str], None]
-"""Told of a completion once it is written: its row in the batch, and its text."""
+"""Called once for each completion that has ended, with its row in the batch and its text."""
 
 
 @runtime_checkable
@@ -34,7 +34,7 @@ class RolloutEngine(Protocol):
         With ``prefixes``, one for each problem, completions are continued: the tokens of a prefix are read behind the
         prompt and stand in ``prompt_ids``, the completions of the batch are what follows, up to what the prefix leaves
         of ``max_tokens``. An empty prefix is the same as none.
-        ``written`` is told of each completion once, early or late, in any order, from the thread that called.
+        ``written`` is called once for each completion, in any order, on the calling thread.
 
         Raises:
             ValueError: for no problems, a group size below 1, a prompt that does not fit the context, or a prefix that

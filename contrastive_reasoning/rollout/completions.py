@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
 from contrastive_reasoning.rollout.requests import Requests
-from contrastive_reasoning.rollout.sampling import Sampling
+from contrastive_reasoning.rollout.sampling import Ends, Sampling, StopStrings
 from contrastive_reasoning.rollout.spans import text_of, token_bytes, token_spans
-from contrastive_reasoning.rollout.stop import Ends, StopStrings
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -59,8 +59,8 @@ class Completions:
         )
 
 
-class Teller:
-    """Tells who listens of completions that are written; where nobody does it costs nothing."""
+class CompletionNotifier:
+    """Calls ``written`` for completions that have ended; does nothing where there is no such callback."""
 
     def __init__(self, completions: Completions, policy: CausalLMPolicy, written: Written | None) -> None:
         self.completions, self.written = completions, written
@@ -95,3 +95,30 @@ def ends_of(policy: CausalLMPolicy, sampling: Sampling, requests: Requests) -> E
 
 def _reason(stopped: bool) -> FinishReason:
     return "stop" if stopped else "length"
+
+
+@torch.no_grad()
+def pooled_states(
+    policy: CausalLMPolicy, requests: Requests, rollouts: RolloutBatch, *, max_batch_tokens: int
+) -> Float[Tensor, "B D"]:
+    """Mean hidden states of the completions; ``max_batch_tokens`` bounds rows · (prompt + completion) of a pass."""
+    parts = []
+    with evaluating(policy.model):
+        for rows in requests.chunks(max_batch_tokens):
+            ids, mask, owner = requests.prompts_of(rows)
+            span = slice(rows.start, rows.stop)
+            completions, written = rollouts.completion_ids[span], rollouts.mask[span]
+            parts.append(policy.log_probs_and_pooled(ids, mask, completions, written, owner=owner)[1])
+    return torch.cat(parts)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Every module in evaluation mode, each put back afterwards as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -14,10 +14,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.rollout.completions import spelling
 from contrastive_reasoning.rollout.spans import text_of
-from contrastive_reasoning.rollout.verdicts import verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 
 

@@ -7,19 +7,21 @@ A row that joins draws its first token from the last logits of its prompt, in th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from contrastive_reasoning.policies.attention import AttentionPlan, no_mask
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.decoder import decoder_of
-from contrastive_reasoning.rollout.completions import Completions, Teller, ends_of
+from contrastive_reasoning.rollout.completions import CompletionNotifier, Completions, ends_of
 from contrastive_reasoning.rollout.prefill import read_prompts
 from contrastive_reasoning.rollout.requests import Requests
 from contrastive_reasoning.rollout.sampling import Sampling, draw
-from contrastive_reasoning.rollout.schedule import Schedule
-from contrastive_reasoning.rollout.shared import SharedCache
-from contrastive_reasoning.rollout.step import ModelStep, Step
+from contrastive_reasoning.rollout.shared_cache import SharedCache
 
 
 class ContinuousDecode:
@@ -37,10 +39,10 @@ class ContinuousDecode:
         *,
         budget: int,
         pooled: bool,
-        tell: Teller,
+        notify: CompletionNotifier,
     ) -> None:
         self.policy, self.requests, self.completions = policy, requests, completions
-        self.sampling, self.pooled, self.tell = sampling, pooled, tell
+        self.sampling, self.pooled, self.notify = sampling, pooled, notify
         self.step: Step = decoder_of(policy) or ModelStep(policy, states=pooled)
         self.ends = ends_of(policy, sampling, requests)
         self.lengths = requests.prompt_mask.sum(1)
@@ -101,7 +103,7 @@ class ContinuousDecode:
         gone = (~alive).nonzero()[:, 0].tolist()
         if not gone:
             return values
-        self.tell([self.running[i] for i in gone])
+        self.notify([self.running[i] for i in gone])
         order = self.cache.leave(gone)
         self.running = [self.running[i] for i in order]
         if self.running:
@@ -113,7 +115,7 @@ class ContinuousDecode:
         self.rows = torch.tensor(self.running, device=self.policy.device)
         owner = self.rows // self.requests.group_size
         self.limits, self.starts = self.requests.limits[owner], self.lengths[owner]
-        self.cache.seat()
+        self.cache.lay_out()
 
     def _read(self, tokens: Int[Tensor, " b"]) -> Float[Tensor, "b V"]:
         self.cache.advance()
@@ -122,3 +124,79 @@ class ContinuousDecode:
         if self.pooled and states is not None:
             self.completions.add_states(self.rows, states)
         return logits
+
+
+class Schedule:
+    """Which rows join a running decode: in order, as soon as the budget has room for what they reserve.
+
+        reserved  =  prompts held · longest of them  +  rows · tokens of the longest completion
+
+    Rows p·G … p·G+G−1 belong to prompt p. A prompt is held from the joining of its first row until its last row has
+    left, so it is read once.
+    """
+
+    def __init__(self, lengths: Sequence[int], *, limit: int, group_size: int, budget: int) -> None:
+        self.lengths = list(lengths)
+        self.limit = limit
+        self.group_size = group_size
+        self.budget = budget
+        self.next_row = 0
+
+    @property
+    def waiting(self) -> bool:
+        return self.next_row < len(self.lengths) * self.group_size
+
+    def held(self, running: Sequence[int]) -> list[int]:
+        """The prompts of the running rows, and of a group of which some rows wait while others have joined."""
+        begun = [self.next_row] if self.waiting and self.next_row % self.group_size else []
+        return sorted({row // self.group_size for row in [*running, *begun]})
+
+    def reserved(self, running: Sequence[int]) -> int:
+        """Tokens of the keys and values held while these rows run."""
+        prompts = self.held(running)
+        return len(prompts) * max((self.lengths[p] for p in prompts), default=0) + len(running) * self.limit
+
+    def join(self, running: Sequence[int]) -> list[int]:
+        """The rows that now join those running: as many as fit, one at least where nothing runs."""
+        rows, joined = list(running), []
+        while self.waiting:
+            row, self.next_row = self.next_row, self.next_row + 1
+            if rows and self.reserved([*rows, row]) > self.budget:
+                self.next_row = row
+                break
+            rows.append(row)
+            joined.append(row)
+        return joined
+
+
+@runtime_checkable
+class Step(Protocol):
+    """What reads one token of each row."""
+
+    def read(
+        self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
+    ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
+        """Logits of the token after each of ``ids``, and the last hidden state there where it is asked for."""
+        ...
+
+
+class ModelStep:
+    """One decode step through the model's own forward pass, for models whose layers ``Decoder`` does not know."""
+
+    def __init__(self, policy: CausalLMPolicy, *, states: bool) -> None:
+        self.policy = policy
+        self.states = states
+
+    def read(
+        self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
+    ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
+        output = self.policy.model(
+            input_ids=ids[:, None],
+            position_ids=positions[:, None],
+            attention_mask=no_mask(ids.device),
+            attention_plan=plan,
+            use_cache=False,
+            logits_to_keep=1,
+            output_hidden_states=self.states,
+        )
+        return output.logits[:, -1], output.hidden_states[-1][:, -1] if self.states else None

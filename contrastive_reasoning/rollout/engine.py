@@ -8,16 +8,14 @@ Left out on purpose: paging (rows reserve what they may need) and CUDA graphs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
-from torch import nn
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.completions import Completions, Teller
+from contrastive_reasoning.rollout.completions import CompletionNotifier, Completions, evaluating
 from contrastive_reasoning.rollout.continuous import ContinuousDecode
 from contrastive_reasoning.rollout.repeated import RepeatedDecode
 from contrastive_reasoning.rollout.requests import encode
@@ -52,8 +50,8 @@ class Engine:
     ) -> RolloutBatch:
         """``group_size`` completions of each problem; the same for the same seed and weights.
 
-        ``written`` is told of a completion when its row leaves the batch. With ``pooled`` the mean hidden state of each
-        completion comes from the same passes: a row then stays for one pass more, which reads its last token.
+        ``written`` is called for a completion when its row leaves the batch. With ``pooled`` the mean hidden state of
+        each completion comes from the same passes: a row then stays for one pass more, which reads its last token.
 
         Raises:
             ValueError: for no problems, a group size below 1, a prompt that does not fit the context, or a prefix that
@@ -67,27 +65,15 @@ class Engine:
             rows = row_uniforms(problems, group_size=group_size, length=width, seed=seed, prefixes=requests.prefixes)
             uniforms = rows.to(policy.device)
         completions = Completions(len(requests), width, policy.device)
-        tell = Teller(completions, policy, written)
+        notify = CompletionNotifier(completions, policy, written)
         with torch.no_grad(), evaluating(policy.model), policy.autocast():
             if policy.plans_attention:
                 decode = ContinuousDecode(
-                    policy, requests, completions, sampling, budget=self.max_batch_tokens, pooled=pooled, tell=tell
+                    policy, requests, completions, sampling, budget=self.max_batch_tokens, pooled=pooled, notify=notify
                 )
                 decode.run(uniforms)
             else:
                 for rows in requests.chunks(self.max_batch_tokens):
                     RepeatedDecode(policy, requests, rows, completions, sampling, pooled).run(uniforms)
-                    tell(rows)
+                    notify(rows)
         return completions.batch(policy, problems, requests, sampling)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Every module in evaluation mode, each put back afterwards as it was."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True

@@ -13,12 +13,15 @@ from transformers import GenerationConfig
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.completions import Completions, Teller, spelling
-from contrastive_reasoning.rollout.engine import evaluating
-from contrastive_reasoning.rollout.pooled import pooled_states
+from contrastive_reasoning.rollout.completions import (
+    CompletionNotifier,
+    Completions,
+    evaluating,
+    pooled_states,
+    spelling,
+)
 from contrastive_reasoning.rollout.requests import Requests, encode
-from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
-from contrastive_reasoning.rollout.stop import StopStrings
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -46,13 +49,13 @@ class HFEngine:
         limit = sampling.max_tokens
         requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
         completions = Completions(len(requests), int(requests.limits.max()), policy.device)
-        tell = Teller(completions, policy, written)
+        notify = CompletionNotifier(completions, policy, written)
         devices = [policy.device] if policy.device.type == "cuda" else []
         with torch.no_grad(), evaluating(policy.model), policy.autocast(), torch.random.fork_rng(devices=devices):
             for rows in requests.chunks(self.max_batch_tokens):
                 torch.manual_seed(derived_seed((*seed, rows.start)))
                 _write(policy, requests, rows, completions, sampling)
-                tell(rows)
+                notify(rows)
         rollouts = completions.batch(policy, problems, requests, sampling)
         if not pooled:
             return rollouts

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from contrastive_reasoning.tasks.base import Problem
@@ -142,3 +142,43 @@ def derived_seed(parts: Seed) -> int:
 def _uniforms(parts: Seed, length: int) -> Float[Tensor, " T"]:
     generator = torch.Generator().manual_seed(derived_seed(parts))
     return torch.rand(length, generator=generator)
+
+
+class Ends:
+    """Which rows end with the token that they have just written: an end token, or one that completes a stop string."""
+
+    def __init__(self, end_tokens: Sequence[int], stops: StopStrings | None, device: torch.device) -> None:
+        self.tokens = torch.tensor(end_tokens, device=device)
+        self.stops = stops
+
+    def ended(self, rows: Sequence[int], tokens: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
+        """Add one token to each of the given rows; True for those that end with it."""
+        ended = torch.isin(tokens, self.tokens)
+        if self.stops is None:
+            return ended
+        return ended | torch.tensor(self.stops.completed(rows, tokens.tolist()), device=tokens.device)
+
+
+class StopStrings:
+    """Which rows have just completed one of the strings, on the bytes of each row: one may span several tokens."""
+
+    def __init__(
+        self, strings: Sequence[str], table: Sequence[bytes], *, rows: int, begun: Sequence[Sequence[int]] = ()
+    ) -> None:
+        """``begun``: tokens that each row begins with, in which a string may begin that ends in what follows."""
+        self.strings = [string.encode() for string in strings]
+        self.table = table
+        self.tails = [b""] * rows
+        self.keep = max((len(string) for string in self.strings), default=1) - 1
+        for row, tokens in enumerate(begun):
+            self.completed([row] * len(tokens), tokens)
+
+    def completed(self, rows: Sequence[int], tokens: Sequence[int]) -> list[bool]:
+        """Add one token to each of the given rows; True where a stop string ended within it."""
+        return [self._add(row, token) for row, token in zip(rows, tokens, strict=True)]
+
+    def _add(self, row: int, token: int) -> bool:
+        piece = self.table[token] if token < len(self.table) else b""
+        text = self.tails[row] + piece
+        self.tails[row] = text[len(text) - self.keep :] if self.keep < len(text) else text
+        return any(string in text for string in self.strings)

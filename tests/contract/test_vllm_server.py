@@ -13,7 +13,7 @@ import torch
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Engine, RolloutBatch, RolloutEngine, Sampling
 from contrastive_reasoning.rollout.vllm import VLLMEngine, request_seeds
-from contrastive_reasoning.rollout.vllm_http import ServerError
+from contrastive_reasoning.rollout.vllm_client import ServerError
 from contrastive_reasoning.tasks.base import Problem
 from tests.contract.vllm_kit import GREEDY, SAMPLED, SEED, engine_of, scored
 from tests.ports import free_port

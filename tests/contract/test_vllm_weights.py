@@ -13,7 +13,7 @@ from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.vllm import VLLMEngine
-from contrastive_reasoning.rollout.vllm_http import ServerError
+from contrastive_reasoning.rollout.vllm_client import ServerError
 from contrastive_reasoning.tasks.base import Problem
 from tests.contract.vllm_kit import SAMPLED, SEED, scored
 

@@ -16,7 +16,7 @@ from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rollout import Engine, HFEngine, RolloutBatch, Sampling
-from contrastive_reasoning.rollout.shared import SharedCache
+from contrastive_reasoning.rollout.shared_cache import SharedCache
 from contrastive_reasoning.tasks.base import Problem
 
 ENGINE = Engine(max_batch_tokens=10_000)

@@ -17,8 +17,10 @@ from contrastive_reasoning.rollout.spans import (
     token_of_character,
     token_spans,
     tokens_of_span,
+    visible_tokens,
 )
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps
+from tests.unit.lightning_modules.grpo_kit import TOKENIZER
 
 TEXTS = ["21+16=37;37-17=20", "|- Try 3 × 4 = 12.\n", "é → 漢字 🙂🙂", "", " two  spaces ", "\x00\x7f\u0080\uffff"]
 
@@ -182,3 +184,37 @@ def test_the_last_token_that_covers_a_character() -> None:
     assert [token_of_character(spans, character) for character in range(6)] == [0, 0, 2, 4, 5, 5]
     assert token_of_character([(0, 1), (1, 1)], 0) == 0
     assert token_of_character([], 0) == 0
+
+
+def shown(text: str) -> list[str]:
+    return visible_tokens(TOKENIZER, TOKENIZER(text, add_special_tokens=False)["input_ids"])
+
+
+def test_ordinary_tokens_join_to_the_text() -> None:
+    text = "21+16=37; 37-17=20 <b>$x_1$</b> &amp;"
+    assert "".join(shown(text)) == text
+    assert len(shown(text)) == len(TOKENIZER(text, add_special_tokens=False)["input_ids"])
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("a\nb", "a↵\nb"),
+        ("a\r\x00\x1b[31m", "a⟨U+000D⟩⟨U+0000⟩⟨U+001B⟩[31m"),
+        ("é", "⟨c3⟩⟨a9⟩"),
+        ("\u202e", "⟨e2⟩⟨80⟩⟨ae⟩"),
+    ],
+)
+def test_what_is_not_seen_or_not_whole_is_written_out(text: str, seen: str) -> None:
+    assert "".join(shown(text)) == seen
+
+
+def test_a_character_that_turns_text_around_is_written_out_where_one_token_spells_it() -> None:
+    tokenizer = TOKENIZER.__class__(tokenizer_object=TOKENIZER.backend_tokenizer, eos_token=TOKENIZER.eos_token)
+    tokenizer.add_tokens(["\u202e"])
+    assert visible_tokens(tokenizer, [len(tokenizer) - 1]) == ["⟨U+202E⟩"]
+
+
+def test_special_tokens_and_ids_beyond_the_vocabulary_have_names() -> None:
+    end, beyond = TOKENIZER.get_vocab()[str(TOKENIZER.eos_token)], len(TOKENIZER) + 5
+    assert visible_tokens(TOKENIZER, [end, beyond]) == [f"⟨{TOKENIZER.eos_token}⟩", f"⟨token {beyond}⟩"]

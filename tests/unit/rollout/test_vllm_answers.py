@@ -8,8 +8,8 @@ import pytest
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Sampling
-from contrastive_reasoning.rollout.vllm_answers import AnswerReader, Drawn
-from contrastive_reasoning.rollout.vllm_http import ServerError
+from contrastive_reasoning.rollout.vllm import AnswerReader, Drawn
+from contrastive_reasoning.rollout.vllm_client import ServerError
 
 PROMPT = [5, 6]
 SAMPLING = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=3, stop=[])

@@ -10,9 +10,7 @@ from torch import distributed, multiprocessing
 from contrastive_reasoning.distributed import barrier
 from contrastive_reasoning.rollout import Sampling
 from contrastive_reasoning.rollout.vllm import VLLMEngine, request_seeds
-from contrastive_reasoning.rollout.vllm_http import ServerError
-from contrastive_reasoning.rollout.vllm_policy import check_log_probs
-from contrastive_reasoning.rollout.vllm_ranks import on_every_rank, on_first_rank
+from contrastive_reasoning.rollout.vllm_client import ServerError, check_log_probs, on_every_rank, on_first_rank
 from contrastive_reasoning.tasks.base import Problem
 from tests.ports import free_port
 

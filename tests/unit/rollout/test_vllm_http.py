@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from contrastive_reasoning.rollout.vllm_http import JSONServer, ServerError
+from contrastive_reasoning.rollout.vllm_client import JSONServer, ServerError
 
 Serve = Callable[[bytes | None], str]
 

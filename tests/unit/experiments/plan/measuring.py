@@ -21,7 +21,7 @@ from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import checkpoint_layers
 from contrastive_reasoning.policies.tiny import train_tokenizer
-from contrastive_reasoning.rollout.completions import Completions, Teller
+from contrastive_reasoning.rollout.completions import CompletionNotifier, Completions
 from contrastive_reasoning.rollout.continuous import ContinuousDecode
 from contrastive_reasoning.rollout.engine import Engine
 from contrastive_reasoning.rollout.requests import encode
@@ -153,7 +153,7 @@ def rollouts(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
             sampling,
             budget=case["max_batch_tokens"],
             pooled=False,
-            tell=Teller(completions, policy, None),
+            tell=CompletionNotifier(completions, policy, None),
         )
         decode._join(None)
         assert decode.cache.shared is not None

@@ -9,7 +9,7 @@ import pytest
 
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.shape import QWEN_3B
-from contrastive_reasoning.rollout.schedule import Schedule
+from contrastive_reasoning.rollout.continuous import Schedule
 from experiments.plan.cache import seating
 from experiments.plan.rollouts import Rollouts, fullest_microbatch
 from lightning_modules.microbatches import rows_by_budget

@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from contrastive_reasoning.rollout.prefill import ReadPrompt
-from contrastive_reasoning.rollout.seats import Seats
 
 
 class SharedCache:
@@ -86,12 +85,12 @@ class SharedCache:
         self.owner, self.filled = [self.owner[i] for i in order], [self.filled[i] for i in order]
         return order
 
-    def seat(self) -> None:
+    def lay_out(self) -> None:
         """Know which rows share a prompt; to be called after rows came or left."""
         assert self.shared is not None
         device = self.shared.device
         places = {prompt: place for place, prompt in enumerate(self.prompts)}
-        self.seats = Seats([places[prompt] for prompt in self.owner], len(self.prompts), device)
+        self.layout = PromptLayout([places[prompt] for prompt in self.owner], len(self.prompts), device)
         sink = self.shared.shape[4] - 1
         self.prompt_bias = _hiding(self.lengths, sink, device)
         if self.prompt_bias is not None:
@@ -140,13 +139,13 @@ class SharedCache:
     ) -> Float[Tensor, "b K r d"]:
         assert self.shared is not None
         keys, values = self.shared[layer]
-        scores = torch.matmul(self.seats.gather(query), keys.transpose(2, 3)).float()
+        scores = torch.matmul(self.layout.gather(query), keys.transpose(2, 3)).float()
         if self.prompt_bias is not None:
             scores += self.prompt_bias
-        scores[..., -1:] = self.seats.gather(own_weight)
+        scores[..., -1:] = self.layout.gather(own_weight)
         weights = scores.softmax(-1)
-        prompt = self.seats.scatter(torch.matmul(weights.to(values.dtype), values))
-        return torch.addcmul(prompt, self.seats.scatter(weights[..., -1:]).to(own.dtype), own)
+        prompt = self.layout.scatter(torch.matmul(weights.to(values.dtype), values))
+        return torch.addcmul(prompt, self.layout.scatter(weights[..., -1:]).to(own.dtype), own)
 
 
 def _attended(
@@ -181,3 +180,36 @@ def _block(parts: Sequence[Float[Tensor, "L 2 K _ d"]], width: int) -> Float[Ten
     for place, part in enumerate(parts):
         block[:, :, place, :, : part.shape[3]] = part
     return block
+
+
+class PromptLayout:
+    """Rows laid out by prompt, and back: P tables of G places. An empty place holds row 0, whose result is not read.
+
+    rows of prompts  0 1 0 2 0      tables   0: rows 0 2 4     1: row 1 · ·     2: row 3 · ·
+    """
+
+    def __init__(self, owner: Sequence[int], prompts: int, device: torch.device) -> None:
+        taken, places = [0] * prompts, []
+        for prompt in owner:
+            places.append((prompt, taken[prompt]))
+            taken[prompt] += 1
+        self.prompts, self.size = prompts, max(taken)
+        flat = [prompt * self.size + place for prompt, place in places]
+        at = [0] * (prompts * self.size)
+        for row, place in enumerate(flat):
+            at[place] = row
+        in_order = flat == list(range(prompts * self.size))
+        self.place_of_row = None if in_order else torch.tensor(flat, device=device)
+        self.row_at_place = None if in_order else torch.tensor(at, device=device)
+
+    def gather(self, rows: Float[Tensor, "b K r e"]) -> Float[Tensor, "P K Gr e"]:
+        """The r queries of each row's key heads, those of one prompt in one matrix per key head."""
+        if self.row_at_place is not None:
+            rows = rows.index_select(0, self.row_at_place)
+        laid_out = rows.unflatten(0, (self.prompts, self.size)).transpose(1, 2)
+        return laid_out.flatten(2, 3)
+
+    def scatter(self, laid_out: Float[Tensor, "P K Gr e"]) -> Float[Tensor, "b K r e"]:
+        """Back to the rows."""
+        rows = laid_out.unflatten(2, (self.size, -1)).transpose(1, 2).flatten(0, 1)
+        return rows if self.place_of_row is None else rows.index_select(0, self.place_of_row)

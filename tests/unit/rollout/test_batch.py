@@ -11,8 +11,8 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
-from contrastive_reasoning.rollout.join import Pick, join_groups
-from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.rollout.batch import Pick, join_groups, verdicts_of
+from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
 
 SAMPLING = Sampling(temperature=0.7, top_k=None, top_p=1.0, max_tokens=9, stop=[])
 
@@ -72,3 +72,59 @@ def test_values_of_prefixes_go_with_their_rollouts(policy: CausalLMPolicy, probl
     ]
     got = joined(policy, valued, [Pick(1, 1), Pick(0, 0)])
     assert got.prefix_values == [[12.0] * 2, [13.0] * 3, [], [1.0]]
+
+
+class Echo:
+    """Correct is what repeats the gold answer."""
+
+    name = "echo"
+
+    def problems(self, split: Split) -> list[Problem]:
+        return [Problem(id=str(n), prompt="Say it.", answer=str(n)) for n in range(2)]
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        return Verdict(status="ok" if completion == problem.answer else "wrong", reason="")
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        return []
+
+    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
+        return {}
+
+
+class Together(Echo):
+    calls = 0
+
+    def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+        self.calls += 1
+        return [super(Together, self).verify(*pair) for pair in zip(problems, completions, strict=True)]
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        raise AssertionError("asked one by one")
+
+
+def rollouts() -> RolloutBatch:
+    return RolloutBatch(
+        problems=Echo().problems("train"),
+        prompt_ids=torch.zeros(2, 1, dtype=torch.long),
+        prompt_mask=torch.ones(2, 1, dtype=torch.bool),
+        completion_ids=torch.zeros(4, 1, dtype=torch.long),
+        mask=torch.ones(4, 1, dtype=torch.bool),
+        old_log_probs=torch.zeros(4, 1),
+        temperature=1.0,
+        pooled=None,
+        texts=["0", "1", "0", "1"],
+        token_spans=[[(0, 1)]] * 4,
+        finish_reasons=["stop"] * 4,
+        group_size=2,
+    )
+
+
+def test_each_completion_is_judged_with_its_groups_problem() -> None:
+    assert [verdict.correct for verdict in verdicts_of(Echo(), rollouts())] == [True, False, False, True]
+
+
+def test_a_task_that_judges_together_is_asked_once() -> None:
+    task = Together()
+    assert verdicts_of(task, rollouts()) == verdicts_of(Echo(), rollouts())
+    assert task.calls == 1

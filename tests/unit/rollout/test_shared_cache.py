@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from contrastive_reasoning.rollout.prefill import ReadPrompt
-from contrastive_reasoning.rollout.shared import SharedCache
+from contrastive_reasoning.rollout.shared_cache import PromptLayout, SharedCache
 
 LAYERS, HEADS, WIDTH = 2, 2, 4
 
@@ -54,13 +54,13 @@ def test_a_row_attends_to_its_prompt_and_to_its_own_tokens(queries: int, size: f
     def join(owners: list[int]) -> None:
         cache.join(owners)
         rows.extend((owner, []) for owner in owners)
-        cache.seat()
+        cache.lay_out()
 
     def leave(gone: list[int]) -> None:
         order = cache.leave(gone)
         assert sorted(order) == [row for row in range(len(rows)) if row not in gone]
         rows[:] = [rows[i] for i in order]
-        cache.seat()
+        cache.lay_out()
 
     cache.hold([], {number: prompts[number] for number in (4, 7)})
     join([4, 4, 4, 7, 7])
@@ -76,7 +76,7 @@ def test_a_row_attends_to_its_prompt_and_to_its_own_tokens(queries: int, size: f
     step()
     leave([row for row, owner in enumerate(cache.owner) if owner == 4])
     cache.hold([7, 8], {})
-    cache.seat()
+    cache.lay_out()
     step()
     assert cache.prompts == [7, 8]
 
@@ -90,3 +90,15 @@ def test_what_is_reserved_is_what_is_allocated() -> None:
     assert cache.reserved == 2 * 5 + 3 * 9
     assert cache.own is not None
     assert cache.own.numel() == LAYERS * 2 * HEADS * WIDTH * 3 * 9
+
+
+@pytest.mark.parametrize("owner", [[0, 0, 1, 1], [0, 1, 0, 2, 0], [1], [2, 0]])
+def test_each_row_sits_at_its_prompt_and_comes_back(owner: list[int]) -> None:
+    rows = torch.arange(len(owner) * 6.0).view(len(owner), 2, 3, 1)  # two key heads, three queries each
+    seats = PromptLayout(owner, 3 if len(owner) != 4 else 2, rows.device)
+    seated = seats.gather(rows)
+    assert seated.shape == (seats.prompts, 2, seats.size * 3, 1)
+    for row, prompt in enumerate(owner):
+        seat = sum(other == prompt for other in owner[:row])
+        assert torch.equal(seated[prompt, :, 3 * seat : 3 * seat + 3], rows[row])
+    assert torch.equal(seats.scatter(seated), rows)
