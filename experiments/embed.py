@@ -14,10 +14,10 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from experiments.run_folder import read_json
 from experiments.system.files import write_json
 from experiments.system.folder_names import plain
 from experiments.system.secret_streams import conceal_output
-from experiments.tracking.run_tree import read_json
 
 ROOM = Path(__file__).resolve().parents[1] / "contrastive_reasoning" / "policies" / "embedded"
 EMBEDDED = "embedded:"

@@ -69,13 +69,13 @@ def run(config: DictConfig) -> float | None:
 
 def run_on_ranks(ranks: int) -> None:
     """This run again, as so many processes; returns when all have ended well."""
-    from experiments.tracking.run_record import SWEEP, sweep_of
+    from experiments.run_folder.record import SWEEP_VARIABLE, sweep_of
 
     hydra = HydraConfig.get()
     # a preset of conf/sweep makes a sweep of whatever names it, each rank of one of its jobs too
     command = [sys.executable, "-m", "experiments.run", *hydra.overrides.task, OF_A_JOB]
     sweep = sweep_of(hydra)
-    code = launch(command, ranks, variables={} if sweep is None else {SWEEP: json.dumps(sweep)})
+    code = launch(command, ranks, variables={} if sweep is None else {SWEEP_VARIABLE: json.dumps(sweep)})
     if code:
         sys.exit(code)
 

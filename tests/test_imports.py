@@ -51,14 +51,14 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
 ADVANTAGES_TAKE = {f"{PURE}.advantages": {f"{PURE}.rewards", f"{PURE}.distributed"}}
 """Nouns that cross the table of rooms: an advantage is called with a Credit."""
 ONLY_IN = {
-    "mlflow": {"experiments/track.py"},
+    "mlflow": {"experiments/mlflow_sync/store.py", "experiments/mlflow_sync/tracker.py"},
     "math_verify": {"contrastive_reasoning/tasks/answer/symbolic.py"},
     "datasets": {"datamodules/problem_rows.py"},
 }
 
 
 COMMANDS = {"plan", "report", "sample"}
-SHARED = {"validation", "analysis", "system", "stage", "stages", "tracking", "cli"}
+SHARED = {"validation", "analysis", "system", "stages", "run_folder", "mlflow_sync", "cli"}
 """Rooms of ``experiments`` that commands share: none of them knows a command, and the machine none of the others."""
 
 

@@ -12,9 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.critics.checkpoint import DESCRIPTION, read_description
 from contrastive_reasoning.rewards import CriticReward, VerifierReward
 from experiments.assemble import build
+from experiments.run_folder import read_config, stage_folders
 from experiments.sample.options import SampleError
 from experiments.stages.plan import CRITIC
-from experiments.tracking.run_tree import read_config, stage_folders
 
 CRITICS, ENCODER = "contrastive_reasoning.critics", "load_encoder"
 PARTS = (CRITICS, "contrastive_reasoning.losses", "contrastive_reasoning.policies.pooling")

@@ -12,7 +12,7 @@ from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
 from contrastive_reasoning.progress import Display, Heartbeat, Phase, Quiet
 from experiments.assemble import build, with_values
-from experiments.stage.run_folder import RunFolderLogger
+from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages import evaluation_table
 from experiments.stages.plan import POLICY
 from experiments.stages.train import device_of

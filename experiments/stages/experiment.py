@@ -15,23 +15,22 @@ from contrastive_reasoning.distributed import barrier, from_first, ranks, this_r
 from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.progress import clock
 from experiments.assemble import build, with_values
+from experiments.cli.catalogue import catalogued
 from experiments.cli.overrides import typed_overrides
-from experiments.stage.result import reusable, write_result
+from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
+from experiments.run_folder import read_json
+from experiments.run_folder.record import SWEEP_VARIABLE, git_sha, open_record, processor, write_failure
 from experiments.stages import evaluate, evaluation_table, train
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stages.code_hash import changed_rooms, code_hashes
 from experiments.stages.plan import StagePlan, changed_files, filled, plan_stage
+from experiments.stages.result import reusable, write_result
 from experiments.stages.resume import LOCK, RESULT, begin, check_left, go_on
 from experiments.stages.stage_checkpoint import Interrupted
 from experiments.stages.train import device_of, idle
 from experiments.system.files import clear_partials, write_yaml
 from experiments.system.launch import launched, say_cause
 from experiments.system.lock import announced_lock, lock
-from experiments.tracking.environment import processor
-from experiments.tracking.failure import write_failure
-from experiments.tracking.mirror import start_mirror, stop_mirror
-from experiments.tracking.run_record import SWEEP, git_sha, open_record
-from experiments.tracking.run_tree import read_json
 from experiments.validation.credit_fit import check_credit_fits
 from experiments.validation.critics import critic_checkpoints, open_critics
 from experiments.validation.online_fit import check_online
@@ -72,9 +71,9 @@ def run_experiment(config: DictConfig) -> Path:
     planned = plans(config)
     settings, typed = config.checkpoints, typed_overrides()
     check_left(list(planned.values()), anew=settings.begin_anew, compared=compared(config), typed=typed)
-    record = open_record(config)
+    record = open_record(config, overrides=typed or [], about=catalogued())
     stages: dict[str, tuple[StagePlan, bool]] = {}
-    with mirrored(config, record.folder):
+    with synced_to_mlflow(config, record.folder):
         for stage in config.stages:
             if stage not in planned:
                 print(f"{stage}: not needed, the reward's critic comes from a checkpoint")
@@ -105,7 +104,7 @@ def plans(config: DictConfig) -> dict[str, StagePlan]:
 
 def compared(config: DictConfig) -> bool:
     """Whether this is a job of a sweep or an arm of a study: others of them may be of other devices on purpose."""
-    return bool(config.get("arm")) or SWEEP in os.environ
+    return bool(config.get("arm")) or SWEEP_VARIABLE in os.environ
 
 
 def alone(plan: StagePlan) -> AbstractContextManager[None]:
@@ -206,9 +205,9 @@ def _reuse_line(plan: StagePlan) -> str:
 
 
 @contextmanager
-def mirrored(config: DictConfig, folder: Path) -> Iterator[None]:
-    """Have the run folder carried to MLflow meanwhile, by a process of its own; it says if the run fails."""
-    process = start_mirror(folder) if config.logger.mirror and this_rank() == 0 else None
+def synced_to_mlflow(config: DictConfig, folder: Path) -> Iterator[None]:
+    """Within it a process of its own sends the run folder to MLflow; a failure is written down for it."""
+    process = start_sync(folder) if config.logger.mirror and this_rank() == 0 else None
     patience = config.logger.patience
     try:
         yield
@@ -222,5 +221,5 @@ def mirrored(config: DictConfig, folder: Path) -> Iterator[None]:
         write_failure(folder, error)
         raise
     finally:
-        if process is not None and not stop_mirror(process, timeout=patience):
-            print(f"MLflow has not everything yet; to send the rest: python -m experiments.track {folder}")
+        if process is not None and not stop_sync(process, timeout=patience):
+            print(missing_from_mlflow([folder], folder / LOG_FILE))

@@ -19,13 +19,13 @@ from textwrap import shorten
 from typing import Any, NamedTuple
 
 from contrastive_reasoning.distributed import from_first, this_rank
+from experiments.mlflow_sync.describe import flatten
+from experiments.run_folder import read_json
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stages.code_hash import changed_rooms, code_hashes
 from experiments.stages.plan import StagePlan, named_things
 from experiments.system.files import write_json
 from experiments.system.lock import lock
-from experiments.tracking.parameters import flatten
-from experiments.tracking.run_tree import read_json
 
 BEGUN, RESULT, LOCK = "begun.json", "result.json", ".lock"
 NAMED = ("config", "parents", "versions", "files")

@@ -25,7 +25,7 @@ import lightning as L
 
 from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.progress import steps_done
-from experiments.stage.run_folder import RunFolderLogger
+from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import PARTIAL, CheckpointError, Metric, clear, kept, newest_sound, path_of, seal
 from experiments.system.first_line import first_line
 

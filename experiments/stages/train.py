@@ -21,7 +21,7 @@ from contrastive_reasoning.distributed import barrier, from_first, this_rank
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
 from experiments.assemble import AssemblyError, build
-from experiments.stage.run_folder import RunFolderLogger
+from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest_sound
 from experiments.stages.plan import CRITIC, POLICY
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.compare import OUTPUT
-from experiments.stage.result import finished
+from experiments.stages.result import finished
 from experiments.study.finished import (
     finished_marks,
     still_to_do,

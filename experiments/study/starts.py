@@ -13,9 +13,9 @@ from functools import cache
 
 from omegaconf import DictConfig
 
-from experiments.stage.result import CONTENTS
 from experiments.stages.experiment import needed
 from experiments.stages.plan import POLICY, StagePlan, plan_stage
+from experiments.stages.result import CONTENTS
 from experiments.stages.resume import RESULT
 from experiments.study.jobs import Job, composed, start_jobs
 from experiments.study.plan import Study

@@ -9,8 +9,8 @@ from pathlib import Path
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, open_dict
 
+from experiments.run_folder import stage_folders
 from experiments.sweep.job import Job
-from experiments.tracking.run_tree import stage_folders
 
 
 def mark_done(jobs: Sequence[Job], configs: Sequence[DictConfig]) -> list[Job]:

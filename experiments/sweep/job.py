@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from experiments.run_folder import read_json
 from experiments.system.files import write_json
-from experiments.tracking.run_tree import read_json
 
 State = Literal["waiting", "running", "done", "done already", "failed", "stopped"]
 STATES: tuple[State, ...] = get_args(State)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.tracking.run_tree import read_json
+from experiments.run_folder import read_json
 
 PRIMARY = (
     "test/verifier/accuracy_sampled",

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments.run_folder import complete_lines, read_config, stage_folders
 from experiments.sweep.metric import Found, first_of
-from experiments.tracking.metrics_file import complete_lines
-from experiments.tracking.run_tree import read_config, stage_folders
 
 
 class Progress:

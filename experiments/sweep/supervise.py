@@ -20,11 +20,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments.run_folder.record import SWEEP_VARIABLE, sweep_of
 from experiments.sweep.job import FOLDER, LOG, STOP, Job, read_job, run_folder, write_job
 from experiments.sweep.metric import primary
 from experiments.system.gpus import seated
 from experiments.system.launch import INTERRUPTED
-from experiments.tracking.run_record import SWEEP, sweep_of
 
 LOOK_SECONDS = 0.3
 GRACE_SECONDS = 120.0
@@ -46,7 +46,7 @@ def supervise(hydra: Any) -> float | None:
     job = read_job(folder) or Job(number=number, overrides=tuple(hydra.overrides.task))
     if job.state != "done already":
         with seated(sweep) as gpus:
-            job = _run(job, folder, sweep / STOP, {SWEEP: json.dumps(sweep_of(hydra)), **gpus})
+            job = _run(job, folder, sweep / STOP, {SWEEP_VARIABLE: json.dumps(sweep_of(hydra)), **gpus})
     found = primary(run_folder(folder, job)) if job.state in ("done", "done already") else None
     return None if found is None else found.value
 

@@ -1,1 +1,1 @@
-"""The folder of an experiment, and how it gets to a tracker; the tracker itself is ``experiments.track``."""
+"""Old import paths of ``experiments.run_folder`` and ``experiments.mlflow_sync``."""

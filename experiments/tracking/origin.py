@@ -1,59 +1,20 @@
-"""Where a run comes from: what was typed to start it, what its experiment is for, and the software it ran on.
-
-    outputs/runs/NAME/RUN/origin.json    {"about": …, "overrides": […], "python": …, "packages": {…}}
-
-It travels to MLflow, so that whoever reads a result there can make it again.
-"""
+"""Old import path of ``experiments.run_folder``."""
 
 from __future__ import annotations
 
-import json
-import platform
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from dataclasses import asdict
 
 from experiments.cli.catalogue import catalogued
+from experiments.run_folder.reader import ORIGIN as ORIGIN
+from experiments.run_folder.reader import Origin as Origin
 
-ORIGIN = "origin.json"
+parsed = Origin.parse
 RUN = ("python", "-m", "experiments.run")
-PACKAGES = ("torch", "lightning", "transformers", "peft", "hydra-core", "mlflow", "numpy")
 SEED = re.compile(r"\+{0,2}seed=.*")
 SWEEP = re.compile(r"\+{0,2}sweep=.*")
-"""What makes a multirun of a single run: a job's own overrides hold its values, and this beside them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """Of one run."""
-
-    about: str
-    """The first line of the experiment's file; empty where there was none."""
-    overrides: Sequence[str]
-    """As they were typed, of one job of a sweep its own."""
-    python: str
-    packages: Mapping[str, str]
-    """Name → version, of those that are installed."""
-
-
-def origin_of(overrides: Sequence[str], experiment: str | None) -> Origin:
-    """The origin of a run that starts in this process; ``experiment`` is the name of its file."""
-    about = catalogued().get(experiment or "", "")
-    return Origin(about=about, overrides=list(overrides), python=platform.python_version(), packages=_installed())
-
-
-def as_json(origin: Origin) -> dict[str, Any]:
-    """What :func:`parsed` reads."""
-    return asdict(origin)
-
-
-def parsed(content: bytes) -> Origin:
-    """The origin in a file's content."""
-    said = json.loads(content)
-    return Origin(**{field.name: said[field.name] for field in fields(Origin)})
 
 
 def command(overrides: Sequence[str]) -> str:
@@ -84,11 +45,9 @@ def _listed(seeds: Collection[str]) -> str:
     return ",".join(sorted(seeds, key=lambda seed: (len(seed), seed)))
 
 
-def _installed() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+def as_json(origin: Origin) -> dict[str, object]:
+    return asdict(origin)
+
+
+def origin_of(overrides: Sequence[str], experiment: str | None) -> Origin:
+    return Origin(about=catalogued().get(experiment or "", ""), overrides=list(overrides), python="", packages={})

@@ -27,7 +27,7 @@ PLACES: dict[str, tuple[str, str, int]] = {
     "head's step": ("contrastive_reasoning.rewards:CLIPOReward", "_learn", 1),
     "backward": ("lightning_modules.policy_updates:PolicyUpdates", "loss", 2),
     "after the optimizer's step": ("lightning_modules.grpo:GRPO", "report_step", 1),
-    "logging": ("experiments.stage.run_folder:RunFolderLogger", "_opened", 1),
+    "logging": ("experiments.run_folder.logger:RunFolderLogger", "_open_file", 1),
     "validation": ("lightning_modules.grpo:GRPO", "validation_step", 1),
     "critic's step": ("lightning_modules.critic:CriticPretraining", "training_step", 1),
     "writing a checkpoint": ("lightning:Trainer", "save_checkpoint", 1),
@@ -123,7 +123,7 @@ def half_a_line(opened: Callable[..., IO[str]], logger: Any) -> None:
     file.flush()
 
 
-HALF_DONE: dict[str, Callable[..., None]] = {"save_checkpoint": half_a_checkpoint, "_opened": half_a_line}
+HALF_DONE: dict[str, Callable[..., None]] = {"save_checkpoint": half_a_checkpoint, "_open_file": half_a_line}
 """What is left where the function had begun to write."""
 
 

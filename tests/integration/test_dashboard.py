@@ -19,12 +19,11 @@ import pytest
 
 from experiments.analysis.wishes import Refused
 from experiments.dashboard import BY_INTEREST, command, pages, search_filter, shown, side_by_side, split
+from experiments.mlflow_sync import Tracker
+from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync
+from experiments.run_folder import read_json
 from experiments.schema import STAGES
 from experiments.system.files import write_json
-from experiments.track import Tracker
-from experiments.tracking.carry import Carrier
-from experiments.tracking.run_tree import read_json
-from experiments.tracking.sent import MEMORY_FILE
 from tests.ports import free_port
 from tests.unit.experiments.conftest import Outputs
 
@@ -118,7 +117,7 @@ def stages_of_each(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
         (run / "config.yaml").write_text("seed: 0\n")
         entry = read_json(run / "stages.json")["grpo"]
         write_json(run / "stages.json", dict.fromkeys(stages, entry))
-        Carrier(run, tracker).carry(live=False)
+        FolderSync(run, tracker).send(live=False)
     tracker.create_run("not_sent", name="begins just now", start=0.0, tags={"kind": "stage"}, parent=None)
     return tracker
 
@@ -139,9 +138,9 @@ def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
     kit, tracker = Outputs(tmp_path / "kit"), Tracker(database)
     for name in NAMES:
-        Carrier(kit.run(name, seed=0, final=0.4), tracker).carry(live=False)
+        FolderSync(kit.run(name, seed=0, final=0.4), tracker).send(live=False)
     for arm in ("verifier", "critic"):
-        Carrier(kit.run(STUDY, seed=len(arm), final=0.5, reward=arm), tracker).carry(live=False)
+        FolderSync(kit.run(STUDY, seed=len(arm), final=0.5, reward=arm), tracker).send(live=False)
     port = free_port()
     started = [sys.executable, "-m", "experiments.dashboard", "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_TRACKING_URI": database, "PYTHONPATH": str(ROOT)}
@@ -183,7 +182,7 @@ def test_the_dashboard_listens_on_loopback_and_a_login_is_written_nowhere(port: 
     write_json(run / "summary.json", {})
     (run / "config.yaml").write_text("seed: 0\n")
     tracker = Tracker(f"http://{LOGIN}@127.0.0.1:{port}")
-    Carrier(run, tracker).carry(live=False)
+    FolderSync(run, tracker).send(live=False)
     assert [found.status for found in tracker.runs(["name"], kind="experiment")] == ["FINISHED"]
     assert list(read_json(run / MEMORY_FILE)) == [f"http://127.0.0.1:{port}"]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

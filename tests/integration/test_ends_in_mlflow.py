@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
+from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.system.launch import FAILED, INTERRUPTED
-from experiments.track import Tracker
-from experiments.tracking.tracked_run import TrackedRun
 from tests.integration.forking import Forks
 from tests.integration.killing import runs
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from experiments.run_folder import METRICS_FILE
 from experiments.stages.checkpoints import newest_sound
 from experiments.system.launch import INTERRUPTED
-from experiments.tracking.metrics_file import METRICS_FILE
 from tests.integration.test_kills import assert_same, stage
 
 TWO_RANKS = [

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
+from experiments.run_folder import METRICS_FILE, complete_lines, read_metrics
 from experiments.stages.checkpoints import newest_sound, path_of
 from experiments.system.launch import INTERRUPTED
-from experiments.tracking.metrics_file import METRICS_FILE, complete_lines, read_metrics
 from tests.integration.forking import Forks
 from tests.integration.killing import runs
 from tests.unit.experiments.stages.test_kept_checkpoints import flip

@@ -17,8 +17,8 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from contrastive_reasoning.policies.adapters import LoRA
+from experiments.run_folder import read_metrics
 from experiments.schema import register
-from experiments.tracking.metrics_file import read_metrics
 from tests.ports import free_port
 
 register()

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments.mlflow_sync import Tracker
 from experiments.schema import register
 from experiments.study.jobs import start_jobs
 from experiments.study.plan import find_study
 from experiments.study.starts import start_plan
-from experiments.track import Tracker
 
 STUDY = """
 question: Does the machinery run?

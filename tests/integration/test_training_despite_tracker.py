@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.track import Tracker, main
-from experiments.tracking.metrics_file import read_metrics
-from tests.unit.experiments.tracker_kit import Door, Server
+from experiments.mlflow_sync import Tracker
+from experiments.run_folder import read_metrics
+from experiments.track import main
+from tests.unit.experiments.mlflow_sync.server_kit import Door, Server
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[grpo]", "policy.pretrained=embedded:llama_arithmetic"]

@@ -23,7 +23,7 @@ from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.hindsight_states import HindsightStates
 from datamodules.pairing import EveryGoal
 from datamodules.reasoning_prompts import ReasoningPrompts
-from experiments.stage.run_folder import read_metrics
+from experiments.run_folder import read_metrics
 from experiments.stages.stage_checkpoint import StageCheckpoint
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW

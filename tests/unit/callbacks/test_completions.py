@@ -14,7 +14,7 @@ from callbacks.completions import Completions
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask
 from datamodules.collate import ProblemBatch
-from experiments.stage.run_folder import RunFolderLogger
+from experiments.run_folder.logger import RunFolderLogger
 
 TASK = CountdownTask(
     style="direct",

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from callbacks.stage_curves import StageCurves, draw, thinned
-from experiments.stage.run_folder import RunFolderLogger
+from experiments.run_folder.logger import RunFolderLogger
 from tests.unit.lightning_modules.grpo_kit import fit, module
 
 PANELS = {

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from callbacks.system_metrics import SystemMetrics, accelerator
-from experiments.stage.run_folder import RunFolderLogger
+from experiments.run_folder.logger import RunFolderLogger
 from tests.unit.lightning_modules.grpo_kit import fit, module
 
 NAMES = {

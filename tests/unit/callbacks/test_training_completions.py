@@ -16,7 +16,7 @@ from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Verdict
-from experiments.stage.run_folder import RunFolderLogger
+from experiments.run_folder.logger import RunFolderLogger
 from tests.unit.callbacks.test_credit_page import Page
 from tests.unit.lightning_modules.grpo_kit import TASK, TOKENIZER, Digits, fit, module, weights
 from tests.unit.lightning_modules.test_grpo_clipo import clipo

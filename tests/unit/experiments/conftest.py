@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.track import Tracker
-from experiments.tracking.metrics_file import METRICS_FILE, Metric, format_line
+from experiments.mlflow_sync import Tracker
+from experiments.run_folder.logger import format_line
+from experiments.run_folder.reader import METRICS_FILE, Metric
 
 SAMPLED = "verifier/accuracy_sampled"
 STARTED_AT = 1_700_000_000.0
@@ -24,7 +25,7 @@ class Outputs:
     def log(self, folder: Path, name: str, history: Mapping[int, float]) -> None:
         """Append step → value, a second between steps."""
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / METRICS_FILE).open("a") as file:
+        with (folder / METRICS_FILE).open("a", encoding="utf-8") as file:
             file.writelines(format_line(Metric(step, name, v, STARTED_AT + step)) for step, v in history.items())
 
     def table(self, folder: Path, name: str, rows: Sequence[Mapping[str, object]], *, step: int) -> None:

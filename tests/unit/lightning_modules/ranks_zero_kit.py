@@ -25,7 +25,8 @@ from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ReasoningPrompts
-from experiments.stage.run_folder import RunFolderLogger, read_metrics
+from experiments.run_folder import read_metrics
+from experiments.run_folder.logger import RunFolderLogger
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_kit import Result, grpo, saving, trainer
 

@@ -19,7 +19,8 @@ from contrastive_reasoning.objectives import FullKL, SeqMeanTokenMean, TokenMean
 from contrastive_reasoning.rewards import Credit, OracleReward, VerifierReward
 from contrastive_reasoning.rollout import RolloutBatch
 from datamodules.collate import ProblemBatch
-from experiments.stage.run_folder import RunFolderLogger, read_metrics
+from experiments.run_folder import read_metrics
+from experiments.run_folder.logger import RunFolderLogger
 from lightning_modules.lesson import rows_that_teach
 from tests.unit.lightning_modules.grpo_kit import (
     TASK,

@@ -10,6 +10,8 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from contrastive_reasoning import objectives, policies
+from experiments.run_folder import read_json
+from experiments.run_folder.record import SWEEP_VARIABLE
 from experiments.schema import register
 from experiments.stages import code_hash as rooms
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
@@ -17,8 +19,6 @@ from experiments.stages.experiment import compared, plans
 from experiments.stages.plan import StagePlan, plan_stage
 from experiments.stages.resume import BEGUN, LOCK, RESULT, begin, check_left, go_on
 from experiments.system.lock import lock
-from experiments.tracking.run_record import SWEEP
-from experiments.tracking.run_tree import read_json
 
 register()
 
@@ -289,5 +289,5 @@ def test_jobs_of_a_sweep_and_arms_of_a_study_differ_on_purpose(tmp_path: Path, m
         config = compose("config", [f"output_dir={tmp_path}"])
     assert not compared(config)
     assert compared(OmegaConf.merge(config, {"arm": "oracle"}))
-    monkeypatch.setenv(SWEEP, "{}")
+    monkeypatch.setenv(SWEEP_VARIABLE, "{}")
     assert compared(config)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.stage.result import write_result
-from experiments.stage.run_folder import RunFolderLogger
+from experiments.run_folder import METRICS_FILE
+from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import path_of, seal
+from experiments.stages.result import write_result
 from experiments.stages.resume import RESULT
 from experiments.system.files import write_text
-from experiments.tracking.metrics_file import METRICS_FILE
 from tests.unit.experiments.stages.test_stage_checkpoint import Line, fit, saving
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from contrastive_reasoning.published import PublishedArm, PublishedTable, published_table
-from experiments.stage.run_folder import RunFolderLogger
+from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.evaluation_table import caption, show, summary_rows, table_of, write
 
 MODEL = "Qwen/Qwen2.5-3B-Instruct"

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from experiments.stage.run_folder import RunFolderLogger, read_metrics
+from experiments.run_folder import read_metrics
+from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import CheckpointError, Metric, kept, newest_sound, path_of, seal
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.stage.result import finished, reusable, write_result
+from experiments.run_folder import read_json
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
 from experiments.stages.plan import StagePlan
+from experiments.stages.result import finished, reusable, write_result
 from experiments.stages.resume import RESULT
 from experiments.system.files import write_json
-from experiments.tracking.run_tree import read_json
 from tests.unit.experiments.stages.test_kept_checkpoints import flip
 
 WEIGHTS = "policy/model.safetensors"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from experiments.schema import register
-from experiments.stage.result import CONTENTS, write_result
 from experiments.stages.plan import POLICY
+from experiments.stages.result import CONTENTS, write_result
 from experiments.study.finished import Today, mark_of, today, todays_jobs
 from experiments.study.jobs import start_jobs
 from experiments.study.notes import notes_on_left_out

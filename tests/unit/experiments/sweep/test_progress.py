@@ -3,8 +3,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from experiments.run_folder import Metric
+from experiments.run_folder.logger import format_line
 from experiments.sweep.progress import Progress
-from experiments.tracking.metrics_file import Metric, format_line
 
 
 def entry(folder: Path, *, reused: bool) -> dict[str, object]:

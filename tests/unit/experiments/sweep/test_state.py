@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from experiments.mlflow_sync import Tracker
+from experiments.mlflow_sync.sync import FolderSync
 from experiments.sweep.close import close_sweep, open_sweep
 from experiments.sweep.job import RUN, STOP, Job, read_job, run_folder, write_job
 from experiments.sweep.state import STATE, End, SweepState, read_state, write_state
 from experiments.system.files import write_json
-from experiments.track import Tracker
-from experiments.tracking.carry import Carrier
 
 SWEEP = "2026-01-01T00-00-00"
 
@@ -43,7 +43,7 @@ def status(tracker: Tracker, name: str) -> str:
 
 def carry(folder: Path, tracker: Tracker, *, live: bool = False) -> None:
     """As a process of its own would."""
-    Carrier(folder, tracker).carry(live=live)
+    FolderSync(folder, tracker).send(live=live)
 
 
 @pytest.mark.parametrize(("end", "said"), [("done", "FINISHED"), ("failed", "FAILED"), ("stopped", "KILLED")])

@@ -1,3 +1,5 @@
+"""Reading runs back from MLflow: their files, also of a database that was copied, and through a server."""
+
 from __future__ import annotations
 
 import shutil
@@ -5,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.track import Tracker
-from tests.unit.experiments.tracker_kit import Server
+from experiments.mlflow_sync import Tracker
+from tests.unit.experiments.mlflow_sync.server_kit import Server
 
 
 def test_files_are_found_beside_a_database_that_was_copied(tmp_path: Path) -> None:
     made, copied = tmp_path / "made", tmp_path / "copied"
     tracker = Tracker(f"sqlite:///{made / 'mlflow.db'}")
-    run = tracker.create_run("far_away", name="r", start=0.0, tags={}, parent=None)
+    run = tracker.create_run("100% far #away", name="r", start=0.0, tags={}, parent=None)
     picture = tmp_path / "a.png"
     picture.write_bytes(b"picture")
     tracker.log_file(run, picture, "figures/critic")

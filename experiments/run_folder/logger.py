@@ -1,11 +1,13 @@
 """The Lightning logger that writes the run folder: numbers to ``metrics.jsonl``, pictures and tables beside it.
 
-The folder is the truth: nothing here knows a tracker, and what a tracker shows can be made from the folder at any time.
+Nothing here knows MLflow: what MLflow shows can be made from the folder at any time.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -15,28 +17,19 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from experiments.run_folder.reader import METRICS_FILE, Metric, read_metrics
 from experiments.system.files import partial_of, put_in_place, sync_all, write_text
 from experiments.system.folder_names import plain_parts
-from experiments.tracking.metrics_file import (
-    METRICS_FILE,
-    Metric,
-    format_line,
-    last_values,
-    read_metrics,
-    remove_torn_line,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["METRICS_FILE", "Metric", "RunFolderLogger", "last_values", "read_metrics"]
 
 
 class RunFolderLogger(Logger):
     """Appends metrics to ``folder/metrics.jsonl`` and keeps figures, tables and pages by name and step.
 
-    Hyperparameters are not its matter: the stage writes its resolved ``config.yaml`` itself. Only rank zero writes.
-    A name whose parts are no plain names is refused: nothing is written outside of the folder.
+    Hyperparameters are not logged: the stage writes its resolved ``config.yaml`` itself. Only rank zero writes.
+    A name whose parts are no plain folder names raises ValueError: nothing is written outside of the folder.
     """
 
     def __init__(self, *, folder: str | Path) -> None:
@@ -58,10 +51,10 @@ class RunFolderLogger(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Append one line a metric and flush. Lightning's own ``epoch`` is left out: the step says it."""
+        """Append one line a metric and flush. Lightning's own ``epoch`` is left out: the step implies it."""
         now = round(time.time(), 3)
         lines = (Metric(step or 0, name, float(value), now) for name, value in metrics.items() if name != "epoch")
-        file = self._opened()
+        file = self._open_file()
         file.write("".join(map(format_line, lines)))
         file.flush()
 
@@ -79,7 +72,7 @@ class RunFolderLogger(Logger):
 
     @rank_zero_only
     def log_table(self, name: str, rows: Sequence[Mapping[str, Any]], step: int) -> None:
-        """Save rows as ``tables/<name>/<step>.json``, a list of objects; what JSON does not know is written as text."""
+        """Save rows as ``tables/<name>/<step>.json``, a list of objects; values that JSON lacks are written as text."""
         path = self._path("tables", plain_parts(name, what="table"), f"{step}.json")
         write_text(path, json.dumps([dict(row) for row in rows], default=str, ensure_ascii=False, indent=1) + "\n")
 
@@ -90,11 +83,11 @@ class RunFolderLogger(Logger):
 
     @rank_zero_only
     def bring_to_disk(self) -> None:
-        """Have the numbers on the disk that were logged until now; pictures, tables and pages are there at once."""
+        """Flush the numbers logged so far to the disk; pictures, tables and pages are flushed as they are written."""
         sync_all(self.folder / METRICS_FILE)
 
     def history(self) -> dict[str, dict[int, float]]:
-        """All that was logged, before a resumption too: name → step → value."""
+        """All numbers logged so far, those before a resumption too: name → step → value."""
         found: dict[str, dict[int, float]] = {}
         for metric in read_metrics(self.folder):
             found.setdefault(metric.name, {})[metric.step] = metric.value
@@ -106,7 +99,7 @@ class RunFolderLogger(Logger):
             self._file.close()
             self._file = None
 
-    def _opened(self) -> TextIO:
+    def _open_file(self) -> TextIO:
         if self._file is None:
             path = self._path(METRICS_FILE)
             remove_torn_line(path)
@@ -117,3 +110,20 @@ class RunFolderLogger(Logger):
         path = self.folder.joinpath(*parts)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
+
+
+def format_line(metric: Metric) -> str:
+    """One metric as a line. JSON knows no NaN and no infinity: they are the strings "nan", "inf" and "-inf"."""
+    value = metric.value if math.isfinite(metric.value) else str(metric.value)
+    return json.dumps({**metric._asdict(), "value": value}) + "\n"
+
+
+def remove_torn_line(path: Path) -> None:
+    """Cut what follows the last newline, so that appending starts on a line of its own."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        content = file.read()
+        if not content.endswith(b"\n"):
+            file.truncate(content.rfind(b"\n") + 1)
+            os.fsync(file.fileno())

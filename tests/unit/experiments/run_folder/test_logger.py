@@ -1,3 +1,5 @@
+"""What the logger writes into a run folder is what readers read."""
+
 from __future__ import annotations
 
 import json
@@ -10,8 +12,16 @@ import torch
 from matplotlib.figure import Figure
 from torch.utils.data import DataLoader
 
-from experiments.stage.run_folder import RunFolderLogger, last_values, read_metrics
-from experiments.tracking.metrics_file import METRICS_FILE, Metric, complete_lines, format_line, parse_line
+from experiments.run_folder.logger import RunFolderLogger, format_line
+from experiments.run_folder.reader import (
+    METRICS_FILE,
+    Metric,
+    complete_lines,
+    last_values,
+    parse_line,
+    read_config,
+    read_metrics,
+)
 
 
 def values(folder: Path) -> list[tuple[int, str, float]]:
@@ -128,3 +138,11 @@ def test_lightning_logs_through_it(tmp_path: Path) -> None:
     trainer.fit(Counting(), DataLoader(torch.ones(3, 1)))  # type: ignore[arg-type]
     assert values(tmp_path) == [(100, "train/loss", 0.0), (101, "train/loss", 1.0), (102, "train/loss", 2.0)]
     assert sorted(path.name for path in tmp_path.iterdir()) == [METRICS_FILE]
+
+
+def test_a_configuration_is_read_again_once_it_has_changed(tmp_path: Path) -> None:
+    assert read_config(tmp_path) == {}
+    for name in ("first", "second"):
+        (tmp_path / "config.yaml").write_text(f"name: {name}\nsame: ${{name}}\n")
+        assert read_config(tmp_path) == {"name": name, "same": name}
+        assert read_config(tmp_path) is read_config(tmp_path)

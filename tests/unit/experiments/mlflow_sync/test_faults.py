@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shlex
 import subprocess
 import sys
 import time
@@ -13,15 +14,24 @@ from typing import Any
 
 import pytest
 
-from experiments.track import Tracker, TrackerError, main
-from experiments.tracking.carry import LAST_PASSES, Passes, sync
-from experiments.tracking.mirror import LOG_FILE, start_mirror, stop_mirror
-from experiments.tracking.run_tree import runs_of
+from experiments.mlflow_sync import Tracker, TrackerError
+from experiments.mlflow_sync.describe import describe
+from experiments.mlflow_sync.sync import (
+    LAST_PASSES,
+    LOG_FILE,
+    Passes,
+    missing_from_mlflow,
+    start_sync,
+    stop_sync,
+    sync,
+    sync_apart,
+)
+from experiments.track import main
 from tests.ports import free_port
-from tests.unit.experiments.tracker_kit import Door, Server
+from tests.unit.experiments.mlflow_sync.server_kit import Door, Server
 
 VAL = "val/verifier/accuracy_sampled"
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +61,7 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
 
 
 def grpo_of(folder: Path) -> Path:
-    return next(run.folder for run in runs_of(folder) if run.tags.get("stage") == "grpo")
+    return next(run.folder for run in describe(folder) if run.tags.get("stage") == "grpo")
 
 
 def history(tracker: Tracker, name: str, metric: str = VAL) -> list[tuple[int, float]]:
@@ -122,10 +132,10 @@ def test_the_end_of_a_run_waits_for_a_slow_tracker_no_longer_than_it_may(nobody:
     folder = outputs.run("slow", seed=0, final=0.4)
     nobody.listen()
     nobody.seconds = 30.0
-    process = start_mirror(folder)
+    process = start_sync(folder)
     until(lambda: nobody.requests > 0, lambda: (folder / LOG_FILE).read_text())
     begin = time.monotonic()
-    assert not stop_mirror(process, timeout=1.0)
+    assert not stop_sync(process, timeout=1.0)
     assert time.monotonic() - begin < 10, "an answer takes 30 s"
 
 
@@ -159,7 +169,9 @@ def test_whatever_is_asked_of_a_tracker_that_is_not_there_is_its_error(monkeypat
         lambda: tracker.table("run", "val/completions"),
     ]
     for ask in asked:
-        with pytest.raises(TrackerError, match=rf"^MLflow at http://127.0.0.1:{port}: [^\n]+$") as told:
+        with pytest.raises(
+            TrackerError, match=rf"^MLflow at http://127.0.0.1:{port} does not answer \([^\n]+ refused\)$"
+        ) as told:
             ask()
         assert "opensesame" not in str(told.value)
 
@@ -203,7 +215,7 @@ def test_a_disk_that_is_full_and_then_is_not(tracker: Tracker, outputs: Any) -> 
     """The mirror may write no file beyond the size that the database has."""
     folder = outputs.run("disk_full", seed=0, final=0.4)
     (folder / "summary.json").unlink()
-    process = start_mirror(folder)
+    process = start_sync(folder)
     log = folder / LOG_FILE
     until(lambda: len(tracker.runs(["disk_full"], kind="stage")) == 2, log.read_text)
     database = Path(tracker.address.removeprefix("sqlite:///"))
@@ -215,7 +227,7 @@ def test_a_disk_that_is_full_and_then_is_not(tracker: Tracker, outputs: Any) -> 
     assert process.poll() is None, "it goes on trying"
     (folder / "summary.json").write_text("{}")
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-    assert stop_mirror(process, timeout=120), log.read_text()
+    assert stop_sync(process, timeout=120), log.read_text()
     assert history(tracker, "disk_full", "train/long") == [(step, step / 7) for step in range(2500)]
 
 
@@ -244,12 +256,12 @@ def test_killed_in_the_middle_and_started_again(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", door.address)
     folder = outputs.run("killed", seed=0, final=0.4)
     (folder / "summary.json").unlink()
-    process = start_mirror(folder)
+    process = start_sync(folder)
     until(lambda: (VAL, 20) in {(name, step) for _, name, step in door.points}, (folder / LOG_FILE).read_text)
     server.kill()
     outputs.log(grpo_of(folder), VAL, {step: step / 100 for step in range(30, 2030, 10)})
     (folder / "summary.json").write_text("{}")
-    assert not stop_mirror(process, timeout=60)
+    assert not stop_sync(process, timeout=60)
     written = (grpo_of(folder) / "metrics.jsonl").read_text()
     assert [json.loads(line)["step"] for line in written.splitlines()] == [0, 10, *range(20, 2030, 10)]
     server.start()
@@ -286,4 +298,45 @@ def test_an_address_where_nobody_is_is_one_sentence_for_many_folders(
     command = [sys.executable, "-m", "experiments.track", str(outputs.root)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.strip() == f"MLflow at {address} does not answer (MlflowException)"
+    assert done.stderr.strip() == f"MLflow at {address} does not answer ([Errno 111] Connection refused)"
+
+
+def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process starts at once, fails in seconds, logs the reason, and ends when it is asked to."""
+    address = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:opensesame@{address}")
+    folder = outputs.run("nobody_home", seed=0, final=0.4)
+    process = start_sync(folder)
+    assert process.poll() is None, "it was waited for"
+    assert not stop_sync(process, timeout=120)
+    assert process.returncode == 1
+    log = (folder / LOG_FILE).read_text()
+    assert "not all was sent" in log
+    assert "opensesame" not in log
+    assert missing_from_mlflow([folder], folder / LOG_FILE) == (
+        f"MLflow has not everything yet; to send the rest: python -m experiments.track {folder}\n"
+        f"  MLflow at http://{address} does not answer ([Errno 111] Connection refused)"
+    )
+
+
+def test_a_sync_process_ends_with_the_process_that_started_it(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("orphan", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+    code = f"import os; from experiments.mlflow_sync.sync import start_sync; start_sync({str(folder)!r}); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code], check=False)
+    until(
+        lambda: [run.status for run in tracker.runs(["orphan"], kind="experiment")] == ["KILLED"],
+        (folder / LOG_FILE).read_text,
+    )
+
+
+def test_a_slow_tracker_is_waited_for_no_longer_than_allowed(outputs: Any, tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert not sync_apart([outputs.run("late", seed=0, final=0.4)], tmp_path / "log", timeout=0.5)
+    assert time.monotonic() - began < 15
+
+
+def test_the_command_that_sends_the_rest_can_be_pasted(tmp_path: Path) -> None:
+    folder = tmp_path / "a b; c"
+    command = missing_from_mlflow([folder], tmp_path / "no log").partition("rest: ")[2]
+    assert shlex.split(command) == ["python", "-m", "experiments.track", str(folder)]

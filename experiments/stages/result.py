@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from contrastive_reasoning.distributed import from_first, this_rank
+from experiments.run_folder import METRICS_FILE, read_json
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stages.plan import CRITIC, POLICY, StagePlan
 from experiments.stages.resume import RESULT
 from experiments.system.checksums import checksums, content_hash, damage
 from experiments.system.files import sync_all, write_json
-from experiments.tracking.metrics_file import METRICS_FILE
-from experiments.tracking.run_tree import read_json
 
 CONTENTS = "contents"
 """In the result: the hash by which a later stage that names what was left knows it, on whatever machine."""

@@ -1,0 +1,290 @@
+"""A run folder as the runs that MLflow shows: sweep → experiment → stages. Reads files alone, imports no MLflow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from experiments.run_folder.reader import (
+    ORIGIN,
+    POLICY,
+    RESULT,
+    SUMMARY,
+    SWEEP_FILE,
+    Metric,
+    read_config,
+    read_failure,
+    read_json,
+    read_metrics,
+    stage_folders,
+    sweep_folder,
+)
+from experiments.sweep.state import read_state
+from experiments.system.checksums import fingerprint
+
+Kind = Literal["sweep", "experiment", "stage"]
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+SWEEP_STATUS: Mapping[str, Status] = {"done": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+HEADLINES = ("test/", "start/", "val/")
+LONGEST_NAME = 120
+LONGEST_VALUE = 250
+"""Characters of a name or a parameter's value, a limit of MLflow; the whole YAML is an artifact."""
+OBSERVING = ("callbacks", "checkpoints", "logger", "progress", "output_dir")
+"""Groups that change nothing of the result: runs from before and after an edit of them are alike."""
+NOT_IN_NAMES = ("experiment", "name", "seed", "sweep", "hydra", *OBSERVING)
+"""Overrides that a run's name shows in another way, or that change nothing of its result."""
+DATA_NODES = {
+    "warm_start": ("task", "warm_start.datamodule.task"),
+    "critic": ("datamodule", "datamodule"),
+    "grpo": ("task", "prompts.task"),
+}
+"""Stage → the group whose option names its data, and the node that makes it."""
+LOADING = ("batch_size", "oracle_batch_size", "workers", "search_workers")
+"""Settings of a data module that change how its data is read, not which it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """What a stage read. Most data is drawn by a task from its settings: these, and the files in them, identify it."""
+
+    name: str
+    digest: str
+    """12 hex digits over the settings and the files: the same problems have the same one."""
+    context: Literal["training", "evaluation"]
+    settings: Mapping[str, str]
+    """Of the task or data module, by dotted path; long values are cut."""
+    files: Mapping[str, str]
+    """Name → hash of those it reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelUpload:
+    """The files of a stage's policy that go to MLflow, which are all of them or none, and the tag that says so."""
+
+    files: Sequence[Path]
+    tag: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDescription:
+    """One run of MLflow, as files describe it."""
+
+    key: str
+    """Its identity, ``<experiment>/<time>-<seed>[/<stage>]``: a tag by which the run is found again."""
+    kind: Kind
+    name: str
+    """For people; two runs may have the same one."""
+    parent: str | None
+    """The key of the run above."""
+    folder: Path
+    params: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    data_sets: Sequence[DataSet] = ()
+    model: ModelUpload | None = None
+    """Of a stage that made a policy in this run; a reused one was made by another run."""
+    status: Status | None
+    """None of one that goes on or was killed."""
+    ended: float | None = None
+    """Seconds since the epoch; None where the files' own times tell it."""
+
+
+def describe(folder: Path) -> list[RunDescription]:
+    """The runs that one run folder stands for, parents first."""
+    folder = folder.resolve()
+    config, experiment_name = read_config(folder), folder.parent.name
+    tags = _tags(folder, config, experiment_name)
+    sweep = _describe_sweep(folder, experiment_name)
+    failure = read_failure(folder)
+    experiment = RunDescription(
+        key=f"{experiment_name}/{folder.name}",
+        kind="experiment",
+        name=_name(folder, tags),
+        parent=sweep.key if sweep else None,
+        folder=folder,
+        params=flatten(config),
+        tags=tags,
+        status="FINISHED" if (folder / SUMMARY).exists() else "FAILED" if failure else None,
+        ended=failure.ended if failure else None,
+    )
+    stages = [_describe_stage(experiment, *stage) for stage in stage_folders(folder)]
+    return [*([sweep] if sweep else []), experiment, *stages]
+
+
+def _describe_stage(experiment: RunDescription, stage: str, folder: Path, entry: Mapping[str, Any]) -> RunDescription:
+    config, files = read_config(folder), read_json(folder / "begun.json").get("files", {})
+    finished = (folder / RESULT).exists()
+    limit = float(experiment.params.get("logger.model_megabytes", 0))
+    own_tags = {"stage": stage, "fingerprint": str(entry["fingerprint"]), "reused": str(entry["reused"])}
+    return RunDescription(
+        key=f"{experiment.key}/{stage}",
+        kind="stage",
+        name=f"{experiment.name} · {stage}",
+        parent=experiment.key,
+        folder=folder,
+        params=flatten(config),
+        tags={**experiment.tags, **own_tags},
+        data_sets=data_sets(stage, config, files=files, choices=experiment.tags),
+        model=model_upload(folder, most_megabytes=limit) if finished and not entry["reused"] else None,
+        status="FINISHED" if finished else experiment.status,  # the experiment ended in the stage without a result
+        ended=None if finished else experiment.ended,
+    )
+
+
+def _describe_sweep(folder: Path, experiment_name: str) -> RunDescription | None:
+    entry, sweep = read_json(folder / SWEEP_FILE), sweep_folder(folder)
+    if sweep is None:
+        return None
+    state = read_state(sweep)
+    status = SWEEP_STATUS.get(state.state) if state else _status_of_jobs(folder, entry)
+    return RunDescription(
+        key=f"{experiment_name}/sweep-{entry['sweep']}",
+        kind="sweep",
+        name=f"sweep {entry['sweep']}",
+        parent=None,
+        folder=folder,
+        params=flatten({key: value for key, value in entry.items() if key not in ("sweep", "folder")}),
+        tags={"experiment": experiment_name, "sweep": str(entry["sweep"])},
+        status=status,
+        ended=state.ended if state else None,
+    )
+
+
+def _status_of_jobs(folder: Path, entry: Mapping[str, Any]) -> Status | None:
+    """Of a sweep without a state: it has finished once all jobs that began have."""
+    jobs = (path.parent for path in folder.parent.glob(f"*/{SWEEP_FILE}") if read_json(path) == entry)
+    return "FINISHED" if all((job / SUMMARY).exists() for job in jobs) else None
+
+
+def _tags(folder: Path, config: Mapping[str, Any], experiment_name: str) -> dict[str, str]:
+    """What runs are found and grouped by: the root values, and the option chosen in each group."""
+    options = read_json(folder / "choices.json").items()
+    choices = {group: str(option) for group, option in options if option is not None and "/" not in group}
+    roots = {key: str(config[key]) for key in ("scale", "family", "seed", "git_sha") if key in config}
+    entry = read_json(folder / SWEEP_FILE)
+    sweep = {"sweep": str(entry["sweep"])} if entry else {}
+    study = {"study": experiment_name, "arm": str(config["arm"])} if config.get("arm") else {}
+    method = {"method": choices.get("experiment", experiment_name)}  # name= may call the experiment something else
+    return {**choices, **roots, **method, "experiment": experiment_name, **study, **sweep}
+
+
+def _name(folder: Path, tags: Mapping[str, str]) -> str:
+    """The run in a legend: ``llama_critic · reward.weight=0.25 · seed 0``; of an arm of a study its name and seed."""
+    seed = [f"seed {tags['seed']}"] if "seed" in tags else []
+    if "arm" in tags:
+        return " · ".join([tags["arm"], *seed])
+    overrides = read_json(folder / ORIGIN).get("overrides", [])
+    telling = [override for override in overrides if re.split(r"[.=/@]", override)[0] not in NOT_IN_NAMES]
+    name = " · ".join([tags["method"], *telling])
+    return " · ".join([name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…", *seed])
+
+
+def headline_metrics(folder: Path) -> list[Metric]:
+    """The last ``test/``, ``start/`` and ``val/`` values of all stages, by which experiments are compared; step 0."""
+    last: dict[str, Metric] = {}
+    for _, stage_folder, _ in stage_folders(folder):
+        last |= {metric.name: metric for metric in read_metrics(stage_folder) if metric.name.startswith(HEADLINES)}
+    return [metric._replace(step=0) for metric in last.values()]
+
+
+def model_upload(stage: Path, *, most_megabytes: float) -> ModelUpload | None:
+    """The policy in Hugging Face format where it is small, else where it lies; None where the stage made none.
+
+    Args:
+        stage: the stage's folder.
+        most_megabytes: limit of all files together, in 10⁶ bytes.
+    """
+    files = sorted(path for path in (stage / POLICY).rglob("*") if path.is_file())
+    if not files:
+        return None
+    size = sum(path.stat().st_size for path in files) / 10**6
+    if size <= most_megabytes:
+        return ModelUpload(files=files, tag=f"{POLICY}/")
+    limit = f"{size:,.1f} MB are more than logger.model_megabytes={most_megabytes:g}"
+    return ModelUpload(files=[], tag=f"{limit}: {stage / POLICY}")
+
+
+def data_sets(
+    stage: str, config: Mapping[str, Any], *, files: Mapping[str, str], choices: Mapping[str, str]
+) -> list[DataSet]:
+    """The data sets of a stage; none where its configuration names none.
+
+    Args:
+        stage: its name.
+        config: its resolved configuration.
+        files: name in the configuration → hash of the file.
+        choices: group → option, of its experiment.
+    """
+    found = []
+    for name, node in _data_nodes(stage, config, choices):
+        settings = {key: value for key, value in node.items() if key not in LOADING}
+        read = {file: digest for file, digest in files.items() if file in set(_strings(settings))}
+        found.append(
+            DataSet(
+                name=name,
+                digest=fingerprint({"made_by": settings, "files": read}),
+                context="evaluation" if stage == "evaluate" else "training",
+                settings=flatten(settings),
+                files=read,
+            )
+        )
+    return found
+
+
+def _data_nodes(stage: str, config: Mapping[str, Any], choices: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    if stage in DATA_NODES:
+        group, place = DATA_NODES[stage]
+        node: Any = config
+        for key in place.split("."):
+            node = node.get(key, {}) if isinstance(node, Mapping) else {}
+        if node:
+            yield choices.get(group, place), node
+        return
+    suite, name = config.get("suite", {}), choices.get("suite", "suite")
+    if "sets" in suite:
+        yield name, suite["sets"]
+    for setting, settings in suite.get("settings", {}).items():
+        yield f"{name}/{setting}", settings["task"]
+
+
+def _strings(node: Any) -> Iterator[str]:
+    """Every string in a configuration."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, Mapping | list):
+        for value in node.values() if isinstance(node, Mapping) else node:
+            yield from _strings(value)
+
+
+def flatten(config: Any, prefix: str = "", *, longest: int | None = LONGEST_VALUE) -> dict[str, str]:
+    """A configuration as parameters: ``reward.weight = 0.2``.
+
+    A list of plain values is one parameter; the items of a list of mappings are numbered. Values are cut to ``longest``
+    characters; with None they are whole.
+    """
+    if not prefix and not config:
+        return {}
+    if isinstance(config, Mapping) and config:
+        items = [(str(key), value) for key, value in config.items()]
+    elif isinstance(config, list | tuple) and any(isinstance(item, Mapping) for item in config):
+        items = [(str(index), value) for index, value in enumerate(config)]
+    else:
+        text = "null" if config is None else str(config).lower() if isinstance(config, bool) else str(config)
+        return {mlflow_name(prefix): text[:longest]}
+    flat: dict[str, str] = {}
+    for key, value in items:
+        flat |= flatten(value, f"{prefix}.{key}" if prefix else key, longest=longest)
+    return flat
+
+
+def mlflow_name(name: str) -> str:
+    """A name that MLflow accepts: letters and digits of any script, and ``_ - . : /`` and spaces.
+
+    Other ASCII characters become ``_``; others, such as combining marks, their code point, so that two names stay two.
+    A part that a path cannot have (empty, ``.``, ``..``) is followed by ``_``.
+    """
+    name = re.sub(r"[^\w\-. :/]", lambda sign: "_" if sign[0].isascii() else f"_{ord(sign[0]):x}_", name)
+    parts = [part + "_" if part in ("", ".", "..") else part for part in name.split("/")]
+    return "/".join(parts)[:LONGEST_VALUE]

@@ -1,0 +1,338 @@
+"""Bring MLflow up to date with run folders: once (``sync``), or again and again while a run goes on (``follow``).
+
+What was sent is remembered in the folder (``mirror.json``, by address), found again by tag where that file is lost, and
+sent in a way that a second sending would not show. Where MLflow does not answer, the next pass tries again.
+
+The training process only starts and stops ``follow``, as a process of its own: whatever MLflow does, training never
+waits for it, except for the few seconds that ``stop_sync`` grants at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import shlex
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+from experiments.mlflow_sync.describe import Kind, RunDescription, describe, headline_metrics
+from experiments.mlflow_sync.store import TrackerError
+from experiments.mlflow_sync.tracker import Tracker
+from experiments.run_folder.reader import (
+    RESULT,
+    STAGES,
+    SUMMARY,
+    SWEEP_FILE,
+    complete_lines,
+    find_run_folders,
+    read_json,
+    sweep_folder,
+)
+from experiments.system.files import write_json
+from experiments.system.first_line import first_line
+from experiments.system.lock import lock
+from experiments.system.secret_values import concealed
+
+COMMAND = ("-m", "experiments.track")
+LOG_FILE, MEMORY_FILE, LOCK_FILE = "mirror.log", "mirror.json", ".mirror.lock"
+PASS_SECONDS = 5.0
+LAST_PASSES, PAUSE_SECONDS = 3, 1.0
+CHUNK = 1000
+"""Metrics between two writings of what was sent."""
+FILES: dict[Kind, tuple[str, ...]] = {
+    "sweep": (SWEEP_FILE,),
+    "experiment": (
+        "config.yaml",
+        "choices.json",
+        "origin.json",
+        STAGES,
+        SUMMARY,
+        "failure.json",
+        "environment.json",
+        "installed.txt",
+    ),
+    "stage": ("config.yaml", RESULT, "summary.md", "figures/**/*.png", "pages/**/*.html"),
+}
+SWEEP_RESULTS = ("summary.csv", "*.png")
+"""Files of the sweep's own folder, which belong to its run."""
+
+
+@dataclass(kw_only=True)
+class Sent:
+    """What was sent of one run."""
+
+    run_id: str
+    described: bool = False
+    """Whether its parameters and tags are there."""
+    offset: int = 0
+    """Bytes of its ``metrics.jsonl``."""
+    files: dict[str, int] = field(default_factory=dict)
+    """Path in the folder → modification time in nanoseconds."""
+    model: bool = False
+    """Whether the policy is there, or is known to be too large."""
+    status: str = "RUNNING"
+
+
+class FolderSync:
+    """Brings one tracker up to date with one run folder."""
+
+    def __init__(self, folder: Path, tracker: Tracker) -> None:
+        self.folder = folder
+        self.tracker = tracker
+        known = read_json(folder / MEMORY_FILE).get(tracker.address, {})
+        known_fields = Sent.__dataclass_fields__.keys()  # what another version remembers is found again by tag
+        self._sent = {key: Sent(**entry) for key, entry in known.items() if entry.keys() <= known_fields}
+        self._ensured: set[str] = set()
+
+    def send(self, *, live: bool) -> None:
+        """Send what is new. ``live``: the run goes on; otherwise one without an end was killed."""
+        for run in describe(self.folder):
+            sent = self._ensure(run)
+            if sent is None:
+                continue
+            if not sent.described and run.params:
+                self.tracker.describe(sent.run_id, params=run.params, tags=run.tags)
+                if run.data_sets:
+                    self.tracker.log_data_sets(sent.run_id, run.data_sets)
+                sent.described = True
+            for path, folder in _files(run):
+                if _changed(path, run, sent):
+                    self.tracker.log_file(sent.run_id, path, folder)
+            if run.kind == "stage":
+                self._send_metrics(run, sent)
+                self._send_tables(run, sent)
+                self._send_model(run, sent)
+            if run.kind == "experiment" and (run.status or not live):
+                self.tracker.log_metrics(sent.run_id, headline_metrics(self.folder))
+            status = run.status or ("RUNNING" if live or run.kind == "sweep" else "KILLED")
+            if status != sent.status:
+                self.tracker.set_status(sent.run_id, status, end=_ended(run))
+                sent.status = status
+            self._remember()
+
+    def _ensure(self, run: RunDescription) -> Sent | None:
+        """What was sent of a run, which MLflow has afterwards; None for one that a person deleted there."""
+        if run.key not in self._ensured:
+            with lock(self.folder.parent / LOCK_FILE):  # the jobs of a sweep make their common parent once
+                found = self.tracker.find_run(run.tags["experiment"], run.key)
+                run_id = self._create(run) if found is None else found.run_id
+            if found is not None and found.deleted:
+                return None
+            if run.key not in self._sent or self._sent[run.key].run_id != run_id:
+                self._sent[run.key] = Sent(run_id=run_id)
+            # asked, not remembered: the status of a sweep is sent by the sync processes of all its jobs
+            self._sent[run.key].status = "RUNNING" if found is None else found.status
+            self._ensured.add(run.key)
+        return self._sent[run.key]
+
+    def _create(self, run: RunDescription) -> str:
+        above = self._sent.get(run.parent or "")  # None, too, where a person deleted it
+        tags = {**run.tags, "key": run.key, "kind": run.kind}
+        return self.tracker.create_run(
+            run.tags["experiment"],
+            name=run.name,
+            start=_started(run.folder),
+            tags=tags,
+            parent=above and above.run_id,
+        )
+
+    def _send_metrics(self, run: RunDescription, sent: Sent) -> None:
+        while lines := list(islice(complete_lines(run.folder, start=sent.offset), CHUNK)):
+            self.tracker.log_metrics(sent.run_id, [metric for metric, _ in lines])
+            sent.offset = lines[-1][1]
+            self._remember()
+
+    def _send_tables(self, run: RunDescription, sent: Sent) -> None:
+        """Each table once, with the rows of all its steps: the steps can then be filtered on MLflow's page."""
+        for folder in sorted({path.parent for path in run.folder.glob("tables/**/*.json")}):
+            files = sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
+            if any([_changed(path, run, sent) for path in files]):
+                tables = ((int(path.stem), json.loads(path.read_text(encoding="utf-8"))) for path in files)
+                rows = [{"step": step, **row} for step, table in tables for row in table]
+                self.tracker.log_table(sent.run_id, folder.relative_to(run.folder / "tables").as_posix(), rows)
+
+    def _send_model(self, run: RunDescription, sent: Sent) -> None:
+        """A small policy once it is whole; the tag ``model`` says where it is."""
+        if run.model is None or sent.model:
+            return
+        for path in run.model.files:
+            self.tracker.log_file(sent.run_id, path, path.parent.relative_to(run.folder).as_posix())
+        self.tracker.describe(sent.run_id, params={}, tags={"model": run.model.tag})
+        sent.model = True
+
+    def _remember(self) -> None:
+        path = self.folder / MEMORY_FILE
+        sent = {key: asdict(one) for key, one in self._sent.items()}
+        write_json(path, read_json(path) | {self.tracker.address: sent})
+
+
+def _files(run: RunDescription) -> Iterator[tuple[Path, str]]:
+    """The files of a run with the folder of MLflow's artifacts that each belongs to."""
+    for path in sorted(path for pattern in FILES[run.kind] for path in run.folder.glob(pattern)):
+        folder = path.parent.relative_to(run.folder).as_posix()
+        yield path, "" if folder == "." else folder
+    if run.kind == "sweep" and (sweep := sweep_folder(run.folder)):
+        yield from ((path, "") for pattern in SWEEP_RESULTS for path in sorted(sweep.glob(pattern)))
+
+
+def _changed(path: Path, run: RunDescription, sent: Sent) -> bool:
+    """Whether a file is new since it was last sent. It counts as sent from now on: a pass that fails is forgotten."""
+    name = path.relative_to(run.folder).as_posix() if path.is_relative_to(run.folder) else path.name
+    now = path.stat().st_mtime_ns
+    before, sent.files[name] = sent.files.get(name), now
+    return before != now
+
+
+def _started(folder: Path) -> float:
+    """When a run began: its first metric, else the moment its configuration was written, else now."""
+    first = next(complete_lines(folder), None)
+    if first is not None:
+        return first[0].time
+    config = folder / "config.yaml"
+    return config.stat().st_mtime if config.exists() else time.time()
+
+
+def _ended(run: RunDescription) -> float:
+    """When a run ended: as it says itself, else its closing file was written, else its last metric, else now."""
+    if run.ended is not None:
+        return run.ended
+    closing = run.folder / (RESULT if run.kind == "stage" else SUMMARY)
+    if closing.exists():
+        return closing.stat().st_mtime
+    times = [metric.time for metric, _ in complete_lines(run.folder)]
+    return times[-1] if times else time.time()
+
+
+class Passes:
+    """Passes over one run folder. What fails is printed once, and mended by a later pass."""
+
+    def __init__(self, folder: Path, connect: Callable[[], Tracker]) -> None:
+        self.folder = folder
+        self.connect = connect
+        self._sync: FolderSync | None = None
+        self._printed = ""
+
+    def once(self, *, live: bool) -> bool:
+        """One pass; whether all was sent."""
+        try:
+            self._sync = self._sync or FolderSync(self.folder, self.connect())
+            self._sync.send(live=live)
+        except Exception as error:  # a mistake of ours, too, must not end a night of training
+            self._sync = None  # what it believes to be sent may not have been
+            self._print(f"{self.folder}: not all was sent {_explain(error)}")
+            return False
+        self._printed = ""
+        return True
+
+    def last(self) -> bool:
+        """A pass over what no longer changes, repeated where it fails; whether all was sent."""
+        for left in reversed(range(LAST_PASSES)):
+            if self.once(live=False):
+                return True
+            time.sleep(PAUSE_SECONDS if left else 0)
+        return False
+
+    def _print(self, sentence: str) -> None:
+        if sentence != self._printed:
+            print(sentence, flush=True)
+        self._printed = sentence
+
+
+def _explain(error: Exception) -> str:
+    """A line where MLflow or a file is the cause; of any other error the traceback, too."""
+    if isinstance(error, TrackerError):
+        return f"({error})"
+    line = f"({type(error).__name__}: {concealed(first_line(error))})"
+    if isinstance(error, OSError):
+        return line
+    return f"{line}, unforeseen:\n{concealed(''.join(traceback.format_exception(error)))}"
+
+
+def sync(roots: Sequence[Path], connect: Callable[[], Tracker]) -> bool:
+    """Send what is missing of every run folder at or under ``roots``; True if MLflow has everything now."""
+    folders = [folder for root in roots for folder in find_run_folders(root)]
+    if not folders:
+        print(f"No run folder in {', '.join(map(str, roots))}: there is nothing to send.")
+        return True
+    tracker = connect()
+    tracker.experiments()  # where nobody answers, one sentence says so and not one for every folder
+    sent = [_sync_one(folder, tracker) for folder in folders]
+    print(f"{sum(sent)} of {len(sent)} run folders are in MLflow at {tracker.address}.")
+    return all(sent)
+
+
+def _sync_one(folder: Path, tracker: Tracker) -> bool:
+    with lock(folder / LOCK_FILE, wait=False) as ours:
+        if not ours:
+            print(f"{folder}: left to its own sync process, which is at work.")
+            return True
+        return Passes(folder, lambda: tracker).last()
+
+
+def follow(folder: Path, connect: Callable[[], Tracker], commands: TextIO = sys.stdin) -> bool:
+    """Send what is new every few seconds until ``commands`` has a byte or ends, then the rest; whether all was sent."""
+    with lock(folder / LOCK_FILE):
+        passes, wait = Passes(folder, connect), 0.0
+        while not select.select([commands], [], [], wait)[0]:
+            passes.once(live=True)
+            wait = PASS_SECONDS
+        return passes.last()
+
+
+def start_sync(folder: Path | str) -> subprocess.Popen[bytes]:
+    """Start ``follow`` as a process for one run folder; it logs to ``mirror.log`` there.
+
+    Its standard input is a pipe that we hold: a byte on it, or its end when this process dies, asks for the last pass.
+    It has a session of its own, so that Ctrl-C reaches the experiment alone.
+    """
+    folder = Path(folder)
+    with (folder / LOG_FILE).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, *COMMAND, str(folder), "--follow"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def stop_sync(process: subprocess.Popen[bytes], timeout: float) -> bool:
+    """Ask for the last pass and wait for at most ``timeout`` seconds. True if everything was sent."""
+    assert process.stdin is not None, "the process was not started by start_sync"
+    with contextlib.suppress(BrokenPipeError):  # it ended already
+        # the byte, not only the end of the pipe: forked data workers may hold the pipe open
+        process.stdin.write(b"\n")
+        process.stdin.close()
+    try:
+        return process.wait(timeout) == 0
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+
+
+def sync_apart(folders: Sequence[Path], log: Path, *, timeout: float) -> bool:
+    """Send these folders by a process of its own, which appends to ``log``; whether it did so in time."""
+    command = [sys.executable, *COMMAND, *map(str, folders)]
+    with log.open("ab") as output, contextlib.suppress(subprocess.TimeoutExpired):
+        return not subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=timeout, check=False
+        ).returncode
+    return False
+
+
+def missing_from_mlflow(folders: Sequence[Path], log: Path) -> str:
+    """A sentence for a person: MLflow lacks something of these folders, the command that sends it, and the reason."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    reasons = [line.partition(" not all was sent ")[2] for line in lines if " not all was sent (" in line]
+    command = shlex.join(["python", *COMMAND, *map(str, folders)])
+    reason = f"\n  {reasons[-1].removeprefix('(').removesuffix(')')}" if reasons else ""
+    return f"MLflow has not everything yet; to send the rest: {command}{reason}"

@@ -1,0 +1,147 @@
+"""Read run folders: their JSON files, their configuration, and ``metrics.jsonl``. The layout: see the package.
+
+``metrics.jsonl`` only grows. A process killed while writing leaves a torn last line, which readers skip and the next
+writer removes; a run resumed at step s writes the steps after s again, and readers take the last value of each
+(name, step).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omegaconf import OmegaConf
+
+METRICS_FILE, RESULT = "metrics.jsonl", "result.json"
+ORIGIN, ENVIRONMENT, INSTALLED = "origin.json", "environment.json", "installed.txt"
+STAGES, SUMMARY, FAILURE, SWEEP_FILE = "stages.json", "summary.json", "failure.json", "sweep.json"
+POLICY, CRITIC = "policy", "critic"
+"""The folders in which a stage leaves what later stages need."""
+
+
+class Metric(NamedTuple):
+    """One logged number."""
+
+    step: int
+    name: str
+    value: float
+    time: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why and when a run ended by an exception."""
+
+    cause: str
+    ended: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """How a run was started, and with which software."""
+
+    about: str
+    """The first line of the experiment's file; empty where there is none."""
+    overrides: list[str]
+    """Those of the command line; of one job of a sweep its own."""
+    python: str
+    packages: Mapping[str, str]
+    """Name → version, of those that are installed."""
+
+    @classmethod
+    def parse(cls, content: bytes) -> Origin:
+        """The origin in the content of ``origin.json``."""
+        fields = json.loads(content)
+        return cls(**{name: fields[name] for name in cls.__dataclass_fields__})
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; the empty one where the file is absent."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def read_config(folder: Path) -> Mapping[str, Any]:
+    """The ``config.yaml`` of a folder, resolved; empty where there is none."""
+    path = folder / "config.yaml"
+    return _parse_config(path, path.stat().st_mtime_ns) if path.exists() else {}
+
+
+@lru_cache(maxsize=64)  # parsing takes a tenth of a second, and the sync process reads it every few seconds
+def _parse_config(path: Path, changed: int) -> Mapping[str, Any]:
+    config = OmegaConf.to_container(OmegaConf.create(path.read_text(encoding="utf-8")), resolve=True)
+    return {str(key): value for key, value in config.items()} if isinstance(config, dict) else {}
+
+
+def read_failure(folder: Path) -> Failure | None:
+    """None for a run that goes on, has finished, was stopped or was killed."""
+    content = read_json(folder / FAILURE)
+    return Failure(**content) if content else None
+
+
+def find_run_folders(root: Path) -> list[Path]:
+    """``root`` itself if it is a run folder, else every run folder under it, oldest name first."""
+    return [root] if (root / STAGES).exists() else sorted(path.parent for path in root.rglob(STAGES))
+
+
+def stage_folders(folder: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    """Each stage of a run with its folder and its entry in ``stages.json``."""
+    for stage, entry in read_json(folder / STAGES).items():
+        yield stage, _locate(folder, Path(entry["folder"])), entry
+
+
+def sweep_folder(folder: Path) -> Path | None:
+    """The folder of the sweep that a run is a job of; None where it is none."""
+    entry = read_json(folder / SWEEP_FILE)
+    return _locate(folder, Path(entry.get("folder", f"sweeps/{entry['sweep']}"))) if entry else None
+
+
+def _locate(folder: Path, path: Path) -> Path:
+    """``path``, also where outputs/ was moved, or where it is relative to one of the folders above ``folder``."""
+    candidates = [above / path for above in (folder, *folder.parents)] + [Path.cwd() / path]
+    return next((candidate for candidate in candidates if candidate.exists()), candidates[-1])
+
+
+def parse_line(line: bytes | str) -> Metric | None:
+    """The metric on a line; None where it is torn or empty."""
+    try:
+        record = json.loads(line)
+        return Metric(int(record["step"]), str(record["name"]), float(record["value"]), float(record["time"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def complete_lines(folder: Path | str, *, start: int = 0) -> Iterator[tuple[Metric, int]]:
+    """Each metric from byte ``start`` on, in order of writing, with the byte at which its line ends.
+
+    A last line without its newline is still being written and is left for the next reading.
+    """
+    path = Path(folder) / METRICS_FILE
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        file.seek(start)
+        end = start
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            end += len(line)
+            metric = parse_line(line)
+            if metric is not None:
+                yield metric, end
+
+
+def read_metrics(folder: Path | str) -> list[Metric]:
+    """The last value of each (name, step), ordered by step; the empty list where nothing was logged."""
+    latest = {(metric.name, metric.step): metric for metric, _ in complete_lines(folder)}
+    return sorted(latest.values(), key=lambda metric: metric.step)
+
+
+def last_values(folder: Path | str) -> dict[str, float]:
+    """Per name its value at the highest step."""
+    return {metric.name: metric.value for metric in read_metrics(folder)}

@@ -1,0 +1,212 @@
+"""Write a run's own files: what was asked for, what it runs on, which stages it consists of, and last what came out.
+
+Of several ranks the first one writes. No variable of the environment and no address that a package was installed from
+is written: those may hold secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, distributions, version
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from contrastive_reasoning.distributed import from_first, this_rank
+from experiments.run_folder.reader import (
+    ENVIRONMENT,
+    FAILURE,
+    INSTALLED,
+    ORIGIN,
+    STAGES,
+    SUMMARY,
+    SWEEP_FILE,
+    Failure,
+    Origin,
+    last_values,
+    read_json,
+)
+from experiments.system.files import write_json, write_text, write_yaml
+from experiments.system.first_line import first_line
+
+SWEEP_VARIABLE = "CONTRASTIVE_REASONING_SWEEP"
+"""The variable by which a job's process, and the ranks that it starts, know the sweep they belong to."""
+JOB_VARIABLE = "CONTRASTIVE_REASONING_JOB"
+"""The variable that names the folder of a job, where its run writes ``JOB_RUN``."""
+JOB_RUN, SWEEP_COMMAND = "run.json", "typed.json"
+"""Files of a job's folder, ``{"folder": …}`` of its run, and of a sweep's folder, ``{"overrides": […]}``."""
+PACKAGES = ("torch", "lightning", "transformers", "peft", "hydra-core", "mlflow", "numpy")
+PROJECT = "contrastive-reasoning"
+
+
+class Stage(Protocol):
+    """What a run says of one of its stages."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+
+Stages = Mapping[str, tuple[Stage, bool]]
+"""Name → the stage, and whether it was reused; in order of running."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """The folder of one run, ``outputs/runs/<experiment>/<time>-<seed>/``."""
+
+    folder: Path
+
+    def add_stage(self, stages: Stages) -> None:
+        """Write where the stages so far lie, and which of them were reused."""
+        if this_rank() == 0:
+            entries = {
+                name: {"folder": str(stage.folder), "fingerprint": stage.fingerprint, "reused": reused}
+                for name, (stage, reused) in stages.items()
+            }
+            write_json(self.folder / STAGES, entries)
+
+    def close(self, stages: Stages, seconds: float) -> None:
+        """Write the last value of every metric by stage: the run has finished."""
+        if this_rank() == 0:
+            metrics = {name: last_values(stage.folder) for name, (stage, _) in stages.items()}
+            write_json(self.folder / SUMMARY, {"seconds": round(seconds, 1), "metrics": metrics})
+
+
+def open_record(config: DictConfig, *, overrides: Sequence[str], about: Mapping[str, str]) -> RunRecord:
+    """A new run folder with its configuration, its origin and what it runs on.
+
+    Args:
+        config: of the run.
+        overrides: of the command line.
+        about: experiment → the first line of its file.
+    """
+    folder = from_first(_new_run(config, overrides, about) if this_rank() == 0 else None)
+    assert folder is not None
+    return RunRecord(folder=folder)
+
+
+def _new_run(config: DictConfig, overrides: Sequence[str], about: Mapping[str, str]) -> Path:
+    folder = _new_folder(Path(config.output_dir) / "runs" / config.name, config.seed)
+    resolved: Any = OmegaConf.to_container(config, resolve=True)
+    write_yaml(folder / "config.yaml", {**resolved, "git_sha": git_sha()})
+    write_json(folder / ENVIRONMENT, environment())
+    write_text(folder / INSTALLED, installed())
+    if HydraConfig.initialized():
+        hydra = HydraConfig.get()
+        choices = {
+            group: option
+            for group, option in hydra.runtime.choices.items()
+            if option and not group.startswith("hydra/")
+        }
+        write_json(folder / "choices.json", choices)
+        origin = Origin(
+            about=about.get(choices.get("experiment", ""), ""),
+            overrides=list(overrides),
+            python=platform.python_version(),
+            packages=_package_versions(),
+        )
+        write_json(folder / ORIGIN, asdict(origin))
+        if sweep := sweep_of(hydra):
+            write_json(folder / SWEEP_FILE, sweep)
+    if job := os.environ.get(JOB_VARIABLE):
+        write_json(Path(job) / JOB_RUN, {"folder": str(folder)})
+    return folder
+
+
+def _new_folder(parent: Path, seed: int) -> Path:
+    """``<time>-<seed>``; a second run within the same second waits for the next one."""
+    while True:
+        folder = parent / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{seed}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            time.sleep(0.2)
+        else:
+            return folder
+
+
+def sweep_of(hydra: Any) -> dict[str, str] | None:
+    """The sweep that this run is a job of, though it may run as a process of its own; None where it is none."""
+    if hydra.mode != RunMode.MULTIRUN:
+        return json.loads(os.environ[SWEEP_VARIABLE]) if SWEEP_VARIABLE in os.environ else None
+    folder = Path(hydra.sweep.dir)
+    # the jobs' own overrides hold one value of each list; the command line has all
+    shared = hydra.overrides.task if hydra.job.num is None else read_json(folder / SWEEP_COMMAND)["overrides"]
+    return {"sweep": folder.name, "overrides": " ".join(shared), "folder": str(folder)}
+
+
+def write_failure(folder: Path, error: Exception) -> None:
+    """Write what ended the run; the first rank that fails does. After a kill nothing is written."""
+    if (folder / FAILURE).exists():
+        return
+    failure = Failure(cause=f"{type(error).__name__}: {first_line(error)}", ended=time.time())
+    with suppress(OSError):  # the run may have failed because the disk is full
+        write_json(folder / FAILURE, asdict(failure))
+
+
+def git_sha() -> str:
+    """The commit of the code, with ``-dirty`` where tracked files differ; empty outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        answer = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return re.sub(r"\s", "", answer.stdout)
+
+
+def environment() -> dict[str, Any]:
+    """The machine and the interpreter."""
+    return {
+        "system": platform.platform(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "processors": os.cpu_count(),
+        "memory_megabytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 10**6,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "accelerators": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
+    }
+
+
+def processor() -> str:
+    """The processor's name, as far as the system knows it: on another one the last digits may differ."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(iter(names), "") or platform.processor() or platform.machine()
+
+
+def installed() -> str:
+    """A lock file that ``pip install -r`` reads: one package a line, without this project.
+
+    A local build is a comment, as no index has it: ``torch==2.13.0  # 2.13.0+cpu``.
+    """
+    found = {one.metadata["Name"]: one.version for one in distributions() if one.metadata["Name"]}
+    found.pop(PROJECT, None)
+    lines = []
+    for name in sorted(found, key=str.lower):
+        public, plus, _ = found[name].partition("+")
+        lines.append(f"{name}=={public}" + (f"  # {found[name]}" if plus else "") + "\n")
+    return "".join(lines)
+
+
+def _package_versions() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

@@ -1,0 +1,171 @@
+"""A run folder as MLflow's runs: names, tags, parameters, the data that a stage read and the policy that it made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+
+from experiments.mlflow_sync.describe import (
+    LONGEST_NAME,
+    DataSet,
+    data_sets,
+    describe,
+    flatten,
+    mlflow_name,
+    model_upload,
+)
+from experiments.schema import register
+from experiments.stages.plan import relevant_config
+from experiments.system.files import write_json
+
+register()
+CHOICES = {"task": "countdown", "datamodule": "hindsight", "suite": "countdown_laptop"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "llama_critic · seed 3"),
+        (["experiment=llama_critic", "seed=3", "logger=folder", "callbacks.grpo.x=1"], "llama_critic · seed 3"),
+        (["experiment=llama_critic", "reward.weight=0.25"], "llama_critic · reward.weight=0.25 · seed 3"),
+        (["sweep=tau", "objective=gspo", "hydra/launcher=ray"], "llama_critic · objective=gspo · seed 3"),
+        (["policy.pretrained=" + "/x" * LONGEST_NAME], None),
+    ],
+)
+def test_a_run_is_named_by_its_overrides(outputs: Any, overrides: Sequence[str], name: str | None) -> None:
+    folder = outputs.run("llama_critic", seed=3, final=0.5)
+    write_json(folder / "choices.json", {"experiment": "llama_critic"})
+    write_json(folder / "origin.json", {"overrides": overrides})
+    experiment, *stages = describe(folder)
+    if name is None:
+        assert experiment.name.endswith("… · seed 3")
+        assert len(experiment.name) == LONGEST_NAME + len(" · seed 3")
+    else:
+        assert experiment.name == name
+    assert [stage.name for stage in stages] == [f"{experiment.name} · grpo", f"{experiment.name} · evaluate"]
+
+
+def test_an_arm_of_a_study_is_named_by_itself_and_the_method_by_the_experiment_that_was_chosen(outputs: Any) -> None:
+    folder = outputs.run("countdown_credit", seed=3, final=0.5)
+    (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + "arm: oracle\n")
+    write_json(folder / "choices.json", {"experiment": "llama_oracle"})
+    write_json(folder / "origin.json", {"overrides": ["experiment=llama_oracle", "budget.grpo.steps=240"]})
+    experiment, *_ = describe(folder)
+    assert experiment.name == "oracle · seed 3"
+    assert {"method": "llama_oracle", "study": "countdown_credit", "arm": "oracle"}.items() <= experiment.tags.items()
+
+
+def test_a_stage_without_a_configuration_yet_has_no_parameters(outputs: Any) -> None:
+    _, grpo, _ = describe(folder := outputs.run("early", seed=0, final=0.5))
+    (grpo.folder / "config.yaml").unlink()
+    assert describe(folder)[1].params == {}
+
+
+@pytest.mark.parametrize(
+    ("config", "flat"),
+    [
+        ({"a": {"b": 1, "c": None}, "d": True}, {"a.b": "1", "a.c": "null", "d": "true"}),
+        ({"stages": ["critic", "grpo"]}, {"stages": "['critic', 'grpo']"}),
+        ({"parts": [{"w": 1}, {"w": 2}]}, {"parts.0.w": "1", "parts.1.w": "2"}),
+        ({"a@b=c|d(e)": 1}, {"a_b_c_d_e_": "1"}),
+        ({"long": "x" * 999}, {"long": "x" * 250}),
+        ({"empty": {}, "none": []}, {"empty": "{}", "none": "[]"}),
+    ],
+)
+def test_parameters_are_flat_and_short(config: dict[str, Any], flat: dict[str, str]) -> None:
+    assert flatten(config) == flat
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted"),
+    [
+        *((name, name) for name in ("test/verifier/pass_at_8", "reward._target_", "val/точность", "val/正解率: é")),
+        ("a@b=c", "a_b_c"),
+        ("val/a😀", "val/a_1f600_"),
+        ("val/e\u0301", "val/e_301_"),
+        ("/val//x/../y/.", "_/val/_/x/.._/y/._"),
+    ],
+)
+def test_a_metric_of_any_script_has_a_name_that_mlflow_takes(name: str, accepted: str) -> None:
+    from mlflow.utils.validation import _validate_metric_name
+
+    _validate_metric_name(accepted)
+    assert mlflow_name(name) == accepted
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limit", "names", "tag"),
+    [
+        ([10**6, 10**6], 2.0, ["a/0.bin", "a/1.bin"], "policy/"),
+        ([10**6, 10**6 + 10**5], 2.0, [], "2.1 MB are more than logger.model_megabytes=2: {folder}/policy"),
+    ],
+)
+def test_a_policy_goes_whole_or_not_at_all(
+    tmp_path: Path, sizes: list[int], limit: float, names: list[str], tag: str
+) -> None:
+    (tmp_path / "policy" / "a").mkdir(parents=True)
+    for number, size in enumerate(sizes):
+        (tmp_path / "policy" / "a" / f"{number}.bin").write_bytes(b"x" * size)
+    found = model_upload(tmp_path, most_megabytes=limit)
+    assert found is not None
+    assert [path.relative_to(tmp_path / "policy").as_posix() for path in found.files] == names
+    assert found.tag == tag.format(folder=tmp_path)
+    assert model_upload(tmp_path / "policy", most_megabytes=limit) is None
+
+
+def sets_of(stage: str, *overrides: str, files: dict[str, str] | None = None) -> list[DataSet]:
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", ["experiment=llama_critic", "policy.pretrained=null", *overrides])
+    return data_sets(stage, relevant_config(stage, config), files=files or {}, choices=CHOICES)
+
+
+@pytest.mark.parametrize(
+    ("stage", "name", "context"),
+    [
+        ("warm_start", "countdown", "training"),
+        ("critic", "hindsight", "training"),
+        ("grpo", "countdown", "training"),
+        ("evaluate", "countdown_laptop/main", "evaluation"),
+    ],
+)
+def test_every_stage_has_its_data(stage: str, name: str, context: str) -> None:
+    (found,) = sets_of(stage)
+    assert (found.name, found.context) == (name, context)
+    assert found.settings["task.number_range" if stage == "critic" else "number_range"] == "[1, 30]"
+
+
+@pytest.mark.parametrize(
+    ("stage", "override", "same"),
+    [
+        ("critic", "datamodule.batch_size=7", True),
+        ("critic", "datamodule.workers=1", True),
+        ("grpo", "budget.grpo.problems=7", True),
+        ("critic", "datamodule.target_range=[10,60]", False),
+        ("grpo", "task.train_problems=9", False),
+        ("evaluate", "task.test_problems=9", False),
+    ],
+)
+def test_the_digest_is_of_the_problems_and_not_of_how_they_are_read(stage: str, override: str, same: bool) -> None:
+    assert (sets_of(stage, override)[0].digest == sets_of(stage)[0].digest) is same
+
+
+def test_warm_start_and_grpo_on_the_same_problems_have_one_digest() -> None:
+    assert sets_of("warm_start")[0].digest == sets_of("grpo")[0].digest
+
+
+def test_a_file_that_changed_is_another_data_set_and_files_of_others_are_no_part_of_it() -> None:
+    override = "task.longproc_dir=problems"
+    before, after = (sets_of("grpo", override, files={"problems": mark, "weights": mark})[0] for mark in ("a", "b"))
+    assert dict(after.files) == {"problems": "b"}
+    assert before.digest != after.digest
+
+
+def test_a_track_of_files_is_one_data_set_and_an_unknown_stage_has_none() -> None:
+    (found,) = sets_of("evaluate", "suite=track1")
+    assert (found.name, found.settings["answers.gsm8k"]) == ("countdown_laptop", "gsm8k.parquet")
+    for stage in ("grpo", "evaluate"):
+        assert data_sets(stage, {"stage": "grpo"}, files={}, choices={}) == []

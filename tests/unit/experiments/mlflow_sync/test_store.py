@@ -1,0 +1,152 @@
+"""The address of MLflow's store, its SQLite file, and what is said where it cannot be used."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.mlflow_sync import Tracker, TrackerError, connect, tracking_address
+from experiments.mlflow_sync.store import database_file
+from experiments.mlflow_sync.sync import FolderSync
+from tests.ports import free_port
+
+CONNECT = [sys.executable, "-c", "from experiments.mlflow_sync import connect; connect()"]
+SECONDS = 30.0
+"""For an answer that needs no network, importing MLflow included."""
+
+
+@pytest.mark.parametrize("name", ["w1 a%20b%3Fc", "w4?q", "it's 100% #日本"])
+def test_a_folder_of_any_name_has_its_database(
+    name: str, outputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is made beside it: no file that is cut at a sign, no folder of a quoted name."""
+    (folder := tmp_path / name).mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    run = outputs.run("anywhere", seed=0, final=0.4)
+    FolderSync(run, tracker := connect()).send(live=False)
+    (experiment,) = tracker.runs(["anywhere"], kind="experiment")
+    assert "config.yaml" in tracker.artifacts.files(experiment.run_id)
+    assert b"seed: 0" in tracker.artifacts.read(experiment.run_id, "config.yaml")
+    assert database_file(tracking_address()) == folder / "mlruns" / "mlflow.db"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["outputs", name])
+    assert {path.name for path in folder.iterdir()} == {"mlruns"}
+
+
+@pytest.mark.parametrize(
+    ("address", "file"),
+    [
+        ("sqlite:////a/b%20c/m%3F.db?timeout=5", "/a/b c/m?.db"),
+        ("sqlite:///:memory:", None),
+        ("sqlite://", None),
+        ("http://127.0.0.1:5000", None),
+    ],
+)
+def test_an_address_is_unquoted_once(address: str, file: str | None) -> None:
+    assert database_file(address) == (file and Path(file))
+
+
+def test_a_database_of_before_is_opened_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert tracking_address() == f"sqlite:///{tmp_path}/mlruns/mlflow.db"
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("nonsense:/x", "^MLFLOW_TRACKING_URI=nonsense:/x is no address that MLflow knows \\(.+\\)$"),
+        ("nonsense://me:opensesame@x", "^MLFLOW_TRACKING_URI=nonsense://x is no address that MLflow knows"),
+        ("http://me:opensesame@127.0.0.1:{free}", "^MLflow at http://127.0.0.1:{free} does not answer .*refused"),
+        ("http://127.0.0.1:{silent}", "^MLflow at http://127.0.0.1:{silent} does not answer .*timed out"),
+        ("sqlite:////proc/nothing/mlflow.db", "database at sqlite:////proc/nothing/mlflow.db cannot be opened"),
+        ("sqlite:///{folder}", "database at sqlite:///{folder} cannot be opened .*(directory|unable to open)"),
+        ("sqlite:///{damaged}", "database at sqlite:///{damaged} cannot be opened .*file is not a database"),
+        ("postgresql://me:opensesame@127.0.0.1:{free}/x", "database at postgresql://127.0.0.1:{free}/x cannot be open"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_said_in_seconds_with_the_reason(
+    address: str, reason: str, silent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (damaged := tmp_path / "damaged.db").write_bytes(b"this is no database, but long enough to be looked at" * 100)
+    (folder := tmp_path / "folder").mkdir()
+    places = {"free": free_port(), "silent": silent, "damaged": damaged, "folder": folder}
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address.format(**places))
+    monkeypatch.setattr("experiments.mlflow_sync.tracker.READER_SECONDS", 2)
+    began = time.monotonic()
+    with pytest.raises(TrackerError, match=reason.format(**places)) as raised:
+        connect().experiments()
+    assert time.monotonic() - began < SECONDS
+    assert "\n" not in str(raised.value)
+    assert "opensesame" not in str(raised.value)
+
+
+def test_two_processes_may_make_the_database_at_once(tmp_path: Path) -> None:
+    environment = os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"}
+    both = [subprocess.Popen(CONNECT, env=environment) for _ in range(2)]
+    assert [process.wait(120) for process in both] == [0, 0]
+
+
+def test_an_empty_file_is_no_database_yet_and_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").symlink_to(tmp_path / "big" / "real.db")
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "real.db").touch()
+    assert Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}").experiments() == []
+    assert (tmp_path / "mlflow.db").is_symlink()
+    assert [path.name for path in (tmp_path / "big").iterdir()] == ["real.db"]
+
+
+def test_one_killed_while_it_makes_the_database_leaves_none_that_cannot_be_opened(tmp_path: Path) -> None:
+    database = tmp_path / "mlflow.db"
+    environment = os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{database}"}
+    maker = subprocess.Popen(CONNECT, env=environment)
+    while not _has_begun(tmp_path):
+        assert maker.poll() is None
+        time.sleep(0.01)
+    maker.kill()
+    assert maker.wait() == -signal.SIGKILL
+    assert [path.name for path in tmp_path.glob("mlflow.db*")] != []
+    assert not database.exists()
+    assert Tracker(f"sqlite:///{database}").experiments() == []
+    assert [path.name for path in tmp_path.glob("mlflow.db*")] == ["mlflow.db"]
+
+
+def _has_begun(folder: Path) -> bool:
+    """Whether some table is being made; a journal may be gone before it is looked at."""
+    with contextlib.suppress(FileNotFoundError):
+        return any(path.stat().st_size for path in folder.glob("mlflow.db*"))
+    return False
+
+
+def test_files_are_read_as_utf_8_whatever_the_locale(tmp_path: Path, outputs: Any) -> None:
+    run = outputs.run("locale", seed=0, final=0.4)
+    stages = json.loads((run / "stages.json").read_text(encoding="utf-8"))
+    table = Path(stages["evaluate"]["folder"]) / "tables" / "texts" / "0.json"
+    table.parent.mkdir(parents=True)
+    table.write_text('[{"text": "7·6=42 ✓"}]', encoding="utf-8")
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "utf-8"}
+    environment = os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}"} | locale
+    command = [sys.executable, "-m", "experiments.track", str(outputs.root)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stdout + done.stderr
+    tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (evaluate,) = (one for one in tracker.runs(["locale"], kind="stage") if one.tags["stage"] == "evaluate")
+    assert tracker.table(evaluate.run_id, "texts") == [{"step": 0, "text": "7·6=42 ✓"}]

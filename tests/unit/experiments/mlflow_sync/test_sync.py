@@ -1,0 +1,386 @@
+"""What MLflow has of run folders: each thing once, however often it is sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlflow.data
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from experiments.mlflow_sync import TrackedRun, Tracker
+from experiments.mlflow_sync.describe import describe
+from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync, start_sync, stop_sync, sync
+from experiments.run_folder.record import write_failure
+from tests.unit.lightning_modules.grpo_kit import policy
+
+TEST, START, VAL = (f"{split}/verifier/accuracy_sampled" for split in ("test", "start", "val"))
+
+
+def send(folder: Path, tracker: Tracker, *, live: bool = False) -> None:
+    FolderSync(folder, tracker).send(live=live)
+
+
+def grpo_of(folder: Path) -> Path:
+    return next(run.folder for run in describe(folder) if run.tags.get("stage") == "grpo")
+
+
+def everything(tracker: Tracker, name: str) -> dict[str, list[TrackedRun]]:
+    return {kind: tracker.runs([name], kind=kind) for kind in ("sweep", "experiment", "stage")}
+
+
+def sent_grpo(tracker: Tracker, name: str) -> TrackedRun:
+    (grpo,) = (run for run in tracker.runs([name], kind="stage") if run.tags["stage"] == "grpo")
+    return grpo
+
+
+def points(tracker: Tracker, run_id: str, metric: str) -> int:
+    return len(tracker._client.get_metric_history(run_id, metric))
+
+
+def artifacts(tracker: Tracker, run_id: str, folder: str = "") -> list[str]:
+    return sorted(file.path for file in tracker._client.list_artifacts(run_id, folder or None))
+
+
+def test_an_experiment_is_a_parent_with_a_child_for_each_stage(tracker: Tracker, outputs: Any) -> None:
+    send(outputs.run("parent", seed=3, final=0.4), tracker)
+    runs = everything(tracker, "parent")
+    (parent,) = runs["experiment"]
+    assert not runs["sweep"]
+    assert {run.tags["stage"]: run.tags["mlflow.parentRunId"] for run in runs["stage"]} == {
+        "grpo": parent.run_id,
+        "evaluate": parent.run_id,
+    }
+    assert parent.metrics == {TEST: 0.4, START: 0.2, VAL: 0.4}, "the last values of its stages"
+    assert parent.params == {
+        "seed": "3",
+        "scale": "laptop",
+        "family": "llama",
+        "git_sha": "abc",
+        "reward.weight": "0.2",
+    }
+    tags = {name: parent.tags[name] for name in ("experiment", "reward", "objective", "seed", "scale", "git_sha")}
+    assert tags == {
+        "experiment": "parent",
+        "reward": "critic",
+        "objective": "grpo",
+        "seed": "3",
+        "scale": "laptop",
+        "git_sha": "abc",
+    }
+    assert {run.status for run in (parent, *runs["stage"])} == {"FINISHED"}
+    assert artifacts(tracker, parent.run_id) == ["choices.json", "config.yaml", "stages.json", "summary.json"]
+    (grpo,) = (run for run in runs["stage"] if run.tags["stage"] == "grpo")
+    assert tracker.history(grpo.run_id, VAL) == [(0, 0.2), (10, pytest.approx(0.3)), (20, 0.4)]
+    assert grpo.start == 1_700_000_000.0, "when its first metric was logged"
+
+
+@pytest.mark.parametrize("memory", ["kept", "lost"])
+def test_sending_twice_leaves_nothing_twice(tracker: Tracker, outputs: Any, memory: str) -> None:
+    name = f"twice_{memory}"
+    folder = outputs.run(name, seed=0, final=0.4)
+    send(folder, tracker)
+    if memory == "lost":
+        (folder / MEMORY_FILE).unlink()
+    send(folder, tracker)
+    runs = everything(tracker, name)
+    assert [len(runs[kind]) for kind in ("sweep", "experiment", "stage")] == [0, 1, 2]
+    (grpo,) = (run for run in runs["stage"] if run.tags["stage"] == "grpo")
+    assert points(tracker, grpo.run_id, VAL) == 3
+    assert points(tracker, runs["experiment"][0].run_id, TEST) == 1
+
+
+def test_only_new_lines_are_sent(tracker: Tracker, outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = outputs.run("increments", seed=0, final=0.4)
+    send(folder, tracker)
+    stage = grpo_of(folder)
+    outputs.log(stage, VAL, {30: 0.5, 40: 0.6})
+    sent: list[int] = []
+    log_metrics: Callable[..., None] = tracker.log_metrics
+    monkeypatch.setattr(tracker, "log_metrics", lambda i, m: (sent.extend(x.step for x in m), log_metrics(i, m)))
+    send(folder, tracker, live=False)
+    assert [step for step in sent if step] == [30, 40]
+
+
+def test_more_metrics_than_a_request_may_hold(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("many", seed=0, final=0.4)
+    stage = grpo_of(folder)
+    outputs.log(stage, "train/long", {step: step / 7 for step in range(2500)})
+    send(folder, tracker)
+    grpo = sent_grpo(tracker, "many")
+    assert tracker.history(grpo.run_id, "train/long") == [(step, step / 7) for step in range(2500)]
+
+
+def test_after_a_resumption_the_history_has_the_later_value(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("resumed", seed=0, final=0.4)
+    send(folder, tracker)
+    stage = grpo_of(folder)
+    line = json.dumps({"step": 10, "name": VAL, "value": 0.9, "time": 1_800_000_000.0})
+    with (stage / "metrics.jsonl").open("a") as file:
+        file.write(line + "\n")
+    send(folder, tracker)
+    grpo = sent_grpo(tracker, "resumed")
+    assert tracker.history(grpo.run_id, VAL) == [(0, 0.2), (10, 0.9), (20, 0.4)]
+
+
+def test_figures_and_tables_are_artifacts(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("pictures", seed=0, final=0.4)
+    stage = grpo_of(folder)
+    for step, text in ((5, "a"), (10, "b")):
+        table = stage / "tables" / "val" / "completions" / f"{step}.json"
+        table.parent.mkdir(parents=True, exist_ok=True)
+        table.write_text(json.dumps([{"text": text}]))
+    (stage / "figures" / "critic").mkdir(parents=True)
+    (stage / "figures" / "critic" / "5.png").write_bytes(b"\x89PNG")
+    send(folder, tracker)
+    grpo = sent_grpo(tracker, "pictures")
+    assert artifacts(tracker, grpo.run_id, "figures/critic") == ["figures/critic/5.png"]
+    path = tracker._client.download_artifacts(grpo.run_id, "tables/val/completions.json")
+    assert json.loads(Path(path).read_text()) == {"columns": ["step", "text"], "data": [[5, "a"], [10, "b"]]}
+    assert json.loads(grpo.tags["mlflow.loggedArtifacts"]) == [{"path": "tables/val/completions.json", "type": "table"}]
+
+
+def test_a_reused_stage_is_a_child_of_every_experiment_that_used_it(tracker: Tracker, outputs: Any) -> None:
+    first = outputs.run("reuse", seed=0, final=0.4)
+    second = outputs.run("reuse", seed=0, final=0.4, time="2026-01-02T00-00-00")
+    assert [run.folder for run in describe(first)][1:] == [run.folder for run in describe(second)][1:]
+    send(first, tracker)
+    send(second, tracker)
+    stages = tracker.runs(["reuse"], kind="stage")
+    assert len({run.tags["mlflow.parentRunId"] for run in stages}) == 2
+    assert [run.metrics[VAL] for run in stages if run.tags["stage"] == "grpo"] == [0.4, 0.4]
+
+
+def test_the_jobs_of_a_sweep_hang_below_one_parent(tracker: Tracker, outputs: Any) -> None:
+    for seed in range(4):
+        send(outputs.run("swept", seed=seed, final=0.4, sweep="2026-01-01"), tracker)
+    runs = everything(tracker, "swept")
+    (parent,) = runs["sweep"]
+    assert {run.tags["mlflow.parentRunId"] for run in runs["experiment"]} == {parent.run_id}
+    assert len(runs["experiment"]) == 4
+    assert parent.status == "FINISHED"
+    assert parent.params == {"overrides": "seed=0,1"}
+
+
+def test_status_follows_the_folder(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("status", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+
+    def status() -> str:
+        return tracker.runs(["status"], kind="experiment")[0].status
+
+    send(folder, tracker, live=True)
+    assert status() == "RUNNING"
+    assert not tracker.runs(["status"], kind="experiment")[0].metrics, "no final numbers before the end"
+    send(folder, tracker, live=False)
+    assert status() == "KILLED"
+    (folder / "summary.json").write_text("{}")
+    send(folder, tracker, live=False)
+    assert status() == "FINISHED"
+
+
+def test_what_a_person_deleted_stays_deleted(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("deleted", seed=0, final=0.4)
+    send(folder, tracker)
+    grpo = sent_grpo(tracker, "deleted")
+    tracker._client.delete_run(grpo.run_id)
+    send(folder, tracker)
+    assert [run.tags["stage"] for run in tracker.runs(["deleted"], kind="stage")] == ["evaluate"]
+
+
+def test_a_deleted_experiment_stays_deleted_and_a_new_run_says_how_to_restore_it(
+    outputs: Any, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """By the very command that it is told by; what was sent before is missed by nobody."""
+    tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    old = outputs.run("gone", seed=0, final=0.4)
+    send(old, tracker)
+    tracker._client.delete_experiment(tracker.experiment_ids()["gone"])
+    assert sync([old], lambda: tracker)
+    new = outputs.run("gone", seed=1, final=0.5)
+    capsys.readouterr()
+    assert not sync([new], lambda: tracker)
+    told = capsys.readouterr().out
+    assert told.count("MLflow's experiment 'gone' was deleted, and takes no run until: ") == 1
+    assert "gone" not in tracker.experiments()
+    variable, program, *words = told.partition(" until: ")[2].partition(")")[0].split()
+    assert (variable, program) == (f"MLFLOW_TRACKING_URI={tracker.address}", "mlflow")
+    environment = os.environ | dict([variable.split("=", 1)])
+    subprocess.run([sys.executable, "-m", "mlflow", *words], env=environment, check=True)
+    assert sync([old, new], lambda: tracker)
+    assert [run.tags["seed"] for run in tracker.runs(["gone"], kind="experiment")] == ["0", "1"]
+
+
+def test_what_lies_below_a_deleted_run_is_sent_all_the_same(tracker: Tracker, outputs: Any) -> None:
+    """Also by a mirror that never saw the deleted one, as that of a sweep's next job."""
+    folder = outputs.run("orphans", seed=0, final=0.4)
+    send(folder, tracker)
+    for kind in ("stage", "experiment"):
+        for run in tracker.runs(["orphans"], kind=kind):
+            if kind == "experiment":
+                tracker._client.delete_run(run.run_id)
+            else:
+                tracker._client.set_tag(run.run_id, "key", f"of another run, {run.run_id}")
+    (folder / "mirror.json").unlink()
+    send(folder, tracker)
+    keys = [run.tags["key"] for run in tracker.runs(["orphans"], kind="stage")]
+    assert len([key for key in keys if not key.startswith("of another run")]) == 2
+
+
+def test_sync_finds_every_run_below_a_folder(tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture) -> None:
+    for seed in range(2):
+        outputs.run("synced", seed=seed, final=0.4)
+    assert sync([outputs.root / "runs"], lambda: tracker)
+    assert len(tracker.runs(["synced"], kind="experiment")) == 2
+    assert "2 of 2 run folders are in MLflow" in capsys.readouterr().out
+    assert sync([outputs.root / "stages"], lambda: tracker)
+    assert "there is nothing to send" in capsys.readouterr().out
+
+
+def test_a_folder_with_a_damaged_file_does_not_stop_the_others(
+    tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture
+) -> None:
+    (outputs.run("damaged", seed=0, final=0.4) / "stages.json").write_text("{")
+    outputs.run("damaged", seed=1, final=0.4)
+    assert not sync([outputs.root], lambda: tracker)
+    said = capsys.readouterr().out
+    assert "not all was sent (JSONDecodeError" in said
+    assert "1 of 2 run folders are in MLflow" in said
+
+
+def test_a_moved_folder_finds_its_stages(outputs: Any, tmp_path: Path) -> None:
+    folder = outputs.run("moved", seed=0, final=0.4)
+    entries = json.loads((folder / "stages.json").read_text())
+    for entry in entries.values():
+        entry["folder"] = str(Path("outputs") / Path(entry["folder"]).relative_to(outputs.root))
+    (folder / "stages.json").write_text(json.dumps(entries))
+    outputs.root.rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").rename(tmp_path / "outputs")
+    assert all(run.folder.exists() for run in describe(tmp_path / "outputs" / "runs" / "moved" / folder.name))
+
+
+def test_a_run_that_failed_is_no_killed_one(tracker: Tracker, outputs: Any) -> None:
+    """Nor are the stages before the one that it failed in."""
+    folder = outputs.run("failed", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+    stages = {run.tags["stage"]: run.folder for run in describe(folder) if run.kind == "stage"}
+    (stages["evaluate"] / "result.json").unlink()
+    write_failure(folder, ValueError("no number\nat all"))
+    send(folder, tracker)
+    assert [run.status for run in tracker.runs(["failed"], kind="experiment")] == ["FAILED"]
+    ends = {run.tags["stage"]: run.status for run in tracker.runs(["failed"], kind="stage")}
+    assert ends == {"grpo": "FINISHED", "evaluate": "FAILED"}
+
+
+@pytest.mark.parametrize("name", ["it's", "100%20", "a#b;c", "名前"])
+def test_an_experiment_of_any_name_is_found_again(tracker: Tracker, outputs: Any, name: str) -> None:
+    """By the jobs of its sweep as well."""
+    folder = outputs.run(name, seed=0, final=0.4, sweep=f"{name} swept")
+    outputs.log(grpo_of(folder), "val/точность 😀", {0: 0.25, 1: 0.5})
+    for _ in range(2):
+        send(folder, tracker)
+        (folder / MEMORY_FILE).unlink()
+    assert [len(runs) for runs in everything(tracker, name).values()] == [1, 1, 2]
+    grpo = sent_grpo(tracker, name)
+    assert tracker.history(grpo.run_id, "val/точность 😀") == [(0, 0.25), (1, 0.5)]
+    assert "config.yaml" in tracker.artifacts.files(grpo.run_id)
+
+
+def test_what_another_version_remembers_is_found_again(tracker: Tracker, outputs: Any) -> None:
+    send(folder := outputs.run("versions", seed=0, final=0.4), tracker)
+    memory = json.loads((folder / MEMORY_FILE).read_text())
+    for entry in memory[tracker.address].values():
+        entry["unknown"] = 1
+    (folder / MEMORY_FILE).write_text(json.dumps(memory))
+    send(folder, tracker)
+    assert [len(runs) for runs in everything(tracker, "versions").values()] == [0, 1, 2]
+
+
+def test_a_sweep_s_table_and_pictures_go_to_its_own_run(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    """Wherever ``hydra.sweep.dir`` is; what is drawn anew is sent again, what is not is not."""
+    folder = outputs.run("drawn", seed=0, final=0.4, sweep="mine")
+    (folder / "sweep.json").write_text(json.dumps({"sweep": "mine", "folder": str(sweep := tmp_path / "mine")}))
+    sweep.mkdir()
+    for name in (names := ["reward.temperature.png", "summary.csv"]):
+        (sweep / name).write_text("drawn")
+    send(folder, tracker)
+    (run,) = tracker.runs(["drawn"], kind="sweep")
+    assert tracker.artifacts.files(run.run_id) == [*names, "sweep.json"]
+    there = next(Path(tracker.address.removeprefix("sqlite:///")).parent.glob(f"artifacts/*/{run.run_id}/artifacts"))
+    (sweep / names[0]).write_text("drawn anew")
+    (there / names[1]).write_text("a mark")
+    send(folder, tracker)
+    assert [(there / name).read_text() for name in names] == ["drawn anew", "a mark"]
+
+
+def with_a_policy(outputs: Any, name: str, *, megabytes: float = 100.0, reused: bool = False) -> Path:
+    """An experiment whose GRPO stage read a file of problems and left a policy."""
+    folder = outputs.run(name, seed=0, final=0.4)
+    with (folder / "config.yaml").open("a") as config:
+        config.write(f"logger:\n  model_megabytes: {megabytes}\n")
+    task = {"_target_": "a.Task", "path": "problems.jsonl", "counts": [3, 4]}
+    (grpo_of(folder) / "config.yaml").write_text(json.dumps({"prompts": {"task": task}}))
+    (grpo_of(folder) / "begun.json").write_text(json.dumps({"files": {"problems.jsonl": "0a1b2c"}}))
+    policy().save(grpo_of(folder) / "policy")
+    entries = json.loads((folder / "stages.json").read_text())
+    entries["grpo"]["reused"] = reused
+    (folder / "stages.json").write_text(json.dumps(entries))
+    choices = json.loads((folder / "choices.json").read_text())
+    (folder / "choices.json").write_text(json.dumps({**choices, "task": "countdown"}))
+    return folder
+
+
+def test_the_policy_is_there_in_a_form_that_transformers_reads(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    send(with_a_policy(outputs, "model"), tracker)
+    run = sent_grpo(tracker, "model")
+    assert run.tags["model"] == "policy/"
+    fetched = tracker._client.download_artifacts(run.run_id, "policy", str(tmp_path))
+    ours, model = policy(), AutoModelForCausalLM.from_pretrained(fetched)
+    for name, weight in ours.model.state_dict().items():
+        assert torch.equal(model.state_dict()[name], weight), name
+    assert AutoTokenizer.from_pretrained(fetched)("21+16=37")["input_ids"] == ours.tokenizer("21+16=37")["input_ids"]
+
+
+@pytest.mark.parametrize("state", ["large", "reused", "unfinished"])
+def test_a_policy_goes_if_it_is_small_and_whole_with_the_run_that_made_it(
+    tracker: Tracker, outputs: Any, state: str
+) -> None:
+    name = f"model_{state}"
+    folder = with_a_policy(outputs, name, megabytes=0.01 if state == "large" else 100.0, reused=state == "reused")
+    if state == "unfinished":
+        (grpo_of(folder) / "result.json").unlink()
+    send(folder, tracker)
+    run = sent_grpo(tracker, name)
+    assert ("model" in run.tags) == (state == "large")
+    assert run.tags.get("model", "").endswith("/policy" if state == "large" else "")
+    assert not tracker.artifacts.files(run.run_id, "policy")
+
+
+@pytest.mark.parametrize("memory", ["kept", "lost"])
+def test_data_is_listed_once_with_what_makes_it(tracker: Tracker, outputs: Any, memory: str) -> None:
+    send(folder := with_a_policy(outputs, f"data_{memory}", megabytes=0), tracker)
+    if memory == "lost":
+        (folder / MEMORY_FILE).unlink()
+    send(folder, tracker)
+    run = tracker._client.get_run(sent_grpo(tracker, f"data_{memory}").run_id)
+    assert run.inputs is not None
+    (read,) = run.inputs.dataset_inputs
+    assert (read.dataset.name, len(read.dataset.digest)) == ("countdown", 12)
+    assert {tag.key: tag.value for tag in read.tags} == {"mlflow.data.context": "training"}
+    source = mlflow.data.get_source(read.dataset).to_dict()
+    assert source == {"tags": {"_target_": "a.Task", "path": "problems.jsonl", "counts": "[3, 4]"}}
+    assert json.loads(read.dataset.profile or "") == {"files": {"problems.jsonl": "0a1b2c"}}
+
+
+def test_a_sync_process_sends_everything_before_it_is_stopped(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("followed", seed=0, final=0.4)
+    assert stop_sync(start_sync(folder), timeout=120), (folder / "mirror.log").read_text()
+    (run,) = tracker.runs(["followed"], kind="experiment")
+    assert (run.status, run.metrics[TEST]) == ("FINISHED", 0.4)

@@ -1,0 +1,72 @@
+"""What a run writes down of itself: its command line, its machine and packages, and why it failed."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import distribution
+from pathlib import Path
+
+import torch
+from hydra import compose, initialize_config_module
+from hydra.core.hydra_config import HydraConfig
+from packaging.requirements import Requirement
+
+from experiments.run_folder import Origin, read_json
+from experiments.run_folder.record import environment, installed, open_record, write_failure
+from experiments.schema import register
+
+OVERRIDES = ["experiment=llama_critic", "reward.weight=0.25", "seed=3", "policy.corpus.plays=50"]
+
+
+def test_a_run_remembers_its_command_line_and_its_software(tmp_path: Path) -> None:
+    register()
+    overrides = [*OVERRIDES, f"output_dir={tmp_path}"]
+    with initialize_config_module("conf", version_base="1.3"):
+        HydraConfig.instance().set_config(compose("config", overrides, return_hydra_config=True))
+        try:
+            config = compose("config", overrides)
+            record = open_record(config, overrides=overrides, about={"llama_critic": "what it is for"})
+        finally:
+            HydraConfig.instance().cfg = None
+    origin = Origin.parse((record.folder / "origin.json").read_bytes())
+    assert origin.overrides == overrides
+    assert origin.about == "what it is for"
+    assert origin.packages["torch"] == torch.__version__
+    assert read_json(record.folder / "choices.json")["experiment"] == "llama_critic"
+    assert json.loads((record.folder / "environment.json").read_text()) == environment()
+
+
+def test_every_package_is_there_with_its_version_and_nothing_else() -> None:
+    lines = [line.partition("  # ") for line in installed().splitlines()]
+    locked = {Requirement(line): remark for line, _, remark in lines}
+    assert len({one.name.lower() for one in locked}) == len(lines)
+    assert {"torch", "mlflow", "hydra-core"} <= {one.name for one in locked}
+    for one, remark in locked.items():
+        assert one.url is None, "an address may hold a login"
+        version = distribution(one.name).version
+        assert str(one.specifier) == f"=={version.partition('+')[0]}"
+        assert remark == (version if "+" in version else "")
+    assert "contrastive-reasoning" not in {one.name for one in locked}, "no index has it"
+    assert [one.name.lower() for one in locked] == sorted(one.name.lower() for one in locked)
+
+
+def test_the_machine_is_described_without_its_name() -> None:
+    described = environment()
+    assert described["python"].endswith(platform.python_version())
+    assert len(described["accelerators"]) == torch.cuda.device_count()
+    assert 500 < described["memory_megabytes"] < 10**8
+    assert platform.node() not in described["system"]
+
+
+def test_the_first_cause_of_a_failure_stays(tmp_path: Path) -> None:
+    write_failure(tmp_path, ValueError("no number\nat all"))
+    write_failure(tmp_path, ConnectionError("what the other ranks raise then"))
+    assert read_json(tmp_path / "failure.json")["cause"] == "ValueError: no number"
+
+
+def test_a_failure_that_cannot_be_written_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    write_failure(tmp_path / "file" / "below", ValueError("no number"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert not (tmp_path / "file").read_bytes()
