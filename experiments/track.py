@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
             os.nice(5)  # training comes first
             return 0 if follow(options.folders[0], _connect) else 1
         check_names(options.folders)
-        return 0 if sync(options.folders, _connect) else 1
+        return 0 if sync(options.folders, _answering) else 1
     except (TrackerError, NoSuchRuns) as error:
         print(error, file=sys.stderr)
         return 2
@@ -46,6 +46,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def _connect() -> Tracker:
     return Tracker(tracking_address())
+
+
+def _answering() -> Tracker:
+    """Asked once: where nobody answers, one sentence says so and not one for every folder."""
+    tracker = _connect()
+    tracker.experiments()
+    return tracker
 
 
 def check_names(folders: Iterable[Path]) -> None:

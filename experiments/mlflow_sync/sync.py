@@ -263,7 +263,6 @@ def sync(roots: Sequence[Path], connect: Callable[[], Tracker]) -> bool:
         print(f"No run folder in {', '.join(map(str, roots))}: there is nothing to send.")
         return True
     tracker = connect()
-    tracker.experiments()  # where nobody answers, one sentence says so and not one for every folder
     sent = [_sync_one(folder, tracker) for folder in folders]
     print(f"{sum(sent)} of {len(sent)} run folders are in MLflow at {tracker.address}.")
     return all(sent)
