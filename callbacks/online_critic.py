@@ -42,7 +42,7 @@ from contrastive_reasoning.rewards.critic_within import critic_within, verdict_a
 from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
-from contrastive_reasoning.tasks.countdown.tried import State, known_states, moves_of
+from contrastive_reasoning.tasks.countdown.explored_states import State, known_states, moves_of
 
 VERSION = 3
 NAME = "train/online_critic/"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import lightning as L
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from contrastive_reasoning.tasks.base import Split
+
 BatchT = TypeVar("BatchT", covariant=True)
+T = TypeVar("T")
+Example = tuple[str, str]
+"""A prompt and its completion."""
 
 
 class BatchStream(IterableDataset[BatchT], Generic[BatchT]):
@@ -30,8 +36,33 @@ class BatchStream(IterableDataset[BatchT], Generic[BatchT]):
 def training_loader(draw: Callable[[int], BatchT], *, trainer: L.Trainer | None, workers: int) -> DataLoader[BatchT]:
     """The stream from where the trainer stands, one optimizer step a batch.
 
-    Every rank draws the whole batch, which costs little beside a pass, and reads its own rows of it: what can be told
-    of a pair, whether its goal was reached from there, is known of the pairs across ranks too.
+    Every rank draws the whole batch, which costs little beside a pass, and reads its own rows of it: so the labels of
+    pairs are known across ranks too.
     """
     stream = BatchStream(draw, first=trainer.global_step if trainer else 0)
-    return DataLoader(stream, batch_size=None, num_workers=workers)
+    return DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=_as_drawn)
+
+
+class ExampleData(L.LightningDataModule, ABC):
+    """Supervised data of a warm start: training batches without end, and a few fixed ones of the validation split."""
+
+    def __init__(self, *, validation_batches: int, workers: int) -> None:
+        super().__init__()
+        self.validation_batches = validation_batches
+        self.workers = workers
+
+    @abstractmethod
+    def batch(self, number: int, *, split: Split = "train") -> list[Example]:
+        """Batch ``number`` of a split: a function of it, the split and the seed."""
+
+    def train_dataloader(self) -> DataLoader[list[Example]]:
+        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
+
+    def val_dataloader(self) -> DataLoader[list[Example]]:
+        batches: Any = [self.batch(number, split="validation") for number in range(self.validation_batches)]
+        return DataLoader(batches, batch_size=None, collate_fn=_as_drawn)
+
+
+def _as_drawn(batch: T) -> T:
+    """Instead of torch's default conversion, which turns tuples into lists."""
+    return batch

@@ -24,10 +24,8 @@ from contrastive_reasoning.critics.pairing import NONE, Pairing
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.encoding import WIDTH
 from datamodules.batch_stream import training_loader
-from datamodules.encode import encode_boards
-from datamodules.hindsight_plays import HeldOut, Plays, draw_anchors, search_under
 from datamodules.oracle_states import held_out_states, oracle_batches, target_form
-from datamodules.random_play import VALUES
+from datamodules.random_play import VALUES, HeldOut, Plays, draw_anchors, encode_boards, search_under
 
 VERSION = 2
 

@@ -1,14 +1,14 @@
 """Preference pairs of verified completions: for one prompt a play that reaches the target and one that does not.
 
 The first walks at random along moves that keep the target reachable, the second at random along legal moves; the
-verifier is asked about the second, and where it is right too another is drawn. Completions are moves alone
-(``direct``): a written search says its target in the first line, which would give the answer away.
+verifier judges the second, and where it is right too another is drawn. Completions are moves alone (``direct``): a
+written search states its target in the first line, which would give the answer away.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import lightning as L
@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from contrastive_reasoning.critics.preference import PreferenceBatch
 from contrastive_reasoning.tasks.base import Split
-from contrastive_reasoning.tasks.countdown.game import Move, legal_moves
+from contrastive_reasoning.tasks.countdown.game import legal_moves
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw
 from contrastive_reasoning.tasks.countdown.oracle import best_moves
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
@@ -25,6 +25,7 @@ from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.verifier import verify
 from datamodules.batch_stream import training_loader
+from datamodules.plays import random_play
 
 ATTEMPTS = 1000
 """Random plays of one problem before it counts as one that every play solves."""
@@ -100,7 +101,7 @@ class PreferencePairs(L.LightningDataModule):
     def batch(self, number: int, *, split: Split = "train") -> PreferenceBatch:
         """Batch ``number`` as tokens, each text beginning with its prompt."""
         if self.reader is None:
-            raise ValueError("preference pairs know no tokenizer before a trainer with a critic has set them up")
+            raise ValueError("preference pairs have no tokenizer before a trainer with a critic has set them up")
         pairs, tokenize = self.pairs(number, split=split), self.reader.tokenize
         return PreferenceBatch(
             chosen=tokenize([pair.problem.prompt + pair.chosen for pair in pairs]),
@@ -129,7 +130,7 @@ def draw_pair(problem: CountdownProblem, rng: random.Random) -> PreferencePair:
     numbers, target = problem.fields["numbers"], problem.fields["target"]
     if not best_moves(numbers, target):
         raise ValueError(f"a preference pair needs a problem that can be solved, got {list(numbers)} to {target}")
-    chosen = play(numbers, lambda state: best_moves(state, target), rng)
+    chosen, _ = random_play(numbers, lambda state: best_moves(state, target), rng)
     rejected = _draw_refused(problem, rng)
     steps = parse_steps(problem, chosen)
     prefix = chosen[: rng.choice(steps[:-1]).end] if len(steps) > 1 else ""
@@ -138,17 +139,7 @@ def draw_pair(problem: CountdownProblem, rng: random.Random) -> PreferencePair:
 
 def _draw_refused(problem: CountdownProblem, rng: random.Random) -> str:
     for _ in range(ATTEMPTS):
-        rejected = play(problem.fields["numbers"], legal_moves, rng)
+        rejected, _ = random_play(problem.fields["numbers"], legal_moves, rng)
         if not verify(problem, rejected).correct:
             return rejected
     raise ValueError(f"{ATTEMPTS} random plays all solve {problem.prompt!r}: no completion of it is wrong")
-
-
-def play(numbers: Sequence[int], moves: Callable[[tuple[int, ...]], Sequence[Move]], rng: random.Random) -> str:
-    """Moves drawn uniformly from what ``moves`` allows until one number is left, in the ``direct`` form."""
-    state, equations = tuple(numbers), []
-    while len(state) > 1:
-        move = rng.choice(moves(state))
-        equations.append(move.equation)
-        state = move.state
-    return ";".join(equations)

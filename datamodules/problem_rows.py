@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,14 +13,15 @@ from typing import Any
 from yaml import YAMLError
 
 from contrastive_reasoning.tasks.read_set import PlacedRow
-from datamodules.json_rows import ENDINGS, json_rows
 
 VERSION = 2
 
+JSON_ENDINGS = (".jsonl", ".json")
 BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv"}
 REMOTE = ("https://", "hf://")
 """How the address of a single file begins."""
 INSTEAD = "name a local file or folder as path"
+_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +104,7 @@ class ProblemRows:
         rows: Any
         if here.is_dir():
             yield from self._from_folder(here)
-        elif here.suffix in ENDINGS:
+        elif here.suffix in JSON_ENDINGS:
             yield from json_rows(here)
         elif here.suffix in BUILDERS:
             rows = load_dataset(BUILDERS[here.suffix], data_files=str(here), split="train", streaming=True)
@@ -125,7 +127,7 @@ class ProblemRows:
         outside = [file for file in files if not file.is_relative_to(os.path.abspath(folder))]
         if outside:
             raise ValueError(f"its README.md names a file outside of the folder: {outside[0]}")
-        if any(file.suffix not in ENDINGS for file in files):
+        if any(file.suffix not in JSON_ENDINGS for file in files):
             yield from _numbered(builder.as_streaming_dataset(split=self.split))
             return
         for file in files:
@@ -173,3 +175,69 @@ def _numbered(rows: Iterable[Mapping[str, Any]]) -> Iterator[PlacedRow]:
 def said(error: BaseException) -> str:
     """The first line of what an error says."""
     return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+class _Twice(ValueError):
+    """An object that names a key twice: which of the values is meant?"""
+
+
+def json_rows(path: Path) -> Iterator[PlacedRow]:
+    """Every row of a file of JSON lines, or of one JSON list (``.json`` alone); empty lines are none.
+
+    A byte order mark and any kind of line end are passed over. A line that is not UTF-8, no JSON or no object, or that
+    names a key twice, is a row without columns, with that as its flaw.
+
+    Raises:
+        ValueError: for a list that cannot be read, of which no row can be told from another.
+    """
+    with path.open("rb") as file:
+        head = file.read(4096).removeprefix(_BOM).lstrip()
+        file.seek(0)
+        if path.suffix == ".json" and head.startswith(b"["):
+            yield from _items(file.read())
+            return
+        for number, line in enumerate(file, start=1):
+            content = (line.removeprefix(_BOM) if number == 1 else line).strip()
+            if content:
+                yield _row(f"line {number}", content)
+
+
+def _items(content: bytes) -> Iterator[PlacedRow]:
+    items, flaw = _decoded(content)
+    if flaw or not isinstance(items, list):
+        raise ValueError(flaw or "no JSON list")
+    for index, item in enumerate(items):
+        yield _checked(f"row {index}", item)
+
+
+def _row(place: str, content: bytes) -> PlacedRow:
+    value, flaw = _decoded(content)
+    return PlacedRow(place, {}, flaw) if flaw else _checked(place, value)
+
+
+def _checked(place: str, value: Any) -> PlacedRow:
+    if isinstance(value, dict):
+        return PlacedRow(place, value)
+    return PlacedRow(place, {}, f"no object of columns but {type(value).__name__}")
+
+
+def _decoded(content: bytes) -> tuple[Any, str]:
+    """What a text of JSON says, or why it says nothing."""
+    try:
+        return json.loads(content.removeprefix(_BOM).decode("utf-8"), object_pairs_hook=_once), ""
+    except UnicodeDecodeError:
+        return None, "not UTF-8"
+    except _Twice as error:
+        return None, str(error)
+    except json.JSONDecodeError as error:
+        return None, f"not valid JSON ({error.msg})"
+    except (ValueError, RecursionError):  # a number of more digits than Python reads, or lists in lists
+        return None, "not valid JSON (too deep, or a number of too many digits)"
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Twice(f"names {next(name for name in names if names.count(name) > 1)!r} twice")
+    return found

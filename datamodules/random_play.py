@@ -1,17 +1,31 @@
-"""Countdown played for many boards at once: children, random legal moves, exhaustion. The rules are the game's own.
+"""Countdown played for many boards at once: random legal moves, exhaustion, and what a search learns under one state.
 
 Boards are integer arrays of K numbers a row. A child that the rules forbid is a row of −1, and so is all that grows
-from it. The plain functions of ``contrastive_reasoning.tasks.countdown`` are the law; the test compares board by board.
+from it. The plain functions of ``contrastive_reasoning.tasks.countdown`` are the rules; the test compares board by
+board.
+
+A trajectory starts from random numbers and makes random legal moves down to its anchor state. From there the search
+goes on: at once if the anchor is small enough, else after further random moves into one branch. Every value the search
+ends in is reached from the anchor, failed branches included; and if the anchor itself was exhausted, every other value
+is a certified dead end.
+
+    start (a, b, c, d) ──random──► anchor (a·b, c, d) ──every line of play──► {reached}      the rest: dead ends
+    start (a, b, c, d) = anchor ──random──► (a·b, c, d) ──every line──► {reached}             the rest: unknown
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Int
 from numpy import ndarray
+from torch import Tensor
 
+from contrastive_reasoning.tasks.countdown.encoding import PADDING, WIDTH
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
 
 VALUES = MAX_RESULT
@@ -25,16 +39,6 @@ def children(boards: Int[ndarray, "N K"]) -> Int[ndarray, "N M K-1"]:
     """
     rows = [_children_of_pair(boards, i, j) for i, j in combinations(range(boards.shape[1]), 2)]
     return np.concatenate(rows, axis=1)
-
-
-def _children_of_pair(boards: Int[ndarray, "N K"], i: int, j: int) -> Int[ndarray, "N 4 K-1"]:
-    large, small = np.maximum(boards[:, i], boards[:, j]), np.minimum(boards[:, i], boards[:, j])
-    exact = (small > 0) & (large % np.maximum(small, 1) == 0)
-    quotient = np.where(exact, large // np.maximum(small, 1), -1)
-    results = np.stack([large + small, large - small, large * small, quotient], axis=1)
-    legal = (results >= 0) & (results < MAX_RESULT) & (small >= 0)[:, None]
-    rest = np.delete(boards, (i, j), axis=1)[:, None, :].repeat(4, axis=1)
-    return np.where(legal[..., None], np.concatenate([results[..., None], rest], axis=2), -1)
 
 
 def random_move(boards: Int[ndarray, "N K"], rng: np.random.Generator) -> Int[ndarray, "N K-1"]:
@@ -57,3 +61,113 @@ def reached_values(boards: Int[ndarray, "N K"]) -> Bool[ndarray, "N V"]:
     values = np.where(leaves[..., 0] < VALUES, leaves[..., 0], -1)
     reached[np.arange(len(boards))[:, None], values] = True
     return reached[:, :VALUES]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plays:
+    """A anchors of the same number of numbers, one from each of A trajectories."""
+
+    anchors: Int[ndarray, "A K"]
+    reached: Bool[ndarray, "A V"]
+    """Values known to be reachable from the anchor."""
+    exhausted: bool
+    """Whether what is not in ``reached`` is known to be out of reach."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """States, as multisets of numbers, that no trajectory may start from or have as its anchor, whatever its target."""
+
+    keys: Int[ndarray, " H"]
+    """Sorted."""
+
+    @classmethod
+    def of(cls, states: Collection[Sequence[int]]) -> HeldOut:
+        """Args: the numbers of each state, in any order; states may differ in size."""
+        by_size: dict[int, list[Sequence[int]]] = {}
+        for state in states:
+            by_size.setdefault(len(state), []).append(state)
+        keys = [_keys(np.array(boards)) for boards in by_size.values()]
+        return cls(keys=np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *keys])))
+
+    def contains(self, boards: Int[ndarray, "N K"]) -> Bool[ndarray, " N"]:
+        keys = _keys(boards)
+        place = np.searchsorted(self.keys, keys).clip(max=max(0, len(self.keys) - 1))
+        return self.keys[place] == keys if len(self.keys) else np.zeros(len(keys), dtype=bool)
+
+
+def draw_anchors(
+    count: int,
+    *,
+    numbers: int,
+    number_range: tuple[int, int],
+    moves: int,
+    held_out: HeldOut,
+    rng: np.random.Generator,
+) -> Int[ndarray, "A K"]:
+    """Where ``count`` trajectories stand after random play from uniform numbers; held-out ones are drawn again.
+
+    Args:
+        count: A.
+        numbers: how many a trajectory starts from.
+        number_range: lowest and highest starting number.
+        moves: random legal moves to the anchor, fewer than there are numbers.
+        held_out: neither starts nor anchors are among them.
+        rng: the only source of chance.
+
+    Raises:
+        ValueError: if a hundred draws are not enough: nearly everything in the range is held out.
+    """
+    kept: list[Int[ndarray, "N K"]] = []
+    missing = count
+    for _ in range(100):
+        low, high = number_range
+        boards = rng.integers(low, high + 1, (missing, numbers))
+        allowed = ~held_out.contains(boards)
+        for _ in range(moves):
+            boards = random_move(boards, rng)
+        kept.append(boards[allowed & ~held_out.contains(boards)])
+        missing -= len(kept[-1])
+        if not missing:
+            return np.concatenate(kept)
+    raise ValueError(f"nearly all plays of {numbers} numbers in {number_range} are held out: widen number_range")
+
+
+def search_under(anchors: Int[ndarray, "A K"], *, exhaust_up_to: int, rng: np.random.Generator) -> Plays:
+    """What is learnt under each anchor: by exhausting it, or one random branch of it where it is too large for that.
+
+    Args:
+        anchors: A states of K numbers.
+        exhaust_up_to: the most numbers a board may have for its search to be exhausted.
+        rng: the only source of chance.
+    """
+    branch = anchors
+    while branch.shape[1] > exhaust_up_to:
+        branch = random_move(branch, rng)
+    return Plays(anchors=anchors, reached=reached_values(branch), exhausted=branch is anchors)
+
+
+def encode_boards(boards: Int[ndarray, "N K"]) -> Int[Tensor, "N 6"]:
+    """N boards of K ≤ 6 numbers as ``encode_state`` writes them: descending, padded with −1 (which may be there)."""
+    rows = -np.sort(-boards.astype(np.int64), axis=1)
+    return torch.from_numpy(np.pad(rows, ((0, 0), (0, WIDTH - rows.shape[1])), constant_values=PADDING))
+
+
+def _children_of_pair(boards: Int[ndarray, "N K"], i: int, j: int) -> Int[ndarray, "N 4 K-1"]:
+    large, small = np.maximum(boards[:, i], boards[:, j]), np.minimum(boards[:, i], boards[:, j])
+    exact = (small > 0) & (large % np.maximum(small, 1) == 0)
+    quotient = np.where(exact, large // np.maximum(small, 1), -1)
+    results = np.stack([large + small, large - small, large * small, quotient], axis=1)
+    legal = (results >= 0) & (results < MAX_RESULT) & (small >= 0)[:, None]
+    rest = np.delete(boards, (i, j), axis=1)[:, None, :].repeat(4, axis=1)
+    return np.where(legal[..., None], np.concatenate([results[..., None], rest], axis=2), -1)
+
+
+def _keys(boards: Int[ndarray, "N K"]) -> Int[ndarray, " N"]:
+    """One integer a multiset: unique for up to five numbers below 2,047 and six below 1,023.
+
+    Larger ones may share a key, which holds out too much, never too little.
+    """
+    rows = np.sort(boards, axis=1).astype(np.int64) + 1
+    shift = 10 if rows.shape[1] == WIDTH else 11
+    return (rows << (shift * np.arange(rows.shape[1]))).sum(axis=1)

@@ -1,4 +1,4 @@
-"""The problems that GRPO learns from: which ones stand in a step is a function of (seed, step) alone."""
+"""The problems that GRPO learns from, in batches: which ones stand in a step is a function of (seed, step) alone."""
 
 from __future__ import annotations
 
@@ -7,16 +7,43 @@ from typing import Any
 
 import torch
 from lightning import LightningDataModule, Trainer
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import DataLoader
 
+from contrastive_reasoning.policies.flops import NO_WORK
+from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
-from datamodules.collate import ProblemBatch
 
 VERSION = 1
 
 NAMED = 5
-"""Problems that are named where more are left out."""
+"""Problems that the warning names where more are left out."""
+LISTED = 1_000
+"""Rows of the table of problems left out, at most."""
+LEFT_OUT = "train/prompts_left_out"
+"""The metric that counts them, and the table that lists them."""
+
+
+class ProblemBatch:
+    """P problems, and the rollouts that a callback draws for them.
+
+    A plain class on purpose: Lightning walks dicts, lists and dataclasses when it moves a batch to the device and
+    raises on frozen ones, but leaves a plain object alone; what the callback puts in is what ``training_step`` sees.
+    """
+
+    def __init__(self, problems: Sequence[Problem], *, counted: int | None = None) -> None:
+        self.problems = tuple(problems)
+        self.counted = len(self.problems) if counted is None else counted
+        """How many of them, from the first on, are this rank's own; those after only fill it up, unscored."""
+        self.rollouts: RolloutBatch | None = None
+        """Sampled while training, greedy while validating."""
+        self.sampled: RolloutBatch | None = None
+        """While validating: several sampled rollouts per problem."""
+        self.generated = NO_WORK
+        """All that was drawn for this step of training, what was thrown away too; ``projected`` are its tokens."""
+
+    def __len__(self) -> int:
+        return len(self.problems)
 
 
 class ReasoningPrompts(LightningDataModule):
@@ -87,24 +114,40 @@ class ReasoningPrompts(LightningDataModule):
         )
 
     def _short_enough(self, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Problems whose prompt the module's policy reads in at most ``max_prompt_tokens``; names some that are not."""
+        """Problems whose prompt the module's policy reads in at most ``max_prompt_tokens``; reports those that are not.
+
+        Raises:
+            ValueError: if none is left.
+        """
         if self.max_prompt_tokens is None or self.trainer is None:
             return problems
         policy: Any = self.trainer.lightning_module.policy
-        kept: list[Problem] = []
-        left_out: list[str] = []
-        for problem in problems:
-            if len(policy.prompt_ids(problem.prompt)) <= self.max_prompt_tokens:
-                kept.append(problem)
-            else:
-                left_out.append(problem.id)
-        if left_out:
-            first = ", ".join(left_out[:NAMED]) + (", …" if len(left_out) > NAMED else "")
-            rank_zero_info(
-                f"{len(left_out)} of {len(problems)} training problems are left out: "
-                f"their prompts have more than {self.max_prompt_tokens} tokens ({first})"
+        lengths = [len(policy.prompt_ids(problem.prompt)) for problem in problems]
+        kept = [one for one, length in zip(problems, lengths, strict=True) if length <= self.max_prompt_tokens]
+        too_long = [(one, size) for one, size in zip(problems, lengths, strict=True) if size > self.max_prompt_tokens]
+        if problems and not kept:
+            raise ValueError(
+                f"each of the {len(problems)} training prompts has more than max_prompt_tokens="
+                f"{self.max_prompt_tokens} tokens, the shortest {min(lengths)}"
             )
+        if too_long:
+            self._report(too_long, total=len(problems))
         return kept
+
+    def _report(self, too_long: Sequence[tuple[Problem, int]], *, total: int) -> None:
+        """Warns of the problems left out, naming some, and logs their number and a table of them."""
+        named = ", ".join([problem.id for problem, _ in too_long[:NAMED]]) + (", …" if len(too_long) > NAMED else "")
+        rank_zero_warn(
+            f"{len(too_long)} of {total} training problems are left out: "
+            f"their prompts have more than {self.max_prompt_tokens} tokens ({named})"
+        )
+        assert self.trainer is not None
+        step = getattr(self.trainer.lightning_module, "rollout_step", 0)
+        rows = [{"problem": problem.id, "prompt_tokens": length} for problem, length in too_long[:LISTED]]
+        for logger in self.trainer.loggers:
+            logger.log_metrics({LEFT_OUT: float(len(too_long))}, step=step)
+            if hasattr(logger, "log_table"):
+                logger.log_table(LEFT_OUT, rows, step=step)  # pyright: ignore[reportAttributeAccessIssue]
 
     def val_dataloader(self) -> DataLoader[Any]:
         problems = self.task.problems("validation")
@@ -133,7 +176,7 @@ def own_batch(problems: Sequence[Problem], *, rank: int, ranks: int) -> ProblemB
 
 
 class ProblemSteps:
-    """A rank's batches of a run from ``first_step`` on. Resumable without a state: the step says it all."""
+    """A rank's batches of a run from ``first_step`` on. Resumable without a state: the step determines all."""
 
     def __init__(
         self,
@@ -157,7 +200,7 @@ class ProblemSteps:
         self.ranks = ranks
 
     def __len__(self) -> int:
-        """Steps of the whole run, those before ``first_step`` included: Lightning counts on from a checkpoint's."""
+        """Steps of the whole run, those before ``first_step`` included: Lightning resumes a checkpoint's count."""
         return self.steps
 
     def __iter__(self) -> Iterator[ProblemBatch]:

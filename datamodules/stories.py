@@ -1,10 +1,10 @@
 """Stories with their solutions, before any outcome: arithmetic and form are taught, of the words only some.
 
-A taught word is shown with its meaning. A learnt one is shown with a meaning of chance, another in every story: the
+A taught word is shown with its meaning. A learnt one is shown with a random meaning, another in every story: the
 policy sees what such words may do and never what this one does, so a completion is right by arithmetic and often
 wrong by the story. Plain sums are shown between the stories (at first alone), over all numbers, those that stand in no
 training story included. Nothing of a held-out problem is ever shown: a story that belongs to another split is drawn
-again, whatever its words were said to mean.
+again, whatever meanings its words were shown with.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contrastive_reasoning.tasks.arithmetic import (
 )
 from contrastive_reasoning.tasks.arithmetic.words import NAMES, NEW_NAMES
 from contrastive_reasoning.tasks.base import Split
-from datamodules.examples import Example, ExampleData, ExampleStream
+from datamodules.batch_stream import Example, ExampleData
 
 VERSION = 1
 CONSONANTS, VOWELS = "bdfghklmnprstvz", "aeiou"
@@ -83,48 +83,12 @@ class StoryCorpus:
         return [text for _ in range(self.stories) for text in draw_story(self.task, "train", rng, made_up=False)]
 
 
-class StoryStream(ExampleStream):
-    """Batches first_step, first_step + 1, … without end; batch k is a function of (seed, split, k) alone.
-
-    The first ``sum_steps`` batches, counted from 0, hold sums alone, later ones a share ``sums`` of them. In a share
-    ``made_up`` of the batches all names are made up: they are long, and rows of one batch are padded alike.
-    """
-
-    def __init__(
-        self,
-        *,
-        task: ArithmeticTask,
-        split: Split,
-        batch_size: int,
-        sum_steps: int,
-        sums: float,
-        made_up: float,
-        seed: int,
-        first_step: int,
-    ) -> None:
-        self.task = task
-        self.split: Split = split
-        self.batch_size = batch_size
-        self.sum_steps = sum_steps
-        self.sums = sums
-        self.made_up = made_up
-        self.seed = seed
-        self.first_step = first_step
-
-    def batch(self, step: int) -> list[Example]:
-        rng = random.Random(f"{self.seed}/stories/{self.split}/{step}")
-        sums = self.sums if step >= self.sum_steps else 1.0
-        made_up = rng.random() < self.made_up
-        return [self._example(rng, sums, made_up) for _ in range(self.batch_size)]
-
-    def _example(self, rng: random.Random, sums: float, made_up: bool) -> Example:
-        if rng.random() < sums:
-            return draw_sum(self.task, rng)
-        return draw_story(self.task, self.split, rng, made_up=made_up)
-
-
 class Stories(ExampleData):
-    """Training stories without end and a few fixed validation batches of the validation split."""
+    """Batches of stories and sums.
+
+    The first ``sum_steps`` batches of training, counted from 0, hold sums alone, later ones a share ``sums`` of them.
+    In a share ``made_up`` of the batches all names are made up: they are long, and rows of one batch are padded alike.
+    """
 
     def __init__(
         self,
@@ -149,14 +113,13 @@ class Stories(ExampleData):
         self.made_up = made_up
         self.seed = seed
 
-    def stream(self, split: Split, *, first_step: int) -> StoryStream:
-        return StoryStream(
-            task=self.task,
-            split=split,
-            batch_size=self.batch_size,
-            sum_steps=self.sum_steps if split == "train" else 0,
-            sums=self.sums,
-            made_up=self.made_up,
-            seed=self.seed,
-            first_step=first_step,
-        )
+    def batch(self, number: int, *, split: Split = "train") -> list[Example]:
+        rng = random.Random(f"{self.seed}/stories/{split}/{number}")
+        sums = 1.0 if split == "train" and number < self.sum_steps else self.sums
+        made_up = rng.random() < self.made_up
+        return [self._example(split, rng, sums=sums, made_up=made_up) for _ in range(self.batch_size)]
+
+    def _example(self, split: Split, rng: random.Random, *, sums: float, made_up: bool) -> Example:
+        if rng.random() < sums:
+            return draw_sum(self.task, rng)
+        return draw_story(self.task, split, rng, made_up=made_up)

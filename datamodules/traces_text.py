@@ -21,11 +21,11 @@ from contrastive_reasoning.critics.base import CriticBatch, CriticOracleBatch
 from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
-from contrastive_reasoning.tasks.countdown.trace import search_trace
-from contrastive_reasoning.tasks.countdown.triples import TextTriple, number_lists, path_text, text_triple
+from contrastive_reasoning.tasks.countdown.trace import path_text, search_trace
+from contrastive_reasoning.tasks.countdown.triples import TextTriple, number_lists, text_triple
 from datamodules.batch_stream import training_loader
-from datamodules.countdown_traces import REDRAWS
 from datamodules.oracle_states import OracleState, held_out_states, oracle_batches
+from datamodules.trace_arrays import REDRAWS
 
 
 class Reader(Protocol):
@@ -140,7 +140,7 @@ class TracesText(L.LightningDataModule):
 
     def _reader(self) -> Reader:
         if self.reader is None:
-            raise ValueError("text traces know no tokenizer before a trainer with a text critic has set them up")
+            raise ValueError("text traces have no tokenizer before a trainer with a text critic has set them up")
         return self.reader
 
     @cached_property

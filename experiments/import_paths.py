@@ -10,7 +10,11 @@ from typing import Any
 
 OURS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
 """Packages of this project."""
-MOVED: dict[str, str] = {}
+MOVED: dict[str, str] = {
+    "datamodules.shuffled_searches.ShuffledSearches": "datamodules.plays.ShuffledSearches",
+    "datamodules.traces_v1.TracesV1": "datamodules.trace_arrays.TracesV1",
+    "datamodules.traces_v2.TracesV2": "datamodules.trace_arrays.TracesV2",
+}
 """Dotted path of an earlier version → dotted path of today."""
 
 

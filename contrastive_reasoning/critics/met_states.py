@@ -18,7 +18,7 @@ from contrastive_reasoning.critics.base import CriticBatch
 from contrastive_reasoning.critics.pairing import NONE, Pairing
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
-from contrastive_reasoning.tasks.countdown.tried import Known, State
+from contrastive_reasoning.tasks.countdown.explored_states import Known, State
 
 NOTHING = Known(frozenset(), exhausted=False)
 
@@ -51,7 +51,7 @@ class MetStates:
         """Remember it as the newest; one that was met before keeps what was shown of it then, and its targets."""
         before = self._met.pop(state, MetState(state, (), NOTHING))
         newest_last = dict.fromkeys(reversed([*before.targets, *targets]))
-        self._met[state] = MetState(state, tuple(reversed(newest_last)), known.joined(before.known))
+        self._met[state] = MetState(state, tuple(reversed(newest_last)), known.merge(before.known))
         if len(self._met) > self.capacity:
             del self._met[next(iter(self._met))]
 

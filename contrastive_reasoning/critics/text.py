@@ -16,7 +16,8 @@ from contrastive_reasoning.critics.tokens import Tokens, tokenized
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
-from contrastive_reasoning.tasks.countdown.triples import step_texts, wording_of
+from contrastive_reasoning.tasks.countdown.trace import step_texts
+from contrastive_reasoning.tasks.countdown.wording import wording_of
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 """Hidden states (N, S, H) and mask (N, S) bool → (N, H)."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
-from contrastive_reasoning.tasks.countdown.prompt import LONGPROC_EXAMPLES, fill_template, worked_examples
+from contrastive_reasoning.tasks.countdown.problem import LONGPROC_EXAMPLES, fill_template, worked_examples
 
 
 @pytest.fixture(scope="module")

@@ -22,10 +22,10 @@ from contrastive_reasoning.tasks.arithmetic import parse_steps as parse_equation
 from contrastive_reasoning.tasks.arithmetic import scores as story_scores
 from contrastive_reasoning.tasks.arithmetic import verify as verify_story
 from contrastive_reasoning.tasks.base import Problem, Verdict
+from contrastive_reasoning.tasks.countdown.explored_states import known_states, moves_of
 from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
-from contrastive_reasoning.tasks.countdown.tried import known_states, moves_of
-from contrastive_reasoning.tasks.countdown.triples import step_texts
+from contrastive_reasoning.tasks.countdown.trace import step_texts
 from contrastive_reasoning.tasks.countdown.verifier import verify
 from contrastive_reasoning.tasks.formats import BadRow, PlainAnswer, answer_in, with_instruction, without_instruction
 from contrastive_reasoning.tasks.formats.worked_answer import result_of

@@ -1,25 +1,15 @@
 """Countdown: combine all numbers by + − × ÷ to reach the target."""
 
-from contrastive_reasoning.tasks.countdown.bare_task import BareCountdownTask
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, OPERATIONS, Move, apply, legal_moves
-from contrastive_reasoning.tasks.countdown.generator import (
-    ProblemSpace,
-    draw,
-    draw_distinct,
-    generate_problems,
-    split_of,
-)
+from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw, draw_distinct, split_of
 from contrastive_reasoning.tasks.countdown.longproc import read_longproc, read_problem_lines, read_template
 from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
 from contrastive_reasoning.tasks.countdown.oracle import best_moves, reachable, reachable_targets
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
-from contrastive_reasoning.tasks.countdown.search import Node, SearchTree, search
-from contrastive_reasoning.tasks.countdown.search_length import search_lines
-from contrastive_reasoning.tasks.countdown.shuffled_trace import shuffled_trace
+from contrastive_reasoning.tasks.countdown.search import SearchTree, search, search_lines
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
-from contrastive_reasoning.tasks.countdown.stream import ProblemTrace, stream_generated, stream_traces
-from contrastive_reasoning.tasks.countdown.task import CountdownTask
-from contrastive_reasoning.tasks.countdown.trace import Style, Trace, search_trace
+from contrastive_reasoning.tasks.countdown.task import BareCountdownTask, CountdownTask
+from contrastive_reasoning.tasks.countdown.trace import Style, Trace, search_trace, shuffled_trace
 from contrastive_reasoning.tasks.countdown.verifier import verify
 
 __all__ = [
@@ -29,9 +19,7 @@ __all__ = [
     "CountdownProblem",
     "CountdownTask",
     "Move",
-    "Node",
     "ProblemSpace",
-    "ProblemTrace",
     "SearchTree",
     "Style",
     "Trace",
@@ -39,7 +27,6 @@ __all__ = [
     "best_moves",
     "draw",
     "draw_distinct",
-    "generate_problems",
     "legal_moves",
     "longproc_scores",
     "parse_steps",
@@ -54,7 +41,5 @@ __all__ = [
     "search_trace",
     "shuffled_trace",
     "split_of",
-    "stream_generated",
-    "stream_traces",
     "verify",
 ]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from contrastive_reasoning.tasks.base import Split
-from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
-from contrastive_reasoning.tasks.countdown.search_length import search_lines
-from contrastive_reasoning.tasks.countdown.solvable import solvable
+from contrastive_reasoning.tasks.countdown.oracle import solvable
+from contrastive_reasoning.tasks.countdown.problem import problem_key
+from contrastive_reasoning.tasks.countdown.search import search_lines
 
 Pair = tuple[tuple[int, ...], int]
 """Numbers in the order shown, and the target."""
@@ -111,15 +111,3 @@ def draw_distinct(space: ProblemSpace, *, seed: int, split: Split, exclude: Coll
             seen.add(key)
             yield numbers, target
     raise ValueError(f"{space} holds only about {len(seen)} distinct {split} problems")
-
-
-def generate_problems(
-    space: ProblemSpace, *, split: Split, count: int, seed: int, style: str, exclude: Collection[str]
-) -> list[CountdownProblem]:
-    """The first ``count`` distinct solvable problems of a split, with the project's own prompt.
-
-    Raises:
-        ValueError: if the space holds fewer.
-    """
-    pairs = draw_distinct(space, seed=seed, split=split, exclude=exclude)
-    return [CountdownProblem(*next(pairs), style=style, source="generated") for _ in range(count)]

@@ -15,11 +15,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from contrastive_reasoning.tasks.base import Problem
-from contrastive_reasoning.tasks.countdown.grammar import MAX_LINE, parse_equation
 from contrastive_reasoning.tasks.countdown.trace import search_trace
-from contrastive_reasoning.tasks.countdown.verifier import CLOSE, MAX_BLOCK, OPEN, replay
-
-HEADER = "# Search Procedure"
+from contrastive_reasoning.tasks.countdown.verifier import CLOSE, MAX_BLOCK, MAX_LINE, OPEN, parse_equation, replay
+from contrastive_reasoning.tasks.countdown.wording import LONGPROC
 
 
 def longproc_scores(problem: Problem, completion: str) -> dict[str, float]:
@@ -86,7 +84,7 @@ def _breaks_python(text: str) -> bool:
 
 def _partial_accuracy(numbers: tuple[int, ...], target: int, completion: str) -> float:
     """The index of the line where the two searches part, over the lines after the first one; 0 without a search."""
-    _, header, written = completion.rpartition(HEADER)
+    _, header, written = completion.rpartition(LONGPROC.header)
     if not header:
         return 0.0
     first, *expected = _reference_lines(numbers, target)

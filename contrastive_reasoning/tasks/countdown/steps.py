@@ -26,8 +26,14 @@ from itertools import islice
 
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.game import apply
-from contrastive_reasoning.tasks.countdown.grammar import EQUATION, Equation, equation_of
-from contrastive_reasoning.tasks.countdown.verifier import objection, solution_span, state_after
+from contrastive_reasoning.tasks.countdown.verifier import (
+    EQUATION,
+    Equation,
+    equation_of,
+    objection,
+    solution_span,
+    state_after,
+)
 
 State = tuple[int, ...]
 

@@ -18,8 +18,14 @@ from contrastive_reasoning.tasks.countdown.longproc import (
     read_template,
 )
 from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
-from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
-from contrastive_reasoning.tasks.countdown.prompt import EXAMPLES, LONGPROC_EXAMPLES, fill_template
+from contrastive_reasoning.tasks.countdown.problem import (
+    EXAMPLES,
+    LONGPROC_EXAMPLES,
+    CountdownProblem,
+    fill_template,
+    problem_key,
+    problem_prompt,
+)
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.trace import Style
 from contrastive_reasoning.tasks.countdown.verifier import verify
@@ -138,6 +144,18 @@ class CountdownTask:
         """LongProc's three scores; direct moves are put between its tags first, one a line: they are all solution."""
         text = f"<Solution>\n{completion.replace(';', chr(10))}\n</Solution>" if self.style == "direct" else completion
         return {f"longproc/{name}": value for name, value in longproc_scores(problem, text).items()}
+
+
+class BareCountdownTask(CountdownTask):
+    """Countdown posed by one bare line, ``3 8 4 = 28``, whatever the form of its completions.
+
+    The prompt with two worked searches has some 1,800 tokens, ten times as many as a search of three numbers, and it
+    fixes the order of the pairs. A policy that was warmed up on searches needs neither.
+    """
+
+    def problem(self, numbers: Sequence[int], target: int, *, source: str = "given") -> CountdownProblem:
+        prompt = problem_prompt(numbers, target, style="direct")
+        return CountdownProblem(numbers, target, style=self.style, prompt=prompt, source=source)
 
 
 @lru_cache(maxsize=16)

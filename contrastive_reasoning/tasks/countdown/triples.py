@@ -3,28 +3,65 @@
 text  state = the trace before a line, action = that line, goal = a later line
 V1    state = the problem's numbers, action = a visited state, goal = a state visited later
 V2    state = a visited state, no action, goal = the problem's target, which is the same for all
+
+Goals come by hindsight: what came after a moment of a trace is a goal that was reached from there. A later moment j > i
+of n is drawn with probability p(j | i) ∝ γ^(j−i), cut off at the trace's end. For n = 5, in units of 1/Σ of the row
+(the last moment has no future and is never drawn from):
+
+          j=0  j=1  j=2  j=3  j=4            γ = 1: any later one      γ → 0: the next one
+    i=0    ·    γ    γ²   γ³   γ⁴            ·  ¼  ¼  ¼  ¼             ·  1  ·  ·  ·
+    i=1    ·    ·    γ    γ²   γ³            ·  ·  ⅓  ⅓  ⅓             ·  ·  1  ·  ·
+    i=2    ·    ·    ·    γ    γ²            ·  ·  ·  ½  ½             ·  ·  ·  1  ·
+    i=3    ·    ·    ·    ·    γ             ·  ·  ·  ·  1             ·  ·  ·  ·  1
+    i=4    ·    ·    ·    ·    ·             ·  ·  ·  ·  ·             ·  ·  ·  ·  ·
+
+The published critics draw any later moment (γ = 1); contrastive RL discounts (arXiv:2206.07568).
 """
 
 from __future__ import annotations
 
+import math
 import random
 import re
-from collections.abc import Sequence
+from typing import NamedTuple
 
-from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
-from contrastive_reasoning.tasks.countdown.game import Move
-from contrastive_reasoning.tasks.countdown.grammar import Equation, parse_equation
 from contrastive_reasoning.tasks.countdown.search import SearchTree
-from contrastive_reasoning.tasks.countdown.trace import WORDINGS
-from contrastive_reasoning.tasks.countdown.wording import Wording
-from contrastive_reasoning.tasks.hindsight import Triple, draw_future
+from contrastive_reasoning.tasks.countdown.wording import wording_of
 
-Numbers = tuple[int, ...]
-TextTriple = Triple[str, str, str]
 _NUMBER_LIST = re.compile(r"\[(\d+(?:, \d+)*)\]")
-ArrayTriple = Triple[Numbers, Numbers, Numbers]
-TargetTriple = Triple[Numbers, None, int]
+
+
+class TextTriple(NamedTuple):
+    """A line that was written after others, and one that was reached after it."""
+
+    state: str
+    action: str
+    goal: str
+
+
+def draw_future(moment: int, moments: int, *, discount: float, rng: random.Random) -> int:
+    """A later moment, by inversion of the truncated geometric distribution: one draw, whatever the length.
+
+    Args:
+        moment: i, with i < moments − 1.
+        moments: n.
+        discount: γ in (0, 1].
+        rng: the only source of chance.
+
+    Raises:
+        ValueError: if the moment has no future, or the discount is not in (0, 1].
+    """
+    if not 0 < discount <= 1:
+        raise ValueError(f"discount must lie in (0, 1], got {discount}")
+    later = moments - moment - 1
+    if later < 1:
+        raise ValueError(f"moment {moment} of {moments} has no future to draw a goal from")
+    if discount == 1:
+        return moment + 1 + rng.randrange(later)
+    tail = -math.expm1(later * math.log(discount))  # 1 − γ^later, exact for γ near 1
+    steps = math.floor(math.log1p(-rng.random() * tail) / math.log(discount))
+    return moment + 1 + min(steps, later - 1)
 
 
 def text_triple(trace: str, *, style: str, discount: float, rng: random.Random) -> TextTriple:
@@ -44,16 +81,16 @@ def text_triple(trace: str, *, style: str, discount: float, rng: random.Random) 
     header, *lines = trace.split(wording_of(style).end, 1)[0].splitlines(keepends=True)
     moment = _draw_moment(len(lines), rng)
     later = draw_future(moment, len(lines), discount=discount, rng=rng)
-    return Triple(state=header + "".join(lines[:moment]), action=lines[moment].rstrip("\n"), goal=lines[later].strip())
+    return TextTriple(header + "".join(lines[:moment]), lines[moment].rstrip("\n"), lines[later].strip())
 
 
-def number_lists(line: str) -> list[Numbers]:
+def number_lists(line: str) -> list[tuple[int, ...]]:
     """The sorted numbers of every list in brackets in a line of a trace: the state it writes, what a pick leaves."""
     return [tuple(sorted(int(number) for number in found.split(", "))) for found in _NUMBER_LIST.findall(line)]
 
 
-def array_triple(tree: SearchTree, *, discount: float, rng: random.Random) -> ArrayTriple:
-    """V1: the start, a state visited after it, and one visited later, whether or not under it.
+def array_row(tree: SearchTree, rng: random.Random) -> list[int]:
+    """A V1 triple as 18 integers: the start, a state visited after it, and any state visited later (γ = 1).
 
     The search writes failed branches too, so "later" does not mean "reached from": with the start as the state every
     array of the trace is reachable, which is why V1 can ignore its action.
@@ -62,102 +99,20 @@ def array_triple(tree: SearchTree, *, discount: float, rng: random.Random) -> Ar
         ValueError: if fewer than two states were visited after the start.
     """
     moment = _draw_moment(len(tree.states) - 1, rng)
-    later = draw_future(moment, len(tree.states) - 1, discount=discount, rng=rng)
-    return Triple(state=tree.states[0], action=tree.states[moment + 1], goal=tree.states[later + 1])
+    later = draw_future(moment, len(tree.states) - 1, discount=1.0, rng=rng)
+    states = tree.states[0], tree.states[moment + 1], tree.states[later + 1]
+    return [number for state in states for number in encode_state(state)]
 
 
-def target_triple(tree: SearchTree, *, rng: random.Random) -> TargetTriple:
-    """V2: a state visited after the start and before the end, failed branches included, with the final target.
+def target_row(tree: SearchTree, rng: random.Random) -> list[int]:
+    """A V2 triple as 7 integers: a state visited after the start and before the end, failed branches included, and the
+    target.
 
     Raises:
         ValueError: if fewer than two states were visited after the start.
     """
     moment = _draw_moment(len(tree.states) - 1, rng)
-    return Triple(state=tree.states[moment + 1], action=None, goal=tree.target)
-
-
-def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, style: str) -> str:
-    """The trace of a search that went straight down these moves and has just written the last of them.
-
-    Args:
-        numbers: the start.
-        target: of the problem.
-        moves: at least one, each from the state before it.
-        style: ``longproc`` or ``annotated``.
-
-    Raises:
-        ValueError: on another style.
-    """
-    wording, state = wording_of(style), list(numbers)
-    lines = [wording.opening(state, target)]
-    for depth, move in enumerate(moves):
-        child = list(move.state)
-        if len(child) == 1:  # two numbers are not picked from, their results are compared with the target
-            lines.append(_last_line(wording, 2 * depth + 1, move, target))
-            break
-        first, second = sorted((move.a, move.b), key=state.index)  # a pair is named in the list's order
-        lines.append(wording.pick(2 * depth + 1, state, first, second, child[1:]))
-        lines.append(wording.add(2 * depth + 2, move.spaced, child, target))
-        state = child
-    return "\n".join(lines)
-
-
-def step_texts(problem: Problem, completion: str, steps: Sequence[Step], *, style: str) -> list[str]:
-    """The text up to each step in the form a critic is trained on: a trace that begins with its numbers and target.
-
-    A written search is such a trace: its prefixes. Bare moves, the ``direct`` format, are written as the search that
-    went straight down them.
-
-    Args:
-        problem: a ``direct`` one has ``numbers`` and ``target`` in its fields.
-        completion: where the steps were found.
-        steps: the legal steps of the completion from its first on.
-        style: in which bare moves are written, ``longproc`` or ``annotated``.
-
-    Raises:
-        ValueError: on another style.
-    """
-    equations = [parse_equation(completion[step.start : step.end]) for step in steps]
-    if problem.fields.get("style") != "direct" or None in equations:
-        return [completion[: step.end] for step in steps]
-    numbers, target = problem.fields["numbers"], problem.fields["target"]
-    moves = [_as_searched(equation, step.state) for equation, step in zip(equations, steps, strict=True) if equation]
-    return [path_text(numbers, target, moves[: count + 1], style=style) for count in range(len(moves))]
-
-
-def wording_of(style: str) -> Wording:
-    """The line forms of a style that writes the search.
-
-    Raises:
-        ValueError: on any other style.
-    """
-    if style not in WORDINGS:
-        raise ValueError(f"style must be one of {', '.join(WORDINGS)}, got {style!r}")
-    return WORDINGS[style]
-
-
-def array_row(tree: SearchTree, rng: random.Random) -> list[int]:
-    """A V1 triple as 18 integers: start, action and goal; any later array is as good as another (γ = 1)."""
-    triple = array_triple(tree, discount=1.0, rng=rng)
-    return [*encode_state(triple.state), *encode_state(triple.action), *encode_state(triple.goal)]
-
-
-def target_row(tree: SearchTree, rng: random.Random) -> list[int]:
-    """A V2 triple as 7 integers: state and target."""
-    triple = target_triple(tree, rng=rng)
-    return [*encode_state(triple.state), triple.goal]
-
-
-def _as_searched(equation: Equation, state: Numbers) -> Move:
-    """A search names the larger operand first."""
-    a, op, b, result = equation
-    return Move(b, op, a, result, state) if op in "+*" and a < b else Move(a, op, b, result, state)
-
-
-def _last_line(wording: Wording, level: int, move: Move, target: int) -> str:
-    if move.result == target:
-        return wording.found(level, move.spaced, target)
-    return wording.miss(level, move.spaced, move.result, target)
+    return [*encode_state(tree.states[moment + 1]), tree.target]
 
 
 def _draw_moment(moments: int, rng: random.Random) -> int:

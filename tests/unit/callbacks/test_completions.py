@@ -13,7 +13,7 @@ import torch
 from callbacks.completions import Completions
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask
-from datamodules.collate import ProblemBatch
+from datamodules.reasoning_prompts import ProblemBatch
 from experiments.run_folder.logger import RunFolderLogger
 
 TASK = CountdownTask(

@@ -16,7 +16,7 @@ from contrastive_reasoning.distributed import TooManyLeftOut, ranks, this_rank
 from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rollout.sampling import derived_seed
-from contrastive_reasoning.tasks.countdown.tried import Known
+from contrastive_reasoning.tasks.countdown.explored_states import Known
 from datamodules.pairing import EveryGoal
 from lightning_modules.optim import AdamW
 from tests.two_ranks import on_ranks

@@ -13,7 +13,7 @@ import torch
 from callbacks.dynamic_sampling import drawn_problems, equal_groups, verified_groups
 from contrastive_reasoning.rollout import Seed
 from contrastive_reasoning.tasks.base import Problem
-from datamodules.collate import ProblemBatch
+from datamodules.reasoning_prompts import ProblemBatch
 from tests.unit.callbacks.sampling_kit import MIXED, SAMPLED, Module, Numbered, Scripted, callback
 
 

@@ -14,7 +14,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from datamodules.collate import ProblemBatch
+from datamodules.reasoning_prompts import ProblemBatch
 from tests.unit.callbacks.sampling_kit import Numbered, Silent, callback
 
 

@@ -21,7 +21,7 @@ from contrastive_reasoning.progress import JSONLines
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
-from datamodules.collate import ProblemBatch
+from datamodules.reasoning_prompts import ProblemBatch
 
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=5, stop=[])
 GREEDY = replace(SAMPLED, temperature=0.0)

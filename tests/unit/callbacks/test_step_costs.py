@@ -22,7 +22,7 @@ from contrastive_reasoning.policies.flops import decoder_size, learning_flops, r
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
-from datamodules.collate import ProblemBatch
+from datamodules.reasoning_prompts import ProblemBatch
 from tests.unit.lightning_modules import grpo_kit
 
 NAP = 0.05

@@ -20,7 +20,7 @@ from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.completions import spelling
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
-from datamodules.collate import ProblemBatch
+from datamodules.reasoning_prompts import ProblemBatch
 from tests.unit.lightning_modules import grpo_kit as kit
 
 POLICY = kit.policy()

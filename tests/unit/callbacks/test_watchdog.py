@@ -24,7 +24,7 @@ from callbacks.throughput import ROOM, Throughput
 from callbacks.watchdog import Watchdog
 from contrastive_reasoning.progress.stack_dump import GRACE_S, StackDump
 from contrastive_reasoning.rollout import Engine, Sampling
-from datamodules.collate import ProblemBatch
+from datamodules.reasoning_prompts import ProblemBatch
 from tests.unit.callbacks.test_step_costs import PROBLEMS, Learner
 
 ROOT = Path(__file__).resolve().parents[3]

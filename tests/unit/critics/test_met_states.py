@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from contrastive_reasoning.critics.met_states import MetState, MetStates, met_batch
-from contrastive_reasoning.tasks.countdown.tried import Known
+from contrastive_reasoning.tasks.countdown.explored_states import Known
 from datamodules.pairing import EveryGoal, OwnGoal
 
 

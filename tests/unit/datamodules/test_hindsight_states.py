@@ -11,10 +11,10 @@ from contrastive_reasoning.critics import JointCritic
 from contrastive_reasoning.critics.pairing import Pairing
 from contrastive_reasoning.losses import BinaryNCE, InfoNCE
 from contrastive_reasoning.tasks.countdown import CountdownTask, reachable
-from datamodules.hindsight_plays import HeldOut, draw_anchors, search_under
 from datamodules.hindsight_states import HindsightStates, draw_reached, split_by_shares
 from datamodules.oracle_states import held_out_states, oracle_states
 from datamodules.pairing import EveryGoal, OwnGoal
+from datamodules.random_play import HeldOut, draw_anchors, search_under
 
 TASK = CountdownTask(
     style="direct",

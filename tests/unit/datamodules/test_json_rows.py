@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from datamodules.json_rows import json_rows
+from datamodules.problem_rows import json_rows
 
 ROW = {"question": "How many?", "answer": 4}
 LINE = b'{"question": "How many?", "answer": 4}'

@@ -1,3 +1,5 @@
+"""Plays and searches as examples: of the right split, right where they should be, a function of seed and number."""
+
 from __future__ import annotations
 
 import random
@@ -7,28 +9,62 @@ from itertools import islice
 
 import pytest
 
-from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask, search_trace
-from datamodules.plays import Play, PlayCorpus, Plays, PlayStream, draw_play
+from contrastive_reasoning.tasks.base import Split
+from contrastive_reasoning.tasks.countdown import BareCountdownTask, CountdownTask, search_trace
+from datamodules.batch_stream import Example, ExampleData
+from datamodules.plays import PlayCorpus, Plays, ShuffledSearches, draw_play, draw_shuffled_search, lines_written
 
-TASK = CountdownTask(
-    style="direct",
-    train="generated",
-    test="generated",
-    longproc_dir=None,
-    counts=[3, 4],
-    number_range=[1, 20],
-    target_range=[10, 50],
-    max_search_lines=None,
-    train_problems=10,
-    validation_problems=10,
-    test_problems=10,
-    seed=0,
-)
+SETTINGS = {
+    "train": "generated",
+    "test": "generated",
+    "longproc_dir": None,
+    "number_range": [1, 20],
+    "target_range": [10, 50],
+    "max_search_lines": None,
+    "train_problems": 10,
+    "validation_problems": 10,
+    "test_problems": 10,
+    "seed": 0,
+}
+TASK = CountdownTask(style="direct", counts=[3, 4], **SETTINGS)  # pyright: ignore[reportArgumentType]
+SEARCHES = BareCountdownTask(style="longproc", counts=[3], **SETTINGS)  # pyright: ignore[reportArgumentType]
 
 
-def problem_of(prompt: str) -> CountdownProblem:
+def plays(seed: int = 0, unaimed_steps: int = 1, batch_size: int = 4, workers: int = 0) -> Plays:
+    return Plays(
+        task=TASK,
+        batch_size=batch_size,
+        unaimed_steps=unaimed_steps,
+        validation_batches=1,
+        workers=workers,
+        seed=seed,
+    )
+
+
+def searches(seed: int = 0, workers: int = 0, style: str = "longproc", max_lines: int = 40) -> ShuffledSearches:
+    return ShuffledSearches(
+        task=replace(SEARCHES, style=style),
+        batch_size=4,
+        max_lines=max_lines,
+        validation_batches=1,
+        workers=workers,
+        seed=seed,
+    )
+
+
+def posed(prompt: str) -> tuple[tuple[int, ...], int]:
+    """The numbers and the target of a bare prompt."""
     numbers, target = prompt.strip().split(" = ")
-    return CountdownProblem(tuple(int(n) for n in numbers.split()), int(target), style="direct")
+    return tuple(map(int, numbers.split())), int(target)
+
+
+def posed_in(search: str) -> tuple[tuple[int, ...], int]:
+    """The numbers and the target that a written search begins with."""
+    found = re.search(r"\[([0-9, ]+)\]", search)
+    target = re.search(r"[Tt]arget\D*(\d+)", search)
+    assert found is not None
+    assert target is not None
+    return tuple(map(int, found[1].split(", "))), int(target[1])
 
 
 @pytest.mark.parametrize(
@@ -38,7 +74,7 @@ def problem_of(prompt: str) -> CountdownProblem:
         (False, ("14 2 9 17 = 40\n", "17*2=34;14+9=23;34-23=11"), ("18 20 5 10 = 31\n", "18+5=23;23-20=3;10*3=30")),
     ],
 )
-def test_direct_plays_stay_as_they_were_drawn(aimed: bool, play: Play, following: Play) -> None:
+def test_direct_plays_stay_as_they_were_drawn(aimed: bool, play: Example, following: Example) -> None:
     """The embedded policies were warmed up on these."""
     rng = random.Random(0)
     assert [draw_play(TASK, "train", rng, aimed=aimed) for _ in range(2)] == [play, following]
@@ -51,7 +87,6 @@ def test_a_search_style_is_taught_by_searches_that_succeed(style: str, aimed: bo
     rng = random.Random(5)
     for _ in range(20):
         prompt, completion = draw_play(task, "train", rng, aimed=aimed)
-        assert "Try" in completion
         numbers, target = posed_in(completion)
         problem = task.problem(numbers, target)
         assert problem.prompt == prompt
@@ -61,22 +96,13 @@ def test_a_search_style_is_taught_by_searches_that_succeed(style: str, aimed: bo
         assert task.space.admits(numbers, target)
 
 
-def posed_in(search: str) -> tuple[tuple[int, ...], int]:
-    """The numbers and the target that a written search begins with."""
-    found = re.search(r"\[([0-9, ]+)\]", search)
-    target = re.search(r"[Tt]arget\D*(\d+)", search)
-    assert found is not None
-    assert target is not None
-    return tuple(map(int, found[1].split(", "))), int(target[1])
-
-
 @pytest.mark.parametrize("split", ["train", "validation"])
-def test_every_play_solves_a_problem_of_its_split(split: str) -> None:
+def test_every_play_solves_a_problem_of_its_split(split: Split) -> None:
     rng = random.Random(3)
     for _ in range(300):
-        prompt, completion = draw_play(TASK, split, rng, aimed=True)  # pyright: ignore[reportArgumentType]
-        problem = problem_of(prompt)
-        assert TASK.problem(problem.numbers, problem.target).prompt == prompt
+        prompt, completion = draw_play(TASK, split, rng, aimed=True)
+        problem = TASK.problem(*posed(prompt))
+        assert problem.prompt == prompt
         assert TASK.verify(problem, completion).correct, (prompt, completion)
         assert TASK.split_of(problem) == split
         assert len(problem.numbers) in (3, 4)
@@ -88,7 +114,7 @@ def test_unaimed_plays_are_legal_and_mostly_miss() -> None:
     hits = 0
     for _ in range(200):
         prompt, completion = draw_play(TASK, "train", rng, aimed=False)
-        problem = problem_of(prompt)
+        problem = TASK.problem(*posed(prompt))
         steps = TASK.parse_steps(problem, completion)
         assert len(steps) == len(problem.numbers) - 1
         assert all(step.legal for step in steps)
@@ -97,39 +123,65 @@ def test_unaimed_plays_are_legal_and_mostly_miss() -> None:
     assert hits < 20
 
 
-def test_plays_are_unaimed_first() -> None:
-    def hits(step: int) -> int:
-        pairs = stream(unaimed_steps=2, batch_size=40).batch(step)
-        return sum(TASK.verify(problem_of(prompt), completion).correct for prompt, completion in pairs)
+def test_training_plays_are_unaimed_first_and_validation_ones_never() -> None:
+    data = plays(unaimed_steps=2, batch_size=40)
 
-    assert hits(1) < 10
-    assert hits(2) == 40
+    def hits(number: int, split: Split) -> int:
+        pairs = data.batch(number, split=split)
+        return sum(TASK.verify(TASK.problem(*posed(prompt)), completion).correct for prompt, completion in pairs)
 
-
-def stream(first_step: int = 0, seed: int = 0, unaimed_steps: int = 1, batch_size: int = 4) -> PlayStream:
-    return PlayStream(
-        task=TASK,
-        split="train",
-        batch_size=batch_size,
-        unaimed_steps=unaimed_steps,
-        seed=seed,
-        first_step=first_step,
-    )
+    assert hits(1, "train") < 10
+    assert hits(2, "train") == hits(0, "validation") == 40
 
 
-def test_a_batch_is_a_function_of_seed_and_step() -> None:
-    batches = list(islice(stream(), 5))
-    assert list(islice(stream(first_step=3), 2)) == batches[3:]
+@pytest.mark.parametrize("split", ["train", "validation"])
+@pytest.mark.parametrize("max_lines", [64, 12])
+def test_every_shuffled_search_solves_a_problem_of_its_split(split: Split, max_lines: int) -> None:
+    rng = random.Random(3)
+    in_list_order = 0
+    for _ in range(60):
+        prompt, search = draw_shuffled_search(SEARCHES, split, rng, max_lines=max_lines)
+        problem = SEARCHES.problem(*posed(prompt))
+        assert problem.prompt == prompt
+        assert SEARCHES.verify(problem, search).correct, search
+        assert all(step.legal for step in SEARCHES.parse_steps(problem, search))
+        assert SEARCHES.split_of(problem) == split
+        assert 10 <= problem.target <= 50
+        assert search.split("\n\n")[0].count("\n") == lines_written(search) <= max_lines
+        in_list_order += search == search_trace(problem.numbers, problem.target).text
+    assert in_list_order < 10
+
+
+def test_problems_of_shuffled_searches_are_chosen_as_the_task_admits_them() -> None:
+    short = replace(SEARCHES, max_search_lines=8)
+    rng = random.Random(4)
+    for _ in range(10):
+        prompt, _ = draw_shuffled_search(short, "train", rng, max_lines=64)
+        assert short.space.admits(*posed(prompt))
+
+
+@pytest.mark.parametrize("make", [plays, searches])
+def test_a_batch_is_a_function_of_seed_and_number_whatever_the_workers(make: type[ExampleData]) -> None:
+    data = make()  # pyright: ignore[reportCallIssue]
+    batches = [data.batch(number) for number in range(4)]
     assert batches[0] != batches[1]
-    assert next(iter(stream(seed=1))) != batches[0]
+    assert make(seed=1).batch(0) != batches[0]  # pyright: ignore[reportCallIssue]
+    for workers in (0, 2):
+        loaded = make(workers=workers).train_dataloader()  # pyright: ignore[reportCallIssue]
+        assert list(islice(loaded, 4)) == batches
+    assert list(data.val_dataloader()) == [data.batch(0, split="validation")] != [batches[0]]
 
 
-def test_workers_change_nothing() -> None:
-    def first(workers: int) -> list[object]:
-        data = Plays(task=TASK, batch_size=4, unaimed_steps=1, validation_batches=1, workers=workers, seed=0)
-        return list(islice(data.train_dataloader(), 5))
-
-    assert first(0) == first(2) == list(islice(stream(), 5))
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"style": "direct"}, r"a style that writes the search, got task\.style='direct'"),
+        ({"max_lines": 3}, "max_lines must be at least 4, the shortest search, got 3"),
+    ],
+)
+def test_what_cannot_be_a_shuffled_search_is_refused(change: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        searches(**change)
 
 
 def test_the_corpus_is_reproducible() -> None:

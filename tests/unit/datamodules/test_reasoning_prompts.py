@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown import CountdownTask
-from datamodules.collate import ProblemBatch
-from datamodules.reasoning_prompts import ProblemSteps, ReasoningPrompts, own_batch, rows_of_step
+from datamodules.reasoning_prompts import ProblemBatch, ProblemSteps, ReasoningPrompts, own_batch, rows_of_step
 
 PROBLEMS = [Problem(id=str(i), prompt="", answer="") for i in range(7)]
 
@@ -135,3 +135,60 @@ def test_too_few_validation_problems(task: CountdownTask) -> None:
 def test_no_problems_per_step(task: CountdownTask) -> None:
     with pytest.raises(ValueError, match="problems_per_step must be at least 1, got 0"):
         ReasoningPrompts(task=task, problems_per_step=0, validation_problems=1, steps=1, max_prompt_tokens=None, seed=0)
+
+
+class Log:
+    """A logger that takes metrics and tables."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, float] = {}
+        self.tables: dict[str, list[Mapping[str, Any]]] = {}
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        self.metrics |= metrics
+
+    def log_table(self, name: str, rows: Sequence[Mapping[str, Any]], step: int) -> None:
+        self.tables[name] = list(rows)
+
+
+def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log) -> ReasoningPrompts:
+    """Prompts of so many words, read by a policy whose tokens are words."""
+    problems = [Problem(id=f"p{row}", prompt="word " * length, answer="") for row, length in enumerate(lengths)]
+    data = ReasoningPrompts(
+        task=SimpleNamespace(problems=lambda split: problems),  # pyright: ignore[reportArgumentType]
+        problems_per_step=1,
+        validation_problems=0,
+        steps=8,
+        max_prompt_tokens=max_prompt_tokens,
+        seed=0,
+    )
+    module = SimpleNamespace(policy=SimpleNamespace(prompt_ids=str.split), rollout_step=0)
+    data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=1, loggers=[log])  # pyright: ignore
+    return data
+
+
+def test_prompts_that_are_too_long_are_left_out_counted_and_named() -> None:
+    log = Log()
+    data = with_prompts_of([3, 30, 4, 31, 5, 20, *[40] * 5], max_prompt_tokens=20, log=log)
+    with pytest.warns(
+        UserWarning, match=r"^7 of 11 training .* left out: .* more than 20 tokens \(p1, p3, p6, p7, p8, …\)$"
+    ):
+        kept = {problem.id for batch in data.train_dataloader() for problem in batch.problems}
+    assert kept == {"p0", "p2", "p4", "p5"}
+    assert log.metrics == {"train/prompts_left_out": 7}
+    assert log.tables["train/prompts_left_out"][:2] == [
+        {"problem": "p1", "prompt_tokens": 30},
+        {"problem": "p3", "prompt_tokens": 31},
+    ]
+
+
+def test_nothing_is_reported_where_all_prompts_fit() -> None:
+    log = Log()
+    assert len(list(with_prompts_of([3, 20], max_prompt_tokens=20, log=log).train_dataloader())) == 8
+    assert not log.metrics
+
+
+def test_where_no_prompt_fits_the_limit_is_named() -> None:
+    data = with_prompts_of([30, 25], max_prompt_tokens=20, log=Log())
+    with pytest.raises(ValueError, match=r"each of the 2 training prompts has .* max_prompt_tokens=20 .* shortest 25$"):
+        data.train_dataloader()

@@ -9,7 +9,7 @@ import pytest
 from contrastive_reasoning.tasks.arithmetic import ArithmeticTask, Equation, Story, split_of
 from contrastive_reasoning.tasks.arithmetic.words import NAMES, NEW_NAMES, NEW_THINGS, WORDS
 from datamodules import stories
-from datamodules.stories import Stories, StoryCorpus, StoryStream, draw_story, draw_sum, made_up_name
+from datamodules.stories import Stories, StoryCorpus, draw_story, draw_sum, made_up_name
 
 TASK = ArithmeticTask(
     test="in_distribution",
@@ -29,16 +29,16 @@ TASK = ArithmeticTask(
 )
 
 
-def stream(first_step: int = 0, seed: int = 0, made_up: float = 0.5) -> StoryStream:
-    return StoryStream(
+def data(seed: int = 0, made_up: float = 0.5, workers: int = 0) -> Stories:
+    return Stories(
         task=TASK,
-        split="train",
         batch_size=4,
         sum_steps=2,
         sums=0.25,
         made_up=made_up,
+        validation_batches=1,
+        workers=workers,
         seed=seed,
-        first_step=first_step,
     )
 
 
@@ -106,14 +106,17 @@ def test_sums_are_true_and_over_all_numbers() -> None:
 
 
 def test_sums_come_alone_at_first() -> None:
-    shares = [sum(prompt.startswith("What is") for prompt, _ in batch) for batch in islice(stream(), 40)]
+    shares = [
+        sum(prompt.startswith("What is") for prompt, _ in batch) for batch in islice(data().train_dataloader(), 40)
+    ]
     assert shares[:2] == [4, 4]
     assert 10 <= sum(shares[2:]) <= 80
+    assert any(not prompt.startswith("What is") for prompt, _ in data().batch(0, split="validation"))
 
 
 def test_names_are_made_up_for_whole_batches() -> None:
     known = re.compile("|".join(rf"^{name}\b" for name in NAMES))
-    for batch in islice(stream(first_step=2), 30):
+    for batch in islice(data().train_dataloader(), 2, 32):
         of_stories = [bool(known.search(prompt)) for prompt, _ in batch if not prompt.startswith("What is")]
         assert len(set(of_stories)) <= 1
 
@@ -125,26 +128,17 @@ def test_made_up_names_are_nobodys() -> None:
     assert not {name.title() for name in names} & {*NAMES, *NEW_NAMES}
 
 
-def test_a_batch_is_a_function_of_seed_and_step() -> None:
-    batches = list(islice(stream(), 5))
-    assert list(islice(stream(first_step=3), 2)) == batches[3:]
+def test_a_batch_is_a_function_of_seed_and_number_whatever_the_workers() -> None:
+    batches = [data().batch(number) for number in range(5)]
     assert batches[2] != batches[3]
-    assert next(iter(stream(seed=1))) != batches[0]
-
-
-def test_workers_change_nothing() -> None:
-    def first(workers: int) -> list[object]:
-        data = Stories(
-            task=TASK, batch_size=4, sum_steps=2, sums=0.25, made_up=0.5, validation_batches=1, workers=workers, seed=0
-        )
-        return list(islice(data.train_dataloader(), 5))
-
-    assert first(0) == first(2) == list(islice(stream(), 5))
+    assert data(seed=1).batch(0) != batches[0]
+    for workers in (0, 2):
+        assert list(islice(data(workers=workers).train_dataloader(), 5)) == batches
 
 
 def test_shares_are_shares() -> None:
     with pytest.raises(ValueError, match="made_up must lie in"):
-        Stories(task=TASK, batch_size=4, sum_steps=2, sums=0.2, made_up=1.5, validation_batches=1, workers=0, seed=0)
+        data(made_up=1.5)
 
 
 def test_the_corpus_is_reproducible() -> None:

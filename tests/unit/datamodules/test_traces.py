@@ -10,12 +10,17 @@ import torch
 
 from contrastive_reasoning.tasks.countdown import CountdownTask, ProblemSpace, problem_key, split_of
 from contrastive_reasoning.tasks.countdown.triples import array_row, target_row
-from datamodules.countdown_traces import batch_rows, states_of, triple_table
 from datamodules.oracle_states import held_out_states
-from datamodules.trace_arrays import same_goal
+from datamodules.trace_arrays import (
+    TracesV1,
+    TracesV2,
+    batch_rows,
+    ordered_map,
+    same_goal,
+    states_of,
+    triple_table,
+)
 from datamodules.traces_text import TracesText, shown
-from datamodules.traces_v1 import TracesV1
-from datamodules.traces_v2 import TracesV2
 
 SPACE = ProblemSpace(counts=[4], number_range=[1, 49], target_range=[10, 50], max_search_lines=None)
 TASK = CountdownTask(
@@ -123,6 +128,11 @@ def test_the_table_holds_distinct_training_problems_whatever_the_workers() -> No
         triple_table(
             small, trajectories=100_000, triples_each=1, seed=0, exclude=(), held_out=(), draw_row=target_row, workers=0
         )
+
+
+def test_a_negative_number_of_workers_is_refused() -> None:
+    with pytest.raises(ValueError, match="workers must be ≥ 0"):
+        list(ordered_map(str, [1], workers=-1))
 
 
 def test_held_out_states_never_start_a_trajectory_nor_stand_in_a_row() -> None:
@@ -260,5 +270,5 @@ def test_text_batches_are_tokens_of_the_critic() -> None:
 def test_text_without_a_text_critic_says_so() -> None:
     data = text()
     data.reader = None
-    with pytest.raises(ValueError, match="text traces know no tokenizer"):
+    with pytest.raises(ValueError, match="text traces have no tokenizer"):
         data.batch(0)

@@ -18,7 +18,7 @@ from contrastive_reasoning.advantages import MeanCentred, Process
 from contrastive_reasoning.objectives import FullKL, SeqMeanTokenMean, TokenMean
 from contrastive_reasoning.rewards import Credit, OracleReward, VerifierReward
 from contrastive_reasoning.rollout import RolloutBatch
-from datamodules.collate import ProblemBatch
+from datamodules.reasoning_prompts import ProblemBatch
 from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
 from lightning_modules.lesson import rows_that_teach

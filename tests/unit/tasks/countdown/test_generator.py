@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import islice
 
 import pytest
 
+from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown.generator import (
+    Pair,
     ProblemSpace,
     draw,
     draw_distinct,
-    generate_problems,
     split_of,
 )
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import problem_key
-from contrastive_reasoning.tasks.countdown.search_length import search_lines
-from contrastive_reasoning.tasks.countdown.stream import ordered_map, stream_generated, stream_traces
-from contrastive_reasoning.tasks.countdown.trace import search_trace
+from contrastive_reasoning.tasks.countdown.search import search_lines
 
-SPLITS = ("train", "validation", "test")
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
 def space(**changes: object) -> ProblemSpace:
@@ -28,14 +28,18 @@ def space(**changes: object) -> ProblemSpace:
     return ProblemSpace(**{**settings, **changes})  # type: ignore[arg-type]
 
 
+def problems(split: Split, *, count: int, seed: int) -> list[Pair]:
+    return list(islice(draw_distinct(space(), seed=seed, split=split, exclude=()), count))
+
+
 def test_problems_are_solvable_distinct_and_in_range() -> None:
-    problems = generate_problems(space(), split="train", count=120, seed=0, style="direct", exclude=())
-    assert len({problem.key for problem in problems}) == 120
-    assert {len(problem.numbers) for problem in problems} == {3, 4}
-    for problem in problems:
-        assert reachable(problem.numbers, problem.target)
-        assert all(1 <= number <= 20 for number in problem.numbers)
-        assert 10 <= problem.target <= 50
+    drawn = problems("train", count=120, seed=0)
+    assert len({problem_key(*pair) for pair in drawn}) == 120
+    assert {len(numbers) for numbers, _ in drawn} == {3, 4}
+    for numbers, target in drawn:
+        assert reachable(numbers, target)
+        assert all(1 <= number <= 20 for number in numbers)
+        assert 10 <= target <= 50
 
 
 def test_search_length_is_bounded() -> None:
@@ -47,21 +51,14 @@ def test_search_length_is_bounded() -> None:
 
 
 def test_a_longer_list_begins_with_the_shorter_one_and_seeds_differ() -> None:
-    short, long, other = (
-        generate_problems(space(), split="test", count=count, seed=seed, style="direct", exclude=())
-        for count, seed in ((10, 0), (30, 0), (30, 1))
-    )
-    assert [problem.id for problem in long[:10]] == [problem.id for problem in short]
-    assert {problem.id for problem in long} != {problem.id for problem in other}
+    short, long, other = (problems("test", count=count, seed=seed) for count, seed in ((10, 0), (30, 0), (30, 1)))
+    assert long[:10] == short
+    assert set(long) != set(other)
 
 
 def test_splits_never_overlap_whatever_the_seed() -> None:
     keys = {
-        split: {
-            problem.key
-            for seed in range(2)
-            for problem in generate_problems(space(), split=split, count=40, seed=seed, style="direct", exclude=())
-        }
+        split: {problem_key(*pair) for seed in range(2) for pair in problems(split, count=40, seed=seed)}
         for split in SPLITS
     }
     assert not keys["train"] & keys["validation"]
@@ -71,11 +68,11 @@ def test_splits_never_overlap_whatever_the_seed() -> None:
 
 def test_the_hash_splits_eight_to_one_to_one_and_ignores_order() -> None:
     rng = random.Random(0)
-    problems = [([rng.randint(1, 49) for _ in range(4)], rng.randint(10, 50)) for _ in range(4000)]
-    counts = Counter(split_of(problem_key(*problem)) for problem in problems)
+    drawn = [([rng.randint(1, 49) for _ in range(4)], rng.randint(10, 50)) for _ in range(4000)]
+    counts = Counter(split_of(problem_key(*problem)) for problem in drawn)
     assert counts["train"] == pytest.approx(3200, abs=120)
     assert counts["validation"] == pytest.approx(400, abs=80)
-    assert all(split_of(problem_key(n, t)) == split_of(problem_key(n[::-1], t)) for n, t in problems[:50])
+    assert all(split_of(problem_key(n, t)) == split_of(problem_key(n[::-1], t)) for n, t in drawn[:50])
 
 
 def test_excluded_problems_are_not_drawn() -> None:
@@ -103,34 +100,3 @@ def test_an_exhausted_space_says_so() -> None:
 def test_bad_spaces_are_refused(changes: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         space(**changes)
-
-
-def test_streams_are_the_generated_problems_with_their_traces() -> None:
-    done: list[int] = []
-    settings = {
-        "split": "test",
-        "total": 25,
-        "seed": 0,
-        "style": "direct",
-        "exclude": (),
-        "workers": 0,
-        "chunk_size": 10,
-    }
-    streamed = list(stream_generated(space(), **settings, progress=done.append))
-    problems = generate_problems(space(), split="test", count=25, seed=0, style="direct", exclude=())
-    assert [(item.numbers, item.target) for item in streamed] == [(one.numbers, one.target) for one in problems]
-    assert all(item.trace == search_trace(item.numbers, item.target, style="direct") for item in streamed)
-    assert done[-1] == 25
-
-
-def test_workers_change_nothing() -> None:
-    problems = [draw(space(), seed=0, split="train", index=i, exclude=()) for i in range(12)]
-    alone, together = (
-        list(stream_traces(problems, style="longproc", workers=workers, chunk_size=5)) for workers in (0, 2)
-    )
-    assert alone == together
-
-
-def test_a_negative_number_of_workers_is_refused() -> None:
-    with pytest.raises(ValueError, match="workers must be ≥ 0"):
-        list(ordered_map(str, [1], workers=-1))

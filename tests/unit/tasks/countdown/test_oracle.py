@@ -8,7 +8,15 @@ import pytest
 
 from contrastive_reasoning.tasks.countdown import oracle
 from contrastive_reasoning.tasks.countdown.game import legal_moves
-from contrastive_reasoning.tasks.countdown.oracle import best_moves, reachable, reachable_bits, reachable_targets
+from contrastive_reasoning.tasks.countdown.oracle import (
+    best_moves,
+    reachable,
+    reachable_bits,
+    reachable_targets,
+    solvable,
+)
+
+NUMBERS = (0, 0, 1, 1, 2, 3, 5, 8, 13, 25, 44, 60, 999, 1999, 2000, 2500)
 
 
 def slow_targets(state: tuple[int, ...]) -> set[int]:
@@ -55,6 +63,8 @@ def test_bad_numbers_are_refused(numbers: tuple[int, ...]) -> None:
         reachable(numbers, 3)
     with pytest.raises(ValueError, match="integers ≥ 0"):
         reachable_targets(numbers)
+    with pytest.raises(ValueError, match="integers ≥ 0"):
+        solvable(numbers, 3)
 
 
 def test_bits_need_a_move() -> None:
@@ -64,3 +74,15 @@ def test_bits_need_a_move() -> None:
 
 def test_the_cache_is_bounded() -> None:
     assert oracle._of_many.cache_info().maxsize == oracle.CACHED_STATES
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_solvable_says_what_reachable_says(count: int) -> None:
+    rng = random.Random(count)
+    answers = []
+    for _ in range(12):
+        numbers = [rng.choice(NUMBERS) for _ in range(count)]
+        for target in (-1, 0, 1, *range(2, 60, 3), numbers[0], 1999, 2000, 2500):
+            answers.append(solvable(numbers, target))
+            assert answers[-1] == reachable(numbers, target), (numbers, target)
+    assert {True, False} == set(answers)

@@ -6,8 +6,13 @@ import pickle
 
 import pytest
 
-from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
-from contrastive_reasoning.tasks.countdown.prompt import EXAMPLES, fill_template, problem_prompt
+from contrastive_reasoning.tasks.countdown.problem import (
+    EXAMPLES,
+    CountdownProblem,
+    fill_template,
+    problem_key,
+    problem_prompt,
+)
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 
 

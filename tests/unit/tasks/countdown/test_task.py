@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from contrastive_reasoning.tasks.base import Task
-from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
-from contrastive_reasoning.tasks.countdown.prompt import EXAMPLES
-from contrastive_reasoning.tasks.countdown.task import CountdownTask
+from contrastive_reasoning.tasks.countdown.problem import EXAMPLES, CountdownProblem, problem_key
+from contrastive_reasoning.tasks.countdown.task import BareCountdownTask, CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 
 SETTINGS = {
@@ -182,3 +181,15 @@ def test_direct_moves_are_scored_as_longproc_would_score_their_solution(completi
     made = task()
     scores = made.scores(made.problem((21, 16, 17, 26), 46), completion)
     assert scores["longproc/accuracy"] == accuracy
+
+
+def test_a_bare_task_asks_for_a_search_in_one_line() -> None:
+    bare = BareCountdownTask(**{**SETTINGS, "style": "longproc"})  # type: ignore[arg-type]
+    problem = bare.problem((12, 6, 3), 21)
+    assert problem.prompt == "12 6 3 = 21\n"
+    assert bare.verify(problem, search_trace((12, 6, 3), 21).text).correct
+    assert bare.verify(problem, "12+6=18;18+3=21").status == "unparsed"
+    for split in ("train", "validation", "test"):
+        ours, theirs = bare.problems(split), task(style="longproc").problems(split)
+        assert [p.id for p in ours] == [p.id for p in theirs]
+        assert all(len(p.prompt) < 20 < 3000 < len(q.prompt) for p, q in zip(ours, theirs, strict=True))

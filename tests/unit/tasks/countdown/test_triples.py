@@ -1,25 +1,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
-from contrastive_reasoning.tasks.base import Step
-from contrastive_reasoning.tasks.countdown.game import legal_moves
-from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
+from contrastive_reasoning.tasks.countdown.encoding import PADDING
 from contrastive_reasoning.tasks.countdown.search import search
-from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.trace import search_trace
-from contrastive_reasoning.tasks.countdown.triples import (
-    array_row,
-    array_triple,
-    path_text,
-    step_texts,
-    target_row,
-    target_triple,
-    text_triple,
-    wording_of,
-)
+from contrastive_reasoning.tasks.countdown.triples import array_row, draw_future, target_row, text_triple
 
 PROBLEM = ((8, 24, 28, 22), 24)
 
@@ -40,50 +29,61 @@ def test_text_needs_a_style_that_writes_the_search() -> None:
         text_triple("", style="direct", discount=1.0, rng=random.Random(0))
 
 
-def test_array_triples_are_in_order_of_visiting() -> None:
+def numbers_in(row: list[int]) -> list[int]:
+    return sorted(number for number in row if number != PADDING)
+
+
+def test_array_rows_are_start_and_two_states_in_order_of_visiting() -> None:
     tree = search(*PROBLEM)
+    visited = [sorted(state) for state in tree.states]
     for seed in range(50):
-        triple = array_triple(tree, discount=1.0, rng=random.Random(seed))
-        assert triple.state == PROBLEM[0]
-        first = tree.states.index(triple.action)
-        assert triple.goal in tree.states[first + 1 :]
+        row = array_row(tree, random.Random(seed))
+        assert row[:6] == [28, 24, 22, 8, -1, -1]
+        action, goal = numbers_in(row[6:12]), numbers_in(row[12:])
+        assert goal in visited[visited.index(action) + 1 :]
 
 
-def test_target_triples_end_at_the_target_from_any_branch() -> None:
+def test_target_rows_end_at_the_target_from_any_branch() -> None:
     tree = search(*PROBLEM)
-    triples = [target_triple(tree, rng=random.Random(seed)) for seed in range(200)]
-    assert {triple.goal for triple in triples} == {24}
-    visited = [tree.states.index(triple.state) for triple in triples]
-    assert any(tree.exhausted(index) for index in visited), "failed branches are visited, too"
+    visited = [sorted(state) for state in tree.states]
+    rows = [target_row(tree, random.Random(seed)) for seed in range(200)]
+    assert {row[6] for row in rows} == {24}
+    places = {visited.index(numbers_in(row[:6])) for row in rows}
+    assert min(places) > 0
+    assert len(places) > len(PROBLEM[0]), "failed branches are visited, too"
 
 
-def test_rows_are_padded_arrays() -> None:
-    tree = search(*PROBLEM)
-    row = array_row(tree, random.Random(0))
-    assert row[:6] == [28, 24, 22, 8, -1, -1]
-    assert len(row) == 18
-    assert target_row(tree, random.Random(0))[6] == 24
+def future_probabilities(moments: int, *, discount: float) -> list[list[float]]:
+    """The module's picture: row i holds p(j | i); the last row is zero."""
+    rows = [[discount ** (j - i - 1) if j > i else 0.0 for j in range(moments)] for i in range(moments)]
+    return [[weight / (sum(row) or 1.0) for weight in row] for row in rows]
 
 
-def test_path_text_is_the_trace_of_a_search_that_was_right_at_once() -> None:
-    numbers, target = (25, 39, 32, 4), 100  # 25 + 39 + 32 + 4: the first line of play
-    first = legal_moves(numbers)[0]
-    moves = [first, legal_moves(first.state)[0]]
-    for style in ("longproc", "annotated"):
-        assert search_trace(numbers, target, style=style).text.startswith(
-            path_text(numbers, target, moves, style=style) + "\n"
-        )
+def test_probabilities_are_the_picture() -> None:
+    half = future_probabilities(5, discount=0.5)
+    assert half[2] == [0, 0, 0, pytest.approx(2 / 3), pytest.approx(1 / 3)]
+    assert half[0][1:] == [pytest.approx(weight / 15) for weight in (8, 4, 2, 1)]
+    assert half[4] == [0] * 5
+    assert future_probabilities(5, discount=1.0)[1] == [
+        0,
+        0,
+        pytest.approx(1 / 3),
+        pytest.approx(1 / 3),
+        pytest.approx(1 / 3),
+    ]
 
 
-def test_bare_moves_become_the_search_that_found_them_at_once() -> None:
-    problem = CountdownProblem((25, 39, 32, 4), 100, style="direct")
-    completion = "25+39=64;64+32=96;96+4=100"
-    steps = parse_steps(problem, completion)
-    for style in ("longproc", "annotated"):
-        texts = step_texts(problem, completion, steps, style=style)
-        procedure = search_trace(problem.numbers, problem.target, style=style).text.split(wording_of(style).end, 1)[0]
-        assert texts[-1] == procedure
-        assert [procedure.startswith(text + "\n") for text in texts] == [True, True, False]
-    miss = Step(start=0, end=5, state=(8,), legal=True)
-    (missed,) = step_texts(CountdownProblem((5, 3), 2, style="direct"), "5+3=8", [miss], style="annotated")
-    assert missed.endswith("target: 2\n|- Try 5 + 3 = 8. Evaluate 8 != 2, drop this branch. ### Current State: [8]")
+@pytest.mark.parametrize("discount", [1.0, 0.9, 0.3, 1e-6])
+def test_draws_follow_the_probabilities(discount: float) -> None:
+    rng, draws = random.Random(0), 6_000
+    drawn = Counter(draw_future(1, 5, discount=discount, rng=rng) for _ in range(draws))
+    expected = future_probabilities(5, discount=discount)[1]
+    for moment, probability in enumerate(expected):
+        assert drawn[moment] / draws == pytest.approx(probability, abs=0.025)
+
+
+def test_refuses_what_has_no_future() -> None:
+    with pytest.raises(ValueError, match="moment 4 of 5 has no future"):
+        draw_future(4, 5, discount=1.0, rng=random.Random(0))
+    with pytest.raises(ValueError, match=r"discount must lie in \(0, 1\], got 0"):
+        draw_future(0, 5, discount=0.0, rng=random.Random(0))

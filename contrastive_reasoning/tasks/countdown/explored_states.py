@@ -1,4 +1,4 @@
-"""What written moves certify of the states they pass through: the values reached under each, and the dead ends.
+"""What written moves show of the states they pass through: the values reached under each, and the dead ends.
 
 Completions meet in the same states, so the moves of all of them make one graph. Four moves and what they show:
 
@@ -8,8 +8,8 @@ Completions meet in the same states, so the moves of all of them make one graph.
         └───────► (5, 4) ──► 20        (5, 4)     reached {20}; whether 9 is in reach was not tried
                                        (4, 3, 2)  reached {24, 20, 10, 2}, not exhausted
 
-No search is made here. The rules are asked one thing, which moves there are from a state, and only to see that each of
-them was written: a value that nobody has reached stays unknown unless completions have tried everything.
+No search is made here. The rules only say which moves there are from a state, to see that each of them was written: a
+value that no completion reached stays unknown unless completions have tried everything.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Known(NamedTuple):
     exhausted: bool
     """Every line of play under it was written, so that all other values are out of reach."""
 
-    def joined(self, other: Known) -> Known:
+    def merge(self, other: Known) -> Known:
         """What both have shown."""
         return Known(self.reached | other.reached, self.exhausted or other.exhausted)
 
@@ -49,10 +49,10 @@ def moves_of(numbers: Sequence[int], steps: Iterable[Step]) -> Iterator[tuple[St
         numbers: what the problem starts from.
         steps: of the whole completion, as ``parse_steps`` finds them.
     """
-    path = {len(numbers): in_order(numbers)}
+    path = {len(numbers): _descending(numbers)}
     for step in steps:
         if step.legal:
-            after = in_order(step.state)
+            after = _descending(step.state)
             yield path[len(after) + 1], after
             path[len(after)] = after
 
@@ -62,27 +62,26 @@ def known_states(moves: Iterable[tuple[State, State]]) -> dict[State, Known]:
 
     A state that a completion stopped in has reached nothing.
     """
-    after: dict[State, set[State]] = defaultdict(set)
-    for before, reached in moves:
-        after[before].add(reached)
+    children: dict[State, set[State]] = defaultdict(set)
+    for before, after in moves:
+        children[before].add(after)
     known: dict[State, Known] = {}
-    for state in sorted(after, key=len):  # what comes after it has fewer numbers and is known by now
-        below = [known.get(child) or _without_moves(child) for child in after[state]]
+    for state in sorted(children, key=len):  # its children have fewer numbers and are known by now
+        below = [known.get(child) or _without_moves(child) for child in children[state]]
         known[state] = Known(
             reached=frozenset().union(*[each.reached for each in below]),
-            exhausted=all(each.exhausted for each in below) and after[state] >= next_states(state),
+            exhausted=all(each.exhausted for each in below) and children[state] >= _next_states(state),
         )
     return known
 
 
-def in_order(numbers: Iterable[int]) -> State:
+def _descending(numbers: Iterable[int]) -> State:
     return tuple(sorted(numbers, reverse=True))
 
 
 @lru_cache(maxsize=1 << 14)
-def next_states(state: State) -> frozenset[State]:
-    """Where the rules allow to go from a state."""
-    return frozenset([in_order(move.state) for move in legal_moves(state)])
+def _next_states(state: State) -> frozenset[State]:
+    return frozenset([_descending(move.state) for move in legal_moves(state)])
 
 
 def _without_moves(state: State) -> Known:

@@ -7,9 +7,9 @@ import pytest
 
 from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, reachable_targets, search_trace
+from contrastive_reasoning.tasks.countdown.explored_states import Known, State, known_states, moves_of
 from contrastive_reasoning.tasks.countdown.game import legal_moves
 from contrastive_reasoning.tasks.countdown.search import search
-from contrastive_reasoning.tasks.countdown.tried import Known, State, known_states, moves_of
 
 
 def steps(*states: tuple[int, ...]) -> list[Step]:
@@ -71,14 +71,9 @@ def test_a_written_search_shows_what_the_search_found(numbers: tuple[int, ...], 
     problem = CountdownProblem(numbers, target, style=style)
     text = search_trace(numbers, target, style=style).text
     known = known_of(numbers, parse_steps(problem, text))
-    tree = search(numbers, target)
-    inner = [node for node in tree.nodes() if len(node.state) > 1]
-    assert known.keys() == {tuple(sorted(node.state, reverse=True)) for node in inner}
-    dead = 0
-    for node in inner:
-        shown = known[tuple(sorted(node.state, reverse=True))]
-        assert tree.reached(node.index) <= shown.reached
-        assert shown.exhausted or not node.exhausted
-        dead += shown.exhausted
-    assert dead > 0
-    assert all(shown.reached == reachable_targets(state) for state, shown in known.items() if shown.exhausted)
+    visited = {tuple(sorted(state, reverse=True)) for state in search(numbers, target).states if len(state) > 1}
+    assert known.keys() == visited
+    dead = [state for state, shown in known.items() if shown.exhausted]
+    assert dead
+    assert all(known[state].reached == reachable_targets(state) for state in dead)
+    assert all(shown.reached <= reachable_targets(state) for state, shown in known.items())
