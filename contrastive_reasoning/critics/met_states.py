@@ -17,8 +17,8 @@ from torch import Tensor
 from contrastive_reasoning.critics.base import CriticBatch
 from contrastive_reasoning.critics.pairing import NONE, Pairing
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
-from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
 from contrastive_reasoning.tasks.countdown.explored_states import Known, State
+from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
 
 NOTHING = Known(frozenset(), exhausted=False)
 
