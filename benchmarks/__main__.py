@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from experiments.system.quiet import be_quiet
-from experiments.system.secret_streams import conceal_output
+from experiments.system.terminal import be_quiet, protect_output
 
 
 def main() -> None:
     be_quiet()
-    conceal_output()
+    protect_output()
     from benchmarks.command import main as command
 
     command()

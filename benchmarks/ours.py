@@ -23,7 +23,7 @@ from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
 from experiments.assemble import build
 from experiments.schema import register
-from experiments.system.quiet import be_quiet
+from experiments.system.terminal import be_quiet
 
 PARTS = OmegaConf.create(
     {

@@ -11,7 +11,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.system.first_line import first_line
+from experiments.system.terminal import first_line
 
 
 class AssemblyError(ValueError):

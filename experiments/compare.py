@@ -35,13 +35,12 @@ from experiments.analysis.gains import draw_gains
 from experiments.analysis.table import as_csv, as_latex, as_markdown, as_rich
 from experiments.analysis.wishes import Refused
 from experiments.analysis.words import Wishes, comparison_parser, wishes
-from experiments.cli.own_conf import NoFolder, remember
+from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.study.launched import launched
 from experiments.study.named import split
 from experiments.study.plan import Study, StudyError
-from experiments.system.files import write_text
-from experiments.system.folder_names import flaw, joined, shown
-from experiments.system.secret_streams import conceal_output
+from experiments.system.files import join_names, name_flaw, quoted, write_text
+from experiments.system.terminal import protect_output
 from experiments.track import Tracker, TrackerError, connect
 from experiments.tracking.tracked_run import TrackedRun
 
@@ -75,10 +74,10 @@ def compare(
         Refused: for names, metrics, sets, axes or a baseline that do not exist.
     """
     for name in (*names, (wished["metric"] or METRIC).replace("/", "-")):
-        if wrong := flaw(name):
-            raise Refused(f"{shown(name)} {wrong}: a comparison is written under its names")
+        if wrong := name_flaw(name):
+            raise Refused(f"{quoted(name)} {wrong}: a comparison is written under its names")
     found = comparison_of(tracker, names, **wished, fixed=fixed)
-    stem = output / joined(names) / found.metric.replace("/", "-")
+    stem = output / join_names(names) / found.metric.replace("/", "-")
     files = write_tables(found, stem)
     curves = read_curves(tracker, names, found.arms, curve)
     if curves:
@@ -206,7 +205,7 @@ def fixed_of(tracker: Tracker, studies: Sequence[Study], *, alone: bool) -> Fixe
 def main(arguments: Sequence[str]) -> int:
     """Flags may be written as overrides: ``metric=x`` is ``--metric=x``."""
     try:
-        options = comparison_parser("experiments.compare", __doc__).read(remember(arguments))
+        options = comparison_parser("experiments.compare", __doc__).read(take_config_dir(arguments))
         names, studies = split(options.names)
         tracker = connect()
         studies = studies or launched(tracker, names)
@@ -223,7 +222,7 @@ def main(arguments: Sequence[str]) -> int:
             output=OUTPUT,
             fixed=fixed_of(tracker, studies, alone=len(names) == 1),
         )
-    except (NoFolder, Refused, StudyError, TrackerError) as error:
+    except (ConfigDirError, Refused, StudyError, TrackerError) as error:
         print(error, file=sys.stderr)
         return 2
     print("\n".join(lines))
@@ -231,5 +230,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    conceal_output()
+    protect_output()
     sys.exit(main(sys.argv[1:]))

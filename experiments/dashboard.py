@@ -13,7 +13,7 @@ from itertools import islice, takewhile
 from urllib.parse import quote
 
 from experiments.analysis.wishes import Refused, near
-from experiments.system.secret_streams import conceal_output
+from experiments.system.terminal import protect_output
 from experiments.track import TrackerError, connect, tracking_address
 from experiments.tracking.tracked_run import TrackedRun
 
@@ -113,5 +113,5 @@ def main(typed: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    conceal_output()
+    protect_output()
     main(sys.argv[1:])

@@ -14,20 +14,17 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from experiments.config.folders import EMBEDDED_FOLDER
 from experiments.run_folder import read_json
-from experiments.system.files import write_json
-from experiments.system.folder_names import plain
-from experiments.system.secret_streams import conceal_output
+from experiments.system.files import plain_name, write_json
+from experiments.system.terminal import protect_output
 
-ROOM = Path(__file__).resolve().parents[1] / "contrastive_reasoning" / "policies" / "embedded"
-EMBEDDED = "embedded:"
-"""What a policy of the package is named with."""
 COMMAND = "make exp name={family}_baseline over='{task}stages=[warm_start] policy.pretrained=null seed={seed}'"
 LARGEST = 5_000_000
 """Bytes that an embedded policy may have: it is part of every clone."""
 
 
-def embed(stage: Path, name: str, *, room: Path = ROOM) -> Path:
+def embed(stage: Path, name: str, *, room: Path = EMBEDDED_FOLDER) -> Path:
     """Copy the policy of a warm-start folder to ``room/name`` with what made it; an earlier one is replaced.
 
     A name is the family's and the task's: ``llama_countdown``.
@@ -36,7 +33,7 @@ def embed(stage: Path, name: str, *, room: Path = ROOM) -> Path:
         ValueError: for a folder that is no finished warm start, a policy of more than five million bytes, or a name
             that is no plain one.
     """
-    target = room / plain(name, what="NAME")
+    target = room / plain_name(name, what="NAME")
     result = read_json(stage / "result.json") if (stage / "result.json").is_file() else {}
     if result.get("stage") != "warm_start" or not (stage / "policy" / "config.json").is_file():
         raise ValueError(f"{stage} holds no policy of a finished warm start")
@@ -55,7 +52,7 @@ def embed(stage: Path, name: str, *, room: Path = ROOM) -> Path:
 
 
 if __name__ == "__main__":
-    conceal_output()
+    protect_output()
     if len(sys.argv) != 3:
         sys.exit("usage: python -m experiments.embed STAGE_FOLDER NAME")
     try:

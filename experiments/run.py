@@ -16,15 +16,22 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from experiments.cli.hydra_words import OF_A_JOB
-from experiments.cli.own_conf import NoFolder, remember
-from experiments.cli.typo import explain
+from experiments.config.composition import JOB_MODE
+from experiments.config.contradictions import device_count
+from experiments.config.folders import ConfigDirError, take_config_dir
+from experiments.config.override_checks import override_error
 from experiments.schema import register
 from experiments.sweep.watch import watched
-from experiments.system.launch import FAILED, INTERRUPTED, answered_for, joined, launch, launched, leads
-from experiments.system.quiet import be_quiet
-from experiments.system.secret_streams import conceal_output
-from experiments.validation.contradictions import device_count
+from experiments.system.launch import (
+    FAILED,
+    INTERRUPTED,
+    is_rank_zero,
+    launch,
+    launched,
+    launcher_reports_cause,
+    process_group,
+)
+from experiments.system.terminal import be_quiet, protect_output
 
 USAGE_ERROR = 2
 register()
@@ -51,7 +58,7 @@ def run(config: DictConfig) -> float | None:
     from experiments.stages.experiment import Interrupted, run_experiment
 
     try:
-        with joined():
+        with process_group():
             run_experiment(config)
     except AssemblyError as error:
         sys.exit(_refuse(str(error)))
@@ -73,7 +80,7 @@ def run_on_ranks(ranks: int) -> None:
 
     hydra = HydraConfig.get()
     # a preset of conf/sweep makes a sweep of whatever names it, each rank of one of its jobs too
-    command = [sys.executable, "-m", "experiments.run", *hydra.overrides.task, OF_A_JOB]
+    command = [sys.executable, "-m", "experiments.run", *hydra.overrides.task, JOB_MODE]
     sweep = sweep_of(hydra)
     code = launch(command, ranks, variables={} if sweep is None else {SWEEP_VARIABLE: json.dumps(sweep)})
     if code:
@@ -82,13 +89,13 @@ def run_on_ranks(ranks: int) -> None:
 
 def main() -> None:
     """Check the overrides, then hand over to Hydra."""
-    conceal_output()
+    protect_output()
     try:
-        sys.argv[1:] = remember(sys.argv[1:])
-    except NoFolder as error:
+        sys.argv[1:] = take_config_dir(sys.argv[1:])
+    except ConfigDirError as error:
         sys.exit(_refuse(str(error)))
     arguments = get_args_parser().parse_args()
-    sentence = explain(arguments.overrides) if not arguments.help and not arguments.hydra_help else None
+    sentence = override_error(arguments.overrides) if not arguments.help and not arguments.hydra_help else None
     if sentence is not None:
         sys.exit(_refuse(sentence))
     watched(run)
@@ -101,13 +108,13 @@ def _refuse(sentence: str) -> int:
 
 def _say(sentence: str) -> None:
     """Once: ranks other than 0 stop for the same reason, or who started them says why."""
-    if leads():
+    if is_rank_zero():
         print(sentence, file=sys.stderr)
 
 
 def _say_of_rank(sentence: str) -> None:
     """What one rank alone may stop for: where nobody answers for it, it says so itself."""
-    if leads() or answered_for():
+    if is_rank_zero() or launcher_reports_cause():
         _say(sentence)
     else:
         print(f"rank {os.environ['RANK']}: {sentence}", file=sys.stderr)

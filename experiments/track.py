@@ -14,12 +14,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from experiments.cli.catalogue import experiments, studies
-from experiments.cli.suggestions import did_you_mean, nearest
+from experiments.config.folders import experiment_names, study_names
+from experiments.config.hints import did_you_mean, nearest
 from experiments.mlflow_sync import Tracker, TrackerError, tracking_address
 from experiments.mlflow_sync import connect as connect
 from experiments.mlflow_sync.sync import follow, sync
-from experiments.system.secret_streams import conceal_output
+from experiments.system.terminal import protect_output
 
 RUNS = "runs"
 
@@ -70,12 +70,12 @@ def check_names(folders: Iterable[Path]) -> None:
 
 def _check_name(name: str, above: Path) -> None:
     there = sorted(path.name for path in above.iterdir() if path.is_dir()) if above.is_dir() else []
-    to_come = [*experiments(), *studies()] if above.name == RUNS else []
+    to_come = [*experiment_names(), *study_names()] if above.name == RUNS else []
     if name not in to_come:
         known = [*there, *to_come]
         raise NoSuchRuns(f"no {name!r} in {above}; {did_you_mean(name, known if nearest(name, known) else there)}")
 
 
 if __name__ == "__main__":
-    conceal_output()
+    protect_output()
     sys.exit(main(sys.argv[1:]))

@@ -18,10 +18,10 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
 from experiments.assemble import build
+from experiments.config.composition import open_critics
+from experiments.config.contradictions import contradiction
 from experiments.stages.plan import StagePlan, plan_stage
 from experiments.stages.train import PARTS
-from experiments.validation.contradictions import contradiction
-from experiments.validation.critics import open_critics
 from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, raw, room
 
 FIRST, *OTHERS = SCALES

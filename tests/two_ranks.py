@@ -27,7 +27,7 @@ def _rank(rank: int, function: Callable[..., Any], folder: Path, args: Any, coun
     os.environ.update({name: str(value) for name, value in named.items()})
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # processes, more of them than a machine may have GPUs
     torch.set_num_threads(1)
-    from experiments.system.launch import joined
+    from experiments.system.launch import process_group
 
-    with joined():
+    with process_group():
         torch.save(function(*args), folder / f"rank{rank}.pt")

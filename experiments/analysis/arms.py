@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from experiments.system.local_paths import without_paths
+from experiments.system.secrets import without_paths
 from experiments.tracking.run_tree import WATCHING
 from experiments.tracking.tracked_run import TrackedRun
 

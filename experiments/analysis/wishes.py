@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 
 from experiments.analysis.arms import known_axes
-from experiments.cli.typed_here import typed
+from experiments.config.hints import command_line
 from experiments.track import Tracker
 from experiments.tracking.tracked_run import TrackedRun
 
@@ -25,7 +25,7 @@ def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
     finished = [run for run in runs if run.status == "FINISHED"]
     missing = [name for name in names if name not in {run.experiment for run in finished}]
     if missing:
-        first = typed("exp", missing[0])
+        first = command_line("exp", missing[0])
         raise Refused(f"None of the runs of {', '.join(missing)} has finished: run `{first}` first")
     return finished
 

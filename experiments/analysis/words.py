@@ -6,7 +6,7 @@ import argparse
 from typing import TypedDict
 
 from experiments.analysis.comparison import METRIC
-from experiments.cli.words import WordsParser
+from experiments.cli.arguments import KeyValueParser
 
 
 class Wishes(TypedDict):
@@ -18,14 +18,14 @@ class Wishes(TypedDict):
     baseline: str | None
 
 
-def comparison_parser(module: str, doc: str | None) -> WordsParser:
+def comparison_parser(module: str, doc: str | None) -> KeyValueParser:
     """The names and wishes that every comparison takes.
 
     Args:
         module: run as ``python -m``.
         doc: its docstring, whose first line describes it.
     """
-    parser = WordsParser(module, doc)
+    parser = KeyValueParser(module, doc)
     parser.add_argument("names", nargs="+", help="experiments")
     parser.add_argument("--metric", help=f"by its name for the main set; what published figures are of, else {METRIC}")
     parser.add_argument("--sets", help="the evaluation sets to show, with commas; main is the suite's main one")

@@ -1,6 +1,6 @@
 """The console command ``contrastive-reasoning``: the Makefile's targets, from any folder, after an install.
 
-A command becomes the process that ``make`` would start, so that signals, exit codes and answers are the same. Nothing
+A command becomes the process that ``make`` would start, so that signals, exit codes and messages are the same. Nothing
 but the standard library is imported before that: help and a mistyped command are answered at once.
 """
 
@@ -14,8 +14,8 @@ from textwrap import fill
 from typing import NoReturn
 
 from experiments.cli.commands import COMMANDS, Command
-from experiments.cli.completion_scripts import SCRIPTS
-from experiments.cli.suggestions import did_you_mean
+from experiments.cli.completion import SCRIPTS, completions
+from experiments.config.hints import did_you_mean
 
 PROGRAM = "contrastive-reasoning"
 USAGE_ERROR = 2
@@ -24,7 +24,7 @@ HELP, COMPLETION, VERSION = ("help", "-h", "--help"), "completion", "--version"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answer help and typos; else become the command and not return."""
-    first, *typed = (sys.argv[1:] if arguments is None else arguments) or [""]
+    first, *given = (sys.argv[1:] if arguments is None else arguments) or [""]
     if first in HELP or not first:
         print(overview())
         return 0 if first else USAGE_ERROR
@@ -32,20 +32,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(version(PROGRAM))
         return 0
     if first == COMPLETION:
-        return complete(typed)
+        return complete(given)
     if first not in COMMANDS:
         return refuse(f"no command {first!r}; {did_you_mean(first, [*COMMANDS, COMPLETION])}")
     command = COMMANDS[first]
-    if {"-h", "--help"} & set(typed):
+    if {"-h", "--help"} & set(given):
         print(help_of(first, command))
         return 0
-    become([sys.executable, "-m", command.module, *command.words(typed)])
+    become([sys.executable, "-m", command.module, *command.arguments(given)])
 
 
 def overview() -> str:
     """Every command in a line."""
     rows = [f"  {name:<11} {command.summary}" for name, command in COMMANDS.items()]
-    rows.append(f"  {COMPLETION:<11} print what teaches a shell to complete all this: {', '.join(SCRIPTS)}")
+    rows.append(f"  {COMPLETION:<11} print the script by which a shell completes all this: {', '.join(SCRIPTS)}")
     lines = [f"Usage: {PROGRAM} COMMAND [NAME] [key=value …]", "", *rows, ""]
     return "\n".join([*lines, f"{PROGRAM} COMMAND --help says more; {PROGRAM} {COMMANDS['exp'].example}"])
 
@@ -62,17 +62,12 @@ def help_of(name: str, command: Command) -> str:
     return "\n".join(lines)
 
 
-def complete(typed: Sequence[str]) -> int:
-    """The script of a shell; with the words of a line that is being typed, what could stand at its end."""
-    shell, *line = typed or [""]
+def complete(given: Sequence[str]) -> int:
+    """Print the script of a shell, or with the words of an unfinished line what could stand at its end."""
+    shell, *line = given or [""]
     if shell not in SCRIPTS:
-        return refuse(f"{' '.join([COMPLETION, *typed])}: give a shell; {did_you_mean(shell, SCRIPTS)}")
-    if line:
-        from experiments.cli.completion import answers
-
-        print("\n".join(answers(shell, line)))
-    else:
-        print(SCRIPTS[shell], end="")
+        return refuse(f"{' '.join([COMPLETION, *given])}: give a shell; {did_you_mean(shell, SCRIPTS)}")
+    print("\n".join([*completions(shell, line), ""]) if line else SCRIPTS[shell], end="")
     return 0
 
 

@@ -10,9 +10,9 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from experiments.system.first_line import first_line
-from experiments.system.lock import lock
-from experiments.system.secret_values import concealed, without_login
+from experiments.system.files import lock
+from experiments.system.secrets import hide_secrets, without_login
+from experiments.system.terminal import first_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -114,7 +114,7 @@ class _Client:
 
 def _reason(error: BaseException) -> str:
     """Why something failed, in one line: the error of the system or the database below MLflow's, where there is one."""
-    return concealed(first_line(_system_error(error) or error))
+    return hide_secrets(first_line(_system_error(error) or error))
 
 
 def _system_error(error: BaseException) -> OSError | sqlite3.Error | None:

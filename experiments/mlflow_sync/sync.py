@@ -36,10 +36,9 @@ from experiments.run_folder.reader import (
     read_json,
     sweep_folder,
 )
-from experiments.system.files import write_json
-from experiments.system.first_line import first_line
-from experiments.system.lock import lock
-from experiments.system.secret_values import concealed
+from experiments.system.files import lock, write_json
+from experiments.system.secrets import hide_secrets
+from experiments.system.terminal import first_line
 
 COMMAND = ("-m", "experiments.track")
 LOG_FILE, MEMORY_FILE, LOCK_FILE = "mirror.log", "mirror.json", ".mirror.lock"
@@ -250,10 +249,10 @@ def _explain(error: Exception) -> str:
     """A line where MLflow or a file is the cause; of any other error the traceback, too."""
     if isinstance(error, TrackerError):
         return f"({error})"
-    line = f"({type(error).__name__}: {concealed(first_line(error))})"
+    line = f"({type(error).__name__}: {hide_secrets(first_line(error))})"
     if isinstance(error, OSError):
         return line
-    return f"{line}, unforeseen:\n{concealed(''.join(traceback.format_exception(error)))}"
+    return f"{line}, unforeseen:\n{hide_secrets(''.join(traceback.format_exception(error)))}"
 
 
 def sync(roots: Sequence[Path], connect: Callable[[], Tracker]) -> bool:

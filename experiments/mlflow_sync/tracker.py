@@ -23,7 +23,7 @@ from experiments.mlflow_sync.store import (
     tracking_address,
 )
 from experiments.run_folder.reader import Metric
-from experiments.system.secret_values import without_login
+from experiments.system.secrets import without_login
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -20,8 +20,8 @@ from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from experiments.cli.own_conf import remember
-from experiments.cli.typo import explain
+from experiments.config.folders import take_config_dir
+from experiments.config.override_checks import override_error
 from experiments.plan.options import Options, PlanError, parsed
 from experiments.schema import register
 
@@ -36,9 +36,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0 if arguments else USAGE_ERROR
     register()
     try:
-        options, overrides = parsed(remember(arguments))
+        options, overrides = parsed(take_config_dir(arguments))
         overrides = with_trainer(overrides, options)
-        if (sentence := explain(overrides)) is not None:
+        if (sentence := override_error(overrides)) is not None:
             raise PlanError(sentence)
         refuse_several_runs(overrides)
         _show(*composed(overrides), options)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from contrastive_reasoning.policies.shape import find_shape
+from experiments.config.composition import critic_checkpoints
 from experiments.plan.cache import Seating, cache_blocks
 from experiments.plan.learner import Learner, size_of
 from experiments.plan.moments import Companions
-from experiments.validation.critics import critic_checkpoints
 
 TRAINED = 4 * (1 + 1 + 2)
 """Bytes of a parameter in fp32 with its gradient and AdamW's moments."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from experiments.analysis.comparison import comparison_of
 from experiments.analysis.wishes import Refused, near
 from experiments.analysis.words import comparison_parser, wishes
-from experiments.cli.own_conf import NoFolder, remember
 from experiments.compare import fixed_of
+from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.report.charts import charts
 from experiments.report.commands import commands
 from experiments.report.comparisons import comparisons
@@ -33,9 +33,8 @@ from experiments.report.settings import settings
 from experiments.study.launched import launched
 from experiments.study.named import split
 from experiments.study.plan import Study, StudyError
-from experiments.system.files import write_text
-from experiments.system.folder_names import flaw, shown
-from experiments.system.folder_names import joined as joined_names
+from experiments.system.files import join_names as joined_names
+from experiments.system.files import name_flaw, quoted, write_text
 from experiments.track import Tracker, TrackerError, connect
 
 OUTPUT = Path("outputs") / "report"
@@ -77,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = comparison_parser("experiments.report", __doc__)
     parser.add_argument("--output", type=Path, help="the file; outputs/report/NAME.html")
     try:
-        options = parser.read(remember(arguments))
+        options = parser.read(take_config_dir(arguments))
         names, studies = split(options.names)
         output = options.output or default_output(names)
         tracker = connect()
@@ -86,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         found = gather(tracker, names, comparison_of(tracker, names, **wishes(options), fixed=fixed))
         check_curve(found, options.curve)
         write_text(output, report(found, curve=options.curve, of_study=of_studies(tracker, studies)))
-    except (NoFolder, Refused, StudyError, TrackerError) as error:
+    except (ConfigDirError, Refused, StudyError, TrackerError) as error:
         print(error, file=sys.stderr)
         return 2
     print(f"Written: {output} ({output.stat().st_size / 1e6:.1f} MB)")
@@ -105,6 +104,6 @@ def of_studies(tracker: Tracker, studies: Sequence[Study]) -> Html:
 def default_output(names: Sequence[str]) -> Path:
     """``outputs/report/NAME+NAME.html``, shortened where there are many."""
     for name in names:
-        if wrong := flaw(name):
-            raise Refused(f"{shown(name)} {wrong}: a report is written under its names; or give output=FILE")
+        if wrong := name_flaw(name):
+            raise Refused(f"{quoted(name)} {wrong}: a report is written under its names; or give output=FILE")
     return OUTPUT / f"{joined_names(names)}.html"

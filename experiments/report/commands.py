@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from experiments.analysis.arms import ABSENT, Arm, value_of
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, joined, section
-from experiments.system.local_paths import without_paths
+from experiments.system.secrets import without_paths
 from experiments.track import Tracker
 from experiments.tracking.origin import command, command_over_seeds
 from experiments.tracking.tracked_run import TrackedRun

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.cli.typed_here import typed
+from experiments.config.hints import command_line
 from experiments.report.choose import Logged, chosen, grid, told
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section
-from experiments.system.local_paths import without_paths
+from experiments.system.secrets import without_paths
 from experiments.tracking.tracked_run import TrackedRun
 
 ABOUT = (
-    f"As `{typed('compare')}` and `{typed('sweep')}` last drew them, of the runs that there were then. Equal ones "
-    "once; the tables to them are in MLflow, in the run of the comparison or the sweep."
+    f"As `{command_line('compare')}` and `{command_line('sweep')}` last drew them, of the runs that there were then. "
+    "Equal ones once; the tables to them are in MLflow, in the run of the comparison or the sweep."
 )
 
 

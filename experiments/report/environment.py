@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section, table
-from experiments.system.local_paths import without_paths
+from experiments.system.secrets import without_paths
 
 UNKNOWN = "not recorded"
 PARAMETERS = {"device": "trainer.accelerator", "precision": "trainer.precision"}

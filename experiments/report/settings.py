@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from experiments.analysis.arms import ABSENT, Arm
 from experiments.report.gathered import Gathered
 from experiments.report.markup import Html, element, section, table
-from experiments.system.local_paths import without_paths
+from experiments.system.secrets import without_paths
 
 MOST = 60
 """Lines of an arm; the whole configuration is in MLflow."""

@@ -18,8 +18,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from experiments.run_folder.reader import METRICS_FILE, Metric, read_metrics
-from experiments.system.files import partial_of, put_in_place, sync_all, write_text
-from experiments.system.folder_names import plain_parts
+from experiments.system.files import partial_of, plain_path, put_in_place, sync_all, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +64,7 @@ class RunFolderLogger(Logger):
     @rank_zero_only
     def log_figure(self, name: str, figure: Figure, step: int) -> None:
         """Save a picture as ``figures/<name>/<step>.png``; the caller closes it."""
-        path = self._path("figures", plain_parts(name, what="figure"), f"{step}.png")
+        path = self._path("figures", plain_path(name, what="figure"), f"{step}.png")
         partial = partial_of(path)
         figure.savefig(partial, format="png", bbox_inches="tight", dpi=150)
         put_in_place(partial, path)
@@ -73,13 +72,13 @@ class RunFolderLogger(Logger):
     @rank_zero_only
     def log_table(self, name: str, rows: Sequence[Mapping[str, Any]], step: int) -> None:
         """Save rows as ``tables/<name>/<step>.json``, a list of objects; values that JSON lacks are written as text."""
-        path = self._path("tables", plain_parts(name, what="table"), f"{step}.json")
+        path = self._path("tables", plain_path(name, what="table"), f"{step}.json")
         write_text(path, json.dumps([dict(row) for row in rows], default=str, ensure_ascii=False, indent=1) + "\n")
 
     @rank_zero_only
     def log_page(self, name: str, html: str, step: int) -> None:
         """Save a page as ``pages/<name>/<step>.html``."""
-        write_text(self._path("pages", plain_parts(name, what="page"), f"{step}.html"), html)
+        write_text(self._path("pages", plain_path(name, what="page"), f"{step}.html"), html)
 
     @rank_zero_only
     def bring_to_disk(self) -> None:

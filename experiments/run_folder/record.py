@@ -39,7 +39,7 @@ from experiments.run_folder.reader import (
     read_json,
 )
 from experiments.system.files import write_json, write_text, write_yaml
-from experiments.system.first_line import first_line
+from experiments.system.terminal import first_line
 
 SWEEP_VARIABLE = "CONTRASTIVE_REASONING_SWEEP"
 """The variable by which a job's process, and the ranks that it starts, know the sweep they belong to."""

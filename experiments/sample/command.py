@@ -23,9 +23,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError, build
-from experiments.cli.own_conf import NoFolder, remember
-from experiments.cli.typo import composed as composed_lines
-from experiments.cli.typo import explain
+from experiments.config.composition import composed as composed_lines
+from experiments.config.folders import ConfigDirError, take_config_dir
+from experiments.config.override_checks import override_error
 from experiments.sample.options import Options, SampleError, parsed
 from experiments.sample.question import Question, question
 from experiments.schema import register
@@ -42,11 +42,11 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     register()
     try:
-        options, overrides = parsed(remember(arguments))
+        options, overrides = parsed(take_config_dir(arguments))
         config = composed([*BASE, *overrides])
         asked = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
         write_and_show(config, options, asked)
-    except (SampleError, AssemblyError, NoFolder) as error:
+    except (SampleError, AssemblyError, ConfigDirError) as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR
     return 0
@@ -58,7 +58,7 @@ def composed(overrides: Sequence[str]) -> DictConfig:
     Raises:
         SampleError: for a mistake in them, or for what would make several runs.
     """
-    if (sentence := explain(overrides)) is not None:
+    if (sentence := override_error(overrides)) is not None:
         raise SampleError(sentence)
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         if override.is_sweep_override():

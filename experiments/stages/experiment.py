@@ -15,8 +15,8 @@ from contrastive_reasoning.distributed import barrier, from_first, ranks, this_r
 from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.progress import clock
 from experiments.assemble import build, with_values
-from experiments.cli.catalogue import catalogued
-from experiments.cli.overrides import typed_overrides
+from experiments.config.composition import critic_checkpoints, given_overrides, open_critics
+from experiments.config.folders import summaries
 from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
 from experiments.run_folder import read_json
 from experiments.run_folder.record import SWEEP_VARIABLE, git_sha, open_record, processor, write_failure
@@ -28,13 +28,9 @@ from experiments.stages.result import reusable, write_result
 from experiments.stages.resume import LOCK, RESULT, begin, check_left, go_on
 from experiments.stages.stage_checkpoint import Interrupted
 from experiments.stages.train import device_of, idle
-from experiments.system.files import clear_partials, write_yaml
-from experiments.system.launch import launched, say_cause
-from experiments.system.lock import announced_lock, lock
-from experiments.validation.credit_fit import check_credit_fits
-from experiments.validation.critics import critic_checkpoints, open_critics
-from experiments.validation.online_fit import check_online
-from experiments.validation.prompt_fit import check_prompts_fit
+from experiments.system.files import announced_lock, clear_partials, lock, write_yaml
+from experiments.system.launch import launched, report_cause
+from experiments.validation import check_credit_fits, check_online, check_prompts_fit
 
 __all__ = ["Interrupted", "run_experiment"]
 
@@ -69,9 +65,9 @@ def run_experiment(config: DictConfig) -> Path:
     if "grpo" in config.stages or "evaluate" in config.stages:
         check_prompts_fit(config)
     planned = plans(config)
-    settings, typed = config.checkpoints, typed_overrides()
+    settings, typed = config.checkpoints, given_overrides()
     check_left(list(planned.values()), anew=settings.begin_anew, compared=compared(config), typed=typed)
-    record = open_record(config, overrides=typed or [], about=catalogued())
+    record = open_record(config, overrides=typed or [], about=summaries("experiment"))
     stages: dict[str, tuple[StagePlan, bool]] = {}
     with synced_to_mlflow(config, record.folder):
         for stage in config.stages:
@@ -168,7 +164,7 @@ def run_stage(plan: StagePlan, config: DictConfig, up_to_it: Sequence[StagePlan]
         go_on(plan, changed_code=config.checkpoints.resume_changed_code)
         print(f"{plan.name}: going on in {plan.folder}")
     else:
-        begin(plan, up_to_it, typed=None if compared(config) else typed_overrides())
+        begin(plan, up_to_it, typed=None if compared(config) else given_overrides())
         print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:
         clear_partials(plan.folder)
@@ -216,7 +212,7 @@ def synced_to_mlflow(config: DictConfig, folder: Path) -> Iterator[None]:
     except Exception as error:
         # the others wait for this rank's end, and who started them for its cause
         if launched():
-            say_cause(error)
+            report_cause(error)
             patience = min(patience, FAILED_PATIENCE)
         write_failure(folder, error)
         raise

@@ -9,11 +9,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from contrastive_reasoning.policies.load import EMBEDDED, resolve
 from experiments.assemble import AssemblyError
+from experiments.config.composition import open_critics
+from experiments.config.folders import EMBEDDED
 from experiments.stages.code_hash import own_files, versions
 from experiments.system.checksums import BLOCK, STRIDE, content_hash, fingerprint
-from experiments.validation.critics import open_critics
 
 POLICY, CRITIC = "policy", "critic"
 """The folders in which a stage leaves what later stages need."""
@@ -128,6 +128,8 @@ def named_things(node: Any) -> Iterator[tuple[str, str]]:
 
 def _local(name: str) -> Path | None:
     """Where a named thing lies on this machine; None for a name on the hub."""
+    from contrastive_reasoning.policies.load import resolve  # imports torch, and a typo is answered before that
+
     try:
         path = Path(resolve(name)) if name.startswith(EMBEDDED) else Path(name).expanduser()
     except (ValueError, OSError) as error:

@@ -24,8 +24,7 @@ from experiments.run_folder import read_json
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stages.code_hash import changed_rooms, code_hashes
 from experiments.stages.plan import StagePlan, named_things
-from experiments.system.files import write_json
-from experiments.system.lock import lock
+from experiments.system.files import lock, write_json
 
 BEGUN, RESULT, LOCK = "begun.json", "result.json", ".lock"
 NAMED = ("config", "parents", "versions", "files")

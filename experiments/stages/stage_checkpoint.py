@@ -27,7 +27,7 @@ from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.progress import steps_done
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import PARTIAL, CheckpointError, Metric, clear, kept, newest_sound, path_of, seal
-from experiments.system.first_line import first_line
+from experiments.system.terminal import first_line
 
 MODES = ("max", "min")
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}

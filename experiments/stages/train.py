@@ -25,7 +25,7 @@ from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest_sound
 from experiments.stages.plan import CRITIC, POLICY
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
-from experiments.system.first_line import first_line
+from experiments.system.terminal import first_line
 
 PARTS = {
     "warm_start": ("warm_start.module", "warm_start.datamodule"),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from experiments.system.quiet import be_quiet
-from experiments.system.secret_streams import conceal_output
+from experiments.system.terminal import be_quiet, protect_output
 
 
 def main() -> int:
     be_quiet()
-    conceal_output()
+    protect_output()
     from experiments.study.command import main as command
 
     return command(sys.argv[1:])

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.cli.own_conf import NoFolder, remember
-from experiments.cli.suggestions import did_you_mean
-from experiments.cli.words import USAGE_ERROR, WordsParser
+from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
+from experiments.config.folders import ConfigDirError, take_config_dir
+from experiments.config.hints import did_you_mean
 from experiments.schema import register
 from experiments.study.comparable import check_comparable
 from experiments.study.jobs import check_jobs, jobs_of, start_jobs
@@ -27,7 +27,7 @@ INTERRUPTED = 130
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
     """Flags may be written as overrides: ``parallel=1`` is ``--parallel=1``."""
-    parser = WordsParser("experiments.study", __doc__)
+    parser = KeyValueParser("experiments.study", __doc__)
     parser.add_argument("name", help="a file of conf/study/ or of your own study/, or the path of one")
     parser.add_argument("--parallel", type=int, help="jobs at once; else as the study says")
     parser.add_argument("--only", help="arms, with commas")
@@ -56,8 +56,8 @@ def showing(study: Study, progress: str | None) -> Study:
 def main(arguments: Sequence[str]) -> int:
     register()
     try:
-        chosen = options(remember(arguments))
-    except NoFolder as error:
+        chosen = options(take_config_dir(arguments))
+    except ConfigDirError as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR
     # Also where a shell that started us in the background had switched Ctrl-C off, for us and for our jobs.

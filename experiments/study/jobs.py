@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from hydra import initialize_config_module
 from omegaconf import DictConfig
 
-from experiments.cli.typo import composed as composed_lines
-from experiments.cli.typo import explain_each
+from experiments.config.composition import composed as composed_lines
+from experiments.config.override_checks import override_errors
 from experiments.study.plan import START, Start, Study, StudyError
 
 
@@ -83,6 +83,6 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         StudyError: for the first that is refused.
     """
     first = {job.arm: job for job in jobs}
-    for arm, sentence in zip(first, explain_each(job.overrides for job in first.values()), strict=True):
+    for arm, sentence in zip(first, override_errors(job.overrides for job in first.values()), strict=True):
         if sentence is not None:
             raise StudyError(f"arm {arm}: {sentence}")

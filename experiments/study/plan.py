@@ -22,9 +22,8 @@ from typing import Any
 
 import yaml
 
-from experiments.cli.own_conf import own_folder
-from experiments.cli.suggestions import did_you_mean
-from experiments.cli.typed_here import typed
+from experiments.config.folders import own_folder
+from experiments.config.hints import command_line, did_you_mean
 
 FILE = ".yaml"
 STUDIES = Path(__file__).resolve().parents[2] / "conf" / "study"
@@ -97,7 +96,7 @@ class Study:
     @property
     def command(self) -> str:
         """What runs it."""
-        return typed("study", self.called or self.name)
+        return command_line("study", self.called or self.name)
 
     @property
     def start_per_seed(self) -> bool:

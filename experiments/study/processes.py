@@ -15,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from experiments.study.jobs import Job
-from experiments.system.gpus import VISIBLE
-from experiments.system.threads import THREADS, cores_each
+from experiments.system.devices import THREADS, VISIBLE, cores_each
 
 LOOK_SECONDS = 0.2
 GRACE_SECONDS = 120.0

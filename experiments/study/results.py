@@ -15,7 +15,7 @@ from torch import Tensor
 
 from contrastive_reasoning.evaluation import pass_at_k
 from experiments.analysis.arms import value_of
-from experiments.cli.suggestions import did_you_mean
+from experiments.config.hints import did_you_mean
 from experiments.study.cost_curve import CostCurve, curve_of
 from experiments.study.finished import Mark, counted
 from experiments.study.plan import METRICS, SETTING, Study, StudyError

@@ -20,8 +20,8 @@ from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
 from experiments.study.report import report
 from experiments.study.starts import start_plan
-from experiments.system.gpus import seats
-from experiments.system.lock import lock
+from experiments.system.devices import gpu_groups
+from experiments.system.files import lock
 from experiments.track import TrackerError, connect
 from experiments.tracking.carry import sync
 
@@ -54,7 +54,7 @@ def _run(study: Study, jobs: Sequence[Job], parallel: int, outputs: Path, folder
     seeds = {job.seed for job in jobs}
     starts = {seed: job for seed, job in start_jobs(study).items() if seed in seeds}
     missing = [job for job in dict.fromkeys(starts.values()) if not finished(start_plan(job).folder)]
-    gpus = seats([composed(job).trainer for job in (*starts.values(), *jobs)], parallel)
+    gpus = gpu_groups([composed(job).trainer for job in (*starts.values(), *jobs)], parallel)
     no_start = run_jobs(missing, parallel=parallel, logs=folder, tell=tell, gpus=gpus)
     begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
     left = still_to_do(begun, finished_marks(tracker, study))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.analysis.fixed import NOTHING, Fixed, Primary
-from experiments.cli.typed_here import typed
+from experiments.config.hints import command_line
 from experiments.schema import register
 from experiments.study.finished import counted, today
 from experiments.study.notes import notes_on_left_out
@@ -37,7 +37,7 @@ def fixed_by(tracker: Tracker, studies: Sequence[Study], *, alone: bool) -> Fixe
         run_ids += [run.run_id for run in runs]
         notes.append(
             f"Of the study {study.name} the runs of today's configuration count; "
-            f"what it was to tell says {typed('compare', study.called or study.name)}."
+            f"what it was to tell says {command_line('compare', study.called or study.name)}."
         )
         notes += notes_on_left_out(study, others, missing)
     return Fixed(

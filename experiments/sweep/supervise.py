@@ -23,7 +23,7 @@ from typing import Any
 from experiments.run_folder.record import SWEEP_VARIABLE, sweep_of
 from experiments.sweep.job import FOLDER, LOG, STOP, Job, read_job, run_folder, write_job
 from experiments.sweep.metric import primary
-from experiments.system.gpus import seated
+from experiments.system.devices import gpus_of_job
 from experiments.system.launch import INTERRUPTED
 
 LOOK_SECONDS = 0.3
@@ -45,7 +45,7 @@ def supervise(hydra: Any) -> float | None:
     folder = sweep / str(number)
     job = read_job(folder) or Job(number=number, overrides=tuple(hydra.overrides.task))
     if job.state != "done already":
-        with seated(sweep) as gpus:
+        with gpus_of_job(sweep) as gpus:
             job = _run(job, folder, sweep / STOP, {SWEEP_VARIABLE: json.dumps(sweep_of(hydra)), **gpus})
     found = primary(run_folder(folder, job)) if job.state in ("done", "done already") else None
     return None if found is None else found.value

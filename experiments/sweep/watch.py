@@ -26,11 +26,9 @@ from omegaconf import DictConfig
 
 from experiments.sweep.direction import wrong_direction
 from experiments.sweep.job import STOP, TYPED, write_job
-from experiments.system.files import write_json
-from experiments.system.gpus import BETWEEN, SEATS, seats
+from experiments.system.devices import GPU_GROUPS, SEPARATOR, THREADS, cores_each, gpu_groups
+from experiments.system.files import lock, write_json
 from experiments.system.launch import FAILED, INTERRUPTED, launched
-from experiments.system.lock import lock
-from experiments.system.threads import THREADS, cores_each
 
 if TYPE_CHECKING:
     from experiments.sweep.live import LiveJobs
@@ -129,7 +127,7 @@ def _share_out(trainers: Sequence[Any], jobs_at_once: int) -> None:
     if share < (os.cpu_count() or 1):
         for name in THREADS:
             os.environ.setdefault(name, str(share))
-    os.environ[SEATS] = BETWEEN.join(seats(trainers, jobs_at_once))
+    os.environ[GPU_GROUPS] = SEPARATOR.join(gpu_groups(trainers, jobs_at_once))
 
 
 def _hold(sweep: Path) -> None:

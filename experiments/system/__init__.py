@@ -1,1 +1,1 @@
-"""Files, processes, devices and secrets of the machine that a run is on. Knows nothing of experiments."""
+"""Files, processes, devices, secrets and output of the machine that a run is on. Imports nothing of experiments."""

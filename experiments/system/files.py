@@ -1,83 +1,42 @@
-"""Small files written whole or not at all, so that neither a reader, a killed run nor a power cut leaves half of one.
+"""Files that are written whole or not at all, locks, and names that are safe as folders.
 
-written beside ──► brought to the disk ──► given its name ──► the folder's names brought to the disk
+A file is written beside its place, synced to disk, then renamed; the folder's names are synced after that. Neither a
+reader, a killed run nor a power cut leaves half of one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
-from experiments.system.secret_values import concealed
+from experiments.system.secrets import hide_secrets
 
 PARTIAL = re.compile(r"\..+\.([1-9]\d*)")
 """The name of a file that is being written; the number is that of the process."""
+LONGEST_NAME = 100
+"""Characters; file systems take 255 bytes, and endings are added."""
+LONGEST_JOINED = 150
+"""Bytes of several names joined to one."""
+REFUSED = frozenset(r'/\:*?"<>|')
+"""Characters that some file system does not accept in a name."""
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in which no secret of the environment stands: such files are shared."""
+    """Write a text, with the secrets of the environment hidden in it: such files are shared."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_of(path)
-    partial.write_text(concealed(text), encoding="utf-8")
+    partial.write_text(hide_secrets(text), encoding="utf-8")
     put_in_place(partial, path)
-
-
-def partial_of(path: Path) -> Path:
-    """Where this process writes a file before it has its name."""
-    return path.with_name(f".{path.name}.{os.getpid()}")
-
-
-def put_in_place(partial: Path, path: Path) -> None:
-    """Give a file the name that it is to have, of which there may be one already: never is it the name of less."""
-    sync(partial)
-    os.replace(partial, path)
-    sync(path.parent)
-
-
-def clear_partials(folder: Path) -> None:
-    """Remove what processes of this machine that are no more left beside a file while they wrote it.
-
-    In a container the next process may have the number of the one before: what bears this one's counts as left, so this
-    is for when it writes nothing there.
-    """
-    for path in folder.rglob(".*"):
-        found = PARTIAL.fullmatch(path.name)
-        if found and path.is_file() and not _runs(int(found[1])):
-            path.unlink(missing_ok=True)
-
-
-def _runs(process: int) -> bool:
-    if process == os.getpid():
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
-
-
-def sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk; returns when they are there."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def sync_all(path: Path) -> None:
-    """Bring a file, or all that is in a folder, to the disk with the names it is found under; of neither nothing."""
-    if path.exists():
-        for part in [*(path.rglob("*") if path.is_dir() else ()), path, path.parent]:
-            sync(part)
 
 
 def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -86,3 +45,141 @@ def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
 
 def write_yaml(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, OmegaConf.to_yaml(OmegaConf.create(dict(content))))
+
+
+def partial_of(path: Path) -> Path:
+    """Where this process writes a file before it is renamed to ``path``."""
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
+def put_in_place(partial: Path, path: Path) -> None:
+    """Rename a complete file to its final name, replacing an earlier one atomically."""
+    sync(partial)
+    os.replace(partial, path)
+    sync(path.parent)
+
+
+def clear_partials(folder: Path) -> None:
+    """Remove unfinished files that processes of this machine left behind when they died.
+
+    In a container the next process may have the number of the one before: files with this process's own number count
+    as left behind, so call this only when it is writing nothing there.
+    """
+    for path in folder.rglob(".*"):
+        found = PARTIAL.fullmatch(path.name)
+        if found and path.is_file() and not _is_other_process(int(found[1])):
+            path.unlink(missing_ok=True)
+
+
+def _is_other_process(number: int) -> bool:
+    if number == os.getpid():
+        return False
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_all(path: Path) -> None:
+    """Flush a file, or a folder with everything in it, and their names to disk. Does nothing where ``path`` is not."""
+    if path.exists():
+        for part in [*(path.rglob("*") if path.is_dir() else ()), path, path.parent]:
+            sync(part)
+
+
+@contextmanager
+def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold a file's lock; yields False where another process holds it and we do not ``wait``.
+
+    The system frees it when its holder ends, however it ends.
+    """
+    held = FileLock(path)
+    try:
+        held.acquire(blocking=wait)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        held.release()
+
+
+@contextmanager
+def announced_lock(path: Path, *, waiting: str) -> Iterator[None]:
+    """Hold a file's lock; print ``waiting`` first where another process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with lock(path, wait=False) as free:
+        if free:
+            yield
+            return
+    print(waiting)
+    with lock(path):
+        yield
+
+
+def name_flaw(name: str) -> str | None:
+    """Why a name cannot be that of a folder, in words that follow the name; None for one that can."""
+    if not name.strip():
+        return "is blank"
+    if name.startswith("."):
+        return "begins with a dot"
+    if name != name.strip() or name.endswith("."):
+        return "begins or ends with a character that file systems drop"
+    if len(name) > LONGEST_NAME:
+        return f"has more than {LONGEST_NAME} characters"
+    if refused := sorted(REFUSED.intersection(name)):
+        return f"holds {' '.join(refused)}, and must be one plain name"
+    if any(unicodedata.category(character)[0] == "C" for character in name):
+        return "holds an invisible character"
+    return None
+
+
+def plain_name(name: str, *, what: str) -> str:
+    """The name itself, which is one plain part of a path.
+
+    Raises:
+        ValueError: for any other, naming ``what`` it is.
+    """
+    if flaw := name_flaw(name):
+        raise ValueError(f"{what}={quoted(name)} {flaw}")
+    return name
+
+
+def plain_path(name: str, *, what: str) -> str:
+    """A name like ``val/completions``, each part of which is plain.
+
+    Raises:
+        ValueError: for any other, naming ``what`` it is.
+    """
+    for part in name.split("/"):
+        if flaw := name_flaw(part):
+            raise ValueError(f"{what}={quoted(name)}: {part!r} {flaw}")
+    return name
+
+
+def join_names(names: Sequence[str]) -> str:
+    """One name for several plain ones, ``NAME+NAME``; where that is long, its beginning and a hash of them all."""
+    whole = "+".join(names)
+    if len(whole.encode()) <= LONGEST_JOINED:
+        return whole
+    # a plain name may hold a plus, but no newline
+    mark = "-" + hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
+    return whole.encode()[: LONGEST_JOINED - len(mark)].decode(errors="ignore") + mark
+
+
+def quoted(name: str) -> str:
+    """A name in quotes for a message, cut where it is long."""
+    return repr(name) if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]!r}…"

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 
-from experiments.cli.catalogue import catalogued
+from experiments.config.folders import summaries
 from experiments.run_folder.reader import ORIGIN as ORIGIN
 from experiments.run_folder.reader import Origin as Origin
 
@@ -50,4 +50,6 @@ def as_json(origin: Origin) -> dict[str, object]:
 
 
 def origin_of(overrides: Sequence[str], experiment: str | None) -> Origin:
-    return Origin(about=catalogued().get(experiment or "", ""), overrides=list(overrides), python="", packages={})
+    return Origin(
+        about=summaries("experiment").get(experiment or "", ""), overrides=list(overrides), python="", packages={}
+    )

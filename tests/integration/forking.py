@@ -69,7 +69,7 @@ def serve(live: Callable[[dict[str, Any]], None], watch: Callable[[int, dict[str
 
 
 def import_parts(overrides: list[str]) -> None:
-    from experiments.system.quiet import be_quiet
+    from experiments.system.terminal import be_quiet
 
     be_quiet()
     from hydra import compose, initialize_config_module

@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments.cli.catalogue import catalogued
 from experiments.cli.commands import COMMANDS
-from experiments.cli.own_conf import VARIABLE, remember
-from experiments.cli.typo import explain, explain_each
+from experiments.config.folders import VARIABLE, summaries, take_config_dir
+from experiments.config.override_checks import override_error, override_errors
 from experiments.schema import register
 from experiments.study.plan import find_study, study_names
 
@@ -168,16 +167,16 @@ def test_every_command_composes_or_says_why_not(page: str, monkeypatch: pytest.M
             module, *rest = program[program.index("-m") + 1 :]
             plain += taken(module, rest)
     os.environ.pop(VARIABLE, None)
-    wrong = {shlex.join(each): said for each, said in zip(plain, explain_each(plain), strict=True) if said}
+    wrong = {shlex.join(each): said for each, said in zip(plain, override_errors(plain), strict=True) if said}
     assert not wrong
 
 
 def check_names_and_keys(target: str, arguments: Sequence[str]) -> None:
     """What is named is an experiment or a study of ours, and what is set a key of the command."""
     os.environ.pop(VARIABLE, None)  # of the command before
-    told = [*takewhile(lambda word: not word.startswith("-"), remember(arguments))]
+    told = [*takewhile(lambda word: not word.startswith("-"), take_config_dir(arguments))]
     names = [word for word in told if "=" not in word]
-    assert set(names) <= {*catalogued(), *study_names()}, (target, names)
+    assert set(names) <= {*summaries("experiment"), *study_names()}, (target, names)
     keys = {word.partition("=")[0] for word in told if "=" in word}
     assert keys <= set(COMMANDS[target].own_keys), (target, keys)
 
@@ -186,18 +185,18 @@ def taken(module: str, arguments: list[str]) -> Iterator[list[str]]:
     """Whether a program would take its arguments; overrides of the package's own files are left for all together."""
     if module == "experiments.study":
         os.environ.pop(VARIABLE, None)
-        name, *over = remember(arguments)
+        name, *over = take_config_dir(arguments)
         known = {*find_study(name).arms}
         assert {arm for word in over if word.startswith("only=") for arm in word[5:].split(",")} <= known
     elif module in OWN_KEYS:
         os.environ.pop(VARIABLE, None)  # of the command before
-        left = remember(arguments)
+        left = take_config_dir(arguments)
         own = OWN_KEYS[module]
         overrides = [word for word in left if word != "-m" and word.partition("=")[0] not in own]
         if module == "experiments.sample":  # which asks for no experiment
             overrides = ["experiment=llama_baseline", *overrides]
         if VARIABLE in os.environ:
-            assert explain(overrides) is None
+            assert override_error(overrides) is None
         else:
             yield overrides
     else:
@@ -211,7 +210,7 @@ def test_every_message_of_the_page_is_what_is_answered(block: Block) -> None:
     for command, message in zip(lines[::2], lines[1::2], strict=True):
         assert command.startswith("$ make exp ")
         (program,) = asked(shlex.split(command)[2:])
-        assert explain(program[program.index("-m") + 2 :]) == message
+        assert override_error(program[program.index("-m") + 2 :]) == message
 
 
 def test_what_is_said_while_a_run_goes_on_stands_in_the_code() -> None:

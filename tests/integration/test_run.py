@@ -18,10 +18,10 @@ from omegaconf import DictConfig, OmegaConf
 from transformers import AutoModelForCausalLM
 
 import conf
+from experiments.config.contradictions import contradiction
 from experiments.run_folder import last_values
 from experiments.schema import STAGES, register
 from experiments.stages.experiment import Interrupted, run_experiment
-from experiments.validation.contradictions import contradiction
 from lightning_modules.grpo import GRPO
 from tests.integration.test_kills import numbers
 

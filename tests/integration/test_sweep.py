@@ -130,7 +130,7 @@ def test_jobs_at_once_share_cores_gpus_and_the_tracker(tmp_path: Path, monkeypat
     assert jobs[1]["began"] < jobs[0]["ended"], "two ran at once"
     threads = {yaml.safe_load(path.read_text())["threads"] for path in tmp_path.glob("stages/*/*/config.yaml")}
     assert threads == {max(1, (os.cpu_count() or 1) // 2)}
-    assert sorted(path.name for path in tmp_path.glob("sweeps/*/.seat-*")) == [".seat-0", ".seat-1"]
+    assert sorted(path.name for path in tmp_path.glob("sweeps/*/.gpus-*")) == [".gpus-0", ".gpus-1"]
     assert statuses(database, "llama_baseline") == {kind: {"FINISHED"} for kind in ("experiment", "stage", "sweep")}
     client = MlflowClient(tracking_uri=database)
     runs = client.search_runs([each.experiment_id for each in client.search_experiments()])

@@ -3,7 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from experiments.cli.catalogue import FOLDER, SECTIONS, catalogue, first_comment
+from experiments.cli.catalogue import SECTIONS
+from experiments.config.folders import CONF, first_comment, summaries
 
 
 def test_hydra_headers_are_no_description() -> None:
@@ -12,19 +13,19 @@ def test_hydra_headers_are_no_description() -> None:
 
 
 def test_every_experiment_asks_something_and_says_how_it_is_run() -> None:
-    for name, line in catalogue(FOLDER).items():
+    for name, line in summaries("experiment").items():
         assert "?" in line, name
         assert line.endswith(f"make exp name={name}"), name
 
 
 def test_listing_imports_the_standard_library_alone() -> None:
     """-S leaves site-packages out, -I the environment."""
-    root = str(FOLDER.parent.parent)
+    root = str(CONF.parent)
     script = f"import sys; sys.path.insert(0, {root!r}); from experiments.cli.catalogue import main; main()"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
     titles = [line for line in done.stdout.splitlines() if not line.startswith("  ")]
     listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
-    assert titles == [f"{section.title}: {section.run}" for section in SECTIONS]
-    there = [sorted(path.stem for path in section.folder.glob("*.yaml")) for section in SECTIONS]
+    assert titles == [*SECTIONS.values()]
+    there = [sorted(path.stem for path in (CONF / group).glob("*.yaml")) for group in SECTIONS]
     assert listed == [name for names in there for name in names]
     assert not any(" make " in line for line in done.stdout.splitlines() if line.startswith("  "))

@@ -57,7 +57,7 @@ def made(tmp_path: Path) -> Made:
 
 
 def console(command: str, *typed: str) -> list[str]:
-    return [COMMANDS[command].module, *COMMANDS[command].words(typed)]
+    return [COMMANDS[command].module, *COMMANDS[command].arguments(typed)]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_command_becomes_what_its_target_runs(
 )
 def test_an_evaluation_joins_no_experiment_that_was_not_named(typed: list[str], name: str) -> None:
     with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", COMMANDS["eval"].words(typed))
+        config = compose("config", COMMANDS["eval"].arguments(typed))
     assert (config.name, list(config.stages)) == (name, ["evaluate"])
 
 

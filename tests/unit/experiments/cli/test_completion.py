@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli.catalogue import experiments, studies
 from experiments.cli.commands import COMMANDS
-from experiments.cli.completion import answers, candidates, joined
+from experiments.cli.completion import candidates, completions, join_pieces
+from experiments.config.folders import experiment_names, study_names
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -43,23 +43,23 @@ def test_what_could_stand_at_the_end_of_a_line(words: list[str], found: list[str
 
 def test_names_and_keys_are_offered_together_where_both_may_stand() -> None:
     found = candidates(["exp", ""])
-    assert set(experiments()) < set(found)
+    assert set(experiment_names()) < set(found)
     assert {"objective=", "reward."} <= set(found)
-    assert set(studies()) <= set(candidates(["study", ""]))
+    assert set(study_names()) <= set(candidates(["study", ""]))
 
 
 def test_pieces_of_bash_become_words_again() -> None:
-    assert joined(["exp", "objective", "=", "gr"]) == ["exp", "objective=gr"]
-    assert joined(["sample", "model", "=", "embedded", ":", "qw"]) == ["sample", "model=embedded:qw"]
-    assert joined(["exp", "objective", "="]) == ["exp", "objective="]
-    assert joined(["exp", ""]) == ["exp", ""]
+    assert join_pieces(["exp", "objective", "=", "gr"]) == ["exp", "objective=gr"]
+    assert join_pieces(["sample", "model", "=", "embedded", ":", "qw"]) == ["sample", "model=embedded:qw"]
+    assert join_pieces(["exp", "objective", "="]) == ["exp", "objective="]
+    assert join_pieces(["exp", ""]) == ["exp", ""]
 
 
 def test_bash_is_given_what_stands_behind_its_break_and_a_space_behind_whole_words() -> None:
-    assert answers("bash", ["exp", "llama_critic", "objective", "=", "gs"]) == ["gspo "]
-    assert answers("zsh", ["exp", "llama_critic", "objective=gs"]) == ["objective=gspo "]
-    assert answers("fish", ["exp", "llama_critic", "objective=gs"]) == ["objective=gspo"]
-    assert answers("bash", ["exp", "llama_critic", "reward.wei"]) == ["reward.weight="]
+    assert completions("bash", ["exp", "llama_critic", "objective", "=", "gs"]) == ["gspo "]
+    assert completions("zsh", ["exp", "llama_critic", "objective=gs"]) == ["objective=gspo "]
+    assert completions("fish", ["exp", "llama_critic", "objective=gs"]) == ["objective=gspo"]
+    assert completions("bash", ["exp", "llama_critic", "reward.wei"]) == ["reward.weight="]
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.report.markup import Html, element, section, table
-from experiments.system.local_paths import without_paths
+from experiments.system.secrets import without_paths
 
 
 def test_what_is_not_markup_is_escaped() -> None:

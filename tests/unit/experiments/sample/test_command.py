@@ -14,7 +14,7 @@ from contrastive_reasoning.critics import NumericV2
 from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.losses import dot
 from contrastive_reasoning.tasks.countdown import reachable
-from experiments.cli.own_conf import VARIABLE
+from experiments.config.folders import VARIABLE
 from experiments.sample.command import main
 
 SIZES = {"dimension": 4, "digit_dimension": 4, "hidden_dimension": 8, "hidden_layers": 1}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from experiments.cli.typo import explain
+from experiments.config.override_checks import override_error
 from experiments.sample.options import SHORT, Options, SampleError, parsed
 from experiments.schema import register
 
@@ -36,7 +36,7 @@ def test_a_model_may_have_any_name(model: str) -> None:
 def test_every_short_name_is_of_a_key_of_the_configuration() -> None:
     values = {"model": "embedded:llama_countdown", "temperature": "0.5", "max_tokens": "3"}
     _, overrides = parsed([f"{name}={values[name]}" for name in SHORT])
-    assert explain(["name=sample", "stages=[evaluate]", *overrides]) is None
+    assert override_error(["name=sample", "stages=[evaluate]", *overrides]) is None
 
 
 def test_what_is_left_empty_was_not_given() -> None:

@@ -18,7 +18,7 @@ from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of
 from experiments.stages.experiment import compared, plans
 from experiments.stages.plan import StagePlan, plan_stage
 from experiments.stages.resume import BEGUN, LOCK, RESULT, begin, check_left, go_on
-from experiments.system.lock import lock
+from experiments.system.files import lock
 
 register()
 

@@ -10,7 +10,7 @@ import pytest
 
 from contrastive_reasoning.distributed import this_rank
 from experiments.stages import experiment as stages
-from experiments.system.lock import lock
+from experiments.system.files import lock
 from tests.two_ranks import on_ranks
 
 ARRIVED, RELEASED = "arrived", "released"

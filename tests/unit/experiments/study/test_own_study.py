@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from experiments.cli.catalogue import main as show
-from experiments.cli.catalogue import studies
-from experiments.cli.own_conf import VARIABLE, remember
 from experiments.compare import main as compare
+from experiments.config import folders
+from experiments.config.folders import VARIABLE, take_config_dir
 from experiments.report.command import main as report
 from experiments.schema import register
 from experiments.study.command import main as run
@@ -37,9 +37,9 @@ def test_a_folder_of_ones_own_has_studies() -> None:
     assert NAME not in study_names()
     with pytest.raises(StudyError, match=f"no study '{NAME}'"):
         find_study(NAME)
-    remember(["--config-dir", str(CONF)])
+    take_config_dir(["--config-dir", str(CONF)])
+    assert {NAME, "countdown_credit"} <= set(folders.study_names())
     assert {NAME, "countdown_credit"} <= set(study_names())
-    assert {NAME, "countdown_credit"} <= set(studies())
     assert find_study(NAME).question == "Does a reward for brevity cost success on arithmetic stories?"
     names, found = split([NAME, "grpo_laptop"])
     assert (names, [study.name for study in found]) == ([NAME, "grpo_laptop"], [NAME])
@@ -48,13 +48,13 @@ def test_a_folder_of_ones_own_has_studies() -> None:
 
 
 def test_it_is_listed_with_its_first_line(capsys: pytest.CaptureFixture[str]) -> None:
-    remember([f"--config-dir={CONF}"])
+    take_config_dir([f"--config-dir={CONF}"])
     show()
     assert re.search(rf"^  {NAME} +What a reward for brevity costs", capsys.readouterr().out, re.M)
 
 
 def test_the_example_can_be_run() -> None:
-    remember(["--config-dir", str(CONF)])
+    take_config_dir(["--config-dir", str(CONF)])
     study = find_study(NAME)
     jobs = jobs_of(study, {})
     assert start_jobs(study) == {}

@@ -15,7 +15,7 @@ from experiments.study.finished import mark_of
 from experiments.study.jobs import check_jobs, composed, jobs_of, start_jobs
 from experiments.study.plan import STUDIES, StudyError, find_study, read_study, study_names
 from experiments.study.starts import stage_plans, start_policies
-from experiments.validation.credit_fit import check_credit_fits
+from experiments.validation import check_credit_fits
 
 CONTENT = yaml.safe_load("""
 question: Is it better?

@@ -9,9 +9,8 @@ import pytest
 
 from experiments.study.jobs import Job
 from experiments.study.processes import run_jobs
-from experiments.system import threads as shared
-from experiments.system.gpus import VISIBLE
-from experiments.system.threads import THREADS
+from experiments.system import devices as shared
+from experiments.system.devices import THREADS, VISIBLE
 
 
 class Telling(Job):

@@ -14,14 +14,14 @@ import pytest
 from hydra import compose, initialize_config_module
 
 from experiments.schema import register
+from experiments.system.devices import THREADS
 from experiments.system.launch import WAIT, launch
-from experiments.system.threads import THREADS
 
 pytestmark = pytest.mark.whole
 
 PREAMBLE = """
 import os, signal, sys, time
-from experiments.system.launch import joined
+from experiments.system.launch import process_group
 from contrastive_reasoning.distributed import barrier, gather, ranks, this_rank
 """
 LIMIT = 30

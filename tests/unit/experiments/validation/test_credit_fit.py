@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from experiments.assemble import AssemblyError
 from experiments.schema import register
 from experiments.stages.experiment import check_light_parts
-from experiments.validation.credit_fit import critic_values_states
+from experiments.validation import critic_values_states
 
 register()
 FUNCTION = (

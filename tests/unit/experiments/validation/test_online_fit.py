@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from experiments.assemble import AssemblyError
 from experiments.schema import register
 from experiments.stages.experiment import check_light_parts
-from experiments.validation.online_fit import check_online
+from experiments.validation import check_online
 
 register()
 

@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from experiments.assemble import AssemblyError
-from experiments.validation.prompt_fit import check_prompts_fit
+from experiments.validation import check_prompts_fit
 
 
 def config(folder: Path, context: int) -> DictConfig:

@@ -12,16 +12,16 @@ import pytest
 
 from contrastive_reasoning.tasks.function_worker import LONGEST, described, packed
 from contrastive_reasoning.tasks.verify_worker import judged
-from experiments.system.launch import CAUSES, say_cause
-from experiments.system.secret_streams import Concealing, conceal_output
+from experiments.system.launch import CAUSES, report_cause
+from experiments.system.terminal import ProtectedStream, protect_output
 
 SECRET = "sentinel-0123456789"
 SPEAKER = """
 import logging, os, sys, warnings
-from experiments.system.secret_streams import conceal_output
+from experiments.system.terminal import protect_output
 
-conceal_output()
-conceal_output()
+protect_output()
+protect_output()
 secret = os.environ["HF_TOKEN"]
 print("printed", secret, sep="=")
 sys.stdout.writelines(["a line ", f"with {secret}\\n"])
@@ -42,7 +42,7 @@ def test_nothing_that_python_says_holds_a_secret() -> None:
 
 
 def test_what_holds_none_is_said_as_it_is() -> None:
-    stream = Concealing(StringIO())
+    stream = ProtectedStream(StringIO())
     assert stream.write("ten letter") == 10
     assert stream.getvalue() == "ten letter"
 
@@ -50,14 +50,14 @@ def test_what_holds_none_is_said_as_it_is() -> None:
 def test_a_process_without_streams_has_none_to_hide_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", sys.stderr)
-    conceal_output()
+    protect_output()
     assert sys.stdout is None
 
 
 def test_the_cause_that_a_rank_leaves_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {CAUSES: str(tmp_path), "RANK": "1", "HF_TOKEN": SECRET}.items():
         monkeypatch.setenv(name, value)
-    say_cause(RuntimeError(f"401 for {SECRET}"))
+    report_cause(RuntimeError(f"401 for {SECRET}"))
     assert (tmp_path / "1").read_text() == "RuntimeError: 401 for ***"
 
 

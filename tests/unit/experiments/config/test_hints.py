@@ -1,4 +1,4 @@
-"""What a person is told to type can be typed where it is said."""
+"""Suggestions name what is near, and a command as it can be typed here."""
 
 from __future__ import annotations
 
@@ -10,15 +10,35 @@ from pathlib import Path
 import pytest
 
 from experiments.cli.commands import COMMANDS
-from experiments.cli.typed_here import installs, typed
+from experiments.config.hints import command_line, did_you_mean, install_command
 
 ROOT = Path(__file__).resolve().parents[4]
 FIXED = re.compile(rf"\bmake ({'|'.join(COMMANDS)})\b|pip install")
 IN_ANY_CASE = {
-    "experiments/embed.py": "a record of what was typed in a clone",
-    "experiments/cli/typed_here.py": "both forms",
+    "experiments/embed.py": "a record of what was run in a clone",
+    "experiments/config/hints.py": "both forms",
     "contrastive_reasoning/policies/log_probs.py": "right in a clone, too: the package is installed there",
 }
+
+KEYS = ["seed", "reward.weight", "loss.loss.weight", "rollout.group_size", "budget.grpo.steps"]
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("sed", "did you mean 'seed'?"),
+        ("reward.wieght", "did you mean 'reward.weight'?"),
+        ("weight", "did you mean 'reward.weight'?"),
+        ("groupsize", "did you mean 'rollout.group_size'?"),
+    ],
+)
+def test_names_the_nearest_key(word: str, answer: str) -> None:
+    assert did_you_mean(word, KEYS) == answer
+
+
+def test_lists_what_there_is_where_nothing_is_near() -> None:
+    assert did_you_mean("xyz", ["b", "a"]) == "there are a, b"
+    assert did_you_mean("xyz", []) == "there are none"
 
 
 @pytest.mark.parametrize(
@@ -47,8 +67,13 @@ IN_ANY_CASE = {
 def test_commands_are_those_of_where_it_runs(
     monkeypatch: pytest.MonkeyPatch, in_a_clone: bool, words: list[str]
 ) -> None:
-    monkeypatch.setattr("experiments.cli.typed_here.IN_A_CLONE", in_a_clone)
-    said = [typed("compare"), typed("study", "NAME"), typed("sweep", "EXPERIMENT", "sweep=NAME"), installs("ray")]
+    monkeypatch.setattr("experiments.config.hints.IN_A_CLONE", in_a_clone)
+    said = [
+        command_line("compare"),
+        command_line("study", "NAME"),
+        command_line("sweep", "EXPERIMENT", "sweep=NAME"),
+        install_command("ray"),
+    ]
     assert said == words
 
 
@@ -64,8 +89,8 @@ def code() -> Iterator[Path]:
 
 def strings(path: Path) -> Iterator[str]:
     """Those of a file that are no documentation."""
-    tree = ast.parse(path.read_text())
-    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
             yield node.value

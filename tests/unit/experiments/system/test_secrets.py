@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.system.files import write_json, write_text, write_yaml
-from experiments.system.secret_values import concealed, is_secret, secret_in, without_login
+from experiments.system.secrets import hide_secrets, is_secret, secret_finder, without_login
 
 SENTINEL = "sentinel-0123456789"
 SECRETS = [
@@ -50,17 +50,17 @@ OPEN = [
 def test_a_secret_is_known_by_its_name(name: str) -> None:
     assert is_secret(name)
     environment = {name: SENTINEL}
-    assert concealed(f"a {SENTINEL} b", environment) == "a *** b"
-    assert secret_in(f"a {SENTINEL} b", environment) == name
-    assert secret_in(f"${{oc.env:{name}}}/x", {}) == name
-    assert secret_in(f"${{oc.env:{name},default}}", {}) == name
+    assert hide_secrets(f"a {SENTINEL} b", environment) == "a *** b"
+    assert secret_finder(environment)(f"a {SENTINEL} b") == name
+    assert secret_finder({})(f"${{oc.env:{name}}}/x") == name
+    assert secret_finder({})(f"${{oc.env:{name},default}}") == name
 
 
 @pytest.mark.parametrize("name", OPEN)
 def test_what_is_no_secret_is_left_alone(name: str) -> None:
     assert not is_secret(name)
-    assert concealed(SENTINEL, {name: SENTINEL}) == SENTINEL
-    assert secret_in(f"{SENTINEL} ${{oc.env:{name}}}", {name: SENTINEL}) is None
+    assert hide_secrets(SENTINEL, {name: SENTINEL}) == SENTINEL
+    assert secret_finder({name: SENTINEL})(f"{SENTINEL} ${{oc.env:{name}}}") is None
 
 
 @pytest.mark.parametrize("secret", ['ab"cd\\efgh-ijkl', "pass\tword\n0123", "schlüssel-0123"])
@@ -68,15 +68,15 @@ def test_a_secret_is_hidden_as_json_writes_it_too(secret: str, tmp_path: Path, m
     monkeypatch.setenv("OPENAI_API_KEY", secret)
     write_json(tmp_path / "a.json", {"said": f"x {secret} y"})
     assert json.loads((tmp_path / "a.json").read_text()) == {"said": "x *** y"}
-    assert concealed(json.dumps({"said": secret}), {"OPENAI_API_KEY": secret}) == '{"said": "***"}'
+    assert hide_secrets(json.dumps({"said": secret}), {"OPENAI_API_KEY": secret}) == '{"said": "***"}'
 
 
 def test_a_login_is_secret_in_whichever_variable_it_stands() -> None:
     environment = {"MLFLOW_TRACKING_URI": "https://me:open%2Fsesame99@tracker.example:5000/x"}
     for text in ("me:open%2Fsesame99", "open/sesame99", environment["MLFLOW_TRACKING_URI"]):
-        assert "sesame" not in concealed(f"connecting to {text}", environment)
-        assert secret_in(text, environment) == "MLFLOW_TRACKING_URI"
-    assert concealed("https://tracker.example:5000/x", environment) == "https://tracker.example:5000/x"
+        assert "sesame" not in hide_secrets(f"connecting to {text}", environment)
+        assert secret_finder(environment)(text) == "MLFLOW_TRACKING_URI"
+    assert hide_secrets("https://tracker.example:5000/x", environment) == "https://tracker.example:5000/x"
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_an_address_is_shown_without_its_login(address: str, shown: str) -> None
 
 
 def test_short_values_are_not_looked_for() -> None:
-    assert concealed("no key", {"SOME_KEY": "no key", "API_KEY": ""}) == "no key"
+    assert hide_secrets("no key", {"SOME_KEY": "no key", "API_KEY": ""}) == "no key"
 
 
 def test_the_longer_of_two_secrets_is_hidden_whole() -> None:
     environment = {"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefghijkl"}
-    assert concealed("abcdefghijkl abcdefgh", environment) == "*** ***"
+    assert hide_secrets("abcdefghijkl abcdefgh", environment) == "*** ***"
 
 
 def test_no_file_that_is_shared_holds_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

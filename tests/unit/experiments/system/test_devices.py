@@ -10,7 +10,7 @@ import torch
 from omegaconf import OmegaConf
 
 from experiments.sweep import watch
-from experiments.system.gpus import BETWEEN, SEATS, VISIBLE, seated, seats, visible_gpus
+from experiments.system.devices import GPU_GROUPS, SEPARATOR, VISIBLE, gpu_groups, gpus_of_job, visible_gpus
 
 
 def trainer(accelerator: str = "gpu", devices: object = 1) -> object:
@@ -38,14 +38,14 @@ def test_each_job_sees_its_own(
     visible: str, devices: list[object], at_once: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VISIBLE, visible)
-    assert seats([trainer(devices=each) for each in devices], at_once) == expected
+    assert gpu_groups([trainer(devices=each) for each in devices], at_once) == expected
 
 
 def test_jobs_on_cpus_need_none_and_do_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VISIBLE, "0,1,2,3")
-    assert seats([trainer("cpu"), trainer("cpu", devices=2)], 2) == []
-    assert seats([trainer("cpu", devices=4), trainer("auto")], 2) == ["0", "1"], "of those that use one"
-    assert seats([], 2) == []
+    assert gpu_groups([trainer("cpu"), trainer("cpu", devices=2)], 2) == []
+    assert gpu_groups([trainer("cpu", devices=4), trainer("auto")], 2) == ["0", "1"], "of those that use one"
+    assert gpu_groups([], 2) == []
 
 
 def test_without_a_word_all_of_this_machine_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,32 +54,32 @@ def test_without_a_word_all_of_this_machine_are_seen(monkeypatch: pytest.MonkeyP
 
 
 def test_who_runs_has_a_seat_that_nobody_else_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SEATS, BETWEEN.join(["0,1", "2,3"]))
+    monkeypatch.setenv(GPU_GROUPS, SEPARATOR.join(["0,1", "2,3"]))
     with ExitStack() as running:
         first = ExitStack()
-        assert first.enter_context(seated(tmp_path)) == {VISIBLE: "0,1"}
-        assert running.enter_context(seated(tmp_path)) == {VISIBLE: "2,3"}
-        assert running.enter_context(seated(tmp_path)) == {}, "more than were foreseen"
+        assert first.enter_context(gpus_of_job(tmp_path)) == {VISIBLE: "0,1"}
+        assert running.enter_context(gpus_of_job(tmp_path)) == {VISIBLE: "2,3"}
+        assert running.enter_context(gpus_of_job(tmp_path)) == {}, "more than were foreseen"
         first.close()
-        assert running.enter_context(seated(tmp_path)) == {VISIBLE: "0,1"}, "free again"
+        assert running.enter_context(gpus_of_job(tmp_path)) == {VISIBLE: "0,1"}, "free again"
 
 
 @pytest.mark.parametrize("said", [None, ""])
 def test_where_there_are_no_seats_nothing_is_said(
     said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(SEATS, raising=False)
+    monkeypatch.delenv(GPU_GROUPS, raising=False)
     if said is not None:
-        monkeypatch.setenv(SEATS, said)
-    with seated(tmp_path) as variables:
+        monkeypatch.setenv(GPU_GROUPS, said)
+    with gpus_of_job(tmp_path) as variables:
         assert variables == {}
 
 
 def test_a_sweep_shares_out_what_its_jobs_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SEATS, "left by another sweep")
+    monkeypatch.setenv(GPU_GROUPS, "left by another sweep")
     monkeypatch.setenv(VISIBLE, "6,7")
     for name in watch.THREADS:
         monkeypatch.setenv(name, "1")
     for given, expected in ((trainer(), "6;7"), (trainer(devices=2), "6,7;6,7"), (trainer("cpu"), "")):
         watch._share_out([given], 2)
-        assert watch.os.environ[SEATS] == expected
+        assert watch.os.environ[GPU_GROUPS] == expected

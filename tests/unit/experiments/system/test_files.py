@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import random
+import threading
 from pathlib import Path
 
 import pytest
 
-from experiments.system.folder_names import flaw, joined, plain, plain_parts
+from experiments.system.files import announced_lock, join_names, lock, name_flaw, plain_name, plain_path
 
 OUTSIDE = [
     "..",
@@ -27,9 +28,9 @@ ODD = ["", " ", ".", ".hidden", " x", "x ", "x.", "a*b", "a?b", "a|b", "a<b", 'a
 
 @pytest.mark.parametrize("name", OUTSIDE + ODD)
 def test_what_is_no_plain_name_is_refused_in_one_line(name: str) -> None:
-    assert flaw(name) is not None
+    assert name_flaw(name) is not None
     with pytest.raises(ValueError, match=r"^arm='") as refused:
-        plain(name, what="arm")
+        plain_name(name, what="arm")
     assert "\n" not in str(refused.value)
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 250
@@ -39,27 +40,27 @@ def test_what_is_no_plain_name_is_refused_in_one_line(name: str) -> None:
     "name", ["llama_critic", "a b", "größe", "κ-2", "2026-01-01T00-00-00", "a+b", "x" * 100, "a,b", "a=b"]
 )
 def test_ordinary_names_stay_as_they_are(name: str) -> None:
-    assert plain(name, what="name") == name
+    assert plain_name(name, what="name") == name
 
 
 @pytest.mark.parametrize("name", [*OUTSIDE[:4], "a//b", "/a", "a/", "a/.b", "val/../../x", "val/\x00"])
 def test_each_part_of_a_name_of_parts_is_plain(name: str) -> None:
     with pytest.raises(ValueError, match=r"^table='"):
-        plain_parts(name, what="table")
+        plain_path(name, what="table")
 
 
 def test_a_name_of_plain_parts_stays_as_it_is() -> None:
-    assert plain_parts("val/completions", what="table") == "val/completions"
+    assert plain_path("val/completions", what="table") == "val/completions"
 
 
 def test_several_names_are_one_that_every_file_system_takes(tmp_path: Path) -> None:
-    assert joined(["llama_critic"]) == "llama_critic"
-    assert joined(["a", "b+c"]) == "a+b+c"
+    assert join_names(["llama_critic"]) == "llama_critic"
+    assert join_names(["a", "b+c"]) == "a+b+c"
     many = [f"experiment_κ_{number}" for number in range(40)]
     lists = [many, many[:-1], [*many[:-1], "other"], many[::-1], ["+".join(many[:2]), *many[2:]], ["κ" * 100]]
-    found = [joined(names) for names in lists]
+    found = [join_names(names) for names in lists]
     assert len(set(found)) == len(found), "other names, another folder"
-    assert joined(list(many)) == found[0]
+    assert join_names(list(many)) == found[0]
     assert found[0].startswith("experiment_κ_0+experiment_κ_1+")
     for name in found:
         assert len(name.encode()) <= 150
@@ -97,7 +98,7 @@ def test_no_plain_name_leaves_its_folder(tmp_path: Path) -> None:
     """What is accepted makes one entry of the folder and nothing else, by means of the file system itself."""
     home = tmp_path / "home"
     home.mkdir()
-    accepted = {name for name in drawn(20_000) if flaw(name) is None}
+    accepted = {name for name in drawn(20_000) if name_flaw(name) is None}
     assert len(accepted) > 500
     for name in accepted:
         assert (home / name).resolve() == home.resolve() / name, name
@@ -116,6 +117,31 @@ def test_a_name_of_plain_parts_does_not_leave_its_folder_either(tmp_path: Path) 
 
 def _accepted(name: str) -> bool:
     try:
-        return plain_parts(name, what="table") == name
+        return plain_path(name, what="table") == name
     except ValueError:
         return False
+
+
+def test_a_held_lock_is_not_given_twice(tmp_path: Path) -> None:
+    with lock(tmp_path / "lock") as first, lock(tmp_path / "lock", wait=False) as second:
+        assert first
+        assert not second
+    with lock(tmp_path / "lock", wait=False) as third:
+        assert third
+
+
+def test_who_waits_is_told_and_comes_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    order: list[str] = []
+
+    def second() -> None:
+        with announced_lock(tmp_path / "stage" / "lock", waiting="waiting for the other run"):
+            order.append("second")
+
+    with announced_lock(tmp_path / "stage" / "lock", waiting="never said"):
+        other = threading.Thread(target=second)
+        other.start()
+        other.join(timeout=0.3)
+        order.append("first")
+    other.join(timeout=10)
+    assert order == ["first", "second"]
+    assert capsys.readouterr().out == "waiting for the other run\n"

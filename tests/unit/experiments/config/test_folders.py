@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_module
 
-from experiments.cli.catalogue import catalogued
-from experiments.cli.own_conf import VARIABLE, NoFolder, as_typed, own_folder, remember
-from experiments.cli.typo import explain
+from experiments.config.folders import (
+    VARIABLE,
+    ConfigDirError,
+    config_dir_option,
+    own_folder,
+    summaries,
+    take_config_dir,
+)
+from experiments.config.override_checks import override_error
 from experiments.plan.command import main as plan
 from experiments.schema import register
 from experiments.tracking.origin import command, origin_of
@@ -51,22 +57,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("option", ["--config-dir", "-cd"])
 def test_the_option_is_taken_out_in_any_form_and_place(folder: Path, form: str, option: str) -> None:
     words = form.format(option=option, folder=folder).split(" ")
-    assert remember(["experiment=mine", *words, "seed=1"]) == ["experiment=mine", "seed=1"]
+    assert take_config_dir(["experiment=mine", *words, "seed=1"]) == ["experiment=mine", "seed=1"]
     assert own_folder() == folder
 
 
 def test_a_relative_folder_stays_the_same_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
-    remember(["--config-dir", "my_conf"])
+    take_config_dir(["--config-dir", "my_conf"])
     monkeypatch.chdir(folder)
-    assert explain(["experiment=mine"]) is None
+    assert override_error(["experiment=mine"]) is None
 
 
 def test_without_a_folder_nothing_changes(folder: Path) -> None:
-    assert remember(["experiment=llama_critic", "-m", "--help"]) == ["experiment=llama_critic", "-m", "--help"]
+    assert take_config_dir(["experiment=llama_critic", "-m", "--help"]) == ["experiment=llama_critic", "-m", "--help"]
     assert own_folder() is None
-    assert as_typed() == []
-    assert (explain(["experiment=mine"]) or "").startswith("experiment=mine: no such experiment")
+    assert config_dir_option() == []
+    assert (override_error(["experiment=mine"]) or "").startswith("experiment=mine: no such experiment")
 
 
 @pytest.mark.parametrize("source", ["--config-dir", VARIABLE])
@@ -74,48 +80,51 @@ def test_every_composition_finds_its_options(folder: Path, source: str, monkeypa
     if source == VARIABLE:
         monkeypatch.setenv(VARIABLE, str(folder))
     else:
-        remember([source, str(folder)])
+        take_config_dir([source, str(folder)])
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", ["experiment=mine"])
     assert (config.name, config.reward._target_) == ("mine", "contrastive_reasoning.rewards.FunctionReward")
 
 
 def test_a_typo_in_it_is_answered_as_in_the_houses(folder: Path) -> None:
-    remember(["--config-dir", str(folder)])
-    assert explain(["experiment=mine", "reward=my_reward", "reward.limit_s=5.0"]) is None
-    assert explain(["experiment=mien"]) == "experiment=mien: no such experiment; did you mean 'mine'?"
+    take_config_dir(["--config-dir", str(folder)])
+    assert override_error(["experiment=mine", "reward=my_reward", "reward.limit_s=5.0"]) is None
+    assert override_error(["experiment=mien"]) == "experiment=mien: no such experiment; did you mean 'mine'?"
     assert (
-        explain(["experiment=mine", "reward=my_rewrd"]) == "reward=my_rewrd: no such reward; did you mean 'my_reward'?"
+        override_error(["experiment=mine", "reward=my_rewrd"])
+        == "reward=my_rewrd: no such reward; did you mean 'my_reward'?"
     )
-    assert explain(["experiment=mine", "flavor=sweet"]) == "flavor: no such key; did you mean 'flavour'?"
+    assert override_error(["experiment=mine", "flavor=sweet"]) == "flavor: no such key; did you mean 'flavour'?"
 
 
 @pytest.mark.parametrize(("named", "said"), [("no/where", "--config-dir no/where"), ("", "--config-dir ")])
 def test_a_missing_folder_is_refused(folder: Path, named: str, said: str) -> None:
-    with pytest.raises(NoFolder, match=f"^{said}: no such folder$"):
-        remember(["--config-dir", named])
+    with pytest.raises(ConfigDirError, match=f"^{said}: no such folder$"):
+        take_config_dir(["--config-dir", named])
     assert own_folder() is None
 
 
 def test_a_missing_folder_of_the_variable_is_named_by_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "no/where")
-    with pytest.raises(NoFolder, match=f"^{VARIABLE}=no/where: no such folder$"):
-        remember(["experiment=mine"])
+    with pytest.raises(ConfigDirError, match=f"^{VARIABLE}=no/where: no such folder$"):
+        take_config_dir(["experiment=mine"])
 
 
 def test_a_file_that_would_be_hidden_is_refused(folder: Path) -> None:
     (folder / "reward" / "verifier.yaml").write_text("# Mine.\n")
-    with pytest.raises(NoFolder, match=r"reward/verifier\.yaml is a file of conf/ too, which comes first; give yours"):
-        remember(["--config-dir", str(folder)])
+    with pytest.raises(
+        ConfigDirError, match=r"reward/verifier\.yaml is a file of conf/ too, which comes first; give yours"
+    ):
+        take_config_dir(["--config-dir", str(folder)])
 
 
 def test_its_experiments_are_listed_and_what_was_typed_can_be_typed_again(folder: Path) -> None:
-    remember(["--config-dir", str(folder)])
-    assert catalogued()["mine"] == "My experiment."
-    origin = origin_of(["experiment=mine", *as_typed()], "mine")
+    take_config_dir(["--config-dir", str(folder)])
+    assert summaries("experiment")["mine"] == "My experiment."
+    origin = origin_of(["experiment=mine", *config_dir_option()], "mine")
     assert origin.about == "My experiment."
     assert command(origin.overrides) == f"python -m experiments.run experiment=mine --config-dir={folder}"
-    assert remember(command(origin.overrides).split()[3:]) == ["experiment=mine"]
+    assert take_config_dir(command(origin.overrides).split()[3:]) == ["experiment=mine"]
 
 
 def test_the_plan_reads_it_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a command takes, typed as ``key=value`` or as flags; a mistake in it is answered in one sentence."""
+"""Arguments of a command as ``key=value`` or as flags; a mistake in them is answered in one sentence."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from experiments.cli.suggestions import did_you_mean_one_of
+from experiments.config.hints import did_you_mean
 
 USAGE_ERROR = 2
 KEY = re.compile(r"[a-z][\w.]*")
 """What could be a key before ``=``; a name may have any characters."""
 
 
-class WordsParser(argparse.ArgumentParser):
-    """Every flag takes a value, and none may be shortened.
+class KeyValueParser(argparse.ArgumentParser):
+    """Every option takes a value, and none may be abbreviated.
 
     Args:
         module: run as ``python -m``.
@@ -25,9 +25,9 @@ class WordsParser(argparse.ArgumentParser):
     def __init__(self, module: str, doc: str | None) -> None:
         super().__init__(prog=f"python -m {module}", description=(doc or "").split("\n")[0], allow_abbrev=False)
 
-    def read(self, words: Sequence[str]) -> argparse.Namespace:
-        """What was typed; a mistake ends the process with a sentence and 2."""
-        return self.parse_args([self._checked(word) for word in joined(words)])
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """The values; a mistake ends the process with a sentence and exit code 2."""
+        return self.parse_args([self._as_flag(argument) for argument in _join_values(arguments)])
 
     def error(self, message: str) -> NoReturn:
         """A name too many, or none."""
@@ -36,14 +36,14 @@ class WordsParser(argparse.ArgumentParser):
     def _refuse(self, sentence: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"{sentence}\n")
 
-    def _checked(self, word: str) -> str:
-        """A name as it is, a key and its value as a flag."""
-        key, equals, value = word.removeprefix("--").partition("=")
-        if word in ("-h", "--help") or not (word.startswith("-") or (equals and KEY.fullmatch(key))):
-            return word
+    def _as_flag(self, argument: str) -> str:
+        """A name as it is, a key and its value as ``--key=value``."""
+        key, equals, value = argument.removeprefix("--").partition("=")
+        if argument in ("-h", "--help") or not (argument.startswith("-") or (equals and KEY.fullmatch(key))):
+            return argument
         known = {action.dest: action for action in self._actions if action.option_strings and action.dest != "help"}
         if key not in known:
-            self._refuse(f"{word.removeprefix('--')}: no such key; {did_you_mean_one_of(key, list(known))}")
+            self._refuse(f"{argument.removeprefix('--')}: no such key; {did_you_mean(key, known, names=known)}")
         if not equals:
             self._refuse(f"{key}: give a value, {key}=…")
         if known[key].type is int and not value.removeprefix("-").isdecimal():
@@ -51,10 +51,10 @@ class WordsParser(argparse.ArgumentParser):
         return f"--{key}={value}"
 
 
-def joined(words: Sequence[str]) -> Iterator[str]:
+def _join_values(arguments: Sequence[str]) -> Iterator[str]:
     """``--key value`` as ``--key=value``."""
-    left = iter(words)
-    for word in left:
-        bare = word.startswith("--") and "=" not in word and word != "--help"
+    left = iter(arguments)
+    for argument in left:
+        bare = argument.startswith("--") and "=" not in argument and argument != "--help"
         value = next(left, None) if bare else None
-        yield word if value is None else f"{word}={value}"
+        yield argument if value is None else f"{argument}={value}"

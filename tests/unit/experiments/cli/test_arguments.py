@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from experiments.cli.words import WordsParser
+from experiments.cli.arguments import KeyValueParser
 from experiments.compare import main as compare
 from experiments.report.command import main as report
 from experiments.study.command import main as study
@@ -65,7 +65,7 @@ def test_a_word_may_be_a_flag_or_an_override(typed: Sequence[str]) -> None:
 
 
 def test_a_value_may_hold_what_a_word_may_not() -> None:
-    parser = WordsParser("m", "First line.\nNot told.")
+    parser = KeyValueParser("m", "First line.\nNot told.")
     parser.add_argument("--by")
     parser.add_argument("--seeds", type=int)
     assert vars(parser.read(["by=[a=1,--b]", "seeds=-1"])) == {"by": "[a=1,--b]", "seeds": -1}

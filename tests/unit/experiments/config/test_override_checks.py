@@ -3,13 +3,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
-from experiments.cli.catalogue import CONF, catalogue
-from experiments.cli.typo import composed, explain
+from experiments.config.folders import summaries
+from experiments.config.override_checks import override_error
 from experiments.schema import register
 
 register()
@@ -45,7 +44,7 @@ OF_THE_REWARD = "did you mean 'reward.weight' of batch_size, checkpoint, critic,
         ([CRITIC, "seed=abc"], "seed=abc: it takes a number, got a word"),
         ([CRITIC, "seed=0.5"], "seed: Value '0.5' of type 'float' could not be converted to Integer"),
         ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys, got a number"),
-        ([CRITIC, "seed"], "'seed' is no override: write key=value"),
+        ([CRITIC, "seed"], "'seed' is no valid override: write key=value (Hydra: missing EQUAL at '<EOF>')"),
         ([CRITIC, "stages=[warm_start,gpro]"], "stages: no stage 'gpro'; did you mean 'grpo'?"),
         (
             [CRITIC, "stages=[grpo,warm_start]"],
@@ -85,7 +84,7 @@ OF_THE_REWARD = "did you mean 'reward.weight' of batch_size, checkpoint, critic,
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
 def test_a_mistake_gets_its_one_sentence(overrides: list[str], sentence: str) -> None:
-    assert explain(overrides) == sentence
+    assert override_error(overrides) == sentence
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_a_mistake_gets_its_one_sentence(overrides: list[str], sentence: str) ->
     ],
 )
 def test_one_wrong_letter_anywhere_is_answered_with_the_right_name(typed: str, meant: str) -> None:
-    sentence = explain([CRITIC, *typed.split()])
+    sentence = override_error([CRITIC, *typed.split()])
     assert sentence is not None
     asked, of, others = sentence.partition(" of ")
     assert asked.removesuffix("?").endswith(f"did you mean {meant!r}")
@@ -126,21 +125,21 @@ def test_one_wrong_letter_anywhere_is_answered_with_the_right_name(typed: str, m
 
 
 def test_what_a_preset_varies_is_tried_before_the_first_job() -> None:
-    sentence = explain(["experiment=grpo_laptop", "sweep=tau"])
+    sentence = override_error(["experiment=grpo_laptop", "sweep=tau"])
     assert sentence is not None
     assert sentence.startswith("reward.temperature: no such key; ")
-    assert explain(["experiment=clipo_laptop", "sweep=fixed_head"]) is None
-    assert explain(["experiment=clipo_laptop", "sweep=fixed_head", "reward=clipo"]) is None  # what is typed wins
+    assert override_error(["experiment=clipo_laptop", "sweep=fixed_head"]) is None
+    assert override_error(["experiment=clipo_laptop", "sweep=fixed_head", "reward=clipo"]) is None  # what is typed wins
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", [*catalogue(CONF / "sweep")])
+@pytest.mark.parametrize("preset", [*summaries("sweep")])
 def test_every_preset_is_right_for_the_experiment_that_it_is_of(preset: str) -> None:
-    assert explain(["experiment=clipo_laptop", f"sweep={preset}"]) is None
+    assert override_error(["experiment=clipo_laptop", f"sweep={preset}"]) is None
 
 
 def test_without_an_experiment_all_of_them_are_named() -> None:
-    sentence = explain([])
+    sentence = override_error([])
     assert sentence is not None
     assert sentence.startswith("choose an experiment: experiment=NAME; there are clipo_batch_level, ")
 
@@ -157,40 +156,7 @@ def test_without_an_experiment_all_of_them_are_named() -> None:
     ],
 )
 def test_good_overrides_are_not_complained_about(overrides: list[str]) -> None:
-    assert explain(overrides) is None
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [CRITIC, "seed=3", "reward.weight=0.25", "policy.pretrained=/some/where", "stages=[critic,grpo]"],
-        ["reward.weight=${budget.grpo.learning_rate}", CRITIC, "seed=1", "objective=dapo", "seed=2"],
-        [CRITIC, "debug=fast", "budget.grpo={steps: 7}", "rollout.sampling={top_k: 3, stop: ['}', 'a b']}"],
-        [
-            "name='a=b, c'",
-            "reward.checkpoint=null",
-            "hydra.job.chdir=false",
-            CRITIC,
-            "+callbacks.further={a: 1}",
-            "seed=4",
-        ],
-        [CRITIC],
-    ],
-)
-def test_values_set_in_a_copy_make_what_hydra_composes(lines: list[str]) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
-        found, hydras = composed(*lines), compose("config", lines)
-    assert OmegaConf.to_yaml(found) == OmegaConf.to_yaml(hydras)
-    assert OmegaConf.is_struct(found)
-
-
-def test_what_is_composed_leaves_what_it_began_with_as_it_was() -> None:
-    with initialize_config_module("conf", version_base="1.3"):
-        other = composed(CRITIC, "reward.weight=0.75")
-        assert (other.reward.weight, composed(CRITIC).reward.weight) == (
-            0.75,
-            compose("config", [CRITIC]).reward.weight,
-        )
+    assert override_error(overrides) is None
 
 
 def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
@@ -211,9 +177,130 @@ def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("key", ["xqzwk", "qqqq.zz"])
 def test_a_key_near_to_none_is_answered_with_the_rooms_alone(key: str) -> None:
-    sentence = explain([CRITIC, f"{key}=1"])
+    sentence = override_error([CRITIC, f"{key}=1"])
     assert sentence is not None
     start, _, names = sentence.partition("there are ")
     assert start == f"{key}: no such key; "
     assert {"reward", "objective", "seed", "budget"} <= set(names.split(", "))
     assert "." not in names
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        (
+            "trainer.accelerator=gpuu",
+            "no such accelerator; did you mean 'gpu' of auto, cpu, cuda, gpu, mps, tpu?",
+        ),
+        (
+            "trainer.precision=bf17",
+            "no such precision; did you mean 'bf16' of 16, 16-mixed, 16-true, 32, 32-true, 64, 64-true, bf16, "
+            "bf16-mixed, bf16-true, transformer-engine, transformer-engine-float16?",
+        ),
+        (
+            "policy.compute_dtype=float23",
+            "no such compute_dtype; did you mean 'float32' of bfloat16, float16, float32?",
+        ),
+        (
+            "task=countdown task.style=longprok",
+            "no such style; did you mean 'longproc' of annotated, direct, longproc?",
+        ),
+        ("optimizer.schedule=flat", "no such schedule; there are constant, cosine, linear"),
+        ("reward.level=bach", "no such level; did you mean 'batch' of batch, cross, group?"),
+        (
+            "task=math task.real.judge=chioce",
+            "no such judge; did you mean 'choice' of answer, choice?",
+        ),
+    ],
+)
+def test_another_word_is_refused_before_anything_is_loaded(typed: str, sentence: str) -> None:
+    assert override_error(["experiment=clipo_laptop", *typed.split()]) == f"{typed.split()[-1]}: {sentence}"
+
+
+@pytest.mark.parametrize("typed", ["trainer.precision=16-mixed", "trainer=gpu trainer.precision=bf16-mixed"])
+def test_a_word_of_them_is_taken(typed: str) -> None:
+    assert override_error(["experiment=clipo_laptop", *typed.split()]) is None
+
+
+CLIPO = "experiment=clipo_laptop"
+NOT_BASIC = "no such key of hydra/launcher=basic; another one may have it: hydra/launcher="
+JOBLIB, SUBMITIT = (
+    pytest.mark.skipif(not find_spec(f"hydra_plugins.{name}"), reason=f"{name} is not installed")
+    for name in ("hydra_joblib_launcher", "hydra_submitit_launcher")
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        pytest.param(
+            "hydra.launcher.n_jobs=2",
+            NOT_BASIC,
+            marks=JOBLIB,
+        ),
+        pytest.param(
+            "hydra/launcher=joblib hydra.launcher.n_jbs=2",
+            "no such key; did you mean 'hydra.launcher.n_jobs'?",
+            marks=JOBLIB,
+        ),
+        pytest.param(
+            "hydra/launcher=joblib hydra.launcher.n_jobs=two",
+            "Value 'two' of type 'str' could not be converted to Integer",
+            marks=JOBLIB,
+        ),
+        pytest.param(
+            "hydra.launcher.timeout_min=3",
+            NOT_BASIC,
+            marks=SUBMITIT,
+        ),
+        ("hydra.mode=MULTIRN", "Invalid value 'MULTIRN', expected one of [RUN, MULTIRUN]"),
+        ("hydra.swep.dir=x", "no such key; did you mean 'hydra.sweep.dir'?"),
+        ("hydra.job.env_set.X=1", "to add a key write +hydra.job.env_set.X=1"),
+        ("hydra/luncher=basic", "no such key; did you mean 'hydra/launcher'?"),
+        ("hydra/job_logging=nonee", "no such job_logging; did you mean 'none'?"),
+        ("sweep=tau hydra.job.nme=x", "no such key; did you mean 'hydra.job.name'?"),
+    ],
+)
+def test_a_mistake_in_a_key_of_hydra_gets_its_one_sentence(typed: str, sentence: str) -> None:
+    words = typed.split()
+    found = override_error([CLIPO, *words])
+    assert found is not None
+    assert found.startswith(f"{words[-1]}: {sentence}")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "hydra.sweep.dir=x hydra.mode=RUN",
+        "hydra.mode=MULTIRUN hydra.verbose=true seed=0,1",
+        "hydra.sweeper.max_batch_size=3",
+        "+hydra.job.env_set.X=1",
+        pytest.param("hydra/launcher=joblib hydra.launcher.n_jobs=2 seed=0,1", marks=JOBLIB),
+        pytest.param("hydra/launcher=submitit_slurm hydra.launcher.partition=gpu", marks=SUBMITIT),
+    ],
+)
+def test_what_hydra_takes_is_not_complained_about(typed: str) -> None:
+    assert override_error([CLIPO, *typed.split()]) is None
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("hydra/sweeper=optuna", "hydra/sweeper=optuna is not installed: pip install -e '.[optuna]'"),
+        ("hydra/launcher=ray", "hydra/launcher=ray is not installed: pip install -e '.[ray]'"),
+        ("hydra/launcher=jobib", "hydra/launcher=jobib: no such launcher; did you mean 'joblib'?"),
+        (
+            "reward.temperature=interval(0.01,0.2)",
+            "reward.temperature=interval(0.01,0.2): a sweep without steps needs hydra/sweeper=optuna",
+        ),
+    ],
+)
+def test_what_is_not_installed_is_answered_with_what_installs_it(override: str, sentence: str) -> None:
+    if any(extra in sentence and find_spec(extra) for extra in ("optuna", "ray")):
+        pytest.skip("it is installed here")
+    assert override_error([CLIPO, override]) == sentence
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_slurm"])
+def test_a_launcher_that_there_is_is_taken(launcher: str) -> None:
+    assert override_error([CLIPO, f"hydra/launcher={launcher}", "seed=0,1"]) is None

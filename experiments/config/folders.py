@@ -1,0 +1,86 @@
+"""The YAML files to choose from: those of ``conf/``, and of a folder of your own named by ``--config-dir FOLDER``.
+
+The folder's name is kept in a variable, which conf/config.yaml reads: so every composition finds it, in this process
+and in those that a run starts (ranks, jobs of a sweep). Set by hand, it holds for every command. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+VARIABLE = "CONTRASTIVE_REASONING_CONF"
+OPTIONS = ("--config-dir", "-cd")
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf"
+EMBEDDED = "embedded:"
+"""Prefix of ``policy.pretrained`` for a policy that is part of the package."""
+EMBEDDED_FOLDER = ROOT / "contrastive_reasoning" / "policies" / "embedded"
+
+
+class ConfigDirError(ValueError):
+    """The folder of one's own cannot be used; the message is one sentence."""
+
+
+def take_config_dir(arguments: Sequence[str]) -> list[str]:
+    """The arguments without ``--config-dir FOLDER``, which is kept for this process and those that it starts.
+
+    Raises:
+        ConfigDirError: where there is no such folder, or a file of conf/ would hide one of its files.
+    """
+    left: list[str] = []
+    prefix, folder = VARIABLE + "=", os.environ.get(VARIABLE)
+    rest = iter(arguments)
+    for argument in rest:
+        option, equals, value = argument.partition("=")
+        if option in OPTIONS:
+            prefix, folder = f"{option} ", value if equals else next(rest, "")
+        else:
+            left.append(argument)
+    if folder is not None:
+        _check_usable(folder, prefix + folder)
+        os.environ[VARIABLE] = str(Path(folder).resolve())
+    return left
+
+
+def own_folder() -> Path | None:
+    """The folder of one's own; None where none is named."""
+    return Path(os.environ[VARIABLE]) if VARIABLE in os.environ else None
+
+
+def config_dir_option() -> list[str]:
+    """The folder of one's own as an argument of the command line; empty where there is none."""
+    folder = own_folder()
+    return [] if folder is None else [f"--config-dir={folder}"]
+
+
+def _check_usable(folder: str, argument: str) -> None:
+    if not folder or not Path(folder).is_dir():
+        raise ConfigDirError(f"{argument}: no such folder")
+    names = [path.relative_to(folder) for path in sorted(Path(folder).rglob("*.yaml"))]
+    if hidden := next((name for name in names if (CONF / name).is_file()), None):
+        raise ConfigDirError(f"{argument}: {hidden} is a file of conf/ too, which comes first; give yours another name")
+
+
+def first_comment(text: str) -> str:
+    """The first comment of a YAML file that is not a Hydra header; empty where there is none."""
+    comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#") and line[:3] != "# @")
+    return next(comments, "")
+
+
+def summaries(group: str) -> dict[str, str]:
+    """Name → first comment of each file in a folder of conf/, then of the folder of one's own with that name."""
+    found: dict[str, str] = {}
+    for folder in filter(None, (CONF, own_folder())):
+        paths = sorted((folder / group).glob("*.yaml"))
+        found |= {path.stem: first_comment(path.read_text(encoding="utf-8")) for path in paths}
+    return found
+
+
+def experiment_names() -> list[str]:
+    return [*summaries("experiment")]
+
+
+def study_names() -> list[str]:
+    return [*summaries("study")]

@@ -1,0 +1,324 @@
+"""What is wrong with a command line, in one sentence, from the YAML files alone: Hydra is all that is imported."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import yaml
+from hydra import compose, initialize_config_module
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.types import Override, Quote, QuotedString
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
+
+from experiments.config.composition import (
+    JOB_MODE,
+    composed,
+    dotted_keys,
+    forget_compositions,
+    groups,
+    is_group,
+    is_hydras,
+    options,
+    parse,
+    single_runs,
+)
+from experiments.config.contradictions import READ_THERE, SECRET, contradiction, takes_several_kinds
+from experiments.config.folders import CONF, own_folder
+from experiments.config.hints import command_line, did_you_mean, install_command, nearest
+from experiments.system.secrets import secret_finder
+from experiments.system.terminal import one_line
+
+GLOBAL = "# @package _global_"
+EXTRAS = {
+    "hydra/launcher=joblib": "joblib",
+    "hydra/launcher=submitit_slurm": "slurm",
+    "hydra/launcher=submitit_local": "slurm",
+    "hydra/launcher=ray": "ray",
+    "hydra/launcher=ray_aws": "ray",
+    "hydra/sweeper=optuna": "optuna",
+}
+"""Choice of a plugin of Hydra → the extra of this package that installs it."""
+ESCAPES = (r"\n", r"\t", r"\r")
+OMEGACONF_TRAILER = re.compile(r"\s+full_key: (.*)\s+(?:reference_type=.*\s+)?object_type=.*")
+HYDRA_HEADING = re.compile(r"\w+ raised while composing config:\s*")
+HYDRA_PLACE = re.compile(r"In '[^']*': ")
+
+
+def override_error(overrides: Sequence[str], *, multirun: bool = True) -> str | None:
+    """What is wrong with these overrides; None where they compose. Every value of a sweep is tried.
+
+    ``multirun``: whether one override may have several values.
+    """
+    return next(override_errors([overrides], multirun=multirun))
+
+
+def override_errors(commands: Iterable[Sequence[str]], *, multirun: bool = True) -> Iterator[str | None]:
+    """The same of several command lines; what they have in common is composed once, and kept for later."""
+    forget_compositions()
+    return (_command_error(overrides, multirun) for overrides in commands)
+
+
+def starts_multirun(overrides: Sequence[str]) -> bool:
+    """Whether these overrides make a multirun without ``-m``: by Hydra's mode, or by a preset of ``conf/sweep``."""
+    return JOB_MODE not in overrides and any(line.startswith(("hydra.mode=MULTIRUN", "sweep=")) for line in overrides)
+
+
+def _command_error(lines: Sequence[str], multirun: bool) -> str | None:
+    overrides: list[Override] = []
+    for line in lines:
+        try:
+            overrides += parse([line])
+        except OverrideParseException as error:
+            return _grammar_error(line, str(error).removeprefix(f"Error parsing override '{line}'\n").splitlines()[0])
+    secret_in = secret_finder()
+    for override in overrides:
+        if (name := secret_in(_line(override))) is not None:
+            return f"{override.key_or_group} {SECRET} {name}: {READ_THERE}"
+        if override.is_sweep_override() and not multirun:
+            return (
+                f"{_line(override)}: several values, and this is a single run; to run each of them use "
+                f"{command_line('sweep')}, for one value that holds a comma quote it: {_quoted(_line(override))}"
+            )
+        if escape := next((escape for escape in ESCAPES if escape in _line(override)), None):
+            return (
+                f"{override.key_or_group}: an override reads {escape} as two characters, a backslash and a letter; "
+                "give the character itself, in a shell by $'…', or set the value in a YAML file"
+            )
+    with initialize_config_module("conf", version_base="1.3"):
+        return (
+            _first(_plugin_error(override, overrides) for override in overrides)
+            or _first(_run_error(parse(run)) for run in single_runs(overrides))
+            or _hydra_error(parse(next(single_runs(overrides))))
+            or _preset_error(overrides)
+        )
+
+
+def _grammar_error(line: str, reason: str) -> str:
+    """An override that Hydra's grammar does not accept: the characters that need quotes, where quotes help."""
+    key, equals, value = line.partition("=")
+    refused = [c for c in dict.fromkeys(value) if not c.isalnum() or not c.isascii() if not _parses(f"{key}=a{c}b")]
+    if equals and refused and _parses(_with_quotes(line)):
+        named = " ".join("a line break" if c == "\n" else c for c in refused)
+        return f"{line}: the value holds {named}, which must be quoted: {_quoted(line)} (Hydra: {reason})"
+    return f"{line!r} is no valid override: write key=value (Hydra: {reason})"
+
+
+def _parses(line: str) -> bool:
+    try:
+        return bool(parse([line]))
+    except OverrideParseException:
+        return False
+
+
+def _with_quotes(line: str) -> str:
+    key, _, value = line.partition("=")
+    return f"{key}={QuotedString(text=value, quote=Quote.double).with_quotes()}"
+
+
+def _quoted(line: str) -> str:
+    """The override with its value quoted for Hydra, and all of it for a shell."""
+    return shlex.quote(_with_quotes(line))
+
+
+def _plugin_error(override: Override, overrides: Sequence[Override]) -> str | None:
+    """A launcher or sweeper of Hydra that is not installed, or one that is needed and not chosen."""
+    if override.is_sweep_override() and not override.is_discrete_sweep():
+        if all(other.key_or_group != "hydra/sweeper" for other in overrides):
+            return f"{_line(override)}: a sweep without steps needs hydra/sweeper=optuna"
+        return None
+    choice = f"{override.key_or_group}={override.value()}"
+    if choice not in EXTRAS or override.is_delete() or override.value() in options(override.key_or_group):
+        return None
+    return f"{choice} is not installed: {install_command(EXTRAS[choice])}"
+
+
+def _preset_error(overrides: Sequence[Override]) -> str | None:
+    """Every value that a preset of ``conf/sweep/`` varies, beside the first ones of the overrides, which win."""
+    if all(override.key_or_group != "sweep" for override in overrides):
+        return None
+    given = next(single_runs(overrides))
+    params = compose("config", given, return_hydra_config=True).hydra.sweeper.get("params") or {}
+    varied = parse([f"{key}={values}" for key, values in params.items()])
+    return _first(_run_error(parse([*run, *given])) for run in single_runs(varied))
+
+
+def _run_error(overrides: Sequence[Override]) -> str | None:
+    """Of one run's overrides."""
+    ours = [override for override in overrides if not is_hydras(override)]
+    chosen = [override for override in ours if is_group(override)]
+    keys = [override for override in ours if override not in chosen]
+    try:
+        wrong = _first(_mark_error(override) for override in ours) or _first(_choice_error(o) for o in chosen)
+        if wrong is not None:
+            return wrong
+        base = composed(*map(_line, chosen))
+        wrong = _first(_key_error(base, override) for override in keys) or _first(_value_error(base, o) for o in keys)
+        if wrong is not None:
+            return wrong
+        whole = composed(*map(_line, ours))
+        return _first(_reference_error(whole, override) for override in keys) or contradiction(whole)
+    except MissingConfigException as error:
+        group, _, option = (error.missing_cfg_file or "").rpartition("/")
+        hint = did_you_mean(option, options(group))
+        return f"these choices together need {group}={option}, which does not exist; {hint}"
+    except yaml.YAMLError as error:
+        return one_line(error)
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        return _first(_file_error(override) for override in chosen) or _composition_error(error)
+
+
+def _file_error(override: Override) -> str | None:
+    """A file of one's own that lacks the header which every file of its group in conf/ has."""
+    group, option, folder = override.key_or_group, override.value(), own_folder()
+    path = None if folder is None else folder / group / f"{option}.yaml"
+    theirs = sorted((CONF / group).glob("*.yaml"))
+    if path is None or not path.is_file() or not theirs or GLOBAL not in theirs[0].read_text(encoding="utf-8"):
+        return None
+    if GLOBAL in path.read_text(encoding="utf-8", errors="replace"):
+        return None
+    return f"{path}: its first line must be '{GLOBAL}', as in every file of {group}/"
+
+
+def _composition_error(error: BaseException) -> str:
+    """The whole message of Hydra or OmegaConf in one line, with the key that it is about, and the nearest valid one."""
+    message = str(error.__cause__ or error)
+    trailer = OMEGACONF_TRAILER.search(message)
+    key = trailer[1].strip() if trailer else ""
+    text = " ".join(HYDRA_HEADING.sub("", OMEGACONF_TRAILER.sub("", message)).split())
+    place = found[0] if (found := HYDRA_PLACE.match(text)) else ""
+    reason = text.removeprefix(place)
+    if key and f"Key '{key.rpartition('.')[2]}'" in reason:
+        return f"{place}{key}: no such key; {did_you_mean(key, known := dotted_keys(composed()), names=_roots(known))}"
+    return f"{place}{key}: {reason}" if key else text
+
+
+def _roots(keys: set[str]) -> set[str]:
+    return {key for key in keys if "." not in key}
+
+
+def _mark_error(override: Override) -> str | None:
+    if override.is_add() or override.is_force_add():
+        return f"{_line(override)}: a new key cannot be added; every argument already has its key, write key=value"
+    return f"{_line(override)}: a key cannot be removed; write key=null" if override.is_delete() else None
+
+
+def _choice_error(override: Override) -> str | None:
+    group, option = override.key_or_group, override.value()
+    known = options(group)
+    if option is None or option in known:
+        return None
+    own = own_folder()
+    if own is not None and (own / group / f"{option}.yml").is_file():
+        return f"{group}={option}: {own / group / option}.yml must be called {option}.yaml, Hydra reads no other ending"
+    return f"{group}={option}: no such {group}; {did_you_mean(str(option), known, names=known)}"
+
+
+def _key_error(base: DictConfig, override: Override) -> str | None:
+    key = override.key_or_group
+    known = dotted_keys(base)
+    if key in known:
+        return None
+    above = f"{key.rpartition('.')[0]}."
+    siblings = {other for other in known if other.startswith(above)} if above != "." else set()
+    known = siblings or known | groups()
+    names = {other.removeprefix(above if siblings else "").partition(".")[0] for other in known}
+    names = {name for name in names if not name.startswith("_")}
+    return f"{key}: no such key; {did_you_mean(key, known, names=names or known)}"
+
+
+def _value_error(base: DictConfig, override: Override) -> str | None:
+    """A value of another kind than the one it replaces; null and interpolations are left to the part itself."""
+    key, value = override.key_or_group, override.value()
+    if value is None or (isinstance(value, str) and value.startswith("${")):
+        return None
+    wanted, given = _kind(OmegaConf.select(base, key)), _kind(value)
+    if wanted in (None, given) or takes_several_kinds(base, key):
+        return None
+    return f"{key}={value}: it takes {wanted}, got {given}"
+
+
+def _kind(value: Any) -> str | None:
+    """The kind of a value in words; None for null, which may stand for any."""
+    kinds: tuple[tuple[Any, str], ...] = (
+        (bool, "true or false"),
+        ((int, float), "a number"),
+        (str, "a word"),
+        ((list, ListConfig), "a list"),
+        ((dict, DictConfig), "a mapping of keys"),
+    )
+    return next((name for type_, name in kinds if isinstance(value, type_)), None)
+
+
+def _reference_error(config: DictConfig, override: Override) -> str | None:
+    """A reference to a missing key or variable: where it is read later, its own key is not known any more."""
+    try:
+        OmegaConf.select(config, override.key_or_group)
+    except OmegaConfBaseException as error:
+        if isinstance(error, InterpolationKeyError) or "${oc.env:" in _line(override):
+            return f"{_line(override)}: {(error.msg or str(error)).splitlines()[0]}"
+    return None  # other resolvers may only work within a run
+
+
+def _hydra_error(overrides: Sequence[Override]) -> str | None:
+    """Overrides of Hydra's own keys, ``hydra.sweep.dir=…`` or ``hydra/job_logging=…``."""
+    hydras = [override for override in overrides if is_hydras(override)]
+    chosen = [override for override in hydras if "/" in override.key_or_group]
+    keys = [override for override in hydras if override not in chosen and _line(override) != JOB_MODE]
+    if (wrong := _first(_hydra_choice_error(override) for override in chosen)) is not None or not keys:
+        return wrong
+    ours = [override for override in overrides if is_group(override)]
+    base = compose("config", [*map(_line, ours), *map(_line, chosen)], return_hydra_config=True)
+    OmegaConf.set_struct(base, True)
+    return _first(_hydra_key_error(base, override) for override in keys)
+
+
+def _hydra_choice_error(override: Override) -> str | None:
+    group, option = override.key_or_group, override.value()
+    known = [f"hydra/{name}" for name in options("hydra", ObjectType.GROUP)]
+    if group not in known:
+        return f"{group}={option}: no such key; {did_you_mean(group, known)}"
+    choices = options(group)
+    if option is None or option in choices:
+        return None
+    return f"{group}={option}: no such {group.rpartition('/')[2]}; {did_you_mean(str(option), choices)}"
+
+
+def _hydra_key_error(base: DictConfig, override: Override) -> str | None:
+    """Tried by the call with which Hydra sets values. Keys that are added or removed are left to it."""
+    if override.is_add() or override.is_force_add() or override.is_delete():
+        return None
+    key, line = override.key_or_group, override.input_line
+    try:
+        OmegaConf.update(base, key, override.value(), merge=True)
+    except (OmegaConfBaseException, AssertionError) as error:  # the latter under a key that holds null
+        known = dotted_keys(base.hydra, above="hydra.")
+        parent, _, last = key.rpartition(".")
+        if key in known:
+            return f"{line}: {str(error).splitlines()[0]}"
+        if isinstance(node := OmegaConf.select(base, parent), DictConfig) and OmegaConf.get_type(node) is dict:
+            return f"{line}: to add a key write +{line}"
+        siblings = {other for other in known if other.startswith(f"{parent}.")}
+        if (near := nearest(last, {other.rpartition(".")[2] for other in siblings})) is not None:
+            return f"{line}: no such key; did you mean {f'{parent}.{near}'!r}?"
+        if parent in ("hydra.launcher", "hydra.sweeper"):
+            group = parent.replace(".", "/")
+            others = [option for option in options(group) if option != base.hydra.runtime.choices[group]]
+            return (
+                f"{line}: no such key of {group}={base.hydra.runtime.choices[group]}; another one may have it: "
+                f"{group}={' or '.join(others)}"
+            )
+        return f"{line}: no such key; {did_you_mean(key, siblings or known)}"
+    return None
+
+
+def _first(sentences: Iterable[str | None]) -> str | None:
+    return next((sentence for sentence in sentences if sentence is not None), None)
+
+
+def _line(override: Override) -> str:
+    return override.input_line or ""

@@ -1,0 +1,67 @@
+"""Cores and GPUs of this machine, divided among the jobs that run on it at the same time.
+
+8 GPUs, 3 jobs at once, trainer.devices=2      groups 0,1 · 2,3 · 4,5
+2 GPUs, 3 jobs at once, trainer.devices=1      groups 0 · 1 · 0
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import cycle, islice, takewhile
+from pathlib import Path
+from typing import Any
+
+from experiments.system.files import lock
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables that limit the threads of the libraries below torch."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+GPU_GROUPS = "CONTRASTIVE_REASONING_GPU_GROUPS"
+"""Variable by which a sweep gives its jobs the groups of GPUs, separated by ``SEPARATOR``."""
+SEPARATOR = ";"
+
+
+def cores_each(at_once: int) -> int:
+    """This machine's cores divided among so many jobs, at least one for each."""
+    return max(1, (os.cpu_count() or 1) // at_once)
+
+
+def gpu_groups(trainers: Sequence[Any], at_once: int) -> list[str]:
+    """For each of ``at_once`` jobs its value of ``CUDA_VISIBLE_DEVICES``, as many GPUs as the largest job needs.
+
+    Empty where nothing has to be divided: one job at a time, none that uses a GPU, fewer GPUs than a job needs, or a
+    job that names its devices or takes all of them.
+
+    Args:
+        trainers: the node ``trainer`` of the jobs.
+        at_once: how many of them run at a time.
+    """
+    using = [trainer for trainer in trainers if trainer.accelerator in ("auto", "cuda", "gpu")]
+    counts = [trainer.devices for trainer in using]
+    if at_once < 2 or not counts or not all(type(count) is int and count > 0 for count in counts):
+        return []
+    gpus, each = visible_gpus(), max(counts)
+    groups = [",".join(gpus[first : first + each]) for first in range(0, len(gpus) - each + 1, each)]
+    return list(islice(cycle(groups), at_once))
+
+
+def visible_gpus() -> list[str]:
+    """The names of the GPUs that this process may use: those of ``CUDA_VISIBLE_DEVICES``, else all by number."""
+    if (named := os.environ.get(VISIBLE)) is not None:  # as CUDA does, up to the first invalid one
+        return list(takewhile(lambda name: name and not name.startswith("-"), map(str.strip, named.split(","))))
+    import torch  # takes seconds, which jobs on CPUs need not spend
+
+    return [str(number) for number in range(torch.cuda.device_count())]
+
+
+@contextmanager
+def gpus_of_job(folder: Path) -> Iterator[dict[str, str]]:
+    """The variables of a job of the sweep in ``folder``: until the block ends it has the first free group of GPUs."""
+    for number, gpus in enumerate(filter(None, os.environ.get(GPU_GROUPS, "").split(SEPARATOR))):
+        with lock(folder / f".gpus-{number}", wait=False) as free:
+            if free:
+                yield {VISIBLE: gpus}
+                return
+    yield {}

@@ -1,0 +1,78 @@
+"""What must not leave this machine in files, pages or terminals: secrets of the environment, and local paths.
+
+A variable is secret by its name (``HF_TOKEN``, ``MLFLOW_TRACKING_PASSWORD``, ``AWS_SECRET_ACCESS_KEY``, …), and so is
+the login in an address (``https://user:password@host``), whatever the variable is called.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import quote, unquote
+
+SHORTEST = 8
+"""Characters of a value that is searched for: a shorter one occurs in ordinary text by chance."""
+HIDDEN = "***"
+SECRET_NAME = re.compile(
+    r"SECRET|PASSWORD|PASSWD|PASSPHRASE|(?:^|_)(?:TOKEN|API_?KEY|KEY|PAT|CREDENTIAL)S?(?:_|$)"
+    r"|(?:^|_)(?:PG|DB)?PASS(?:_|$)|_PWD(?:_|$)|_AUTH$|(?:^|_)(?:WEBHOOK|DSN)(?:_|$)",
+    re.IGNORECASE,
+)
+LOGIN = re.compile(r"(?<=://)([^/\s@]+)@(?=[^/\s@])")
+ENVIRONMENT_RESOLVER = re.compile(r"oc\.env\s*:\s*([A-Za-z_]\w*)")
+LOCAL_PATH = re.compile(r"(?<![\w./:~-])(?:(?:sqlite|file):/*)?(?:~|/[A-Za-z_.])[\w.+@%-]*(?:/[\w.+@%-]+)*/?")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name holds a secret."""
+    return SECRET_NAME.search(name) is not None
+
+
+def without_login(address: str) -> str:
+    """An address without the user and the password in it."""
+    return LOGIN.sub("", address)
+
+
+def without_paths(text: str) -> str:
+    """The text with local paths cut to their last part: ``/home/ann/models/x`` becomes ``…/x``."""
+    return LOCAL_PATH.sub(lambda path: f"…/{path[0].rstrip('/').rpartition('/')[2]}", text)
+
+
+def hide_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The text with every secret of the environment replaced by ``***``."""
+    for secret, _ in sorted(_secrets(environment), key=lambda found: -len(found[0])):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def secret_finder(environment: Mapping[str, str] = os.environ) -> Callable[[str], str | None]:
+    """A function that names the variable whose secret a text holds or asks for by ``${oc.env:NAME}``, or None.
+
+    The environment is read once.
+    """
+    secrets = list(_secrets(environment))
+
+    def find(text: str) -> str | None:
+        referenced = next((name for name in ENVIRONMENT_RESOLVER.findall(text) if is_secret(name)), None)
+        return referenced or next((name for secret, name in secrets if secret in text), None)
+
+    return find
+
+
+def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Each secret, as it is and as it is written in an address or in JSON, with the variable that holds it."""
+    for name, value in environment.items():
+        found = [value] if is_secret(name) else []
+        for login in LOGIN.findall(value):
+            found += [login, unquote(login.partition(":")[2])]
+        for secret in dict.fromkeys(form for one in found for form in _forms(one)):
+            if len(secret) >= SHORTEST:
+                yield secret, name
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    yield quote(secret, safe="")
+    yield from (json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True))

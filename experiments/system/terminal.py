@@ -1,0 +1,102 @@
+"""What this process prints: no secrets, no crash over a character or a closed pipe, no noise of libraries."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from experiments.system.secrets import SHORTEST, hide_secrets
+
+NOISE = (
+    r".*treespec, LeafSpec.*",
+    r".*module\(s\) in eval mode at the start of training.*",  # frozen parts are so on purpose
+    r".*Using ModelCheckpoint with manual optimization.*",  # the state after the update is what we want
+    r".*does not have many workers.*",
+    r".*You have overridden `\w+` in `LightningModule`.*",
+    r".*Checkpoint directory .* exists and is not empty.*",
+    r".*to use `self.log\(.*, sync_dist=True\)`.*",  # ranks agree on a number before they log it
+    r".*`torch.distributed.\w+` is deprecated.*",  # deepspeed calls it
+    r".*DeepSpeed handles gradient clipping internally.*",  # it is given our norm
+    r".*each worker will save a shard of the checkpoint.*",  # the stage writes one file at its end
+    r".*checkpoint that ended before the epoch ended.*",  # our loaders start where the step says
+)
+QUIET_LOGGERS = (
+    "lightning.pytorch.utilities.rank_zero",
+    "lightning.pytorch",
+    "lightning.fabric",
+    "lightning.pytorch.strategies.deepspeed",
+)
+
+
+def be_quiet() -> None:
+    """Switch off what the libraries print and nobody needs; errors and our own lines remain.
+
+    Call before the libraries are imported: progress bars for reading local files are decided at import.
+    """
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    for name in QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in NOISE:
+        warnings.filterwarnings("ignore", message=message)
+
+
+class ProtectedStream:
+    """A text stream that hides secrets, replaces characters it cannot encode, and goes silent once its reader is gone.
+
+    A part that fails may quote its token, in a warning, a traceback of Hydra's, an error of ours or the log of a job:
+    all of them end in the two streams of the process. In all else it is the stream that it wraps.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        if hasattr(stream, "reconfigure") and stream.errors == "strict":
+            stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(hide_secrets(text) if len(text) >= SHORTEST else text)
+        except BrokenPipeError:
+            self._go_silent()
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._go_silent()
+
+    def _go_silent(self) -> None:
+        """Send the rest to nowhere, what the stream still buffers too: ``| head`` must not fail a run."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def protect_output() -> None:
+    """Protect this process's stdout and stderr from now on; not what writes to the descriptors past Python."""
+    streams: Any = sys
+    for name in ("stdout", "stderr"):
+        if not isinstance(stream := getattr(sys, name), ProtectedStream | None):
+            setattr(streams, name, ProtectedStream(stream))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that is not blank; the error's type where it has none."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def one_line(error: BaseException) -> str:
+    """An error's whole message in one line; the error's type where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__

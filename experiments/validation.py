@@ -1,0 +1,208 @@
+"""Whether the parts of a configuration fit each other, found out before the first stage runs.
+
+Classes are imported, tokenizers and problems loaded; no policy, reward or critic is built. What the configuration alone
+shows is in ``experiments.config.contradictions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from contrastive_reasoning.advantages import TrustGate
+from contrastive_reasoning.advantages.trust_gate import refuse_stale_trust
+from contrastive_reasoning.critics.ensemble import EnsembleCritic
+from contrastive_reasoning.policies.causal_lm import prompt_ids
+from contrastive_reasoning.policies.load import tokenizer_and_context
+from contrastive_reasoning.rewards.base import Credit, StepCredit
+from contrastive_reasoning.rewards.critic_within import INNER
+from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict
+from experiments.assemble import AssemblyError, build
+from experiments.config.composition import critic_checkpoints, reward_parts
+from experiments.import_paths import is_ours
+from experiments.system.terminal import one_line
+
+TRIED_PROMPTS = 32
+"""Prompts of each split that are measured; the engine checks every one when it reads it."""
+
+Part = tuple[type, DictConfig]
+"""A class and the node of the configuration that names it."""
+
+
+def check_credit_fits(config: DictConfig) -> None:
+    """Refuse an advantage that would refuse the reward's credit, and a reward that would refuse the rollouts.
+
+    The advantage is called with made-up credit of the kind that the reward gives.
+
+    Raises:
+        AssemblyError: in a sentence that names what to choose instead.
+    """
+    parts: list[Part] = [(_class_of(node), node) for _, node in reward_parts(config.reward)]
+    credit = _credit_of(parts)
+    outer = build(config, "advantage")
+    # a gate calls the advantage within it only once it trusts the critic, which is too late
+    for advantage in (outer, getattr(outer, "advantage", outer)):
+        try:
+            advantage(credit, torch.ones(2, 1, dtype=torch.bool), 2)
+        except ValueError as error:
+            raise AssemblyError(f"advantage: {error}") from error
+    judging = [kind for kind in (*(kind for kind, _ in parts), type(outer)) if getattr(kind, "reads_verdicts", False)]
+    if judging and credit.verdicts is None:
+        raise AssemblyError(f"reward: no part of it verifies, and {judging[0].__name__} judges values by verdicts")
+    if isinstance(outer, TrustGate) and (path := _part_adding_values(config.reward)) is not None:
+        raise AssemblyError(
+            f"advantage: a trust gate closes the credit of steps alone, and {path}.weight adds their values to the "
+            f"outcome, which stays open: use {path}.weight=0 or an advantage without a gate"
+        )
+    fitted = [kind for kind, _ in parts if getattr(kind, "reads_all_groups", False)]
+    if fitted and getattr(_class_of(config.rollout), "keeps_what_differs", False):
+        raise AssemblyError(
+            f"rollout: keeps the groups that differ, and {fitted[0].__name__} learns chances of success from all of "
+            "them: use rollout=engine"
+        )
+    reading = [kind for kind, _ in parts if getattr(kind, "reads_prefix_values", False)]
+    if reading and not getattr(_class_of(config.rollout), "values_prefixes", False):
+        raise AssemblyError(f"reward: {reading[0].__name__} reads values drawn with the rollouts: use rollout=vineppo")
+
+
+def _credit_of(parts: list[Part]) -> Credit:
+    """Credit of two rollouts, with steps and starts where these parts of a reward would value them."""
+    valuing = [(kind, node) for kind, node in parts if getattr(kind, "values_steps", False)]
+    step = StepCredit(0, 0, 0.5, depth=2)
+    return Credit(
+        outcome=torch.zeros(2),
+        parts={kind.__name__: torch.zeros(2) for kind, _ in valuing or parts[:1]},
+        steps=[[step], [step]] if valuing else None,
+        starts=[0.5, 0.5] if any(_values_starts(*part) for part in valuing) else None,
+        metrics={"steps/return": 0.5} if valuing else {},
+        verdicts=[Verdict(status="wrong", reason="")] * 2 if any(_verifies(kind) for kind, _ in parts) else None,
+    )
+
+
+def _part_adding_values(reward: DictConfig) -> str | None:
+    """Where in a reward the values of steps are added to the outcome; None where they are left to the advantage."""
+    valuing = (found for found in reward_parts(reward) if getattr(_class_of(found[1]), "values_steps", False))
+    return next((path for path, node in valuing if node.get("weight")), None)
+
+
+def _verifies(kind: type) -> bool:
+    """Whether the credit of such a reward has verdicts; of a class that is not ours that is unknown, and assumed."""
+    return bool(getattr(kind, "verifies", not is_ours(kind.__module__)))
+
+
+def _class_of(node: DictConfig) -> Any:
+    """The class that a node's ``_target_`` names."""
+    module, _, name = str(node._target_).rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def critic_values_states(critic: DictConfig) -> bool:
+    """Whether the critic of this node reads states alone; it is not built.
+
+    An ensemble's is a property of its members, so that of its member is returned.
+    """
+    found = getattr(_class_of(critic), "values_states", False)
+    return critic_values_states(critic.member) if isinstance(found, property) else bool(found)
+
+
+def _values_starts(kind: type, node: DictConfig) -> bool:
+    return critic_values_states(node.critic) if "critic" in node else bool(getattr(kind, "values_starts", False))
+
+
+def check_online(config: DictConfig) -> None:
+    """Refuse settings of the online critic, or a reward without a critic that it can train.
+
+    Raises:
+        AssemblyError: in a sentence that names what to choose instead.
+    """
+    online = build(config, "online")
+    if "lessons" not in config.online:
+        return
+    try:
+        refuse_stale_trust(build(config, "advantage"), online.refresh_every)
+    except ValueError as error:
+        raise AssemblyError(f"online: {error}") from error
+    critics = [path for path, _ in critic_checkpoints(config.reward)]
+    if len(critics) != 1:
+        raise AssemblyError(f"online: trains the one critic of the reward, which has {len(critics)}: use reward=critic")
+    path, node = critics[0], OmegaConf.select(config, f"{critics[0]}.critic")
+    kind = _class_of(node)
+    if issubclass(kind, EnsembleCritic):
+        raise AssemblyError(
+            f"online: teaches one critic, and the members of an {kind.__name__} learn each from its own draws: "
+            "use critic=joint or critic=numeric_v2, or online=none"
+        )
+    if not critic_values_states(node):
+        raise AssemblyError(
+            f"online: trains critics that read states, {kind.__name__} reads more: use critic=joint or "
+            "critic=numeric_v2, or online=none"
+        )
+    if hiding := _part_hiding_critic(config, path):
+        raise AssemblyError(
+            f"online: finds no critic within {hiding.__name__}, which holds it under a name other than "
+            f"{', '.join(INNER)} or rewards: use reward=critic, or online=none"
+        )
+
+
+def _part_hiding_critic(config: DictConfig, path: str) -> type | None:
+    """The part of the reward around its critic that keeps it from the online one, if there is one."""
+    keys = path.split(".")
+    for depth in range(1, len(keys)):
+        if keys[depth] not in (*INNER, "rewards") and keys[depth - 1] != "rewards":
+            return _class_of(OmegaConf.select(config, ".".join(keys[:depth])))
+    return None
+
+
+def check_prompts_fit(config: DictConfig) -> None:
+    """Compare the first prompts of each split with the policy's context, by its tokenizer alone.
+
+    Raises:
+        AssemblyError: for a prompt that leaves no tokens for a completion, or a task that cannot give its problems.
+    """
+    policy, problems = config.policy, _first_problems(config)
+    if policy.pretrained is None:
+        return
+    try:
+        tokenizer, context = tokenizer_and_context(policy.pretrained, trust_remote_code=policy.trust_remote_code)
+    except (ValueError, OSError) as error:
+        message, named = one_line(error), f"policy.pretrained={policy.pretrained}"
+        raise AssemblyError(message if message.startswith("policy.") else f"{named}: {message}") from error
+    for problem in problems:
+        try:
+            length = len(prompt_ids(tokenizer, problem.prompt, chat_template=policy.chat_template))
+        except ValueError as error:
+            raise AssemblyError(str(error)) from error
+        if length >= context:
+            raise AssemblyError(
+                f"policy.pretrained={policy.pretrained}: the prompt of problem {problem.id} has {length} tokens "
+                f"and leaves no room for a completion in the context of {context}"
+            )
+
+
+def _first_problems(config: DictConfig) -> list[Problem]:
+    """The first problems of each split that some stage reads, those of the suite's own tasks included."""
+    problems: list[Problem] = []
+    for where, task, split in _tasks_in_use(config):
+        try:
+            problems += task.problems(split)[:TRIED_PROMPTS]
+        except (ValueError, OSError) as error:
+            raise AssemblyError(f"{where}: {error}") from error
+    return problems
+
+
+def _tasks_in_use(config: DictConfig) -> Iterator[tuple[str, Task, Split]]:
+    """(key, task, split) of every task that some stage reads."""
+    if "grpo" in config.stages:
+        task: Task = build(config, "task")
+        yield "task", task, "train"
+        yield "task", task, "validation"
+    if "evaluate" in config.stages and "sets" in config.suite:
+        for name, task in build(config, "suite.sets").items():
+            yield f"suite.sets, {name}", task, "test"
+    elif "evaluate" in config.stages:
+        for name in config.suite.settings:
+            yield f"suite.settings.{name}.task", build(config, f"suite.settings.{name}.task"), "test"

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from experiments.config.composition import composed, parse, single_runs
+from experiments.schema import register
+
+register()
+CRITIC = "experiment=llama_critic"
+
+
+def variants_of(*overrides: str) -> list[list[str]]:
+    return list(single_runs(parse(overrides)))
+
+
+def test_a_single_run_stands_for_itself() -> None:
+    assert variants_of("a=1", "b=[1,2]") == [["a=1", "b=[1,2]"]]
+
+
+def test_every_value_occurs_once_beside_the_first_values_of_the_others() -> None:
+    assert variants_of("a=1,2", "c=0", "b=x,y,z") == [
+        ["a=1", "c=0", "b=x"],
+        ["a=2", "c=0", "b=x"],
+        ["a=1", "c=0", "b=y"],
+        ["a=1", "c=0", "b=z"],
+    ]
+
+
+def test_ranges_are_sweeps() -> None:
+    assert [variant[0] for variant in variants_of("a=range(1,3)")] == ["a=1", "a=2"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [CRITIC, "seed=3", "reward.weight=0.25", "policy.pretrained=/some/where", "stages=[critic,grpo]"],
+        ["reward.weight=${budget.grpo.learning_rate}", CRITIC, "seed=1", "objective=dapo", "seed=2"],
+        [CRITIC, "debug=fast", "budget.grpo={steps: 7}", "rollout.sampling={top_k: 3, stop: ['}', 'a b']}"],
+        [
+            "name='a=b, c'",
+            "reward.checkpoint=null",
+            "hydra.job.chdir=false",
+            CRITIC,
+            "+callbacks.further={a: 1}",
+            "seed=4",
+        ],
+        [CRITIC],
+    ],
+)
+def test_values_set_in_a_copy_make_what_hydra_composes(lines: list[str]) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        found, hydras = composed(*lines), compose("config", lines)
+    assert OmegaConf.to_yaml(found) == OmegaConf.to_yaml(hydras)
+    assert OmegaConf.is_struct(found)
+
+
+def test_what_is_composed_leaves_what_it_began_with_as_it_was() -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        other = composed(CRITIC, "reward.weight=0.75")
+        assert (other.reward.weight, composed(CRITIC).reward.weight) == (
+            0.75,
+            compose("config", [CRITIC]).reward.weight,
+        )
