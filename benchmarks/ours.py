@@ -28,7 +28,7 @@ from experiments.system.terminal import be_quiet
 PARTS = OmegaConf.create(
     {
         "batch": {"_target_": "datamodules.reasoning_prompts.ProblemBatch", "_partial_": True},
-        "scores": {"_target_": "lightning_modules.passes.scores", "_partial_": True},
+        "scores": {"_target_": "lightning_modules.microbatches.score", "_partial_": True},
         "microbatches": {"_target_": "lightning_modules.microbatches.microbatches", "_partial_": True},
     }
 )

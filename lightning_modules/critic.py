@@ -30,9 +30,9 @@ from contrastive_reasoning.losses.pairs import draw_negatives
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rollout.sampling import derived_seed
-from lightning_modules.critic_metrics import OracleMetrics, batch_metrics
 from lightning_modules.finite_steps import FiniteSteps
-from lightning_modules.optim import AdamW
+from lightning_modules.metrics import OracleMetrics, batch_metrics
+from lightning_modules.optim import AdamW, nan_unless_finite
 
 VERSION = 1
 
@@ -64,12 +64,11 @@ class CriticPretraining(FiniteSteps):
         gradient_clip: float | None,
         max_skipped_steps: int,
     ) -> None:
-        super().__init__(gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
+        super().__init__(optimizer=optimizer, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
         if negatives_per_anchor is not None and negatives_per_anchor < 1:
             raise ValueError(f"negatives_per_anchor must be at least 1 or null, got {negatives_per_anchor}")
         self.critic = critic
         self.loss = loss
-        self.optimizer = optimizer
         self.negatives_per_anchor = negatives_per_anchor
         self.seed = seed
         self.oracle_metrics = OracleMetrics()
@@ -83,7 +82,7 @@ class CriticPretraining(FiniteSteps):
             mean = loss.detach() / len(members_of(self.critic))
             self.log("train/critic/loss", mean, prog_bar=True, batch_size=anchors)
             self.log_dict({f"train/critic/{name}": value for name, value in metrics.items()}, batch_size=anchors)
-        return self.kept(loss)
+        return nan_unless_finite(loss)
 
     def validation_step(self, batch: CriticBatch | CriticOracleBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         with gathered(self.critic):
@@ -120,13 +119,6 @@ class CriticPretraining(FiniteSteps):
 
     def plain(self, batch: CriticBatch) -> Mapping[str, object]:
         return asdict(batch)
-
-    def configure_optimizers(self) -> Any:
-        optimizer = self.optimizer(self.critic.parameters())
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": self.optimizer.scheduler(optimizer), "interval": "step"},
-        }
 
     def _learned(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """The sum of the members' losses, and the mean over the members of what is logged."""

@@ -1,64 +1,87 @@
-"""GRPO with any reward: the rollouts of a step are drawn by a callback, this is what is learned from them."""
+"""GRPO with any reward, advantage and objective.
+
+rollouts    drawn by the callback RolloutGeneration, in ``batch.rollouts``
+credit      reward(rollouts)                          verifier, oracle, critic, CLIPO …
+advantages  advantage(credit)                         (B, T)
+minibatches of whole groups, an optimizer step each, ``updates_per_rollout`` times
+    microbatches by token budget: backward(objective(log-probs, advantages))
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import torch
+from lightning import LightningModule
+from lightning.pytorch.core.optimizer import LightningOptimizer
+from lightning.pytorch.strategies import SingleDeviceStrategy
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 
 from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
 from contrastive_reasoning.distributed import TooManyLeftOut, dumped, mean_over_ranks, over_ranks
-from contrastive_reasoning.objectives import Correction, Objective
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
+from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
-from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
+from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
 from contrastive_reasoning.tasks.base import Task
-from lightning_modules.lesson import OBJECTIVE, SURPRISAL, lesson_metrics
-from lightning_modules.not_finite import NotFinite, SkippedSteps, require_finite
-from lightning_modules.optim import AdamW
-from lightning_modules.policy_updates import PolicyUpdates
-from lightning_modules.reference import wanted_reference
-from lightning_modules.rollout_metrics import (
-    accuracy,
+from lightning_modules.finite_steps import NotFinite, SkippedSteps, check_gradient_clip, require_finite
+from lightning_modules.metrics import (
     advantage_metrics,
     credit_metrics,
     reward_counts,
     rollout_metrics,
-    score_means,
-    success_within_group,
-    verdict_shares,
+    validation_metrics,
 )
+from lightning_modules.microbatches import Microbatch, balance_groups, microbatches, score, work_of_microbatches
+from lightning_modules.minibatch_update import (
+    OBJECTIVE,
+    SURPRISAL,
+    MinibatchUpdate,
+    merge_metrics,
+    minibatch_rows,
+    rows_with_gradient,
+)
+from lightning_modules.optim import AdamW, backward_all, clipped_step
 
 VERSION = 2
 
+T = TypeVar("T")
+CPU_REFUSAL = "can't allocate memory"
+"""In the message of torch's allocator for the host, a plain RuntimeError."""
 
-class GRPO(PolicyUpdates):
-    """Learns from the rollouts that it finds in a batch; an update is one pass over all that teach, one optimizer step.
+
+class GRPO(LightningModule):
+    """Trains ``policy`` on the rollouts of each batch.
 
     Only the policy is a registered module. The reference and whatever the reward owns are plain attributes: no
     optimizer, checkpoint or strategy sees them.
 
     Args:
         policy: what is trained.
-        reference: frozen policy for the KL term; None: there is none. One that no KL term asks for is let go.
+        reference: frozen policy for the KL term; None: there is none. It is dropped where no KL term has a weight.
         offload_reference: keep it in the host's memory between rollout batches.
         task: verifies completions while validating.
-        reward: what a rollout is worth.
-        advantage: what that means within its group, per token.
+        reward: credit of a rollout.
+        advantage: what that credit means within its group, per token.
         objective: the loss on the policy.
         correction: of the mismatch between the engine that drew the rollouts and the policy.
-        optimizer: builds the optimizer and knows the learning rate of every rollout batch.
+        optimizer: builds the optimizer and gives the learning rate of every rollout batch.
         updates_per_rollout: passes over each rollout batch.
         minibatches_per_rollout: mini-batches of whole groups that a pass is cut into, an optimizer step each.
         microbatch_tokens: tokens that go through the policy at once, padding included where rows are padded. Packed, a
             prompt counts once, though attention keeps its keys and values for each of its completions.
         gradient_clip: the largest norm of the gradient; None: any.
         max_skipped_steps: rollout batches that may be left out because a number of theirs is not finite.
+
+    Raises:
+        ValueError: for a size below 1, a ``gradient_clip`` that is not positive, or a policy with dropout.
     """
 
     def __init__(
@@ -88,13 +111,13 @@ class GRPO(PolicyUpdates):
         for name, size in sizes.items():
             if size < 1:
                 raise ValueError(f"{name} must be at least 1, got {size}")
-        if gradient_clip is not None and gradient_clip <= 0:
-            raise ValueError(f"gradient_clip must be positive (or null), got {gradient_clip}")
+        check_gradient_clip(gradient_clip)
         if any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in policy.modules()):
             raise ValueError("policy.lora.dropout must be 0 in GRPO: with it, ratios of a policy to itself are noise")
         self.automatic_optimization = False
         self.policy = policy
-        self.reference = wanted_reference(reference, objective, offload=offload_reference)
+        compared = reference if has_kl(objective) else None
+        self.reference = None if compared is None else Reference(compared, offload=offload_reference)
         self.task = task
         self.reward = reward
         self.advantage = advantage
@@ -106,20 +129,207 @@ class GRPO(PolicyUpdates):
         self.microbatch_tokens = microbatch_tokens
         self.gradient_clip = gradient_clip
         self.skipped = SkippedSteps(max_skipped_steps)
+        self.full_kl = self.reference is not None and needs_full_kl(objective)
+        """Whether the KL to the reference is over the whole vocabulary, not estimated from the sampled tokens."""
         self.rollout_step = 0
-        """Rollout batches learned from: the x-axis, the schedule's clock, and the one number that resumes a run."""
+        """Rollout batches trained on: the x-axis, the schedule's step, and the one number that resumes a run."""
         self.work = NO_WORK
         """What passed through the policy, forward and backward, in the last step."""
         self.reported: Mapping[str, float] = {}
-        """What the last training step logged, and nothing older, which ``trainer.callback_metrics`` holds too."""
+        """What the last training step logged; ``trainer.callback_metrics`` holds older values as well."""
         self.credit: Credit | None = None
-        """What the last training step's rollouts were worth; None where no reward could tell."""
+        """Of the last training step's rollouts; None where the reward was not finite."""
         self.advantages: Tensor | None = None
-        """(B, T), what their tokens were taught with; None where the policy did not learn, as in a reward's warm-up."""
+        """(B, T) of the last training step; None where the policy was not updated, as in a reward's warm-up."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        """Train on ``batch.rollouts``; a step with a number that is not finite is left out and counted.
+
+        Raises:
+            FloatingPointError: where that is one too many; the batch is written to the run's folder.
+        """
+        rollouts = rollouts_of(batch)
+        self.work, self.credit, self.advantages = NO_WORK, None, None
+        metrics, folder = rollout_metrics(rollouts), self.trainer.default_root_dir
+        try:
+            metrics |= self.learn(rollouts)
+        except NotFinite as reason:
+            self.skipped.add(reason, lambda: tensors_and_texts(rollouts), run=folder, step=self.rollout_step)
+        except TooManyLeftOut as reason:
+            path = dumped(tensors_and_texts(rollouts), run=folder, step=self.rollout_step + 1)
+            raise FloatingPointError(f"{reason}; the batch of step {self.rollout_step + 1} is in {path}") from None
+        self.rollout_step += 1
+        metrics |= self.skipped.metrics
+        self.reported = over_ranks(metrics, summed=(OBJECTIVE, SURPRISAL), counts=reward_counts(self.credit))
+        self.report_step(self.reported, batch_size=len(rollouts))
+
+    def learn(self, rollouts: RolloutBatch) -> dict[str, float]:
+        """Rollouts → credit → advantages → updates of the policy, once the reward is warmed up; metrics of them.
+
+        Raises:
+            NotFinite: on every rank, where a number is not finite; the optimizer has not stepped on it.
+        """
+        require_finite(log_probs=rollouts.old_log_probs, pooled=rollouts.pooled)
+        with self.phase("reward"):
+            credit = self.reward(rollouts)
+        require_finite(reward=credit.outcome)
+        self.credit = credit
+        if self.rollout_step < self.warmup_steps:
+            return credit_metrics(credit)
+        with self.phase("reward"):
+            advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
+        require_finite(advantage=advantages)
+        self.advantages = advantages
+        with self.phase("update"):
+            with self.reference_on_device():
+                minibatches = self.minibatches(rollouts, advantages)
+            updates = [minibatch for _ in range(self.updates_per_rollout) for minibatch in minibatches]
+            steps: dict[str, float] = {}
+            with self.reference_on_device() if self.full_kl else nullcontext():
+                for number, minibatch in enumerate(updates, start=1):
+                    steps = self.update(minibatch, number=(number, len(updates)))
+        return {
+            **credit_metrics(credit),
+            **advantage_metrics(self.advantage, advantages, rollouts.group_size),
+            **merge_metrics(minibatches),
+            **steps,
+            "train/policy/step": float(self.policy_step + 1),
+        }
+
+    def minibatches(self, rollouts: RolloutTokens, advantages: Tensor) -> list[MinibatchUpdate]:
+        """The mini-batches of this rank, after ranks have evened out their tokens.
+
+        Old log-probs of those after the first are scored now, while the policy is the one that sampled.
+        """
+        parts = minibatch_rows(rollouts, self.minibatches_per_rollout)
+        trained = rows_with_gradient(advantages, reference=self.reference is not None)
+        rollouts, advantages = balance_groups(
+            rollouts, advantages, trained=trained, policy=self.policy, minibatches=len(parts)
+        )
+        return [
+            self.within_memory(partial(self.minibatch, rollouts, advantages, among=among, scored=index > 0))
+            for index, among in enumerate(parts)
+        ]
+
+    def minibatch(self, rollouts: RolloutTokens, advantages: Tensor, *, among: Tensor, scored: bool) -> MinibatchUpdate:
+        """That of the rows ``among``, with the log-probs that have to be scored for it."""
+        trained = rows_with_gradient(advantages, reference=self.reference is not None, among=among)
+        parts = self.microbatches(rollouts, trained)
+        reference = None if self.full_kl else self.reference
+        return MinibatchUpdate(
+            objective=self.objective,
+            correction=self.correction,
+            rollouts=rollouts,
+            advantages=advantages,
+            among=among,
+            trained=trained,
+            microbatches=parts,
+            budget=self.microbatch_tokens,
+            ref_log_probs=None if reference is None else score(reference.policy, rollouts, parts),
+            old_log_probs=score(self.policy, rollouts, parts) if scored else None,
+        )
+
+    def microbatches(self, rollouts: RolloutTokens, rows: Tensor) -> list[Microbatch]:
+        return list(microbatches(rollouts, self.policy, rows=rows, max_tokens=self.microbatch_tokens))
+
+    def update(self, minibatch: MinibatchUpdate, *, number: tuple[int, int]) -> dict[str, float]:
+        """One optimizer step on a mini-batch, with the learning rate of this rollout batch; its metrics.
+
+        Args:
+            minibatch: its micro-batches add up to one gradient.
+            number: of this update, from 1, and of all.
+
+        Raises:
+            NotFinite: on every rank, where loss or gradient is not finite; updates before it were taken.
+        """
+        self.within_memory(partial(self.accumulate_gradient, minibatch))
+        self.work += work_of_microbatches(self.policy, minibatch.microbatches)
+        optimizer = cast(LightningOptimizer, self.optimizers())
+        rate = self.optimizer.set_learning_rate(optimizer.optimizer, self.policy_step)
+        norm = clipped_step(self, optimizer, self.policy.parameters(), self.gradient_clip)
+        require_finite(number, loss=minibatch.update_loss(), gradient=norm)
+        minibatch.end_update()
+        return {
+            "train/optimizer/gradient_norm": norm.item(),
+            "train/optimizer/learning_rate": rate,
+            "train/optimizer/microbatch_tokens": float(self.microbatch_tokens),
+        }
+
+    def accumulate_gradient(self, minibatch: MinibatchUpdate) -> None:
+        """Backward of every micro-batch, within the budget that is in force now."""
+        if minibatch.budget > self.microbatch_tokens:  # it was halved since they were cut
+            minibatch.restart(self.microbatches(minibatch.rollouts, minibatch.trained), self.microbatch_tokens)
+        backward_all(self, [partial(self.loss, minibatch, microbatch) for microbatch in minibatch.microbatches])
+
+    def loss(self, minibatch: MinibatchUpdate, microbatch: Microbatch) -> Tensor:
+        """The micro-batch's part of the mini-batch's loss."""
+        temperature = minibatch.rollouts.temperature
+        if self.reference is None or not self.full_kl:
+            return minibatch.loss(microbatch, microbatch.log_probs(self.policy, temperature))
+        log_probs, kl = log_probs_and_full_kl(
+            self.policy, self.reference.policy, *microbatch.tensors, owner=microbatch.owner, temperature=temperature
+        )
+        return minibatch.loss(microbatch, log_probs, kl)
+
+    def within_memory(self, passes: Callable[[], T]) -> T:
+        """The result of ``passes``. Where a micro-batch does not fit into memory the budget is halved for good."""
+        while True:
+            try:
+                return passes()
+            except RuntimeError as error:
+                if not self.may_halve(error):
+                    raise
+            let_go()  # only here: the error held references to the pass
+            self.policy.zero_grad(set_to_none=True)
+            self.microbatch_tokens //= 2
+            rank_zero_warn(f"a micro-batch does not fit into memory: microbatch_tokens is {self.microbatch_tokens} now")
+
+    def may_halve(self, error: RuntimeError) -> bool:
+        """Whether fewer tokens at once may help, and only the parameters hold gradients of the pass.
+
+        On several ranks the others are in an exchange already; DeepSpeed and DDP keep sums of their own, on one device
+        too, which would hold what was added before the pass failed.
+        """
+        alone = isinstance(self.trainer.strategy, SingleDeviceStrategy)
+        return out_of_memory(error) and self.microbatch_tokens > 1 and alone
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """Greedy completions in ``batch.rollouts``; several sampled ones per problem in ``batch.sampled``, if drawn."""
+        metrics = validation_metrics(self.task, rollouts_of(batch), batch.sampled, count=max(batch.counted, 1))
+        means, batch_size = mean_over_ranks(metrics, batch.counted)
+        # every rank logs the same: Lightning's own mean over ranks ignores how many problems each has
+        self.log_dict(means, batch_size=batch_size)
+        self.log("step", float(self.rollout_step), batch_size=batch_size, reduce_fx="max")  # Lightning's x-axis
+
+    def report_step(self, metrics: Mapping[str, float], *, batch_size: int) -> None:
+        """Log a training step. Lightning's own way would repeat a metric in all steps that lack it."""
+        self.log_dict(dict(metrics), batch_size=batch_size, logger=False)  # for callbacks that read the latest value
+        self.log("step", float(self.rollout_step), batch_size=batch_size)
+        every = cast(Any, self.trainer).log_every_n_steps
+        if every and self.rollout_step % every == 0:
+            for logger in self.loggers:
+                logger.log_metrics(dict(metrics), step=self.rollout_step)
+
+    @property
+    def warmup_steps(self) -> int:
+        """Rollout batches at the beginning in which only the reward is trained."""
+        return self.reward.warmup_steps if isinstance(self.reward, TrainedReward) else 0
+
+    @property
+    def policy_step(self) -> int:
+        """Rollout batches that the policy was trained on."""
+        return self.rollout_step - self.warmup_steps
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Attribute the seconds within to ``name`` in the profiler, if there is one."""
+        return cast(Any, self.trainer).profiler.profile(name)
+
+    def reference_on_device(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.reference is None else self.reference.on_device()
 
     def setup(self, stage: str) -> None:
         if self.reference is not None:
-            self.reference.settle(self.device)
+            self.reference.place(self.device)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return self.optimizer(self.policy.parameters())
@@ -127,7 +337,7 @@ class GRPO(PolicyUpdates):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["rollout_step"] = self.rollout_step
         checkpoint["steps_left_out"] = self.skipped.count  # deepspeed keeps "skipped_steps" to itself
-        checkpoint["microbatch_tokens"] = self.microbatch_tokens  # halved, perhaps: another split rounds otherwise
+        checkpoint["microbatch_tokens"] = self.microbatch_tokens  # perhaps halved: another split rounds differently
         if isinstance(self.reward, TrainedReward):
             checkpoint["reward"] = self.reward.state_dict()
         if isinstance(self.advantage, StatefulAdvantage):
@@ -142,106 +352,57 @@ class GRPO(PolicyUpdates):
         if isinstance(self.advantage, StatefulAdvantage):
             self.advantage.load_state_dict(checkpoint["advantage"])
 
-    @property
-    def warmup_steps(self) -> int:
-        """Rollout batches at the beginning from which only the reward learns."""
-        return self.reward.warmup_steps if isinstance(self.reward, TrainedReward) else 0
 
-    def training_step(self, batch: Any, batch_idx: int) -> None:
-        rollouts = drawn(batch.rollouts)
-        self.work = NO_WORK
-        self.credit = self.advantages = None
-        known, run = rollout_metrics(rollouts), self.trainer.default_root_dir
+class Reference:
+    """Holds the frozen policy of a KL term. Not a module, so no optimizer, checkpoint or strategy of GRPO sees it.
+
+    Args:
+        policy: what is compared with.
+        offload: keep it in the host's memory, and on the device only within ``on_device``.
+    """
+
+    def __init__(self, policy: CausalLMPolicy, *, offload: bool) -> None:
+        self.policy = policy.requires_grad_(False).eval()
+        self.offload = offload
+        self._device = torch.device("cpu")
+
+    def place(self, device: torch.device) -> None:
+        """Set the device on which it computes."""
+        self._device = device
+        self.policy.to("cpu" if self.offload else device)
+
+    @contextmanager
+    def on_device(self) -> Iterator[None]:
+        self.policy.to(self._device)
         try:
-            known |= self.learned(rollouts)
-        except NotFinite as reason:
-            self.skipped.add(reason, lambda: as_plain(rollouts), run=run, step=self.rollout_step)
-        except TooManyLeftOut as reason:
-            path = dumped(as_plain(rollouts), run=run, step=self.rollout_step + 1)
-            raise FloatingPointError(f"{reason}; the batch of step {self.rollout_step + 1} is in {path}") from None
-        self.rollout_step += 1
-        known |= self.skipped.metrics
-        self.reported = over_ranks(known, summed=(OBJECTIVE, SURPRISAL), counts=reward_counts(self.credit))
-        self.report_step(self.reported, batch_size=len(rollouts))
-
-    def learned(self, rollouts: RolloutBatch) -> dict[str, float]:
-        """Reward the rollouts and, once the reward is warmed up, learn from them; what is worth logging of it.
-
-        Raises:
-            NotFinite: on every rank, where a number is not finite; the optimizer has not stepped on it.
-        """
-        require_finite(log_probs=rollouts.old_log_probs, pooled=rollouts.pooled)
-        with self.phase("reward"):
-            credit = self.reward(rollouts)
-        require_finite(reward=credit.outcome)
-        self.credit = credit
-        policy = self.update(rollouts, credit) if self.rollout_step >= self.warmup_steps else {}
-        return {**credit_metrics(credit), **policy}
-
-    def update(self, rollouts: RolloutBatch, credit: Credit) -> dict[str, float]:
-        """Learn from the rollouts; what is worth logging of it."""
-        with self.phase("reward"):
-            advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
-        require_finite(advantage=advantages)
-        self.advantages = advantages
-        with self.phase("update"):
-            with self.reference_at_hand():
-                lessons = self.lessons(rollouts, advantages)
-            with self.reference_at_hand() if self.full_kl else nullcontext():
-                steps = self.learn(lessons)
-        policy_step = {"train/policy/step": float(self.rollout_step - self.warmup_steps + 1)}
-        seen = advantage_metrics(self.advantage, advantages, rollouts.group_size)
-        return {**seen, **lesson_metrics(lessons), **steps, **policy_step}
-
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        """Tell the profiler, if there is one, what the seconds within go to."""
-        trainer: Any = self.trainer
-        return trainer.profiler.profile(name)
-
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        """Greedy completions in ``batch.rollouts``; several sampled ones per problem in ``batch.sampled``, if drawn."""
-        rollouts, own = drawn(batch.rollouts), max(batch.counted, 1)
-        verdicts = verdicts_of(self.task, rollouts)[:own]
-        metrics = {"val/verifier/accuracy": accuracy(verdicts), **verdict_shares(verdicts, prefix="val/verdict/")}
-        metrics.update({f"val/{name}": value for name, value in score_means(self.task, rollouts, own).items()})
-        if batch.sampled is not None:
-            size = batch.sampled.group_size
-            sampled = verdicts_of(self.task, batch.sampled)[: own * size]
-            metrics["val/verifier/accuracy_sampled"] = accuracy(sampled)
-            metrics[f"val/verifier/pass_at_{size}"] = success_within_group(sampled, size)
-        self.report(*mean_over_ranks(metrics, batch.counted))
-
-    def report_step(self, metrics: Mapping[str, float], *, batch_size: int) -> None:
-        """Log a training step. What it does not say is not logged: Lightning's own way repeats what was said before."""
-        self.log_dict(dict(metrics), batch_size=batch_size, logger=False)  # for callbacks, which may ask for the last
-        self.log("step", float(self.rollout_step), batch_size=batch_size)
-        trainer: Any = self.trainer
-        if trainer.log_every_n_steps and self.rollout_step % trainer.log_every_n_steps == 0:
-            for logger in self.loggers:
-                logger.log_metrics(dict(metrics), step=self.rollout_step)
-
-    def report(self, metrics: Mapping[str, float], batch_size: int) -> None:
-        """Log at the number of rollout batches learned from; Lightning takes its x-axis from ``step``.
-
-        All ranks say the same: Lightning's own way to sum up means over ranks forgets how many each was over.
-        """
-        self.log_dict(dict(metrics), batch_size=batch_size)
-        self.log("step", float(self.rollout_step), batch_size=batch_size, reduce_fx="max")
+            yield
+        finally:
+            if self.offload:
+                self.policy.to("cpu")
 
 
-def drawn(rollouts: RolloutBatch | None) -> RolloutBatch:
+def has_kl(objective: Objective) -> bool:
+    """Whether the objective has a KL term with a positive weight."""
+    return getattr(objective, "kl", None) is not None and getattr(objective, "kl_weight", 0.0) > 0
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or CPU_REFUSAL in str(error)
+
+
+def rollouts_of(batch: Any) -> RolloutBatch:
     """The rollouts of a batch.
 
     Raises:
-        RuntimeError: where nobody drew them.
+        RuntimeError: where no callback drew them.
     """
-    if rollouts is None:
+    if batch.rollouts is None:
         raise RuntimeError("the batch holds no rollouts: add the RolloutGeneration callback, which draws them")
-    return rollouts
+    return batch.rollouts
 
 
-def as_plain(rollouts: RolloutBatch) -> Mapping[str, object]:
-    """Tensors and strings alone, so that reading them runs nothing."""
+def tensors_and_texts(rollouts: RolloutBatch) -> Mapping[str, object]:
+    """Tensors and strings alone, so that loading them runs no code."""
     tensors = ("prompt_ids", "prompt_mask", "completion_ids", "mask", "old_log_probs", "pooled")
     return {
         "problems": [problem.id for problem in rollouts.problems],

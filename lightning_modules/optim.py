@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from contrastive_reasoning.distributed import ranks
-from lightning_modules.not_finite import kept
 from lightning_modules.zero import zero_of
 
 VERSION = 2
@@ -90,19 +89,24 @@ def can_fuse(parameters: Iterable[nn.Parameter]) -> bool:
     return all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
 
 
+def nan_unless_finite(loss: Tensor) -> Tensor:
+    """``loss`` for backward; of one that is not finite, every gradient on every rank is NaN. No device sync."""
+    return loss * torch.where(loss.detach().isfinite(), 1.0, float("nan")).to(loss.dtype)
+
+
 def backward_all(module: LightningModule, losses: Sequence[Callable[[], Tensor]]) -> None:
     """Backward of each micro-batch's loss in turn; afterwards the gradients are those of the sum of all losses.
 
     The losses are functions, so that only one micro-batch's graph lives at a time. They are parts of a sum over ranks
-    too, of whose gradients strategies take the mean. Where each rank keeps whole gradients they are exchanged once, in
-    the backward of the last. Of a loss that is not finite no number of the gradients is, so that no step is taken.
+    too, while strategies take the mean of gradients. Where each rank keeps whole gradients they are exchanged once, in
+    the backward of the last.
     """
     zero = zero_of(module)
     for index, loss in enumerate(losses):
         with nullcontext() if index == len(losses) - 1 else _without_exchange(module):
             if zero is not None and index:
                 zero.begin_microbatch()
-            module.manual_backward(kept(loss()) * ranks())
+            module.manual_backward(nan_unless_finite(loss()) * ranks())
 
 
 def _without_exchange(module: LightningModule) -> AbstractContextManager[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from torch import Tensor
 
@@ -15,7 +14,7 @@ from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.finite_steps import FiniteSteps
-from lightning_modules.optim import AdamW
+from lightning_modules.optim import AdamW, nan_unless_finite
 
 VERSION = 1
 
@@ -47,13 +46,12 @@ class PreferencePretraining(FiniteSteps):
         gradient_clip: float | None,
         max_skipped_steps: int,
     ) -> None:
-        super().__init__(gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
+        super().__init__(optimizer=optimizer, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
         if contrast_weight < 0:
             raise ValueError(f"contrast_weight must not be negative, got {contrast_weight}")
         if goal_batches < 1:
             raise ValueError(f"goal_batches must be at least 1, got {goal_batches}")
         self.critic = critic
-        self.optimizer = optimizer
         self.contrast_weight = contrast_weight
         self.goal_batches = goal_batches
         self.seed = seed
@@ -63,7 +61,7 @@ class PreferencePretraining(FiniteSteps):
             loss, metrics = self._loss_and_metrics(batch)
         if loss.isfinite():
             self._log("train", metrics, batch)
-        return self.kept(loss)
+        return nan_unless_finite(loss)
 
     def validation_step(self, batch: PreferenceBatch, batch_idx: int) -> None:
         with gathered(self.critic):
@@ -83,13 +81,6 @@ class PreferencePretraining(FiniteSteps):
 
     def plain(self, batch: PreferenceBatch) -> Mapping[str, object]:
         return asdict(batch)
-
-    def configure_optimizers(self) -> Any:
-        optimizer = self.optimizer(self.critic.parameters())
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": self.optimizer.scheduler(optimizer), "interval": "step"},
-        }
 
     def _loss_and_metrics(self, batch: PreferenceBatch) -> tuple[Tensor, dict[str, Tensor]]:
         parts, pairs = (batch.chosen, batch.rejected, batch.prefix), rows_of(batch.chosen)

@@ -20,7 +20,7 @@ from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.finite_steps import FiniteSteps
-from lightning_modules.optim import AdamW
+from lightning_modules.optim import AdamW, nan_unless_finite
 
 VERSION = 1
 
@@ -47,9 +47,8 @@ class WarmStart(FiniteSteps):
         gradient_clip: float | None,
         max_skipped_steps: int,
     ) -> None:
-        super().__init__(gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
+        super().__init__(optimizer=optimizer, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
         self.policy = policy
-        self.optimizer_factory = optimizer
         self.seed = seed
 
     def training_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> Tensor:
@@ -59,7 +58,7 @@ class WarmStart(FiniteSteps):
         if isfinite(of_all):
             self.log("train/warm_start/loss", of_all, prog_bar=True, batch_size=len(batch))
         self.log("train/warm_start/tokens", float(tokens), batch_size=len(batch))
-        return self.kept(loss) * ranks()  # of whose gradients strategies take the mean
+        return nan_unless_finite(loss) * ranks()  # of whose gradients strategies take the mean
 
     def validation_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> None:
         with gathered(self.policy):
@@ -80,11 +79,6 @@ class WarmStart(FiniteSteps):
         log_probs = self.policy.log_probs(prompt_ids, prompt_mask, completion_ids, mask)
         tokens = total(float(mask.sum()))
         return -log_probs.sum() / tokens, int(tokens)
-
-    def configure_optimizers(self) -> Any:
-        optimizer = self.optimizer_factory(self.policy.parameters())
-        scheduler = self.optimizer_factory.scheduler(optimizer)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def plain(self, batch: Sequence[tuple[str, str]]) -> Mapping[str, object]:
         return {"prompts": [prompt for prompt, _ in batch], "completions": [completion for _, completion in batch]}

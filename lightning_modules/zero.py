@@ -121,13 +121,13 @@ class ZeroStrategy(DeepSpeedStrategy):
         clip = getattr(self.lightning_module, "gradient_clip", None)
         self.config["gradient_clipping"] = clip or 0.0  # 0: not at all
         super().init_deepspeed()
-        from lightning_modules.zero_checkpoint import WeightsOnlyEngine  # deepspeed, which takes seconds to import
+        from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine  # deepspeed takes seconds to import
 
-        self.deepspeed_engine.checkpoint_engine = WeightsOnlyEngine()
+        self.deepspeed_engine.checkpoint_engine = TorchCheckpointEngine()
+        self.deepspeed_engine.checkpoint_engine.load = load_weights_only
         sharding: Any = self.deepspeed_engine.optimizer
-        if hasattr(
-            sharding, "check_grad_overflow"
-        ):  # stages 1 and 2 with bfloat16 weights, else: step on what is no number
+        # stages 1 and 2 with bfloat16 weights would step on gradients that are not finite
+        if hasattr(sharding, "check_grad_overflow"):
             sharding.check_grad_overflow = True
 
     def teardown(self) -> None:
@@ -199,6 +199,20 @@ class ZeroStrategy(DeepSpeedStrategy):
         """Of all ranks, before clipping, as the last step found it."""
         norm = self.deepspeed_engine.get_global_grad_norm()
         return torch.as_tensor(float("nan") if norm is None else norm)
+
+
+def load_weights_only(path: str, map_location: Any = None) -> Any:
+    """A shard's file as tensors, numbers and containers of them: deepspeed's own engine unpickles whatever it holds.
+
+    Raises:
+        pickle.UnpicklingError: for a file that asks for anything else.
+    """
+    from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
+    from deepspeed.runtime.zero.config import ZeroStageEnum
+    from deepspeed.utils.tensor_fragment import fragment_address
+
+    with torch.serialization.safe_globals([LossScaler, DynamicLossScaler, ZeroStageEnum, fragment_address]):
+        return torch.load(path, map_location=map_location, weights_only=True)
 
 
 def storages(tensors: Any) -> dict[int, int]:

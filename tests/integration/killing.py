@@ -25,7 +25,7 @@ PLACES: dict[str, tuple[str, str, int]] = {
     "rollout": ("contrastive_reasoning.rollout.continuous:ContinuousDecode", "_record", 5),
     "reward": ("contrastive_reasoning.rewards:CalibratedReward", "__call__", 1),
     "head's step": ("contrastive_reasoning.rewards:CLIPOReward", "_learn", 1),
-    "backward": ("lightning_modules.policy_updates:PolicyUpdates", "loss", 2),
+    "backward": ("lightning_modules.grpo:GRPO", "loss", 2),
     "after the optimizer's step": ("lightning_modules.grpo:GRPO", "report_step", 1),
     "logging": ("experiments.run_folder.logger:RunFolderLogger", "_open_file", 1),
     "validation": ("lightning_modules.grpo:GRPO", "validation_step", 1),

@@ -12,7 +12,7 @@ import torch
 
 from callbacks.calibration import Calibration, diagram, wilson
 from contrastive_reasoning.critics.reliability_bins import ReliabilityBins
-from lightning_modules.critic_metrics import OracleMetrics
+from lightning_modules.metrics import OracleMetrics
 from tests.unit.callbacks.test_critic_pictures import Album, fit
 
 

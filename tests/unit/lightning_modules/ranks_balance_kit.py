@@ -11,7 +11,8 @@ from torch import Tensor
 from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutTokens
-from lightning_modules import balance, policy_updates
+from lightning_modules import grpo as grpo_module
+from lightning_modules import microbatches
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_kit import Result, grpo
 
@@ -58,13 +59,15 @@ def plain(rollouts: RolloutTokens, advantages: Tensor) -> list[Any]:
 def exchanged(policy: CausalLMPolicy, minibatches: int) -> Result:
     """What this rank had and has, and the tokens of its groups in the policy."""
     rollouts, advantages, taught = drawn(this_rank())
-    moved, theirs = balance.balanced(rollouts, advantages, taught=taught, policy=policy, minibatches=minibatches)
+    moved, theirs = microbatches.balance_groups(
+        rollouts, advantages, trained=taught, policy=policy, minibatches=minibatches
+    )
     now = (theirs != 0).any(dim=1)
     return {
         "before": plain(rollouts, advantages),
         "after": plain(moved, theirs),
-        "tokens before": list(balance.group_tokens(rollouts, taught, policy)),
-        "tokens": list(balance.group_tokens(moved, now, policy)),
+        "tokens before": list(microbatches.group_tokens(rollouts, taught, policy)),
+        "tokens": list(microbatches.group_tokens(moved, now, policy)),
         "temperature": moved.temperature,
     }
 
@@ -78,10 +81,10 @@ def moving(name: str) -> Result:
     moves = []
 
     def seen(rollouts: Any, *args: Any, **named: Any) -> Any:
-        found = balance.balanced(rollouts, *args, **named)
+        found = microbatches.balance_groups(rollouts, *args, **named)
         moves.append(found[0] is not rollouts)
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy_updates, "balanced", seen)
+        patch.setattr(grpo_module, "balance_groups", seen)
         return {**grpo(name, problems=12, steps=2), "moves": sum(moves)}

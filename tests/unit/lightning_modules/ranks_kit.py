@@ -158,7 +158,7 @@ class SpoiledOnLastRank(Callback):
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         if this_rank() < ranks() - 1:
             return
-        name = "kept" if isinstance(pl_module, FiniteSteps) else "loss"
+        name = "training_step" if isinstance(pl_module, FiniteSteps) else "loss"
         sound = getattr(pl_module, name)
 
         def spoiled(*args: Any) -> Tensor:

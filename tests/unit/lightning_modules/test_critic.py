@@ -14,7 +14,7 @@ from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, Numeri
 from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, InfoNCE, SymmetricInfoNCE, dot
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from lightning_modules.critic import CriticPretraining
-from lightning_modules.critic_metrics import OracleMetrics, batch_metrics, sibling_ranking
+from lightning_modules.metrics import OracleMetrics, batch_metrics, sibling_ranking
 from lightning_modules.optim import AdamW
 
 PAIRS = 64

@@ -13,8 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from callbacks.health import Health
-from lightning_modules.finite_steps import FiniteSteps
-from lightning_modules.not_finite import SKIPPED
+from lightning_modules.finite_steps import SKIPPED, FiniteSteps
 from tests.unit.lightning_modules import test_critic, test_preference, test_warm_start
 from tests.unit.lightning_modules.grpo_kit import Metrics
 from tests.unit.lightning_modules.test_preference import checkpoint  # noqa: F401  a fixture
@@ -42,14 +41,20 @@ class Weights(Callback):
 
 
 class BadLoss(Callback):
-    """Spoils the loss of some steps where the module hands it over; its gradient is sound."""
+    """Spoils the computed loss of some steps; its gradient is sound."""
 
     def __init__(self, bad: float, *steps: int) -> None:
         self.bad, self.steps = bad, steps
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
-        sound: Callable[[Tensor], Tensor] = pl_module.kept
-        pl_module.kept = lambda loss: sound(loss + self.bad if trainer.global_step + 1 in self.steps else loss)
+        name = "loss" if hasattr(type(pl_module), "loss") else "_loss_and_metrics"
+        sound = getattr(pl_module, name)
+
+        def worse(*args: Any) -> Any:
+            loss, more = sound(*args)
+            return (loss + self.bad if trainer.global_step + 1 in self.steps else loss), more
+
+        setattr(pl_module, name, worse)
 
 
 class BadGradient(BadLoss):
@@ -156,24 +161,10 @@ def test_what_was_left_out_is_still_counted_after_a_resume(
 def test_a_loss_that_is_no_number_is_not_logged(kind: str, made: Callable[[int], FiniteSteps], tmp_path: Path) -> None:
     """The step repeats what was said before it, as Lightning does of whatever a step does not say."""
     metrics = Metrics()
-    fit(kind, made(1), tmp_path, Inside(float("nan"), BAD), metrics)
+    fit(kind, made(1), tmp_path, BadLoss(float("nan"), BAD), metrics)
     losses = [step[LOSS[kind]] for step in metrics.steps]
     assert all(torch.tensor(losses).isfinite())
     assert losses[1] == losses[0] != losses[2]
-
-
-class Inside(BadLoss):
-    """Spoils the loss where the module works it out."""
-
-    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
-        name = "loss" if hasattr(type(pl_module), "loss") else "_loss_and_metrics"
-        sound = getattr(pl_module, name)
-
-        def worse(*args: Any) -> Any:
-            loss, more = sound(*args)
-            return (loss * self.bad if trainer.global_step + 1 in self.steps else loss), more
-
-        setattr(pl_module, name, worse)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +176,7 @@ class Inside(BadLoss):
 )
 def test_limits_are_checked(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Limited(**{"gradient_clip": None, "max_skipped_steps": 0} | change)
+        Limited(**{"optimizer": None, "gradient_clip": None, "max_skipped_steps": 0} | change)
 
 
 class Limited(FiniteSteps):

@@ -21,7 +21,7 @@ from contrastive_reasoning.rollout import RolloutBatch
 from datamodules.reasoning_prompts import ProblemBatch
 from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
-from lightning_modules.lesson import rows_that_teach
+from lightning_modules.minibatch_update import rows_with_gradient
 from tests.unit.lightning_modules.grpo_kit import (
     TASK,
     Digits,
@@ -267,7 +267,7 @@ def test_groups_of_equals_are_left_out_and_change_no_gradient(
         return torch.ones(len(advantages), dtype=torch.bool) if among is None else among
 
     some = gradient()
-    monkeypatch.setattr("lightning_modules.policy_updates.rows_that_teach", every_row)
+    monkeypatch.setattr("lightning_modules.grpo.rows_with_gradient", every_row)
     assert_close(some, gradient(), rtol=1e-9, atol=1e-15)
 
 
@@ -279,5 +279,5 @@ def test_groups_of_equals_are_left_out_and_change_no_gradient(
         ([[0.0, 0.0], [0.0, 0.0]], False, [True, False]),
     ],
 )
-def test_rows_that_teach(advantages: list[list[float]], reference: bool, expected: list[bool]) -> None:
-    assert rows_that_teach(torch.tensor(advantages), reference=reference).tolist() == expected
+def test_rows_with_a_gradient(advantages: list[list[float]], reference: bool, expected: list[bool]) -> None:
+    assert rows_with_gradient(torch.tensor(advantages), reference=reference).tolist() == expected

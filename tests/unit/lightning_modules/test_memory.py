@@ -13,7 +13,7 @@ from torch import Tensor, distributed
 
 from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from lightning_modules.memory import out_of_memory
+from lightning_modules.grpo import out_of_memory
 from tests.unit.lightning_modules.grpo_kit import (
     TOKENIZER,
     Gradients,

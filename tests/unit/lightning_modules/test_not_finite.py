@@ -21,8 +21,8 @@ from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.sampling import invert_cdf
 from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
+from lightning_modules.finite_steps import SKIPPED, SkippedSteps
 from lightning_modules.grpo import GRPO
-from lightning_modules.not_finite import SKIPPED, SkippedSteps
 from tests.unit.lightning_modules.grpo_kit import Digits, Metrics, fit, module, objective, policy, saving, weights
 
 BAD = 2

@@ -14,8 +14,8 @@ from contrastive_reasoning.policies.shape import ModelShape
 from contrastive_reasoning.policies.sharding import expected_bytes
 from experiments.plan.sharding import by_name
 from experiments.plan.states import states
-from lightning_modules.microbatches import in_parts
-from lightning_modules.not_finite import SKIPPED
+from lightning_modules.finite_steps import SKIPPED
+from lightning_modules.microbatches import cut_into_parts
 from tests.two_ranks import on_ranks
 from tests.unit.experiments.plan.learners import whole_on_cpu
 from tests.unit.lightning_modules import grpo_kit
@@ -298,7 +298,7 @@ def test_micro_batches_are_cut_where_others_have_more() -> None:
         return sum(row + 1 for row in rows)
 
     batches = [[6, 5, 4], [3, 2, 1, 0]]
-    assert in_parts(batches, 1, tokens=tokens) == batches
-    assert in_parts(batches, 3, tokens=tokens) == [[6, 5], [4], [3, 2, 1, 0]], "the largest first"
-    assert in_parts(batches, 4, tokens=tokens) == [[6], [5], [4], [3, 2, 1, 0]]
-    assert in_parts(batches, 9, tokens=tokens) == [[6], [5], [4], [3], [2], [1], [0]], "a row is not cut"
+    assert cut_into_parts(batches, 1, tokens=tokens) == batches
+    assert cut_into_parts(batches, 3, tokens=tokens) == [[6, 5], [4], [3, 2, 1, 0]], "the largest first"
+    assert cut_into_parts(batches, 4, tokens=tokens) == [[6], [5], [4], [3, 2, 1, 0]]
+    assert cut_into_parts(batches, 9, tokens=tokens) == [[6], [5], [4], [3], [2], [1], [0]], "a row is not cut"

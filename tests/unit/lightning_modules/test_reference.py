@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lightning_modules.reference import Reference
+from lightning_modules.grpo import Reference
 from tests.unit.lightning_modules.grpo_kit import Metrics, fit, module, objective, policy, weights
 
 HOST, DEVICE = torch.device("cpu"), torch.device("cpu", 0)
@@ -16,9 +16,9 @@ def test_an_offloaded_reference_is_on_the_device_only_while_it_is_asked(offload:
     reference = Reference(policy(seed=2), offload=offload)
     moves: list[object] = []
     reference.policy.to = lambda device: moves.append(torch.device(device))
-    reference.settle(DEVICE)
+    reference.place(DEVICE)
     moves.append("asked")
-    with reference.at_hand():
+    with reference.on_device():
         pass
     assert moves == expected
 

@@ -4,7 +4,7 @@ import torch
 
 from contrastive_reasoning.rewards import Credit, StepCredit
 from contrastive_reasoning.tasks.base import Verdict
-from lightning_modules.rollout_metrics import (
+from lightning_modules.metrics import (
     accuracy,
     credit_metrics,
     reward_counts,

@@ -1,0 +1,220 @@
+"""Metrics as plain numbers by name: of rollouts and their rewards, of validation, and of a critic.
+
+A critic is measured on the batch that it trains on, and against the exact oracle on held-out states.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+from torchmetrics.classification import BinaryAUROC, BinaryAveragePrecision, BinaryCalibrationError
+from torchmetrics.utilities import dim_zero_cat
+
+from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
+from contrastive_reasoning.critics import CriticOracleBatch
+from contrastive_reasoning.losses import categorical_accuracy, mean_over
+from contrastive_reasoning.losses.masked import masked_logsumexp
+from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
+from contrastive_reasoning.tasks.base import Status, Task, Verdict
+
+DEPTHS = (1, 2)
+"""Moves before the held-out states."""
+BINS = 15
+"""Bins of the calibration error."""
+
+
+def credit_metrics(credit: Credit) -> dict[str, float]:
+    """Means of the outcome and of every part by name, valued steps per rollout, shares of the verdicts.
+
+    Rollouts that the reward failed on count in no mean; where it failed on all there is no mean.
+    """
+    metrics: dict[str, float] = {}
+    if rewarded := [row for row in range(len(credit.outcome)) if row not in credit.failures]:
+        named = {**credit.parts, "outcome": credit.outcome}
+        metrics.update({f"train/reward/{name}": part[rewarded].double().mean().item() for name, part in named.items()})
+    metrics.update({f"train/{name}": value for name, value in credit.metrics.items()})
+    if credit.steps is not None:
+        metrics["train/reward/steps"] = sum(map(len, credit.steps)) / max(len(credit.steps), 1)
+    if credit.verdicts is not None:
+        metrics.update(verdict_shares(credit.verdicts, prefix="train/verdict/"))
+    return metrics
+
+
+def reward_counts(credit: Credit | None) -> dict[str, float]:
+    """The number of rollouts in each mean of a reward in ``credit_metrics``."""
+    if credit is None:
+        return {}
+    rewarded = float(len(credit.outcome) - len(credit.failures))
+    return {f"train/reward/{name}": rewarded for name in (*credit.parts, "outcome")}
+
+
+def verdict_shares(verdicts: Sequence[Verdict], *, prefix: str) -> dict[str, float]:
+    """The share of every status, 0 for those that did not occur."""
+    counts = Counter(verdict.status for verdict in verdicts)
+    return {f"{prefix}{status}": counts[status] / max(len(verdicts), 1) for status in get_args(Status)}
+
+
+def rollout_metrics(rollouts: RolloutBatch) -> dict[str, float]:
+    """Length of completions and the share cut off."""
+    lengths = rollouts.mask.sum(dim=1).double()
+    cut = sum(reason == "length" for reason in rollouts.finish_reasons)
+    return {
+        "train/rollout/completion_tokens": lengths.mean().item(),
+        "train/rollout/truncated": cut / max(len(rollouts), 1),
+    }
+
+
+def advantage_metrics(advantage: Advantage, advantages: Tensor, group_size: int) -> dict[str, float]:
+    """The share of groups with a gradient, and the metrics of an advantage that keeps a state."""
+    informative = (advantages != 0).view(-1, group_size * advantages.shape[1]).any(dim=1)
+    own = advantage.metrics if isinstance(advantage, StatefulAdvantage) else {}
+    named = {f"train/{name}": value for name, value in own.items()}
+    return {"train/advantage/informative_groups": informative.double().mean().item(), **named}
+
+
+def validation_metrics(
+    task: Task, greedy: RolloutBatch, sampled: RolloutBatch | None, *, count: int
+) -> dict[str, float]:
+    """Accuracy, verdicts and the task's own scores of the greedy completions; pass@k of the sampled ones.
+
+    Args:
+        task: verifies.
+        greedy: a completion per problem.
+        sampled: a group per problem; None: none were drawn.
+        count: problems that count; those after them only fill up a rank's batch.
+    """
+    verdicts = verdicts_of(task, greedy)[:count]
+    metrics = {"val/verifier/accuracy": accuracy(verdicts), **verdict_shares(verdicts, prefix="val/verdict/")}
+    metrics.update({f"val/{name}": value for name, value in score_means(task, greedy, count).items()})
+    if sampled is not None:
+        size = sampled.group_size
+        verdicts = verdicts_of(task, sampled)[: count * size]
+        metrics["val/verifier/accuracy_sampled"] = accuracy(verdicts)
+        metrics[f"val/verifier/pass_at_{size}"] = success_within_group(verdicts, size)
+    return metrics
+
+
+def accuracy(verdicts: Sequence[Verdict]) -> float:
+    return sum(verdict.correct for verdict in verdicts) / len(verdicts)
+
+
+def success_within_group(verdicts: Sequence[Verdict], group_size: int) -> float:
+    """The share of problems with a correct completion in their group: pass@k for k = ``group_size``."""
+    groups = [verdicts[start : start + group_size] for start in range(0, len(verdicts), group_size)]
+    return sum(any(verdict.correct for verdict in group) for group in groups) / len(groups)
+
+
+def score_means(task: Task, rollouts: RolloutBatch, count: int) -> Mapping[str, float]:
+    """The means of the benchmark's own scores over the first ``count`` rollouts."""
+    columns: dict[str, list[float]] = defaultdict(list)
+    for row, text in enumerate(rollouts.texts[:count]):
+        for name, value in task.scores(rollouts.problem_of(row), text).items():
+            columns[name].append(value)
+    return {name: sum(values) / count for name, values in columns.items()}
+
+
+def batch_metrics(logits: Tensor, positive: Tensor, candidate: Tensor) -> dict[str, Tensor]:
+    """The four numbers worth watching, detached: categorical accuracy, positive and negative logits, logsumexp.
+
+    Args:
+        logits: (A, C) scores over the temperature.
+        positive: (A, C) bool.
+        candidate: (A, C) bool: the pairs that count.
+    """
+    logits, counts = logits.detach().float(), positive | candidate
+    right = categorical_accuracy(logits, positive, candidate).float()
+    return {
+        "categorical_accuracy": mean_over(right, positive.any(dim=1)),
+        "logits_positive": mean_over(logits, positive),
+        "logits_negative": mean_over(logits, counts & ~positive),
+        "logsumexp": mean_over(masked_logsumexp(logits, counts), counts.any(dim=1)),
+    }
+
+
+def sibling_ranking(scores: Tensor, label: Tensor, group: Tensor) -> Tensor:
+    """Share of (reachable, unreachable) pairs within a group that are ranked right; ties count half.
+
+    Args:
+        scores: (N,) critic values.
+        label: (N,) bool, reachable.
+        group: (N,) int, equal for siblings.
+
+    Returns:
+        A scalar in [0, 1]; NaN where no group has both kinds.
+    """
+    order = group.argsort(stable=True)
+    sizes = group[order].unique_consecutive(return_counts=True)[1].tolist()
+    right, pairs = 0.0, 0
+    for values, reached in zip(scores[order].split(sizes), label[order].split(sizes), strict=True):
+        margin = values[reached][:, None] - values[~reached][None, :]
+        right += float((margin > 0).sum()) + 0.5 * float((margin == 0).sum())
+        pairs += margin.numel()
+    return torch.tensor(right / pairs if pairs else float("nan"))
+
+
+class SiblingRanking(Metric):
+    """``sibling_ranking`` over all batches, siblings being the states of one problem and depth."""
+
+    full_state_update = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("scores", "label", "group"):
+            self.add_state(name, default=[], dist_reduce_fx="cat")
+
+    def update(self, scores: Tensor, label: Tensor, problem: Tensor, depth: Tensor) -> None:
+        self.scores.append(scores.detach().float())  # pyright: ignore
+        self.label.append(label)  # pyright: ignore
+        self.group.append(problem * 65 + depth)  # pyright: ignore
+
+    def compute(self) -> Tensor:
+        return sibling_ranking(*(dim_zero_cat(getattr(self, name)) for name in ("scores", "label", "group")))
+
+
+class OracleMetrics(nn.Module):
+    """The critic against exact reachability: AUROC per depth, AUPRC, calibration error, sibling ranking."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.auroc = nn.ModuleDict({f"auroc_depth{depth}": BinaryAUROC() for depth in DEPTHS})
+        self.auprc = BinaryAveragePrecision()
+        self.ece = BinaryCalibrationError(n_bins=BINS)
+        self.ranking = SiblingRanking()
+
+    def update(self, logits: Tensor, batch: CriticOracleBatch) -> None:
+        """Add N states with their logits (N,)."""
+        ordered, label = squash(logits), batch.label.long()
+        for depth, auroc in zip(DEPTHS, self.auroc.values(), strict=True):
+            at_depth = batch.depth == depth
+            if at_depth.any():
+                auroc.update(ordered[at_depth], label[at_depth])  # pyright: ignore
+        self.auprc.update(ordered, label)
+        self.ece.update(logits.detach().float().sigmoid(), label)
+        self.ranking.update(logits, batch.label, batch.problem, batch.depth)
+
+    def predictions(self) -> tuple[Tensor, Tensor] | None:
+        """Probabilities (N,) and labels (N,) bool, on the CPU, of the states since the last ``compute``; None: none."""
+        if not self.ece.update_called:
+            return None
+        probability, label = (dim_zero_cat(getattr(self.ece, name)) for name in ("confidences", "accuracies"))
+        return probability.float().cpu(), label.bool().cpu()
+
+    def compute(self) -> dict[str, Tensor]:
+        """Metrics by name, without those that have seen no state; resets them."""
+        named = {**self.auroc, "auprc": self.auprc, "ece": self.ece, "sibling_ranking": self.ranking}
+        values = {name: metric.compute() for name, metric in named.items() if metric.update_called}  # pyright: ignore
+        for metric in named.values():
+            metric.reset()  # pyright: ignore
+        return values
+
+
+def squash(logits: Tensor) -> Tensor:
+    """Into (0, 1) in the same order: a sigmoid would make all large logits equal."""
+    wide = logits.detach().double()
+    return 0.5 + 0.5 * wide / (1 + wide.abs())
