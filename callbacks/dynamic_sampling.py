@@ -1,11 +1,11 @@
-"""Dynamic sampling of DAPO, arXiv:2503.14476: groups that teach nothing make room for groups of other problems.
+"""Dynamic sampling of DAPO, arXiv:2503.14476: groups without a gradient are replaced by groups of other problems.
 
         draw P groups  →  some are all correct or all wrong  →  draw that many of other problems  →  keep what differs
                                         ↑_____________________ at most max_refills times ____________________|
 
-A group of equals has no advantage by its outcome (credit of steps it may have), so a policy that has become good, or a
-task that is still too hard, would learn from ever fewer rollouts in a step. The paper draws until the batch is full;
-here refills are bounded and then equals stay, so a step has a largest cost and the batch always the same size.
+A group of equal verdicts has no advantage by its outcome (it may have by credit of steps), so a policy that is good, or
+a task that is too hard, would learn from ever fewer rollouts. The paper draws until the batch is full; here refills are
+bounded and then such groups stay, so the cost of a step is bounded and the batch always has the same size.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DynamicSampling(RolloutGeneration):
     """
 
     keeps_what_differs = True
-    """The verdicts on its rollouts are not those on the policy's."""
+    """The verdicts on its rollouts are not representative of the policy."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class DynamicSampling(RolloutGeneration):
         if bool((~correct.isnan()).any()):
             drawn["drawn_success"] = float(correct.nanmean())
         seen = {problem.id for problem in batch.problems}
-        refills, lacking = 0, len(equal)
+        refills, first = 0, len(equal)
         while equal and refills < self.max_refills:
             seed = (self.seed, "refill", int(pl_module.rollout_step), trainer.global_rank, refills)
             problems = self._others(pl_module.policy, seen, count=len(equal), seed=seed)
@@ -100,16 +100,16 @@ class DynamicSampling(RolloutGeneration):
             batch.rollouts, equal = self._refilled(batch.rollouts, equal, fresh, pl_module.policy.pad_token_id)
             refills += 1
         batch.problems = tuple(batch.rollouts.problems)
-        told = {**drawn, "refills": float(refills), "refilled_groups": (lacking - len(equal)) / len(batch.problems)}
-        for name, value in over_ranks(told).items():
+        metrics = {**drawn, "refills": float(refills), "refilled_groups": (first - len(equal)) / len(batch.problems)}
+        for name, value in over_ranks(metrics).items():
             pl_module.log(f"train/rollout/{name}", value, batch_size=len(batch.problems))
 
     def _others(self, policy: CausalLMPolicy, seen: set[str], *, count: int, seed: Seed) -> list[Problem]:
-        def may_come(problem: Problem) -> bool:
+        def allowed(problem: Problem) -> bool:
             longest = self.max_prompt_tokens
             return problem.id not in seen and (longest is None or len(policy.prompt_ids(problem.prompt)) <= longest)
 
-        return drawn_problems(self.task.problems("train"), may_come, count=count, seed=seed)
+        return draw_problems(self.task.problems("train"), allowed, count=count, seed=seed)
 
     def _fresh(
         self, trainer: L.Trainer, pl_module: Any, problems: Sequence[Problem], seed: Seed, *, pooled: bool
@@ -122,7 +122,7 @@ class DynamicSampling(RolloutGeneration):
             sampling=self.sampling,
             seed=seed,
             pooled=pooled,
-            doing="drawing anew",
+            progress="drawing anew",
         )
 
     def _refilled(
@@ -148,10 +148,10 @@ def equal_groups(correct: Tensor) -> list[int]:
     return (~((correct == 1).any(dim=1) & (correct == 0).any(dim=1))).nonzero()[:, 0].tolist()
 
 
-def drawn_problems(
-    problems: Sequence[Problem], may_come: Callable[[Problem], bool], *, count: int, seed: Seed
+def draw_problems(
+    problems: Sequence[Problem], allowed: Callable[[Problem], bool], *, count: int, seed: Seed
 ) -> list[Problem]:
-    """``count`` of the problems that may come, or as many as there are; a function of the seed."""
+    """``count`` of the problems that are allowed, or as many as there are; a function of the seed."""
     generator = torch.Generator().manual_seed(derived_seed((*seed, "problems")))
     order = (problems[row] for row in torch.randperm(len(problems), generator=generator).tolist())
-    return list(islice(filter(may_come, order), count))
+    return list(islice(filter(allowed, order), count))

@@ -1,9 +1,23 @@
-"""Says when a quantity leaves the range in which training makes sense. Steps of no number: ``lightning_modules``."""
+"""Warnings about metrics: out of the range in which training makes sense, or rising as when step credit is gamed.
+
+    … │ W batches before │ W batches now │        a metric rises:  its mean now − its mean before
+                                                                   > threshold · √((variance now + variance before)/W)
+
+    process_return_alone    the values of steps rise, and success does not
+    outcome_correlation     within groups, values of steps contradict the verdict: mean now < −threshold · √(variance/W)
+    steps_per_rollout       more steps are written
+    repeated_states         more of them lead back to a state of the same rollout
+    kl                      the policy is farther from its reference
+
+An alarm is a reason to look, not a verdict: a metric may rise for a good reason too. Steps with a number that is not
+finite are the matter of ``lightning_modules.finite_steps``.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean, variance
 from typing import Any
 
 import lightning as L
@@ -11,12 +25,104 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from contrastive_reasoning.progress import steps_done
 
+RETURN, SUCCESS, CORRELATION = "train/steps/return", "train/verdict/ok", "train/steps/outcome_correlation"
+RISING = {
+    "steps_per_rollout": "train/reward/steps",
+    "repeated_states": "train/steps/repeated",
+    "kl": "train/objective/kl",
+}
+"""Alarm → the metric that must not rise."""
+SENTENCES = {
+    "process_return_alone": "the values of steps rise while success does not",
+    "outcome_correlation": "the values of steps are higher where the verifier refuses",
+    "steps_per_rollout": "rollouts have more steps than before",
+    "repeated_states": "rollouts come back to the same states more often than before",
+    "kl": "the policy is farther from its reference than before",
+}
 
-class Health(L.Callback):
-    """Logs ``train/health/<room>_<quantity>``, 1 outside the range, else 0. Only watches.
+
+class Alarms(L.Callback):
+    """Logs ``train/alarm/<name>``, 1 while it is raised, else 0, once two windows of its metrics are full.
+
+    When one is raised for the first time, a warning names it with the step. A step that did not log a metric adds
+    nothing to its window. The windows are in the checkpoint. Only watches.
+
+    Reads ``reported`` and ``rollout_step`` of the module; one without ``reported`` raises no alarm.
 
     Args:
-        limits: metric → [low, high], either of them null for open. The first step outside is also said in a warning.
+        window: W, rollout batches that logged the metric.
+        threshold: standard errors.
+
+    Raises:
+        ValueError: for a window below 2 or a threshold that is not positive.
+    """
+
+    def __init__(self, *, window: int, threshold: float) -> None:
+        if window < 2:
+            raise ValueError(f"callbacks.alarms.window must be at least 2, got {window}")
+        if not threshold > 0:
+            raise ValueError(f"callbacks.alarms.threshold must be above 0, got {threshold}")
+        self.window = window
+        self.threshold = threshold
+        self.seen: dict[str, list[float]] = {}
+        """The last 2·W values of every metric, oldest first."""
+        self.raised: set[str] = set()
+        """Alarms that were reported."""
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Add what the step has logged, and compare the windows."""
+        # not trainer.callback_metrics: what this step did not log keeps its last value there
+        self.take(getattr(pl_module, "reported", {}))
+        for name, raised in self.compare().items():
+            pl_module.log(f"train/alarm/{name}", float(raised), batch_size=1)
+            if raised and name not in self.raised:
+                self.raised.add(name)
+                sentence = f"alarm at step {pl_module.rollout_step}: {SENTENCES[name]}"
+                rank_zero_warn(f"{sentence} (train/alarm/{name} is 1 while it is raised)")
+
+    def take(self, metrics: Mapping[str, Any]) -> None:
+        """Add this step's values to the windows."""
+        for name in (RETURN, SUCCESS, CORRELATION, *RISING.values()):
+            if name in metrics:
+                self.seen[name] = [*self.seen.get(name, []), float(metrics[name])][-2 * self.window :]
+
+    def compare(self) -> dict[str, bool]:
+        """Alarm → raised, where its metrics fill both windows."""
+        full = {name: values for name, values in self.seen.items() if len(values) == 2 * self.window}
+        rises = {name: rise(v[: self.window], v[self.window :]) > self.threshold for name, v in full.items()}
+        found = {alarm: rises[name] for alarm, name in RISING.items() if name in rises}
+        if RETURN in rises and SUCCESS in rises:
+            found["process_return_alone"] = rises[RETURN] and not rises[SUCCESS]
+        if CORRELATION in full:
+            now = full[CORRELATION][self.window :]
+            found["outcome_correlation"] = in_errors(fmean(now), variance(now) / self.window) < -self.threshold
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": {name: list(values) for name, values in self.seen.items()}, "raised": sorted(self.raised)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.seen = {name: list(values) for name, values in state_dict["seen"].items()}
+        self.raised = set(state_dict["raised"])
+
+
+def rise(before: Sequence[float], now: Sequence[float]) -> float:
+    """How many standard errors the mean has risen by, from one window to the next of the same size."""
+    return in_errors(fmean(now) - fmean(before), (variance(now) + variance(before)) / len(now))
+
+
+def in_errors(difference: float, squared_error: float) -> float:
+    """A difference in standard errors; infinite where it has none but is not 0."""
+    if squared_error > 0:
+        return difference / math.sqrt(squared_error)
+    return 0.0 if difference == 0 else math.copysign(math.inf, difference)
+
+
+class Health(L.Callback):
+    """Logs ``train/health/<part>_<quantity>``, 1 outside the range, else 0; the first one also warns. Only watches.
+
+    Args:
+        limits: metric → [low, high], either of them null for open.
     """
 
     def __init__(self, *, limits: Mapping[str, Sequence[float | None]]) -> None:
@@ -27,14 +133,14 @@ class Health(L.Callback):
         self._warned: set[str] = set()
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Look at what the step has logged."""
+        """Check what the step has logged."""
         logged: Mapping[str, Any] = trainer.callback_metrics
-        # where a step may log nothing, Lightning has its last values still, and would repeat what is said of them
+        # callback_metrics keep the last value of what this step did not log
         measured: Mapping[str, Any] = getattr(pl_module, "reported", logged)
         outside = {name: self._outside(name, float(measured[name])) for name in self.limits if name in measured}
         if outside:
-            say = getattr(pl_module, "report_step", pl_module.log_dict)
-            say({health_name(name): float(out) for name, out in outside.items()}, batch_size=1)
+            log = getattr(pl_module, "report_step", pl_module.log_dict)
+            log({health_name(name): float(out) for name, out in outside.items()}, batch_size=1)
         for name in (name for name, out in outside.items() if out and name not in self._warned):
             self._warned.add(name)
             low, high = self.limits[name]

@@ -1,16 +1,16 @@
-"""The closed loop: while a policy learns from a critic, the critic learns from the states that the policy meets.
+"""The closed loop: the policy is trained with a critic, and the critic on the states that the policy visits.
 
     rollouts ──► their states, relabelled by hindsight ──► buffer (bounded, oldest out)
-       ▲                                                      │  lessons every ``learn_every`` batches:
-       │                                                      ▼  half of each step from here, half from pretraining
-    policy ◄── reward ◄── copy that scores ◄── every ``refresh_every`` batches ── copy that learns
+       ▲                                                      │  every ``learn_every`` batches optimizer steps,
+       │                                                      ▼  half of each from here, half from pretraining
+    policy ◄── reward ◄── critic that scores ◄── every ``refresh_every`` batches ── copy that is trained
 
 What is known of the policy's states is what its own completions wrote (``tasks.countdown.tried``). A value reached
 under a state is a positive. One that was not is a dead end only where completions tried every move under the state.
 Else it counts as an in-batch negative, as a goal of another trajectory, and where it is the state's own target not at
-all: a wrong end does not prove that the target was out of reach. No oracle and no search of ours is asked about these
-states. The other half is pretraining's stream with all that it knows; under ``datamodule=hindsight`` that is exhaustive
-search, below states of random play.
+all: a wrong end does not prove that the target was out of reach. No oracle and no search is used on these states. The
+other half is pretraining's stream with all that it knows; under ``datamodule=hindsight`` that is exhaustive search,
+below states of random play.
 
 In-batch negatives are many, and what the policy could have reached but did not is among them: values move from what is
 in reach to what this policy reaches, and sink. Whether that helps is what ``auroc_before`` and ``auroc_after`` show.
@@ -25,22 +25,39 @@ the policy's test; but a critic that learned online is not to be measured on hel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
 import lightning as L
+import numpy as np
+import torch
+from torch import Tensor, nn
 
-from callbacks.critic_lessons import CriticLessons
 from contrastive_reasoning.advantages.trust_gate import TrustGate, refuse_stale_trust
-from contrastive_reasoning.critics.met_states import MetStates
-from contrastive_reasoning.distributed import TooManyLeftOut, dumped, gather, total
+from contrastive_reasoning.critics import CriticBatch, rows_of
+from contrastive_reasoning.critics.met_states import MetStates, met_batch
+from contrastive_reasoning.critics.pairing import Pairing
+from contrastive_reasoning.distributed import (
+    LeftOut,
+    TooManyLeftOut,
+    average_gradients,
+    bad_number,
+    dumped,
+    finite_step,
+    gather,
+    total,
+)
+from contrastive_reasoning.losses import ContrastiveLoss
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rewards import CalibratedReward
 from contrastive_reasoning.rewards.critic_within import critic_within, verdict_auroc
 from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.explored_states import State, known_states, moves_of
 
@@ -49,22 +66,22 @@ NAME = "train/online_critic/"
 
 
 class OnlineCritic(L.Callback):
-    """Trains a copy of the reward's critic beside the policy, and at a refresh lets the copy score.
+    """Trains a copy of the reward's critic beside the policy; a refresh replaces the critic that scores by the copy.
 
-    This callback acts, as the one does that draws rollouts; it stands behind it. All of it is a function of (seed,
+    This callback acts, as the one that draws rollouts does; it comes after that one. All of it is a function of (seed,
     step, rank), and its state is in the checkpoint.
 
-    Logs ``train/online_critic/`` ``loss`` (of a lesson's last step), ``buffer_states``, ``refreshes``, ``seconds`` and
-    ``skipped_steps``: those of lessons that were left out because a number was not finite.
-    A refresh comes after a batch is drawn and before it is rewarded. Then the two copies are compared on its rollouts,
-    from which neither has learned: ``auroc_before`` and ``auroc_after``, see ``verdict_auroc``.
+    Logs ``train/online_critic/`` ``loss`` (of the last step taken), ``buffer_states``, ``refreshes``, ``seconds`` and
+    ``skipped_steps``, which were left out because a number was not finite.
+    A refresh comes after a batch is drawn and before it is rewarded. Then the two critics are compared on its rollouts,
+    on which neither was trained: ``auroc_before`` and ``auroc_after``, see ``verdict_auroc``.
 
     Args:
         task: finds the steps in a completion, and verifies it.
-        lessons: how the critic learns.
-        learn_every: rollout batches between lessons.
+        lessons: trains the copy.
+        learn_every: rollout batches from one training of the copy to the next.
         refresh_every: rollout batches between refreshes.
-        buffer_states: states remembered at most.
+        buffer_states: the most states that the buffer holds.
 
     Raises:
         ValueError: a number below 1, or at the start of a fit a reward whose critic this cannot train, or a trust gate
@@ -72,7 +89,7 @@ class OnlineCritic(L.Callback):
     """
 
     def __init__(
-        self, *, task: Task, lessons: CriticLessons, learn_every: int, refresh_every: int, buffer_states: int
+        self, *, task: Task, lessons: CriticUpdates, learn_every: int, refresh_every: int, buffer_states: int
     ) -> None:
         sizes = {"learn_every": learn_every, "refresh_every": refresh_every, "buffer_states": buffer_states}
         for name, size in sizes.items():
@@ -85,30 +102,30 @@ class OnlineCritic(L.Callback):
         self.buffer = MetStates(capacity=buffer_states)
         self.refreshes = 0
         self._due = False
-        """Whether the next rollouts are to be scored by the copy that learns now."""
+        """Whether the copy scores from the next rollouts on."""
 
     def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         """Find the critic that scores, and copy it."""
         if stage == "fit":
             refuse_stale_trust(pl_module.advantage, self.refresh_every)
             self.reward = critic_within(pl_module.reward)
-            self.lessons.begin(deepcopy(self.reward.critic))
+            self.lessons.start(deepcopy(self.reward.critic))
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Refresh the copy that scores, if that is due."""
+        """Refresh the critic that scores, if that is due."""
         start = perf_counter()
         if self._due:
             report(trainer, pl_module.rollout_step + 1, self._refresh(pl_module, batch.rollouts))
         self._seconds = perf_counter() - start
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Remember the states of the rollouts; learn, if that is due."""
+        """Add the states of the rollouts to the buffer; train the copy, if that is due."""
         start, step = perf_counter(), int(pl_module.rollout_step)
         self._remember(batch.rollouts)
         if step % self.learn_every == 0 and len(self.buffer):
             device, rank, ranks = batch.rollouts.mask.device, trainer.global_rank, trainer.world_size
             try:
-                loss = self.lessons.lesson(self.buffer, device=device, rank=rank, ranks=ranks)
+                loss = self.lessons.train(self.buffer, device=device, rank=rank, ranks=ranks)
             except TooManyLeftOut as reason:
                 path = dumped(reason.batch or {}, run=trainer.default_root_dir, step=step)
                 raise FloatingPointError(f"{reason}; its batches after step {step} are in {path}") from None
@@ -128,7 +145,7 @@ class OnlineCritic(L.Callback):
         pl_module.log_dict({NAME + name: value for name, value in every.items()}, batch_size=1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Both copies, the buffer, and what is due."""
+        """Both critics, the buffer, and what is due."""
         return {
             "buffer": self.buffer.state_dict(),
             "lessons": self.lessons.state_dict(),
@@ -146,7 +163,7 @@ class OnlineCritic(L.Callback):
 
     @contextmanager
     def _scoring(self, critic: Any) -> Iterator[None]:
-        """Let another critic score for as long."""
+        """Within it another critic scores."""
         now, self.reward.critic = self.reward.critic, critic
         try:
             yield
@@ -154,7 +171,7 @@ class OnlineCritic(L.Callback):
             self.reward.critic = now
 
     def _refresh(self, pl_module: Any, rollouts: RolloutBatch) -> dict[str, float | None]:
-        """Score with the copy that learned from now on; how well either foretells the verdicts on these rollouts."""
+        """Score with the trained copy from now on; AUROC of either critic for the verdicts on these rollouts."""
         before = verdict_auroc(self.reward, self.task, rollouts)
         self.reward.critic.load_state_dict(self.lessons.critic.state_dict())
         self.refreshes += 1
@@ -164,7 +181,7 @@ class OnlineCritic(L.Callback):
         return {"auroc_before": before, "auroc_after": verdict_auroc(self.reward, self.task, rollouts)}
 
     def _remember(self, rollouts: RolloutBatch) -> None:
-        """The states under which a value was reached, on any rank; the end itself is no such state."""
+        """Add the states under which a value was reached, on any rank; the end itself is no such state."""
         own: dict[State, dict[int, None]] = {}
         made_here: list[tuple[State, State]] = []
         for row, steps in enumerate(legal_steps(self.task, rollouts)):
@@ -175,7 +192,7 @@ class OnlineCritic(L.Callback):
             made_here += made
         targets: dict[State, list[int]] = {}
         moves: list[tuple[State, State]] = []
-        for theirs, made in gather((own, made_here)):  # every rank remembers the same
+        for theirs, made in gather((own, made_here)):  # equal buffers on all ranks
             for state, met in theirs.items():
                 targets.setdefault(state, []).extend(met)
             moves += made
@@ -185,7 +202,118 @@ class OnlineCritic(L.Callback):
 
 
 def report(trainer: L.Trainer, step: int, values: Mapping[str, float | None]) -> None:
-    """Log what does not occur in every step: Lightning's own way repeats it in all steps that follow."""
+    """Log what does not occur in every step: Lightning would repeat it in all steps that follow."""
     known = {NAME + name: value for name, value in values.items() if value is not None}
     for logger in trainer.loggers:
         logger.log_metrics(known, step)
+
+
+class CriticUpdates:
+    """Optimizer steps on a critic, half of each from the policy's states, half from pretraining's stream.
+
+    Replay keeps the critic from forgetting states that the policy no longer visits, and what exhaustive search taught
+    there. Everything drawn is a function of (seed, step, rank).
+
+    Args:
+        stream: pretraining's data; ``stream.batch(number)`` has no end.
+        first_replayed: number of the stream's first batch: one that pretraining has not seen.
+        pairing: goals and pairs of the policy's states.
+        goal_range: lowest and highest value that may be a goal by hindsight.
+        loss: pretraining's, over all pairs that count.
+        optimizer: its schedule counts the steps taken here.
+        steps: in each call of ``train``; each reads a batch of the stream and as many states of the policy.
+        max_skipped_steps: that may be left out because a number is not finite.
+        seed: of all draws.
+
+    Raises:
+        ValueError: ``steps`` is below 1, ``max_skipped_steps`` negative.
+    """
+
+    def __init__(
+        self,
+        *,
+        stream: Any,
+        first_replayed: int,
+        pairing: Pairing,
+        goal_range: Sequence[int],
+        loss: ContrastiveLoss,
+        optimizer: Any,
+        steps: int,
+        max_skipped_steps: int,
+        seed: int,
+    ) -> None:
+        if steps < 1:
+            raise ValueError(f"online.lessons.steps must be at least 1, got {steps}")
+        self.stream = stream
+        self.first_replayed = first_replayed
+        self.pairing = pairing
+        self.goal_range = (goal_range[0], goal_range[1])
+        self.loss = loss
+        self.optimizer = optimizer
+        self.steps = steps
+        self.seed = seed
+        self.taken = 0
+        """Steps so far, with those left out: the number of a step seeds its draws."""
+        self.skipped = LeftOut("the critic that learns beside the policy", most=max_skipped_steps)
+
+    def start(self, critic: nn.Module) -> None:
+        """Train this critic, in place, from its present weights."""
+        self.critic: Any = critic.requires_grad_(True).eval()
+        self._stepper = self.optimizer(critic.parameters())
+        self.taken = self.skipped.count = 0
+
+    def train(self, states: MetStates, *, device: torch.device, rank: int, ranks: int) -> float | None:
+        """Several optimizer steps; the loss, half of either kind, of the last one that was not left out.
+
+        Raises:
+            TooManyLeftOut: with the two batches of a step that is one too many.
+        """
+        self._move(device)
+        self.critic.train()
+        losses = [self._step(states, device, rank, ranks) for _ in range(self.steps)]
+        self.critic.eval()
+        return next((loss for loss in reversed(losses) if loss is not None), None)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "critic": self.critic.state_dict(),
+            "optimizer": self._stepper.state_dict(),
+            "taken": self.taken,
+            "skipped": self.skipped.count,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.critic.load_state_dict(state["critic"])
+        self._stepper.load_state_dict(state["optimizer"])
+        self.taken = state["taken"]
+        self.skipped.count = state.get("skipped", 0)  # absent in early checkpoints
+
+    def _step(self, states: MetStates, device: torch.device, rank: int, ranks: int) -> float | None:
+        """The loss; None where the step was left out."""
+        seed = derived_seed((self.seed, "critic lessons", self.taken, rank))
+        replayed = self.stream.batch(self.first_replayed + self.taken * ranks + rank)
+        fresh = self._fresh(states, rows_of(replayed.state_actions), np.random.default_rng(seed))
+        with seeded(seed), torch.enable_grad():
+            loss = (self._loss(replayed, device) + self._loss(fresh, device)) / 2
+            self._stepper.zero_grad()
+            loss.backward()
+        average_gradients(self.critic.parameters())
+        self.optimizer.set_learning_rate(self._stepper, self.taken)
+        stepped = finite_step(self._stepper, loss)
+        self.taken += 1
+        if not stepped:
+            self.skipped.add(bad_number(loss=loss), {"replayed": asdict(replayed), "met": asdict(fresh)})
+        return loss.item() if stepped else None
+
+    def _fresh(self, states: MetStates, size: int, rng: np.random.Generator) -> CriticBatch:
+        return met_batch(states.draw(size, rng), pairing=self.pairing, goal_range=self.goal_range, rng=rng)
+
+    def _loss(self, batch: CriticBatch, device: torch.device) -> Tensor:
+        scores = self.critic(batch.state_actions.to(device), batch.goals.to(device))
+        return self.loss(scores, batch.positive.to(device), batch.candidate.to(device))
+
+    def _move(self, device: torch.device) -> None:
+        """Move the critic to the rollouts' device, and AdamW's moments, which do not follow by themselves."""
+        if next(self.critic.parameters()).device != device:
+            self.critic.to(device)
+            self._stepper.load_state_dict(self._stepper.state_dict())

@@ -1,4 +1,4 @@
-"""A stage's progress, its validations included, as whoever shows it does."""
+"""Progress of a stage and of its validations, on whatever display ``progress`` chose."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from contrastive_reasoning.progress import Display, Phase, Quiet, steps_done, st
 
 
 class Progress(ProgressBar):
-    """Steps done of all, time gone and left, rate, and the metrics worth watching. Only watches.
+    """Steps done of all, time elapsed and left, rate, and the metrics worth watching. Only watches.
 
     Args:
         stage: whose steps they are.
         metrics: names to show, of those that the module logs.
         window: steps over which the rate is taken.
-        display: who shows it; of several ranks the first one's.
+        display: shows it, on the first of several ranks.
     """
 
     def __init__(self, *, stage: str, metrics: Sequence[str], window: int, display: Display) -> None:
@@ -36,7 +36,7 @@ class Progress(ProgressBar):
         self.display = Quiet()
 
     def phase(self, name: str, *, unit: str, total: int | None) -> Phase:
-        """One within this stage, for whoever keeps it waiting."""
+        """A phase within this stage, for code that the stage waits for."""
         return Phase(self.display, stage=self.stage, name=name, unit=unit, total=total)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -67,17 +67,17 @@ class Progress(ProgressBar):
             self._validating.move(self._validating.done + 1, lambda: self._numbers(trainer))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """What came out, where there was time for a line before."""
+        """The results, where it lasted long enough for a line before."""
         if self._validating is not None:
-            if self._validating.told:
-                self._validating.say(self._validating.done, self._numbers(trainer))
+            if self._validating.shown:
+                self._validating.show(self._validating.done, self._numbers(trainer))
             self._validating.close()
             self._validating = None
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The last numbers are always shown."""
         if self._training is not None:
-            self._training.say(steps_done(trainer, pl_module), self._numbers(trainer))
+            self._training.show(steps_done(trainer, pl_module), self._numbers(trainer))
         self._close()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
@@ -87,7 +87,7 @@ class Progress(ProgressBar):
         self._close()
 
     def _close(self) -> None:
-        """Also what an error has left open."""
+        """Close what an error may have left open."""
         for phase in (self._validating, self._training):
             if phase is not None:
                 phase.close()

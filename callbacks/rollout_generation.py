@@ -1,7 +1,7 @@
 """Draws the rollouts: before each batch reaches the module, its problems get their completions.
 
-Collecting is thereby apart from learning: ``training_step`` finds ``batch.rollouts`` filled. Of all callbacks only this
-one and the online critic act; the others watch.
+``training_step`` finds ``batch.rollouts`` filled. Of all callbacks only this one and the online critic act; the others
+watch.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class RolloutGeneration(L.Callback):
 
     While validating ``batch.sampled`` gets ``validation_samples`` sampled rollouts per problem (0: none), the same
     random numbers each time. Training draws are a function of (seed, the module's rollout step, problem): ranks have
-    other problems, and together draw what one process would. (A problem that stands twice in a step, at the edge of an
-    epoch, is drawn alike where its two places are on two ranks.) Parameters in shards are gathered once for a batch.
+    different problems, and together draw what one process would. (A problem that occurs twice in a step, at the edge of
+    an epoch, gets equal rollouts where its two rows are on two ranks.) Sharded parameters are gathered once a batch.
 
     Raises:
         ValueError: for a group size below 2, a negative ``validation_samples``, or a ``greedy`` that samples.
@@ -47,7 +47,7 @@ class RolloutGeneration(L.Callback):
     ) -> None:
         if group_size < 2:
             raise ValueError(
-                f"rollout.group_size must be at least 2: a group of {group_size} has no one to compare with"
+                f"rollout.group_size must be at least 2: a group of {group_size} has nothing to compare with"
             )
         if validation_samples < 0:
             raise ValueError(f"rollout.validation_samples must be at least 0, got {validation_samples}")
@@ -61,7 +61,7 @@ class RolloutGeneration(L.Callback):
         self.seed = seed
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Collect for this batch. Every rank gathers once, however often it then draws."""
+        """Collect for this batch. Every rank gathers parameters once, however often it then draws."""
         with gathered(pl_module.policy):
             self.collect(trainer, pl_module, batch)
 
@@ -103,18 +103,18 @@ class RolloutGeneration(L.Callback):
         problems: Sequence[Problem],
         *,
         group_size: int,
-        doing: str = "drawing",
-        **wanted: Any,
+        progress: str = "drawing",
+        **settings: Any,
     ) -> RolloutBatch:
-        """``engine.generate``, which takes ``wanted`` too; completions are counted where progress is shown."""
+        """``engine.generate`` with ``settings``; completions are counted where progress is shown, under that name."""
         total = len(problems) * group_size
-        with phase_of(trainer, doing, unit="completions", total=total) as phase:
-            written = (lambda *_: phase.move(phase.done + 1)) if phase.seen else None
-            return self.engine.generate(policy, problems, group_size=group_size, written=written, **wanted)
+        with phase_of(trainer, progress, unit="completions", total=total) as phase:
+            written = (lambda *_: phase.move(phase.done + 1)) if phase.visible else None
+            return self.engine.generate(policy, problems, group_size=group_size, written=written, **settings)
 
 
 def work_of_drawing(rollouts: RolloutBatch) -> Work:
-    """What writing these completions asks for: each prompt read once, each of their tokens read once."""
+    """What these completions took to generate: each prompt and each of their tokens read once."""
     prompts = rollouts.prompt_mask.sum(dim=1).tolist()
     completions = rollouts.mask.sum(dim=1).tolist()
     return work_of(prompts, completions, [row // rollouts.group_size for row in range(len(completions))])

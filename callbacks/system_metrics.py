@@ -1,9 +1,13 @@
-"""The machine while a stage trains, under the names that MLflow shows as system metrics: ``system/…``."""
+"""The machine while a stage trains, under the names that MLflow shows as system metrics, and the memory in use."""
 
 from __future__ import annotations
 
+import os
+import resource
+import sys
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -11,10 +15,10 @@ import lightning as L
 import psutil
 import torch
 
-from callbacks.memory import MEGABYTE
 from contrastive_reasoning.progress import steps_done
 
-ROOM = "system/"
+STATM = Path("/proc/self/statm")
+MEGABYTE = 1e6
 
 
 class SystemMetrics(L.Callback):
@@ -46,13 +50,13 @@ class SystemMetrics(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Log what it is doing, where it is time."""
+        """Log a sample, if one is due."""
         now = monotonic()
         if trainer.is_global_zero and now >= self._next:
             self._next = now + self.seconds
             values = {**machine(trainer.default_root_dir), **accelerator(pl_module.device)}
-            named = {ROOM + name: value for name, value in values.items()}
-            for logger in trainer.loggers:  # not through the module, which would repeat it at the steps between
+            named = {f"system/{name}": value for name, value in values.items()}
+            for logger in trainer.loggers:  # the module would repeat it at the steps between
                 logger.log_metrics(named, step=steps_done(trainer, pl_module))
 
 
@@ -69,7 +73,7 @@ def machine(folder: str) -> dict[str, float]:
 
 
 def accelerator(device: torch.device) -> dict[str, float]:
-    """Of a CUDA device, all processes on it together; nothing of others. Asking another device would occupy it."""
+    """Of a CUDA device, all processes on it together; no other device is queried, which would occupy it."""
     if device.type != "cuda":
         return {}
     free, total = torch.cuda.mem_get_info(device)
@@ -78,6 +82,23 @@ def accelerator(device: torch.device) -> dict[str, float]:
     if find_spec("pynvml") is not None:
         from pynvml import NVMLError  # pyright: ignore[reportMissingImports] - of an extra
 
-        with suppress(NVMLError):  # a part of a card, MIG's say, does not tell
+        with suppress(NVMLError):  # a part of a card (MIG) reports none
             values[f"{name}utilization_percentage"] = float(torch.cuda.utilization(device))
     return values
+
+
+def memory_in_use(device: torch.device) -> float | None:
+    """Megabytes of tensors on an accelerator; on CPU resident memory of the process, None where it is not known."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device) / MEGABYTE
+    if not STATM.exists():
+        return None
+    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+
+
+def peak_memory(device: torch.device) -> float:
+    """The maximum of ``memory_in_use`` since the process began."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / MEGABYTE
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEGABYTE

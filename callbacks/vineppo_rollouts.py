@@ -97,5 +97,5 @@ class VinePPORollouts(RolloutGeneration):
             sampling=self.sampling,
             seed=seed,
             prefixes=[prefix.tokens for prefix in asked],
-            doing="continuing",
+            progress="continuing",
         )

@@ -7,12 +7,10 @@ from typing import Any
 
 import lightning as L
 
-from callbacks.memory import MEGABYTE
+from callbacks.system_metrics import MEGABYTE
 from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.policies.sharding import expected_bytes
 from contrastive_reasoning.progress import steps_done
-
-ROOM = "train/sharding/"
 
 
 class ZeroSharding(L.Callback):
@@ -78,4 +76,4 @@ class ZeroSharding(L.Callback):
                 )
             values = {f"{what}_megabytes": most / MEGABYTE, f"{what}_expected": expected[what] / MEGABYTE}
             for logger in trainer.loggers:
-                logger.log_metrics({ROOM + name: value for name, value in values.items()}, step=step)
+                logger.log_metrics({f"train/sharding/{name}": value for name, value in values.items()}, step=step)

@@ -11,6 +11,18 @@ from typing import Any
 OURS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
 """Packages of this project."""
 MOVED: dict[str, str] = {
+    "callbacks.action_probe.ActionProbe": "callbacks.critic_validation.ActionProbe",
+    "callbacks.alarms.Alarms": "callbacks.health.Alarms",
+    "callbacks.calibration.Calibration": "callbacks.critic_validation.Calibration",
+    "callbacks.completion_projection.CompletionProjection": "callbacks.projections.CompletionProjection",
+    "callbacks.critic_lessons.CriticLessons": "callbacks.online_critic.CriticUpdates",
+    "callbacks.embedding_projection.EmbeddingProjection": "callbacks.projections.EmbeddingProjection",
+    "callbacks.geometry_probe.GeometryProbe": "callbacks.critic_validation.GeometryProbe",
+    "callbacks.similarity_heatmap.SimilarityHeatmap": "callbacks.critic_validation.SimilarityHeatmap",
+    "callbacks.spent.Spent": "callbacks.cost.Cost",
+    "callbacks.step_credit.StepCredit": "callbacks.credit.StepCredit",
+    "callbacks.throughput.Throughput": "callbacks.cost.Throughput",
+    "callbacks.training_completions.TrainingCompletions": "callbacks.completions.TrainingCompletions",
     "datamodules.shuffled_searches.ShuffledSearches": "datamodules.plays.ShuffledSearches",
     "datamodules.traces_v1.TracesV1": "datamodules.trace_arrays.TracesV1",
     "datamodules.traces_v2.TracesV2": "datamodules.trace_arrays.TracesV2",

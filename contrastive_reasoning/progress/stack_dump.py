@@ -1,10 +1,8 @@
-"""Writes down where every thread stands once something has lasted too long.
+"""Writes the stacks of all threads once something has lasted too long. What is watched is neither stopped nor changed.
 
-    begin ──── limit ────► a thread writes a line and all stacks, and warns
-                    └ + GRACE ────► C code does, where the interpreter is held and no thread of Python gets its turn
-    end before: nothing is written
-
-What is watched is not touched: it is neither stopped nor told.
+begin ──── limit ────► a thread writes a line and all stacks, and warns
+                └ + GRACE_S ──► faulthandler does, from C, where the interpreter is held and no thread runs
+end before: nothing is written
 """
 
 from __future__ import annotations
@@ -17,14 +15,15 @@ from pathlib import Path
 from typing import TextIO
 
 GRACE_S = 1.0
-"""Seconds by which the stacks that C code writes come later."""
+PAUSE_S = 1.0
+"""Between two beats that count: each starts a thread, and completions may end by the thousand."""
 
 
 class StackDump:
     """Watches one thing at a time; of a thing within another the outer one counts.
 
     Args:
-        path: the file of the stacks, which is there only where there are some.
+        path: the file of the stacks, which remains only if there are some.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +37,7 @@ class StackDump:
         self._due = float("inf")
 
     def begin(self, what: str, *, limit: float, at: str) -> None:
-        """``what`` begins; it may last ``limit`` seconds. ``at`` tells when it was, for the reader."""
+        """``what`` begins and may last ``limit`` seconds; ``at`` says when it was, ``after step 3``."""
         if self._what is not None:
             return
         self._what, self._due = what, time.monotonic() + limit
@@ -53,11 +52,11 @@ class StackDump:
         if self._what != what:
             return
         faulthandler.cancel_dump_traceback_later()
-        assert self._timer is not None, "what is watched has a timer"
+        assert self._timer is not None, "begin starts a timer"
         self._timer.cancel()
         with self._lock:
             self._what = None
-            if self._sentence and time.monotonic() > self._due + GRACE_S:  # nobody had a turn to say so
+            if self._sentence and time.monotonic() > self._due + GRACE_S:  # no thread of Python could run
                 self._warn()
 
     def close(self) -> None:
@@ -81,3 +80,45 @@ class StackDump:
     def _warn(self) -> None:
         sentence, self._sentence = self._sentence, ""
         warnings.warn(sentence, stacklevel=2)
+
+
+class Heartbeat:
+    """Watches work that calls ``beat`` whenever something was done: ``with Heartbeat(…) as heart``.
+
+    Args:
+        path: the file of the stacks, which remains only if there are some.
+        what: the work, as it reads in a sentence.
+        limit: seconds between two beats, to a second; None: any.
+
+    Raises:
+        ValueError: ``limit`` is not positive.
+    """
+
+    def __init__(self, path: Path, *, what: str, limit: float | None) -> None:
+        if limit is not None and not limit > 0:
+            raise ValueError(f"the limit of {what} must be positive (or null), got {limit}")
+        self.path = path
+        self.what = what
+        self.limit = limit
+        self._stacks: StackDump | None = None
+        self._last = 0.0
+
+    def __enter__(self) -> Heartbeat:
+        if self.limit is not None:
+            self._stacks = StackDump(self.path)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._stacks is not None:
+            self._stacks.close()
+        self._stacks = None
+
+    def beat(self, at: str, *, always: bool = False) -> None:
+        """Something was done; ``at`` says what came last. ``always``: it counts, however soon after the last one."""
+        now = time.monotonic()
+        if self._stacks is None or self.limit is None:
+            return
+        if always or now - self._last >= min(PAUSE_S, self.limit / 2):
+            self._last = now
+            self._stacks.end(self.what)
+            self._stacks.begin(self.what, limit=self.limit, at=at)

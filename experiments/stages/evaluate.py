@@ -38,7 +38,7 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
             heart.beat(f"of {split}", always=True)
             watch = watched(phase, heart, split, before=number * suite.size)
             results[split] = evaluate_one(suite, build(wired, "policy").to(device), split, logger, config.seed, watch)
-            phase.say((number + 1) * suite.size, success(split, results[split]))
+            phase.show((number + 1) * suite.size, success(split, results[split]))
     if unusable := left_out(suite):
         logger.log_table("test/left_out", unusable, step=0)
     model = config.policy.get("pretrained")

@@ -9,8 +9,7 @@ import torch
 from lightning import Callback, Trainer
 from torch import Tensor
 
-from callbacks.critic_lessons import CriticLessons
-from callbacks.online_critic import OnlineCritic
+from callbacks.online_critic import CriticUpdates, OnlineCritic
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.critics import Calibration, Isotonic, JointCritic
@@ -100,7 +99,7 @@ def adamw(learning_rate: float, *, epsilon: float = 1e-8) -> AdamW:
 def online(**changes: Any) -> OnlineCritic:
     lessons = {name: changes.pop(name) for name in ("steps", "seed", "loss", "max_skipped_steps") if name in changes}
     settings: dict[str, Any] = {"learn_every": 1, "refresh_every": 2, "buffer_states": 60}
-    return OnlineCritic(task=TASK, lessons=CriticLessons(**(LESSONS | lessons)), **(settings | changes))
+    return OnlineCritic(task=TASK, lessons=CriticUpdates(**(LESSONS | lessons)), **(settings | changes))
 
 
 LESSONS: dict[str, Any] = {

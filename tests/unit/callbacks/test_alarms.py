@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from callbacks.alarms import CORRELATION, RETURN, RISING, SUCCESS, Alarms, rise
+from callbacks.health import CORRELATION, RETURN, RISING, SUCCESS, Alarms, rise
 
 W = 5
 
@@ -27,7 +27,7 @@ def judged(**series: list[float]) -> dict[str, bool]:
     alarms, names = Alarms(window=W, threshold=4.0), {"returns": RETURN, "success": SUCCESS, "correlation": CORRELATION}
     for step in range(2 * W):
         alarms.take({names.get(name, RISING.get(name, "")): values[step] for name, values in series.items()})
-    return alarms.judged()
+    return alarms.compare()
 
 
 UP, FLAT, DOWN = noisy(0.3, 0.5, 0), noisy(0.3, 0.3, 1), noisy(0.5, 0.3, 2)
@@ -67,7 +67,7 @@ def test_only_the_last_two_windows_count_and_nothing_is_said_before_there_are_tw
     found = []
     for value in [*UP, *noisy(0.5, 0.5, 4)]:
         alarms.take({RISING["kl"]: value})
-        found.append(alarms.judged().get("kl"))
+        found.append(alarms.compare().get("kl"))
     assert found[: 2 * W - 1] == [None] * (2 * W - 1)
     assert found[2 * W - 1] is True
     assert found[-1] is False
@@ -164,7 +164,7 @@ def test_its_windows_resume() -> None:
         if step == 6:
             stopped.raised.add("repeated_states")
             resumed.load_state_dict(stopped.state_dict())
-    assert resumed.judged() == whole.judged() == {"kl": True}
+    assert resumed.compare() == whole.compare() == {"kl": True}
     assert resumed.raised == {"repeated_states"}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from callbacks.calibration import Calibration, diagram, wilson
+from callbacks.critic_validation import Calibration, diagram, wilson
 from contrastive_reasoning.critics.reliability_bins import ReliabilityBins
 from lightning_modules.metrics import OracleMetrics
 from tests.unit.callbacks.test_critic_pictures import Album, fit

@@ -8,7 +8,7 @@ from lightning.pytorch.loggers.logger import DummyLogger
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from callbacks.completion_projection import CompletionProjection
+from callbacks.projections import CompletionProjection
 from tests.unit.lightning_modules.grpo_kit import TASK, fit, module, weights
 from tests.unit.lightning_modules.test_grpo_clipo import clipo
 

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from callbacks.chosen_rows import mixed
-from callbacks.credit_page import Trace, credit_page
-from callbacks.diverging import colour
+from callbacks.completions import mixed
+from callbacks.credit import Trace, credit_page
+from callbacks.figures import colour
 
 HOSTILE = "<script>alert(1)</script> \" onmouseover='x' &lt; </pre></span>"
 
@@ -41,7 +41,7 @@ class Page(HTMLParser):
 
 
 def trace(tokens: list[str], advantages: list[float], text: str = "wrong") -> Trace:
-    return Trace(heading=text, told={"reward": 1.0}, prompt=text, tokens=tokens, advantages=advantages)
+    return Trace(heading=text, numbers={"reward": 1.0}, prompt=text, tokens=tokens, advantages=advantages)
 
 
 def test_each_token_has_its_text_its_colour_and_its_number() -> None:
@@ -71,7 +71,7 @@ def test_a_long_completion_is_cut_and_says_so() -> None:
 
 def test_where_nothing_was_taught_no_scale_is_shown() -> None:
     text = credit_page([trace(["a"], [0.0])], step=1, longest=9)
-    assert "taught nothing" in text
+    assert "All advantages are 0" in text
     assert Page(text).tokens == [["a", "#ffffff", "0"]]
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from callbacks.critic_lessons import CriticLessons
+from callbacks.online_critic import CriticUpdates
 from contrastive_reasoning.critics import CriticBatch, JointCritic
 from contrastive_reasoning.critics.met_states import MetStates, met_batch
 from contrastive_reasoning.distributed import TooManyLeftOut, ranks, this_rank
@@ -55,7 +55,7 @@ def met() -> MetStates:
     return states
 
 
-def lessons(**changes: Any) -> CriticLessons:
+def lessons(**changes: Any) -> CriticUpdates:
     settings: dict[str, Any] = {
         "stream": Sums(),
         "first_replayed": 7,
@@ -75,8 +75,8 @@ def lessons(**changes: Any) -> CriticLessons:
         "max_skipped_steps": 1,
         "seed": 0,
     }
-    made = CriticLessons(**(settings | changes))
-    made.begin(critic())
+    made = CriticUpdates(**(settings | changes))
+    made.start(critic())
     return made
 
 
@@ -101,7 +101,7 @@ def test_a_step_is_half_replay_and_half_of_the_states_that_were_met() -> None:
         stepper.param_groups[0]["lr"] = rate
         stepper.step()
         losses.append(loss.item())
-    assert made.lesson(met(), device=CPU, rank=1, ranks=4) == pytest.approx(losses[-1])
+    assert made.train(met(), device=CPU, rank=1, ranks=4) == pytest.approx(losses[-1])
     for ours, theirs in zip(made.critic.parameters(), expected.parameters(), strict=True):
         assert_close(ours, theirs)
 
@@ -109,21 +109,21 @@ def test_a_step_is_half_replay_and_half_of_the_states_that_were_met() -> None:
 def test_a_critic_learns_what_was_met_and_keeps_what_it_is_reminded_of() -> None:
     made = lessons(steps=150)
     before = deepcopy(made.critic)
-    made.lesson(met(), device=CPU, rank=0, ranks=1)
+    made.train(met(), device=CPU, rank=0, ranks=1)
     for batch in (Sums().batch(3), met_pairs(1, count=25)):
         assert loss_on(made.critic, batch) < 0.7 * loss_on(before, batch)
 
 
 def test_the_stream_is_read_on_from_where_pretraining_stopped_each_rank_its_own() -> None:
     made = lessons(steps=3)
-    made.lesson(met(), device=CPU, rank=1, ranks=2)
-    made.lesson(met(), device=CPU, rank=1, ranks=2)
+    made.train(met(), device=CPU, rank=1, ranks=2)
+    made.train(met(), device=CPU, rank=1, ranks=2)
     assert made.stream.asked == [8, 10, 12, 14, 16, 18]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_the_global_generator_is_left_alone() -> None:
     with seeded(3):
-        lessons().lesson(met(), device=CPU, rank=0, ranks=1)
+        lessons().train(met(), device=CPU, rank=0, ranks=1)
         drawn = torch.rand(1)
     with seeded(3):
         assert torch.equal(torch.rand(1), drawn)
@@ -142,7 +142,7 @@ class Spoiled:
         return LOSS(*parts) + (self.bad if self.calls == self.call else 0.0)
 
 
-def parts_of(made: CriticLessons) -> list[torch.Tensor]:
+def parts_of(made: CriticUpdates) -> list[torch.Tensor]:
     """The critic, and what its optimizer remembers."""
     moments = [state["exp_avg"] for state in made.state_dict()["optimizer"]["state"].values()]
     return [part.detach().clone() for part in (*made.critic.parameters(), *moments)]
@@ -161,7 +161,7 @@ def test_a_step_that_is_no_number_is_left_out_and_counted(spoiled: Any) -> None:
         weight.register_hook(lambda gradient: gradient * (float("nan") if made.taken == 1 else 1.0))
     found, after = [], []
     for _ in range(3):
-        found.append(made.lesson(met(), device=CPU, rank=0, ranks=1))
+        found.append(made.train(met(), device=CPU, rank=0, ranks=1))
         after.append(parts_of(made))
     assert same(after[1], after[0]), "bit for bit as before"
     assert not same(after[2], after[1]), "and then it goes on, with other draws"
@@ -174,10 +174,10 @@ def test_a_step_that_is_no_number_is_left_out_and_counted(spoiled: Any) -> None:
 
 def test_one_more_than_the_limit_ends_it_with_the_two_batches() -> None:
     made = lessons(loss=Spoiled(3, float("nan")), max_skipped_steps=0)
-    made.lesson(met(), device=CPU, rank=0, ranks=1)
+    made.train(met(), device=CPU, rank=0, ranks=1)
     before = parts_of(made)
     with pytest.raises(TooManyLeftOut, match="a step of the critic that learns beside the policy, and 0 of") as error:
-        made.lesson(met(), device=CPU, rank=0, ranks=1)
+        made.train(met(), device=CPU, rank=0, ranks=1)
     assert same(parts_of(made), before)
     replayed, batch = Sums().batch(8), error.value.batch
     assert batch is not None
@@ -191,8 +191,8 @@ def test_a_limit_is_no_negative_number() -> None:
 
 
 def test_the_loss_of_a_lesson_is_that_of_the_last_step_that_was_taken() -> None:
-    shorter = lessons(steps=2).lesson(met(), device=CPU, rank=0, ranks=1)
-    assert lessons(steps=3, loss=Spoiled(5, float("nan"))).lesson(met(), device=CPU, rank=0, ranks=1) == shorter
+    shorter = lessons(steps=2).train(met(), device=CPU, rank=0, ranks=1)
+    assert lessons(steps=3, loss=Spoiled(5, float("nan"))).train(met(), device=CPU, rank=0, ranks=1) == shorter
 
 
 def spoiled_on_last_rank() -> dict[str, Any]:
@@ -200,7 +200,7 @@ def spoiled_on_last_rank() -> dict[str, Any]:
     last = this_rank() == ranks() - 1
     made, after = lessons(loss=Spoiled(3 if last else 0, float("inf"))), []
     for _ in range(3):
-        made.lesson(met(), device=CPU, rank=this_rank(), ranks=ranks())
+        made.train(met(), device=CPU, rank=this_rank(), ranks=ranks())
         after.append(parts_of(made))
     return {"after": after, "skipped": made.skipped.count}
 

@@ -12,11 +12,15 @@ from lightning.pytorch.loggers.logger import Logger
 from matplotlib.figure import Figure
 from torch.utils.data import DataLoader
 
-from callbacks.action_probe import ActionProbe, with_shuffled_actions
-from callbacks.calibration import Calibration
-from callbacks.embedding_projection import EmbeddingProjection
-from callbacks.geometry_probe import GeometryProbe
-from callbacks.similarity_heatmap import SimilarityHeatmap, positive_diagonal
+from callbacks.critic_validation import (
+    ActionProbe,
+    Calibration,
+    GeometryProbe,
+    SimilarityHeatmap,
+    positive_diagonal,
+    with_shuffled_actions,
+)
+from callbacks.projections import EmbeddingProjection
 from contrastive_reasoning.critics import CriticBatch, NumericV1, NumericV2
 from contrastive_reasoning.losses import InfoNCE, dot
 from datamodules.oracle_states import array_form, oracle_batches, target_form

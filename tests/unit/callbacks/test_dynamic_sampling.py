@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from callbacks.dynamic_sampling import drawn_problems, equal_groups, verified_groups
+from callbacks.dynamic_sampling import draw_problems, equal_groups, verified_groups
 from contrastive_reasoning.rollout import Seed
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch
@@ -128,11 +128,11 @@ def test_prompts_that_are_too_long_do_not_come() -> None:
     assert drawn == {2, 5, 7, 9}
 
 
-def test_drawn_problems() -> None:
+def test_draw_problems() -> None:
     posed = Numbered().posed
 
     def drawn(count: int, purpose: str = "a") -> list[Problem]:
-        return drawn_problems(posed, lambda problem: problem.id != "3", count=count, seed=(0, purpose))
+        return draw_problems(posed, lambda problem: problem.id != "3", count=count, seed=(0, purpose))
 
     assert drawn(5) == drawn(5)
     assert len({problem.id for problem in drawn(5)} - {"3"}) == 5

@@ -10,8 +10,8 @@ import torch
 from rich.console import Console
 from torch.utils.data import DataLoader
 
+from callbacks.cost import Throughput
 from callbacks.progress import Progress, known
-from callbacks.throughput import Throughput
 from contrastive_reasoning.progress import Display, JSONLines, Lines, Quiet, phase_of
 
 

@@ -157,7 +157,7 @@ def test_draws_depend_on_the_seed_and_the_rollout_step_alone(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"group_size": 1}, "group_size must be at least 2: a group of 1 has no one to compare with"),
+        ({"group_size": 1}, "group_size must be at least 2: a group of 1 has nothing to compare with"),
         ({"validation_samples": -1}, "validation_samples must be at least 0, got -1"),
         ({"greedy": SAMPLED}, "greedy.temperature must be 0, got 1.0"),
     ],

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from callbacks import spent as module
-from callbacks.spent import Spent
+from callbacks import cost as module
+from callbacks.cost import Cost
 from contrastive_reasoning.policies.flops import NO_WORK
 
 PREPARING, MEASURING, STEP, VALIDATING, DRAWING = 10.0, 1e6, 1.0, 1e4, 1e8
@@ -98,7 +98,7 @@ def fitted(clock: Clock, folder: Path, *, stop_before: int | None = None, resume
     trainer = L.Trainer(
         accelerator="cpu",
         max_epochs=1,
-        callbacks=[Others(clock, stop_before), Spent(), keep],
+        callbacks=[Others(clock, stop_before), Cost(), keep],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,

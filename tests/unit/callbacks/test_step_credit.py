@@ -9,8 +9,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from callbacks.step_credit import StepCredit, draw, plain
-from callbacks.step_traces import StepTrace, TracedStep, step_trace
+from callbacks.credit import StepCredit, StepTrace, TracedStep, draw, plain, step_trace
 from contrastive_reasoning.rewards.oracle import OracleReward
 from contrastive_reasoning.rewards.verifier import VerifierReward
 from contrastive_reasoning.rollout import RolloutBatch

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from callbacks.throughput import Throughput
+from callbacks.cost import Throughput
 from contrastive_reasoning.progress import Pace
 
 STEP_SECONDS = 0.02

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from callbacks.training_completions import TrainingCompletions
+from callbacks.completions import TrainingCompletions
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.spans import readable

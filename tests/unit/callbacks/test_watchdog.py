@@ -18,9 +18,10 @@ import torch
 from lightning.pytorch.profilers import PassThroughProfiler, SimpleProfiler
 from torch.utils.data import DataLoader
 
+from callbacks.cost import THROUGHPUT as ROOM
+from callbacks.cost import Throughput
 from callbacks.online_critic import OnlineCritic
 from callbacks.rollout_generation import RolloutGeneration
-from callbacks.throughput import ROOM, Throughput
 from callbacks.watchdog import Watchdog
 from contrastive_reasoning.progress.stack_dump import GRACE_S, StackDump
 from contrastive_reasoning.rollout import Engine, Sampling

@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from callbacks.training_completions import rewards_of
+from callbacks.completions import rewards_of
 from contrastive_reasoning.rewards import Credit
 from experiments.analysis.arms import arms_by
 from experiments.report.command import main

@@ -1,0 +1,296 @@
+"""A critic at each validation: figures of its similarities and calibration, probes of its actions and geometry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning as L
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, normalize
+
+from callbacks.figures import LINE_COLOURS, log_figure, watching
+from contrastive_reasoning.critics import CriticBatch, rows_of, take
+from contrastive_reasoning.critics.reliability_bins import ReliabilityBins, reliability_bins
+from contrastive_reasoning.geometry import alignment, effective_rank, parity_accuracy, parity_of, uniformity
+from contrastive_reasoning.losses import categorical_accuracy, mean_over
+from contrastive_reasoning.policies.sharding import gathered
+
+Z = 1.96
+"""Standard errors of a 95% interval."""
+
+
+class SimilarityHeatmap(L.Callback):
+    """At the end of each validation: cosine of the embeddings as published, and f itself beside it.
+
+    Critics without embeddings (no ``encode_state_action``) show f alone. Only watches.
+
+    Args:
+        size: rows and columns at most; each row has its own positive in the same column.
+
+    Raises:
+        ValueError: if ``size`` is below 2.
+    """
+
+    def __init__(self, *, size: int) -> None:
+        if size < 2:
+            raise ValueError(f"SimilarityHeatmap: size must be at least 2, got {size}")
+        self.size = size
+        self._batch: CriticBatch | None = None
+
+    def on_validation_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        if batch_idx == 0 and isinstance(batch, CriticBatch):
+            self._batch = batch
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            with gathered(pl_module.critic):
+                if watching(trainer):
+                    self._draw(trainer, pl_module, batch)
+
+    def _draw(self, trainer: L.Trainer, pl_module: L.LightningModule, batch: CriticBatch) -> None:
+        rows, columns = positive_diagonal(batch.positive, self.size)
+        if len(rows) > 1:
+            state_actions, goals = take(batch.state_actions, rows), take(batch.goals, columns)
+            positive = batch.positive[rows][:, columns].cpu()
+            figure = heatmaps(similarities(pl_module.critic, state_actions, goals), positive, trainer.global_step)
+            log_figure(trainer, "critic/similarity", figure, trainer.global_step)
+
+
+def positive_diagonal(positive: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """At most ``size`` rows spread over the batch, and for each a column that is positive for it, none twice.
+
+    Args:
+        positive: (A, C) bool.
+        size: how many are wanted.
+
+    Returns:
+        Row and column indices, equally many.
+    """
+    rows: list[int] = []
+    columns: list[int] = []
+    for row in _spread(positive.any(dim=1).nonzero().flatten().tolist()):
+        free = [column for column in positive[row].nonzero().flatten().tolist() if column not in columns]
+        if free and len(rows) < size:
+            rows.append(row)
+            columns.append(free[0])
+    return (
+        torch.tensor(rows, dtype=torch.long, device=positive.device),
+        torch.tensor(columns, dtype=torch.long, device=positive.device),
+    )
+
+
+def _spread(rows: list[int]) -> list[int]:
+    """All rows in strides, so that each depth shows in a batch that is ordered by depth."""
+    stride = max(1, round(len(rows) ** 0.5))
+    return [row for start in range(stride) for row in rows[start::stride]]
+
+
+@torch.no_grad()
+def similarities(critic: Any, state_actions: Any, goals: Any) -> dict[str, Tensor]:
+    """(A, C) matrices by title."""
+    matrices = {}
+    if hasattr(critic, "encode_state_action"):
+        anchors, candidates = critic.encode_state_action(state_actions), critic.encode_goal(goals)
+        matrices["cosine of φ(s, a) and ψ(g)"] = (
+            normalize(anchors.float(), dim=1) @ normalize(candidates.float(), dim=1).T
+        )
+    matrices["critic value f(s, a, g)"] = critic(state_actions, goals).float()
+    return {title: matrix.cpu() for title, matrix in matrices.items()}
+
+
+def heatmaps(matrices: dict[str, Tensor], positive: Tensor, step: int) -> Figure:
+    """One panel a matrix; dots mark pairs known to be positive, on the diagonal and off it."""
+    figure = Figure(figsize=(5.6 * len(matrices), 5.2), layout="constrained")
+    axes = figure.subplots(1, len(matrices), squeeze=False)[0]
+    for panel, (title, matrix) in zip(axes, matrices.items(), strict=True):
+        _heatmap(panel, title, matrix, positive)
+    figure.suptitle(f"State–actions against goals, step {step:,} (dots: known positives)")
+    return figure
+
+
+def _heatmap(panel: Axes, title: str, matrix: Tensor, positive: Tensor) -> None:
+    # a cosine has a zero and two ends; of f only the order means something
+    scale: dict[str, Any] = {"cmap": "cividis"}
+    if title.startswith("cosine"):
+        scale = {"cmap": "PuOr_r", "vmin": -1.0, "vmax": 1.0}
+    image = panel.imshow(matrix.numpy(), **scale)
+    rows, columns = positive.nonzero(as_tuple=True)
+    panel.scatter(columns.numpy(), rows.numpy(), s=18, c="black", edgecolors="white", linewidths=0.7)
+    panel.set(title=title, xlabel="goal", ylabel="state–action")
+    panel.figure.colorbar(image, ax=panel, shrink=0.85)
+
+
+class Calibration(L.Callback):
+    """At the end of each validation: a reliability diagram of the held-out states against the exact oracle.
+
+    Reads ``oracle_metrics`` of the module; one without them, or without held-out states, draws nothing. Only watches.
+
+    Args:
+        bins: of equal width; as many as the logged ``val/oracle/ece`` has, which counts p = 1 in a bin of its own.
+
+    Raises:
+        ValueError: if ``bins`` is below 2.
+    """
+
+    def __init__(self, *, bins: int) -> None:
+        if bins < 2:
+            raise ValueError(f"callbacks.calibration.bins must be at least 2, got {bins}")
+        self.bins = bins
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        """Before the module's own hook, which resets the metrics."""
+        metrics = getattr(pl_module, "oracle_metrics", None)
+        seen = None if metrics is None else metrics.predictions()
+        if seen is not None and watching(trainer):
+            step = trainer.global_step
+            log_figure(trainer, "critic/calibration", diagram(reliability_bins(*seen, bins=self.bins), step=step), step)
+
+
+def diagram(found: ReliabilityBins, *, step: int) -> Figure:
+    """Shares over probabilities with 95% intervals; below it the number of states in each bin."""
+    figure = Figure(figsize=(5.6, 6.4), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 1]})
+    _shares(upper, found)
+    lower.vlines(found.predicted, 0.5, found.count, color=LINE_COLOURS[0], linewidth=5)
+    lower.set_yscale("log")
+    lower.set(ylim=(0.5, 2 * float(found.count.max())), xlabel="probability the critic gives: σ(f/τ)", ylabel="states")
+    total = int(found.count.sum())
+    figure.suptitle(
+        f"Critic against the exact oracle, step {step:,}\n{total:,} held-out states, ECE {found.expected_error:.3f}"
+    )
+    return figure
+
+
+def _shares(panel: Axes, found: ReliabilityBins) -> None:
+    low, high = wilson(found)
+    panel.plot([0, 1], [0, 1], color="0.35", linestyle="--", linewidth=1.2, label="calibrated")
+    errors = torch.stack([(found.true - low).clamp(min=0), (high - found.true).clamp(min=0)])
+    panel.errorbar(
+        found.predicted,
+        found.true,
+        yerr=errors,
+        fmt="o-",
+        color=LINE_COLOURS[0],
+        linewidth=1.6,
+        capsize=3,
+        label="critic, 95% intervals",
+    )
+    panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), ylabel="share of states in reach")
+    panel.grid(color="0.92")
+    panel.legend(loc="upper left", frameon=False)
+
+
+def wilson(found: ReliabilityBins) -> tuple[torch.Tensor, torch.Tensor]:
+    """Wilson's 95% interval of each share: within [0, 1], and wide where few states are."""
+    n, p = found.count.double(), found.true.double()
+    centre = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt()
+    return centre - half, centre + half
+
+
+class ActionProbe(L.Callback):
+    """Logs ``val/probe/accuracy_actions_shuffled``, beside ``val/critic/categorical_accuracy``. Only watches.
+
+    The accuracy with the actions of other trajectories: whether the critic reads the action at all. The published V1
+    failed here: its goals are reachable from the start whatever was done, and shuffling changed nothing. Where there is
+    no start beside the action (V2, joint, text) the whole state–action is shuffled and accuracy falls.
+    """
+
+    @torch.no_grad()
+    def on_validation_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        if not isinstance(batch, CriticBatch):
+            return
+        module: Any = pl_module
+        with gathered(module.critic):
+            logits = module.critic(with_shuffled_actions(batch.state_actions), batch.goals).float()
+        # among the same pairs as the accuracy beside it
+        right = categorical_accuracy(logits, batch.positive, module.counted(batch, "validation", batch_idx)).float()
+        accuracy = mean_over(right, batch.positive.any(dim=1))
+        pl_module.log(
+            "val/probe/accuracy_actions_shuffled",
+            accuracy,
+            batch_size=rows_of(batch.state_actions),
+            add_dataloader_idx=False,
+        )
+
+
+def with_shuffled_actions(state_actions: Any) -> Any:
+    """Every anchor gets the next one's action: a deterministic shuffle in which none keeps its own.
+
+    Args:
+        state_actions: (A, 2, W) start and action, of which the action moves; any other encoding moves as a whole.
+    """
+    following = torch.arange(rows_of(state_actions)).roll(-1)
+    if isinstance(state_actions, Tensor) and state_actions.ndim == 3:
+        return torch.stack([state_actions[:, 0], state_actions[following, 1]], dim=1)
+    return take(state_actions, following)
+
+
+class GeometryProbe(L.Callback):
+    """Logs of the first batch of each validation, under ``val/probe/``: ``parity_from_components`` (goals that are
+    numbers), ``alignment`` and ``positive_cosine`` of positive pairs, ``uniformity`` and ``effective_rank`` of the
+    goals. Only watches.
+
+    Args:
+        components: principal components from which parity is read.
+        folds: of the cross-validation.
+    """
+
+    def __init__(self, *, components: int, folds: int) -> None:
+        self.components = components
+        self.folds = folds
+
+    def on_validation_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        if batch_idx or not isinstance(batch, CriticBatch) or not hasattr(pl_module.critic, "encode_goal"):
+            return
+        with gathered(pl_module.critic):
+            measured = self.measure(pl_module.critic, batch)
+        for name, value in measured.items():
+            pl_module.log(f"val/probe/{name}", value, batch_size=1, add_dataloader_idx=False)
+
+    @torch.no_grad()
+    def measure(self, critic: Any, batch: CriticBatch) -> dict[str, Tensor | float]:
+        """The numbers by name; what cannot be measured on this batch is absent."""
+        goals = critic.encode_goal(batch.goals).float()
+        rows, columns = positive_diagonal(batch.positive, len(batch.positive))
+        measured: dict[str, Tensor | float] = {}
+        if len(rows):
+            anchors = critic.encode_state_action(take(batch.state_actions, rows)).float()
+            measured["alignment"] = alignment(anchors, goals[columns])
+            measured["positive_cosine"] = cosine_similarity(anchors, goals[columns]).mean()
+        if len(goals) > 1:
+            measured |= {"uniformity": uniformity(goals), "effective_rank": effective_rank(goals)}
+        if isinstance(batch.goals, Tensor):
+            parity = parity_of(batch.goals.cpu())
+            accuracy = parity_accuracy(goals.cpu(), parity, components=self.components, folds=self.folds)
+            if accuracy == accuracy:  # NaN where one parity is missing
+                measured["parity_from_components"] = accuracy
+        return measured
