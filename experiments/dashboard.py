@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
 from urllib.parse import quote
 
-from experiments.analysis.wishes import Refused, near
+from experiments.analysis.runs import Refused, near
+from experiments.mlflow_sync import TrackedRun, TrackerError, connect, tracking_address
 from experiments.system.terminal import protect_output
-from experiments.track import TrackerError, connect, tracking_address
-from experiments.tracking.tracked_run import TrackedRun
 
 HOST, PORT = "127.0.0.1", "5000"
 PORT_FLAGS = ("--port", "-p")

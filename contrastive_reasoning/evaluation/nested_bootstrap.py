@@ -4,7 +4,7 @@
 
 All seeds were examined on the same problems, so one draw of problems serves all of them, and both sides of a
 difference; the interval is the middle 95% of what the draws give. How many such intervals of a difference held the
-truth, of 400 simulated studies of 1,000 problems, beside Student's over seeds (``experiments/analysis/seeds.py``):
+truth, of 400 simulated studies of 1,000 problems, beside Student's over seeds (``experiments/analysis/statistics.py``):
 
     spread between seeds       3 seeds    5 seeds    10 seeds      Student's
     none                         99%        99%         99%          92–95%

@@ -1,4 +1,4 @@
-"""The evaluation sets that runs were tested on, as the columns of a comparison.
+"""The evaluation sets that runs were tested on, as the columns of a comparison, and what papers printed for them.
 
 ``test/verifier/accuracy`` is of the suite's main set, ``test/gsm8k/verifier/accuracy`` of the set gsm8k, and
 ``test/average/m_avg`` an average over sets of the quantity that the suite's ``quantity`` names.
@@ -6,19 +6,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contrastive_reasoning.published import PublishedTable, published_names, published_table
-from experiments.analysis.wishes import Refused, near
-from experiments.tracking.tracked_run import TrackedRun
+from contrastive_reasoning.published import PublishedArm, PublishedTable, published_names, published_table, same_model
+from experiments.analysis.runs import ABSENT, Arm, Refused, near, value_of
+from experiments.mlflow_sync import TrackedRun
 
-TEST, AVERAGE = "test/", "average"
+TEST, START, AVERAGE = "test/", "start/", "average"
 MAIN = "main"
 """The set whose metrics have plain names."""
-QUANTITY, PUBLISHED = "suite.quantity", "suite.published"
-GREEDY = "verifier/accuracy"
-"""What a suite's table is of where it says nothing else."""
+SAMPLED, GREEDY = "test/verifier/accuracy_sampled", "test/verifier/accuracy"
+QUANTITY, PUBLISHED, MODEL = "suite.quantity", "suite.published", "policy.pretrained"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,53 +29,98 @@ class Column:
     """As the paper heads it, else the name."""
     metric: str
 
+    @property
+    def start_metric(self) -> str:
+        """The same quantity before training; empty of what is no test."""
+        return START + self.metric.removeprefix(TEST) if self.metric.startswith(TEST) else ""
+
 
 def columns_of(
-    runs: Sequence[TrackedRun], metric: str, wish: Sequence[str] | None, published: PublishedTable | None
+    runs: Sequence[TrackedRun], metric: str, sets: Sequence[str] | None, published: PublishedTable | None
 ) -> list[Column]:
-    """The columns of ``metric``: those wished for in their order, else all that the runs hold, averages last.
+    """The columns of ``metric``: those of ``sets`` in their order, else all that the runs have, averages last.
 
     Args:
         runs: at least one.
         metric: by its name for the main set, as ``test/verifier/accuracy``; one of no test has itself for a column.
-        wish: names of sets or averages; ``main`` is the main set.
+        sets: names of sets or averages; ``main`` is the main set.
         published: gives the order and the headings.
 
     Raises:
-        Refused: where no run has the metric in any set, or in one that is wished for.
+        Refused: where no run has the metric in any set, or in one of ``sets``.
     """
     found = _metrics_by_set(runs, metric)
     if not found:
         known = sorted({name for run in runs for name in run.metrics})
         raise Refused(f"No finished run has the metric {metric!r}{near(metric, known)}")
     headings = dict(published.columns) if published else {}
-    for name in wish or ():
+    for name in sets or ():
         if name not in found:
             raise Refused(f"No finished run has {metric} of a set {name!r}{near(name, list(found))}")
-    names = sorted(found, key=lambda name: _place(name, list(headings), found)) if wish is None else list(wish)
+
+    def place(name: str) -> tuple[bool, bool, int, str]:
+        order = list(headings).index(name) if name in headings else len(headings)
+        return name != MAIN, found[name].startswith(f"{TEST}{AVERAGE}/"), order, name
+
+    names = sorted(found, key=place) if sets is None else list(sets)
     return [Column(name=name, heading=headings.get(name, name), metric=found[name]) for name in names]
 
 
+def default_metric(runs: Sequence[TrackedRun]) -> str:
+    """That of the published figures which the runs' suite names, so that these stand beside ours.
+
+    Else success of sampled completions, and of greedy ones where no run was tested on samples.
+    """
+    named = _named_table(runs)
+    if named is not None and has_metric(runs, TEST + named[1]):
+        return TEST + named[1]
+    return GREEDY if has_metric(runs, GREEDY) and not has_metric(runs, SAMPLED) else SAMPLED
+
+
+def has_metric(runs: Sequence[TrackedRun], metric: str) -> bool:
+    """Whether a run has ``metric`` of some evaluation set."""
+    ending = metric.removeprefix("test")
+    return any(name.startswith(TEST) and name.endswith(ending) for run in runs for name in run.metrics)
+
+
 def published_beside(runs: Sequence[TrackedRun], metric: str) -> PublishedTable | None:
-    """The table that the suite of all these runs names, of its quantity; None where they name none, or several."""
-    named = _named(runs)
-    return published_table(named[0]) if named and f"{TEST}{named[1]}" == metric else None
+    """The table that the suite of all these runs names; None where there is none, or it is of another metric."""
+    named = _named_table(runs)
+    return published_table(named[0]) if named and TEST + named[1] == metric else None
 
 
-def published_metric(runs: Sequence[TrackedRun]) -> str | None:
-    """What the table is of that the suite of all these runs names; None where they name none, or several."""
-    named = _named(runs)
-    return f"{TEST}{named[1]}" if named else None
+def published_arm(arm: Arm, table: PublishedTable | None) -> PublishedArm | None:
+    """The row whose settings and base model all runs of ``arm`` have; None where there is none."""
+    runs = arm.runs.values()
+    return next((row for row in table.arms if all(_repeats(run, row) for run in runs)), None) if table else None
 
 
-def _named(runs: Sequence[TrackedRun]) -> tuple[str, str] | None:
-    """The table of all these runs and its quantity."""
-    named = {(run.params.get(PUBLISHED, "null"), run.params.get(QUANTITY, GREEDY)) for run in runs}
+def _repeats(run: TrackedRun, row: PublishedArm) -> bool:
+    return same_model(value_of(run, MODEL), row.model) and all(
+        _equal(value_of(run, key), value) for key, value in row.settings.items()
+    )
+
+
+def _equal(ours: str, printed: str | float) -> bool:
+    """Numbers by their value; one that a run does not have, of a reward without temperature say, counts as equal."""
+    if isinstance(printed, str):
+        return ours == printed
+    try:
+        return ours == ABSENT or float(ours) == printed
+    except ValueError:
+        return False
+
+
+def _named_table(runs: Sequence[TrackedRun]) -> tuple[str, str] | None:
+    """The published table of all these runs' suite, and its quantity."""
+    quantity = GREEDY.removeprefix(TEST)
+    named = {(run.params.get(PUBLISHED, "null"), run.params.get(QUANTITY, quantity)) for run in runs}
     name, quantity = named.pop()
     return None if named or name not in published_names() else (name, quantity)
 
 
 def _metrics_by_set(runs: Sequence[TrackedRun], metric: str) -> dict[str, str]:
+    """Set or average → the name of its metric."""
     names = sorted({name for run in runs for name in run.metrics})
     found = {MAIN: metric} if metric in names else {}
     quantity = metric.removeprefix(TEST)
@@ -86,18 +130,7 @@ def _metrics_by_set(runs: Sequence[TrackedRun], metric: str) -> dict[str, str]:
         head, _, rest = name.removeprefix(TEST).partition("/")
         if name.startswith(TEST) and rest == quantity:
             found[head] = name
-        if name.startswith(TEST) and head == AVERAGE and _averages(runs, name) == {quantity}:
-            found[rest] = name
+        if name.startswith(f"{TEST}{AVERAGE}/"):
+            averaged = {run.params.get(QUANTITY) for run in runs if name in run.metrics}
+            found |= {rest: name} if averaged == {quantity} else {}
     return found
-
-
-def _averages(runs: Sequence[TrackedRun], metric: str) -> set[str | None]:
-    """What an average was taken of."""
-    return {run.params.get(QUANTITY) for run in runs if metric in run.metrics}
-
-
-def _place(name: str, headings: Sequence[str], found: Mapping[str, str]) -> tuple[bool, bool, int, str]:
-    """Main first, sets as the paper has them, others by name, averages last."""
-    is_average = found[name].startswith(f"{TEST}{AVERAGE}/")
-    order = headings.index(name) if name in headings else len(headings)
-    return (name != MAIN, is_average, order, name)

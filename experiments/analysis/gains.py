@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.analysis.curves import COLOURS
-from experiments.analysis.seeds import Difference
+from experiments.analysis.curves import COLOURS, plain_text, write_caption
 from experiments.analysis.set_table import SetTable
 
 ACROSS = 4
@@ -35,30 +34,27 @@ DIAMONDS = " Diamonds: as published."
 
 
 def draw_gains(table: SetTable) -> Figure | None:
-    """The bars of a comparison; None where no arm has anything to be compared with."""
-    names = [column.name for column in table.columns]
-    labels = [label for label in table.labels if any(_gain(table, name, label) for name in names)]
+    """The bars of a comparison; None where no arm has a baseline."""
+    labels = [label for label in table.labels if any(table.gain(column.name, label) for column in table.columns)]
     if not labels:
         return None
-    across, down = min(len(names), ACROSS), -(-len(names) // ACROSS)
-    wide = PANEL * max(across, 2)
-    folded = [textwrap.wrap(label.replace("$", r"\$"), LONGEST) for label in labels]
-    high = sum(ROW + LINE * (len(lines) - 1) for lines in folded) + AROUND
-    figure = Figure(figsize=(LABELS + wide, down * high), layout="constrained")
+    across, down = min(len(table.columns), ACROSS), -(-len(table.columns) // ACROSS)
+    width = LABELS + PANEL * max(across, 2)
+    folded = [textwrap.wrap(plain_text(label), LONGEST) for label in labels]
+    height = sum(ROW + LINE * (len(lines) - 1) for lines in folded) + AROUND
+    figure = Figure(figsize=(width, down * height), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False, sharey=True).flatten()
     for axes, column in zip(panels, table.columns, strict=False):
         _draw(axes, table, column.name, labels)
         axes.set_title(column.heading, fontsize=10)
         axes.set_yticks(range(len(labels)), ["\n".join(lines) for lines in folded], fontsize=9)
-    for axes in panels[len(names) :]:
+    for axes in panels[len(table.columns) :]:
         axes.set_visible(False)
     unit = ", points" if table.is_share else ""
-    figure.suptitle(
-        f"Δ {table.metric} to {compared_to(table)}{unit}".replace("$", r"\$"), fontsize=10, x=0.02, ha="left"
-    )
+    title = plain_text(f"Δ {table.metric} to {compared_to(table)}{unit}")
+    figure.suptitle(title, fontsize=10, x=0.02, ha="left")
     printed = any(table.published_deltas(label) for label in labels)
-    said = textwrap.fill(CAPTION + (DIAMONDS if printed else ""), int(CHARACTERS * (LABELS + wide)))
-    figure.supxlabel(said, fontsize=8, color="0.35", x=0.02, ha="left")
+    write_caption(figure, CAPTION + (DIAMONDS if printed else ""), width=int(CHARACTERS * width))
     return figure
 
 
@@ -68,33 +64,24 @@ def compared_to(table: SetTable) -> str:
     return next(iter(baselines)) if len(baselines) == 1 else "the baseline of each arm's own setting"
 
 
-def _gain(table: SetTable, column: str, label: str) -> Difference | None:
-    """What an arm gained on this set; None of a baseline, and where it was not tested."""
-    row = table.rows[column].get(label)
-    return row and row.delta
-
-
 def _draw(axes: Axes, table: SetTable, column: str, labels: Sequence[str]) -> None:
     factor = 100.0 if table.is_share else 1.0
-    found = [(place, _gain(table, column, label)) for place, label in enumerate(labels)]
-    bars = [(place, factor * gain.value, factor * gain.half) for place, gain in found if gain is not None]
-    printed = [
-        (place, deltas[column])
-        for place, label in enumerate(labels)
-        if column in (deltas := table.published_deltas(label))
-    ]
-    lengths = [(place, gain) for place, gain, _ in bars if math.isfinite(gain)]
-    axes.barh([place for place, _ in lengths], [gain for _, gain in lengths], height=0.62, color=BAR, alpha=0.75)
-    for place, gain, _ in bars:
-        if not math.isfinite(gain):
-            axes.text(0, place, f" {gain:+}", va="center", fontsize=8, color=WHISKER)
-    ends = [(place, gain - half, gain + half) for place, gain, half in bars if not math.isnan(half)]
-    for place, low, high in ends:
-        axes.plot([low, high], [place, place], marker="|", color=WHISKER, linewidth=1.4, markersize=7)
-    axes.plot([gain for _, gain in printed], [place for place, _ in printed], "D", color=PUBLISHED, markersize=6)
+    gains = {place: gain for place, label in enumerate(labels) if (gain := table.gain(column, label)) is not None}
+    bars = {place: factor * gain.value for place, gain in gains.items()}
+    finite = {place: length for place, length in bars.items() if math.isfinite(length)}
+    axes.barh([*finite], [*finite.values()], height=0.62, color=BAR, alpha=0.75)
+    for place in bars.keys() - finite.keys():
+        axes.text(0, place, f" {bars[place]:+}", va="center", fontsize=8, color=WHISKER)
+    ends: list[float] = []
+    for place, gain in gains.items():
+        if not math.isnan(gain.half):
+            ends += [factor * gain.low, factor * gain.high]
+            axes.plot(ends[-2:], [place, place], marker="|", color=WHISKER, linewidth=1.4, markersize=7)
+    deltas = {place: table.published_deltas(label) for place, label in enumerate(labels)}
+    printed = {place: found[column] for place, found in deltas.items() if column in found}
+    axes.plot([*printed.values()], [*printed], "D", color=PUBLISHED, markersize=6)
     axes.axvline(0, color="0.1", linewidth=1.0)
-    seen = [0.0, *(gain for _, gain in lengths), *(gain for _, gain in printed)]
-    axes.set_xlim(*_limits(seen, [end for _, *pair in ends for end in pair]))
+    axes.set_xlim(*_limits([0.0, *finite.values(), *printed.values()], ends))
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.grid(axis="x", color="0.9")
     axes.set_axisbelow(True)
@@ -102,10 +89,10 @@ def _draw(axes: Axes, table: SetTable, column: str, labels: Sequence[str]) -> No
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _limits(seen: Sequence[float], ends: Sequence[float]) -> tuple[float, float]:
+def _limits(shown: Sequence[float], ends: Sequence[float]) -> tuple[float, float]:
     """All bars and intervals, these up to ``MOST_WIDE`` times as wide: of two seeds one may flatten every bar."""
-    further = MOST_WIDE * (max(seen) - min(seen) or 1.0)
-    low = max(min([*seen, *ends]), min(seen) - further)
-    high = min(max([*seen, *ends]), max(seen) + further)
+    further = MOST_WIDE * (max(shown) - min(shown) or 1.0)
+    low = max(min([*shown, *ends]), min(shown) - further)
+    high = min(max([*shown, *ends]), max(shown) + further)
     margin = 0.04 * (high - low) or 0.5
     return low - margin, high + margin

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from experiments.analysis.study_report import report
 from experiments.compare import OUTPUT
 from experiments.stages.result import finished
 from experiments.study.finished import (
@@ -18,7 +19,6 @@ from experiments.study.jobs import Job, composed, start_jobs
 from experiments.study.launched import keep
 from experiments.study.plan import Study, StudyError
 from experiments.study.processes import run_jobs
-from experiments.study.report import report
 from experiments.study.starts import start_plan
 from experiments.system.devices import gpu_groups
 from experiments.system.files import lock

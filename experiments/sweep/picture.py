@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
 
-from experiments.analysis.curves import COLOURS, DASHES, fill_band, is_share, or_gap
-from experiments.analysis.seeds import over_seeds
+from experiments.analysis.curves import COLOURS, DASHES, fill_band, finite_or_gap, is_share
+from experiments.analysis.statistics import over_seeds
 
 Point = tuple[Mapping[str, str], Sequence[float]]
 """The swept values, and the metric of each seed."""
@@ -81,11 +81,11 @@ def _draw(axes: Axes, line: Mapping[float, Sequence[float]], label: str, index: 
     colour, dashes = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
     marker = MARKERS[index % len(MARKERS)]
     estimates = {at: over_seeds(seeds) for at, seeds in line.items()}
-    means = [or_gap(each.value) for each in estimates.values()]
+    means = finite_or_gap(each.value for each in estimates.values())
     axes.plot(list(estimates), means, marker=marker, linewidth=2, label=label, zorder=3, color=colour, linestyle=dashes)
     fill_band(axes, list(estimates), list(estimates.values()), color=colour)
     for at, seeds in line.items():
-        axes.plot([at] * len(seeds), list(map(or_gap, seeds)), ".", color=colour, markersize=4, alpha=0.6)
+        axes.plot([at] * len(seeds), finite_or_gap(seeds), ".", color=colour, markersize=4, alpha=0.6)
     if crosses := [at for at, mean in zip(estimates, means, strict=True) if math.isnan(mean)]:
         heights = [CROSS_LOW + CROSS_STEP * index] * len(crosses)
         axes.plot(crosses, heights, "x", color=colour, markersize=6, transform=axes.get_xaxis_transform())

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments.analysis.seeds import Estimate, over_seeds
-from experiments.analysis.table import written
+from experiments.analysis.set_table import three_decimals
+from experiments.analysis.statistics import Estimate, over_seeds
 from experiments.sweep.expected import ITSELF, label, varying
 from experiments.sweep.job import LOG, Job, run_folder
 from experiments.sweep.metric import PRIMARY, final_metrics
@@ -103,7 +103,7 @@ def as_table(rows: Sequence[Row], metric: str) -> Table:
     for name in (*keys, "seeds", "mean"):
         table.add_column(name, justify="left" if name in keys else "right", overflow="fold")
     for row in rows:
-        cells = (*(row.values.get(key, "") for key in keys), str(len(row.seeds)), written(row.estimate))
+        cells = (*(row.values.get(key, "") for key in keys), str(len(row.seeds)), three_decimals(row.estimate))
         table.add_row(*map(Text, cells))
     return table
 

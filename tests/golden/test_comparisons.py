@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from experiments import compare
-from experiments.report import command as report
+from experiments import compare, report
 from experiments.study.finished import Mark, Today
 
 DATA = Path(__file__).parent / "comparisons"
@@ -66,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def shown(folder: Path, case: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> dict[str, list[str]]:
     """File → lines of what the command of a case prints and writes."""
     marks = {name: study["marks"] for name, study in json.loads((folder / "studies.json").read_text()).items()}
-    for module in ("study.side_by_side", "study.report", "report.study"):
+    for module in ("study.finished", "analysis.study_report"):
         monkeypatch.setattr(
             f"experiments.{module}.today", lambda _, study: Today({Mark(*mark) for mark in marks[study.name]}, {})
         )

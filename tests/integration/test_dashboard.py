@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from experiments.analysis.wishes import Refused
+from experiments.analysis.runs import Refused
 from experiments.dashboard import BY_INTEREST, command, pages, search_filter, shown, side_by_side, split
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.cli.arguments import KeyValueParser
 from experiments.compare import main as compare
-from experiments.report.command import main as report
+from experiments.report import main as report
 from experiments.study.command import main as study
 from experiments.study.command import options
 

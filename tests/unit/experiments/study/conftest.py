@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from experiments.mlflow_sync import Tracker
+from experiments.mlflow_sync.sync import FolderSync
 from experiments.study.finished import Mark
 from experiments.study.plan import Study, read_study
-from experiments.track import Tracker
-from experiments.tracking.carry import Carrier
 
 SAMPLES, TOKENS_PER_STEP = 4, 100.0
 CURVE = "val/verifier/accuracy"
@@ -145,7 +145,7 @@ class StudyRuns:
         (run / "stages.json").write_text(json.dumps(entries))
         if finished:
             (run / "summary.json").write_text("{}\n")
-        Carrier(run, self.tracker).carry(live=False)
+        FolderSync(run, self.tracker).send(live=False)
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from experiments.analysis.study_report import report
 from experiments.compare import main as compare
 from experiments.schema import register
 from experiments.study.finished import Today
 from experiments.study.jobs import Job
 from experiments.study.launched import keep, launched, notes_on_primary
 from experiments.study.plan import find_study
-from experiments.study.report import report
 from experiments.study.runner import run_study
 
 FLAT = {0: 0.2, 10: 0.2}
@@ -83,7 +83,7 @@ def test_the_file_of_the_last_launch_is_read_where_there_is_none(
     assert {f"first/{file.name}", file.name} <= set(runs.tracker.artifacts.files(run.run_id))
     for arm in ("plain", "better"):
         runs.add(arm, 0, solved=[0, 1], curve=FLAT)
-    monkeypatch.setattr("experiments.study.report.today", lambda *_: Today(runs.marks, {}))
+    monkeypatch.setattr("experiments.analysis.study_report.today", lambda *_: Today(runs.marks, {}))
     monkeypatch.chdir(tmp_path)
     assert compare([runs.name]) == 0
     assert "Primary: test/verifier/accuracy of better minus that of plain" in capsys.readouterr().out

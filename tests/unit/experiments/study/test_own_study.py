@@ -11,7 +11,7 @@ from experiments.cli.catalogue import main as show
 from experiments.compare import main as compare
 from experiments.config import folders
 from experiments.config.folders import VARIABLE, take_config_dir
-from experiments.report.command import main as report
+from experiments.report import main as report
 from experiments.schema import register
 from experiments.study.command import main as run
 from experiments.study.comparable import check_comparable

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+from experiments.analysis.study_notes import notes_on_left_out
+from experiments.analysis.study_report import report
+from experiments.mlflow_sync.sync import FolderSync
 from experiments.schema import register
 from experiments.stages.plan import POLICY
 from experiments.stages.result import CONTENTS, write_result
 from experiments.study.finished import Today, mark_of, today, todays_jobs
 from experiments.study.jobs import start_jobs
-from experiments.study.notes import notes_on_left_out
 from experiments.study.plan import Start, Study, StudyError, read_study
-from experiments.study.report import report
 from experiments.study.starts import start_plan
-from experiments.tracking.carry import Carrier
 
 FLAT = {0: 0.2, 10: 0.2}
 register()
@@ -59,7 +59,7 @@ def send_start(study: Study, folder: Path, tracker: Any, name: str) -> None:
     entry = {"folder": str(folder), "fingerprint": folder.name, "reused": False}
     (run / "stages.json").write_text(json.dumps({"warm_start": entry}))
     (run / "summary.json").write_text("{}\n")
-    Carrier(run, tracker).carry(live=False)
+    FolderSync(run, tracker).send(live=False)
 
 
 def add_arms(runs: Any, study: Study) -> set[Any]:

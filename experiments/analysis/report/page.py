@@ -1,0 +1,245 @@
+"""The page: one HTML file that fetches nothing, and is forbidden to. Names and model text are data: all are escaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from experiments.analysis.curves import CAPTION, GAPS
+from experiments.analysis.evaluation_sets import GREEDY, SAMPLED, columns_of, has_metric, published_beside
+from experiments.analysis.gains import compared_to, draw_gains
+from experiments.analysis.report import charts, figures
+from experiments.analysis.report.commands import commands, is_recorded, study_command
+from experiments.analysis.report.gather import Gathered, Stages
+from experiments.analysis.runs import ABSENT, Arm, value_of
+from experiments.analysis.set_table import SetTable, set_table
+from experiments.config.hints import command_line
+from experiments.mlflow_sync import Tracker
+from experiments.study.launched import notes_on_primary
+from experiments.study.plan import Study, StudyError
+from experiments.system.secrets import without_paths
+
+INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What no page shows, or what reorders a line: written as its code."""
+SHARED = ("task", "family", "scale", "suite", "budget", "objective", "advantage", "reward", "critic", "loss")
+"""Choices that are named where all runs made the same one."""
+HELD_OUT = (("evaluate", "test/completions"), ("grpo", "val/completions"))
+"""Where completions of held-out problems are looked for: stage and table; the first there is counts."""
+TRAINING = (("grpo", "train/completions"),)
+MOST_ARMS, MOST_COMPLETIONS, LONGEST = 12, 4, 600
+"""Of the completions: arms, rows of each, characters of a cell."""
+SHOWN = ("prompt", "completion", "status", "reason")
+FIGURES = ("samples_correct", "reward", "reward/", "advantage")
+"""Columns that say more than the verdict; every part of a reward has one behind ``reward/``."""
+HEADINGS = {"status": "verdict", "samples_correct": "samples"}
+MOST_PARAMETERS = 60
+"""Lines of an arm's differences; the whole configuration is in MLflow."""
+NOT_COMPARED = ("name", "arm", "seed", "git_sha", "output_dir")
+"""Root keys that do not describe what was done."""
+UNKNOWN = "not recorded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyResult:
+    """What a study asked, and what came out."""
+
+    study: Study
+    verdict: str
+    """The primary comparison in a few sentences, or why there is none yet."""
+    notes: Sequence[str]
+
+
+def result_of(tracker: Tracker, study: Study) -> StudyResult:
+    """By the metric, the arm and the baseline that were fixed before the study's runs."""
+    from experiments.analysis.study_results import read_results  # slow: they compose today's configurations
+    from experiments.analysis.study_rows import rows_of, verdict
+    from experiments.study.finished import today
+
+    try:
+        arms = read_results(tracker, study, *today(tracker, study))
+        said = verdict(study, rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed))
+    except StudyError as error:
+        said = str(error)
+    return StudyResult(study=study, verdict=said, notes=notes_on_primary(tracker, study))
+
+
+def page(found: Gathered, *, curve: str | None = None, studies: Sequence[StudyResult] = ()) -> str:
+    """The whole document.
+
+    Args:
+        found: the runs.
+        curve: the metric of the large picture; None: success in validation.
+        studies: that the runs are of.
+    """
+    environment = Environment(
+        loader=PackageLoader("experiments.analysis.report"),
+        autoescape=True,
+        finalize=visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["without_paths"] = without_paths
+    large, small = charts.charts(found, curve)
+    return environment.get_template("page.html.j2").render(
+        found=found,
+        studies=studies,
+        experiments=[about for name in found.names if (about := experiment(found, name))],
+        tables=list(tables(found)),
+        gains=gains(found),
+        large=large,
+        small=small,
+        legend=charts.legend(found),
+        about_curves=CAPTION + GAPS,
+        most_points=charts.MOST_POINTS,
+        undrawn=len(found.arms) - charts.MOST_ARMS,
+        comparisons=figures.of_comparisons(found),
+        command_line=command_line,
+        figures=figures.of_runs(found),
+        start_too=", ".join(figures.START_TOO),
+        completions=list(completions(found)),
+        most_completions=MOST_COMPLETIONS,
+        longest=LONGEST,
+        differences=[(arm, differences(parameters(arm), parameters(found.arms[0]))) for arm in found.arms[1:]],
+        most_parameters=MOST_PARAMETERS,
+        commands=[(arm, is_recorded(found, arm), "\n".join(commands(found, arm))) for arm in found.arms],
+        is_of_study=any(study_command(arm) for arm in found.arms),
+        environment=list(environment_of(found)),
+    )
+
+
+def visible(value: Any) -> Any:
+    """Of a text the signs that hide, or turn a line, as their codes; markup as it is."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return INVISIBLE.sub(lambda sign: f"\\x{ord(sign[0]):02x}", value)
+    return value
+
+
+def experiment(found: Gathered, name: str) -> dict[str, Any] | None:
+    """What an experiment is about, how many runs it has, and the choices that all of them share."""
+    runs = [run for run in found.runs if run.experiment == name]
+    if not runs:
+        return None
+    shared = [axis for axis in SHARED if len({value_of(run, axis) for run in runs}) == 1]
+    choices = {axis: value for axis in shared if (value := value_of(runs[0], axis)) not in (ABSENT, "none", "null")}
+    arms = sum(any(run.experiment == name for run in arm.runs.values()) for arm in found.arms)
+    counts = {"arm": arms, "run": len(runs), "seed": len({value_of(run, "seed") for run in runs})}
+    return {
+        "name": name,
+        "about": sorted({found.origins[run.run_id].about for run in runs if run.run_id in found.origins} - {""}),
+        "counts": ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in counts.items()),
+        "choices": ", ".join(f"{axis} {value}" for axis, value in choices.items()),
+    }
+
+
+def tables(found: Gathered) -> Iterable[SetTable]:
+    """That of the comparison; for success of one kind also that of the other, where the runs have it."""
+    comparison = found.comparison
+    yield comparison.table
+    other = {SAMPLED: GREEDY, GREEDY: SAMPLED}.get(comparison.metric)
+    if other is not None and has_metric(found.runs, other):
+        published = published_beside(found.runs, other)
+        columns = columns_of(found.runs, other, None, published)
+        against, rule = comparison.against, comparison.fixed.difference
+        yield set_table(found.arms, columns, metric=other, against=against, published=published, rule=rule)
+
+
+def gains(found: Gathered) -> Markup | None:
+    """The comparison's bars, where there is a baseline."""
+    table = found.comparison.table
+    with charts.text_stays_text():
+        figure = draw_gains(table)
+        label = f"What each arm gained over {compared_to(table)}: {table.metric}"
+        return figure and charts.as_svg(figure, label=label)
+
+
+def completions(found: Gathered) -> Iterable[dict[str, Any]]:
+    """Of each arm's newest run a few completions, accepted and not; of training with rewards, too."""
+    for arm in found.arms[:MOST_ARMS]:
+        stages = found.newest_stages(arm)
+        for heading, places in ((arm.label, HELD_OUT), (f"{arm.label}: what it last learned from", TRAINING)):
+            rows = next((rows for stage, name in places if (rows := _rows(found, stages, stage, name))), [])
+            if rows:
+                head = [key for key in SHOWN if any(key in row for row in rows)] + figures_of(rows)
+                cells = [[(key, _text(row.get(key, ""))) for key in head] for row in rows]
+                yield {"heading": heading, "head": [HEADINGS.get(key, key) for key in head], "rows": cells}
+
+
+def figures_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns that say more of a completion than its verdict, in the order of ``FIGURES``, parts by name."""
+    keys = {key for row in rows for key, value in row.items() if value is not None}
+    parts = sorted(key for key in keys if key.startswith("reward/"))
+    return [key for name in FIGURES for key in (parts if name == "reward/" else [name] if name in keys else [])]
+
+
+def _rows(found: Gathered, stages: Stages, stage: str, name: str) -> list[Mapping[str, Any]]:
+    run = stages.get(stage)
+    if run is None or f"tables/{name}.json" not in found.tracker.artifacts.files(run.run_id, "tables"):
+        return []
+    rows = found.tracker.table(run.run_id, name)
+    last = max((row.get("step", 0) for row in rows), default=0)
+    return choose_completions([row for row in rows if row.get("step", 0) == last])
+
+
+def choose_completions(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Accepted and refused ones in turn, the first of each; more of one kind where the other has too few."""
+    accepted = [row for row in rows if row.get("status") == "ok"]
+    refused = [row for row in rows if row.get("status") != "ok"]
+    turns = chain(*zip_longest(accepted[:MOST_COMPLETIONS], refused[:MOST_COMPLETIONS]))
+    return [row for row in turns if row is not None][:MOST_COMPLETIONS]
+
+
+def _text(value: Any) -> str:
+    text = f"{value:.3g}" if isinstance(value, float) else str(value).strip()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text) - LONGEST} more characters)"
+
+
+def parameters(arm: Arm) -> dict[str, str]:
+    """The parameters of an arm's runs; where they differ, each value once."""
+    names = dict.fromkeys(name for run in arm.runs.values() for name in run.params)
+    compared = [name for name in names if name not in NOT_COMPARED and name.rpartition(".")[2] != "seed"]
+    values = {name: sorted({run.params.get(name, ABSENT) for run in arm.runs.values()}) for name in compared}
+    return {name: " | ".join(several) for name, several in values.items()}
+
+
+def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(parameter, ours, theirs) of all that differ.
+
+    What stands in several places is named at the shortest (``reward.weight`` rather than ``module.reward.weight``), and
+    a part that one side does not have by its ``_target_`` alone.
+    """
+    pairs = {key: (ours.get(key, ABSENT), theirs.get(key, ABSENT)) for key in ours.keys() | theirs.keys()}
+    changed = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+
+    def is_shown(key: str) -> bool:
+        parts = key.split(".")
+        ends = [".".join(parts[start:]) for start in range(1, len(parts) - 1)]
+        targets = [".".join([*parts[:length], "_target_"]) for length in range(1, len(parts))]
+        repeated = any(changed.get(end) == changed[key] for end in ends)
+        return not repeated and not any(ABSENT in changed.get(target, ()) for target in targets if target != key)
+
+    ordered = sorted(filter(is_shown, changed), key=lambda key: (key.partition(".")[0], key.count("."), key))
+    return [(key, *changed[key]) for key in ordered]
+
+
+def environment_of(found: Gathered) -> Iterable[tuple[str, str]]:
+    """On what the runs were made: each value that occurs."""
+
+    def each(values: Iterable[str]) -> str:
+        return ", ".join(sorted({without_paths(value) for value in values}))
+
+    yield "commit", each(run.tags.get("git_sha") or UNKNOWN for run in found.runs)
+    for name, parameter in (("device", "trainer.accelerator"), ("precision", "trainer.precision")):
+        yield name, each(run.params.get(parameter, UNKNOWN) for run in found.runs)
+    stages = [stage for stages in found.stages.values() for stage in stages.values()]
+    yield "threads", each(stage.params["threads"] for stage in stages if "threads" in stage.params) or UNKNOWN
+    origins = found.origins.values()
+    yield "python", each(origin.python for origin in origins) or UNKNOWN
+    for package in dict.fromkeys(name for origin in origins for name in origin.packages):
+        yield package, each(origin.packages.get(package, UNKNOWN) for origin in origins)

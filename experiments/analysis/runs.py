@@ -1,0 +1,195 @@
+"""Finished runs from MLflow, sorted into arms: what differs by seed alone is one arm, and nothing else is averaged."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from experiments.config.hints import command_line
+from experiments.mlflow_sync import TrackedRun, Tracker
+from experiments.mlflow_sync.describe import OBSERVING
+from experiments.system.secrets import without_paths
+
+ABSENT = "—"
+BEGUN_FROM = ("policy.pretrained", "reference.pretrained")
+"""Parameters that name the policy a run begins from; the reference of a KL penalty is that policy again."""
+FIRST_AXES = ("experiment", "arm", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
+NAMES = ("experiment", "arm")
+"""Axes whose values are labels by themselves."""
+NO_AXES = ("seed", "git_sha", "key", "kind", "sweep", "method")
+"""Tags by which runs are never told apart."""
+
+
+class Refused(ValueError):
+    """A request that cannot be met, in one sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """The runs that differ by seed alone."""
+
+    values: Mapping[str, str]
+    """Axis → the value that all its runs share."""
+    runs: Mapping[str, TrackedRun]
+    """Seed → its newest run."""
+    members: Sequence[TrackedRun]
+    """All its runs, with the older ones of a seed that ran again."""
+
+    @property
+    def label(self) -> str:
+        """The names of experiment and arm, then ``axis=value`` of the rest."""
+        parts = [value if axis in NAMES else f"{axis}={value}" for axis, value in self.values.items()]
+        return " · ".join(parts)
+
+    def metric(self, name: str) -> dict[str, float]:
+        """By seed, of the runs that have it."""
+        return {seed: run.metrics[name] for seed, run in self.runs.items() if name in run.metrics}
+
+
+def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
+    """The finished runs of these experiments, oldest first.
+
+    Raises:
+        Refused: for an experiment that MLflow does not have, or of which no run has finished.
+    """
+    known = tracker.experiments()
+    for name in names:
+        if name not in known:
+            raise Refused(f"No experiment {name!r} in MLflow at {tracker.address}{near(name, known)}")
+    finished = [run for run in tracker.runs(names, kind="experiment") if run.status == "FINISHED"]
+    missing = [name for name in names if name not in {run.experiment for run in finished}]
+    if missing:
+        raise Refused(
+            f"None of the runs of {', '.join(missing)} has finished: run `{command_line('exp', missing[0])}` first"
+        )
+    return finished
+
+
+def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> None:
+    """Log a comparison's files as a run of their own: one for each comparison, however often it is made."""
+    key = f"compare/{files[0].parent.name}/{files[0].stem}"
+    found = tracker.find_run(experiment, key)
+    if found is not None and found.deleted:
+        return  # a person deleted it
+    run_id = found.run_id if found else None
+    if run_id is None:
+        tags = {"key": key, "kind": "comparison", "experiment": experiment}
+        run_id = tracker.create_run(experiment, name=key, start=time.time(), tags=tags, parent=None)
+    for path in files:
+        tracker.log_file(run_id, path, "")
+    tracker.set_status(run_id, "FINISHED", end=time.time())
+
+
+def near(wrong: str, known: Sequence[str]) -> str:
+    """``; did you mean …? There are: …``"""
+    if not known:
+        return "; there are none yet"
+    close = difflib.get_close_matches(wrong, known, n=1)
+    return (f"; did you mean {close[0]}? There are: " if close else "; there are: ") + ", ".join(known)
+
+
+def value_of(run: TrackedRun, axis: str) -> str:
+    """A run's tag or, by its dotted path, its parameter."""
+    return run.tags.get(axis, run.params.get(axis, ABSENT))
+
+
+def settings_of(runs: Sequence[TrackedRun], axes: Sequence[str]) -> pd.DataFrame:
+    """A row for each run, a column for each axis."""
+    return pd.DataFrame([[value_of(run, axis) for axis in axes] for run in runs], columns=list(axes), dtype=str)
+
+
+def known_axes(runs: Sequence[TrackedRun]) -> list[str]:
+    """Every tag and parameter by which the runs could be told apart."""
+    tags = {tag for run in runs for tag in run.tags if not tag.startswith("mlflow.")}.difference(NO_AXES)
+    params = dict.fromkeys(name for run in runs for name in run.params)
+    first = [axis for axis in FIRST_AXES if axis in tags]
+    others = [name for name in dict.fromkeys([*sorted(tags), *params]) if name not in (*first, "git_sha")]
+    return [*first, *(name for name in others if not _is_own_seed(name, runs))]
+
+
+def checked_axes(by: Sequence[str], runs: Sequence[TrackedRun]) -> list[str]:
+    """``by`` itself, if the runs have these tags and parameters."""
+    known = {axis for run in runs for axis in (*run.tags, *run.params)}
+    for axis in by:
+        if axis not in known:
+            raise Refused(f"No run has a tag or parameter {axis!r} to group by{near(axis, known_axes(runs))}")
+    return list(dict.fromkeys(by))
+
+
+def distinguishing_axes(runs: Sequence[TrackedRun]) -> list[str]:
+    """``experiment`` and as many more as it takes for no arm to mix unlike runs: each splits the arms before it."""
+    axes, candidates = ["experiment"], [axis for axis in known_axes(runs) if _decides_result(axis)]
+    values = settings_of(runs, dict.fromkeys([*axes, *candidates]))
+    for axis in candidates:
+        splits = values.groupby([*axes, axis]).ngroups > values.groupby(axes).ngroups
+        if axis not in axes and splits and not _is_start_of_a_seed(axis, runs):
+            axes.append(axis)
+    return axes
+
+
+def arms_by(runs: Sequence[TrackedRun], axes: Sequence[str]) -> list[Arm]:
+    """The arms in the order of their first runs, of each seed its newest run."""
+    arms = []
+    for values, rows in settings_of(runs, axes).groupby(list(axes), sort=False):
+        members = sorted((runs[place] for place in rows.index), key=lambda run: run.start)
+        newest = {value_of(run, "seed"): run for run in members}
+        by_seed = dict(sorted(newest.items(), key=lambda item: (len(item[0]), item[0])))
+        arms.append(Arm(values=dict(zip(axes, values, strict=True)), runs=by_seed, members=members))
+    return arms
+
+
+def without_common_axes(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms without the axes on which all agree; a single arm keeps its own."""
+    differing = [axis for axis in arms[0].values if len({arm.values[axis] for arm in arms}) > 1] if arms else []
+    return [replace(arm, values={axis: arm.values[axis] for axis in differing or arm.values}) for arm in arms]
+
+
+def without_local_paths(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms as others may read of them: of a path its last part, with a number where two become alike."""
+    seen: Counter[tuple[str, ...]] = Counter()
+    shown: list[Arm] = []
+    for arm in arms:
+        values = {axis: without_paths(value) for axis, value in arm.values.items()}
+        alike = tuple(values.values())
+        seen[alike] += 1
+        if seen[alike] > 1:
+            values[list(values)[-1]] += f" ({seen[alike]})"
+        shown.append(replace(arm, values=values))
+    return shown
+
+
+def mixed_settings(arm: Arm) -> dict[str, list[str]]:
+    """Tags and parameters in which the runs of an arm differ, though they count as one."""
+    axes = [*filter(_decides_result, known_axes(arm.members)), "git_sha"]
+    values = settings_of(arm.members, axes)
+    return {axis: sorted(values[axis].unique()) for axis in axes if values[axis].nunique() > 1}
+
+
+def names_the_start(name: str) -> bool:
+    """Whether a parameter names the policy that a run begins from, wherever it is read."""
+    return f".{name}".endswith(tuple(f".{key}" for key in BEGUN_FROM))
+
+
+def _decides_result(name: str) -> bool:
+    return name.partition(".")[0] not in OBSERVING
+
+
+def _is_start_of_a_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
+    """Whether it is the policy that a study made for each seed: the same in all arms of a seed, another in the next."""
+    if not names_the_start(name) or any("study" not in run.tags for run in runs):
+        return False
+    by_seed = {(run.tags["study"], value_of(run, "seed"), value_of(run, name)) for run in runs}
+    return len(by_seed) == len({(study, seed) for study, seed, _ in by_seed})
+
+
+def _is_own_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
+    """Whether it is the run's own seed, handed on; ``task.seed``, say, decides the problems whatever that is."""
+    return name.rsplit(".", 1)[-1] == "seed" and all(
+        run.params.get(name, own) == own for run in runs for own in (value_of(run, "seed"),)
+    )

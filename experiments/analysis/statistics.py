@@ -1,0 +1,140 @@
+"""What a few seeds say of a number: its mean, and the difference of two means, each with a 95% interval.
+
+x̄ ± t₀.₉₇₅(n−1) · s/√n
+paired (the same seeds on both sides):  the same of the differences
+Welch (other seeds):                    x̄ − ȳ ± t₀.₉₇₅(ν) · √(s²ₓ/n + s²ᵧ/m),   ν by Welch and Satterthwaite
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, variance
+from typing import Literal, TypeVar
+
+from scipy.special import stdtrit
+
+T = TypeVar("T")
+BySeed = Mapping[str, float]
+WELCH = " ʷ"
+"""Marks Welch's interval in a table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """``value ± half`` from ``n`` seeds; ``half`` is nan for one seed, or where a value is not finite."""
+
+    value: float
+    half: float
+    n: int
+
+    @property
+    def low(self) -> float:
+        return self.value - self.half
+
+    @property
+    def high(self) -> float:
+        return self.value + self.half
+
+    def text(self, form: str, *, factor: float = 1.0) -> str:
+        """``0.412 ± 0.031``, both times ``factor``; the interval is left out where it is nan."""
+        half = "" if math.isnan(self.half) else f" ± {factor * self.half:{form}}"
+        return f"{factor * self.value:{form}}{half}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference(Estimate):
+    """How much larger one mean is than another."""
+
+    method: Literal["paired", "welch"]
+
+    @property
+    def is_welch(self) -> bool:
+        """Whether it has an interval, which is Welch's."""
+        return self.method == "welch" and not math.isnan(self.half)
+
+    def text(self, form: str, *, factor: float = 1.0) -> str:
+        """As of an estimate, with the sign of the difference."""
+        half = "" if math.isnan(self.half) else f" ± {factor * self.half:{form}}"
+        return f"{with_sign(factor * self.value, form)}{half}"
+
+    def points(self) -> str:
+        """Of shares, in percentage points with Welch's mark: ``+2.0 ± 1.1 ʷ``."""
+        return self.text(".1f", factor=100) + WELCH * self.is_welch
+
+
+Rule = Callable[[BySeed, BySeed], Difference | None]
+"""The difference of an arm's values to its baseline's; None where no seeds can be compared."""
+
+
+def with_sign(value: float, form: str) -> str:
+    """``+0.031``, ``-inf``; nan has no sign."""
+    return "nan" if math.isnan(value) else f"{value:+{form}}"
+
+
+def over_seeds(values: Sequence[float]) -> Estimate:
+    """The mean with Student's interval; not finite where a value is not, so that a seed that diverged counts too."""
+    if not values:
+        raise ValueError("a mean over seeds needs at least one value")
+    return Estimate(value=_mean(values), half=_half(_squared_error(values), len(values) - 1), n=len(values))
+
+
+def difference(values: BySeed, baseline: BySeed) -> Difference:
+    """The mean of ``values`` minus that of ``baseline``: paired where both have the same seeds, else Welch's."""
+    if set(values) == set(baseline):
+        paired = over_seeds([value - baseline[seed] for seed, value in values.items()])
+        return Difference(value=paired.value, half=paired.half, n=paired.n, method="paired")
+    ours, theirs = list(values.values()), list(baseline.values())
+    a, b = _squared_error(ours), _squared_error(theirs)
+    freedom = math.nan
+    if a + b > 0:
+        freedom = (a + b) ** 2 / (a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1))
+    half = 0.0 if a + b == 0 else _half(a + b, freedom)
+    return Difference(value=_mean(ours) - _mean(theirs), half=half, n=min(len(ours), len(theirs)), method="welch")
+
+
+def difference_over_shared_seeds(values: BySeed, baseline: BySeed) -> Difference:
+    """Over the seeds that both have, since a seed decides the policy that training begins from.
+
+    A single shared seed of several is too few to leave the others out for: all seeds of both count then.
+    """
+    ours, theirs = shared_seeds(values, baseline)
+    enough = len(ours) >= min(2, len(values), len(baseline))
+    return difference(ours, theirs) if enough else difference(values, baseline)
+
+
+def shared_seeds(values: Mapping[str, T], baseline: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+    """Both sides in the seeds that both have, in one order."""
+    seeds = [seed for seed in values if seed in baseline]
+    return {seed: values[seed] for seed in seeds}, {seed: baseline[seed] for seed in seeds}
+
+
+def seeds_to_compare(
+    values: Mapping[str, T], baseline: Mapping[str, T], *, start_per_seed: bool
+) -> tuple[Mapping[str, T], Mapping[str, T]]:
+    """What of a study's arm is compared with what of its baseline; nothing where each seed has its own start and none
+    is shared.
+
+    Args:
+        values: of the arm, by seed.
+        baseline: of the baseline, by seed.
+        start_per_seed: each seed begins from a policy of its own: only seeds that both have are compared. From one
+            common start all seeds of both are, but a single seed of either side with the other side's same seed.
+    """
+    single = 1 in (len(values), len(baseline)) and bool(set(values) & set(baseline))
+    return shared_seeds(values, baseline) if start_per_seed or single else (values, baseline)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return mean(values) if all(map(math.isfinite, values)) else sum(values)
+
+
+def _squared_error(values: Sequence[float]) -> float:
+    """s²/n, the variance of the mean; nan for one value, or where one is not finite."""
+    known = len(values) > 1 and all(map(math.isfinite, values))
+    return variance(values) / len(values) if known else math.nan
+
+
+def _half(squared_error: float, freedom: float) -> float:
+    return float(stdtrit(freedom, 0.975)) * math.sqrt(squared_error) if freedom > 0 else math.nan

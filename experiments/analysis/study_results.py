@@ -1,0 +1,204 @@
+"""What MLflow has of a study as it is today: of each arm and seed one run, problem by problem and over its costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from contrastive_reasoning.evaluation import pass_at_k
+from experiments.analysis.equal_cost import CostCurve, curve_of
+from experiments.analysis.runs import value_of
+from experiments.config.hints import did_you_mean
+from experiments.mlflow_sync import TrackedRun, Tracker
+from experiments.study.finished import Mark, counted
+from experiments.study.plan import METRICS, SETTING, Study, StudyError
+
+COMPLETIONS = "test/completions"
+TRAINED = ("critic", "grpo")
+"""The stages whose seconds count."""
+SPENT_TOKENS, SPENT_SECONDS = "train/spent/tokens", "train/spent/seconds"
+AUROC_SIBLINGS = "train/steps/auroc_siblings"
+Cost = Literal["tokens", "seconds"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedResult:
+    """One finished run. What an older run did not record yet is empty or None."""
+
+    run: TrackedRun
+    threads: Sequence[str]
+    """Of the processes that trained it, with its critic."""
+    processors: Sequence[str]
+    """On which it was trained."""
+    commits: Sequence[str]
+    """Of the code that made its stages, which may be reused ones; else of the run's own code."""
+    problems: Sequence[str]
+    """Ids of the test problems."""
+    greedy: Sequence[float]
+    """Of each problem 1 where the greedy completion is correct, else 0."""
+    drawn: Sequence[tuple[int, int]] | None
+    """Of each problem how many sampled completions are correct, of how many; None where none were drawn."""
+    curves: Mapping[Cost, CostCurve | None]
+    """The validation metric over generated tokens, and over seconds of training after those of the critic; None where
+    the run did not count them, or what its critic took is unknown."""
+    tokens: float | None
+    """All that the run generated in training, to its last step and not only to its last validation."""
+    seconds: float | None
+    """All of its training, that of the critic before it included."""
+    critic_seconds: float | None
+    """What training its critic took, 0 without one; None where it was not counted: it came from a checkpoint, say."""
+    auroc_siblings: float | None
+    """How well its steps' values ranked siblings, the mean over rollout batches; None where no batch could tell."""
+
+    @property
+    def sampled(self) -> Sequence[float] | None:
+        """Of each problem the share of sampled completions that are correct; None where none were drawn."""
+        return None if self.drawn is None else [correct / samples for correct, samples in self.drawn]
+
+    def scores(self, metric: str) -> Sequence[float]:
+        """What decides: greedy verdicts or sampled shares."""
+        scores = self.greedy if metric == METRICS[0] else self.sampled
+        if scores is None:
+            raise StudyError(f"run {self.run.run_id} drew no samples: budget.evaluate.samples was 0")
+        return scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmResult:
+    """The finished seeds of an arm."""
+
+    name: str
+    seeds: Mapping[str, SeedResult]
+
+    @property
+    def runs(self) -> list[TrackedRun]:
+        return [result.run for result in self.seeds.values()]
+
+    def scores(self, metric: str) -> Float[Tensor, "seed problem"]:
+        return torch.tensor([list(result.scores(metric)) for result in self.seeds.values()], dtype=torch.float64)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether all of its runs drew samples."""
+        return all(result.drawn is not None for result in self.seeds.values())
+
+    def pass_at(self, k: int) -> Float[Tensor, "seed problem"]:
+        """Each problem's estimate of pass@k; all runs drew samples."""
+        drawn = [result.drawn or () for result in self.seeds.values()]
+        values = [[pass_at_k(samples, correct, k) for correct, samples in of_seed] for of_seed in drawn]
+        return torch.tensor(values, dtype=torch.float64)
+
+    def curves(self, cost: Cost) -> dict[str, CostCurve]:
+        """By seed; empty unless all seeds have one."""
+        found = {seed: curve for seed, result in self.seeds.items() if (curve := result.curves[cost]) is not None}
+        return found if len(found) == len(self.seeds) else {}
+
+
+def read_results(
+    tracker: Tracker, study: Study, marks: Collection[Mark], missing: Mapping[int, str] | None = None
+) -> list[ArmResult]:
+    """The arms that have finished runs, the baseline first, then in the study's order.
+
+    Args:
+        tracker: where the runs are.
+        study: which.
+        marks: of the runs that count, today's; of two with the same one the newer counts.
+        missing: see :class:`experiments.study.finished.Today`.
+
+    Raises:
+        StudyError: where MLflow has no such run of the baseline, or of the curve, or runs saw other test problems.
+    """
+    runs, _ = counted(tracker, study, marks, missing or {})
+    newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
+    stages: dict[str, dict[str, TrackedRun]] = {}
+    for stage in tracker.runs([study.name], kind="stage"):
+        stages.setdefault(stage.tags["mlflow.parentRunId"], {})[stage.tags["stage"]] = stage
+    baseline = study.primary.baseline
+    arms = []
+    for name in dict.fromkeys([baseline, *(arm for row in study.order for arm in row)]):
+        found = {seed: newest[name, seed] for seed in sorted((s for arm, s in newest if arm == name), key=int)}
+        results = {seed: _read(tracker, study, run, stages[run.run_id]) for seed, run in found.items()}
+        arms += [ArmResult(name=name, seeds=results)] if results else []
+    if not arms or arms[0].name != baseline:
+        raise StudyError(f"{study.name}: no seed of the baseline {baseline} has finished yet")
+    _check_problems(arms)
+    return arms
+
+
+def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Mapping[str, TrackedRun]) -> SeedResult:
+    of_arm = f"run {run.run_id} of arm {run.tags['arm']}"
+    if not {"grpo", "evaluate"} <= stages.keys():
+        raise StudyError(f"{of_arm} has no stages grpo and evaluate to compare")
+    rows = [row for row in tracker.table(stages["evaluate"].run_id, COMPLETIONS) if row["setting"] == SETTING]
+    if not rows:
+        raise StudyError(f"{of_arm} was tested on no problem of the setting {SETTING!r}")
+    grpo, before = stages["grpo"], _critic_seconds(run, stages.get("critic"))
+    curve = dict(tracker.history(grpo.run_id, study.curve))
+    if not curve:
+        validated = [name for name in grpo.metrics if name.startswith("val/")]
+        raise StudyError(f"{study.name}.curve: no run has {study.curve!r}; {did_you_mean(study.curve, validated)}")
+    tokens = curve_of(curve, dict(tracker.history(grpo.run_id, SPENT_TOKENS)), before=0.0)
+    seconds, last_second = None, grpo.metrics.get(SPENT_SECONDS)
+    if before is not None:
+        seconds = curve_of(curve, dict(tracker.history(grpo.run_id, SPENT_SECONDS)), before=before)
+    trained = [stages[name] for name in TRAINED if name in stages]
+    return SeedResult(
+        run=run,
+        threads=_recorded(trained, "threads"),
+        processors=_recorded(trained, "processor"),
+        commits=_recorded(stages.values(), "git_sha") or [value_of(run, "git_sha")],
+        problems=[row["problem"] for row in rows],
+        greedy=[float(row["status"] == "ok") for row in rows],
+        drawn=_drawn(rows),
+        curves={"tokens": tokens, "seconds": seconds},
+        tokens=grpo.metrics.get(SPENT_TOKENS),
+        seconds=None if before is None or last_second is None else before + last_second,
+        critic_seconds=before,
+        auroc_siblings=mean_defined(value for _, value in tracker.history(grpo.run_id, AUROC_SIBLINGS)),
+    )
+
+
+def _recorded(stages: Iterable[TrackedRun], name: str) -> list[str]:
+    """What stages recorded themselves, in whichever run they were made."""
+    return sorted({stage.params.get(name, "") for stage in stages} - {""})
+
+
+def mean_defined(values: Iterable[float]) -> float | None:
+    """The mean of the finite ones; None where there are none."""
+    defined = [value for value in values if math.isfinite(value)]
+    return fmean(defined) if defined else None
+
+
+def _critic_seconds(run: TrackedRun, stage: TrackedRun | None) -> float | None:
+    """What training the critic took; None where it is not known, which is not the same as nothing."""
+    given = (value for name, value in run.params.items() if name.startswith("reward.") and name.endswith(".checkpoint"))
+    if any(value != "null" for value in given):
+        return None
+    return 0.0 if stage is None else stage.metrics.get(SPENT_SECONDS)
+
+
+def _drawn(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
+    """``3/8`` as (3, 8). A table that has the column for another setting's sake has nothing in it here."""
+    written = [row.get("samples_correct") for row in rows]
+    if None in written:
+        return None
+    parts = [str(one).partition("/") for one in written]
+    return [(int(correct), int(samples)) for correct, _, samples in parts]
+
+
+def _check_problems(arms: Sequence[ArmResult]) -> None:
+    first = next(iter(arms[0].seeds.values()))
+    for arm in arms:
+        for seed, result in arm.seeds.items():
+            if list(result.problems) != list(first.problems):
+                raise StudyError(
+                    f"{arm.name} seed {seed} was tested on other problems than {arms[0].name}: "
+                    "after a change of the test bed each arm has to run again"
+                )

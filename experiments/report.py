@@ -1,0 +1,72 @@
+"""Write the report of finished runs, from what MLflow has of them alone.
+
+    python -m experiments.report NAME [NAME …] [metric=test/verifier/accuracy_sampled] [sets=main,larger]
+                                 [by=experiment,reward] [baseline=NAME] [curve=val/…] [output=outputs/report/NAME.html]
+
+One HTML file that fetches nothing. Of a study it shows the runs that count for it, with its question and its verdict.
+The arguments are those of ``python -m experiments.compare``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.analysis.comparison import comparison_of, request_of, request_parser
+from experiments.analysis.preregistration import preregistration
+from experiments.analysis.report.gather import Gathered, gather
+from experiments.analysis.report.page import page, result_of
+from experiments.analysis.runs import Refused, near
+from experiments.config.folders import ConfigDirError, take_config_dir
+from experiments.mlflow_sync import TrackerError, connect
+from experiments.study.launched import launched
+from experiments.study.named import split
+from experiments.study.plan import StudyError
+from experiments.system.files import join_names, name_flaw, quoted, write_text
+from experiments.system.terminal import be_quiet, protect_output
+
+OUTPUT = Path("outputs") / "report"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Options may be written as overrides: ``metric=x`` is ``--metric=x``."""
+    parser = request_parser("experiments.report", __doc__)
+    parser.add_argument("--output", type=Path, help="the file; outputs/report/NAME.html")
+    try:
+        options = parser.read(take_config_dir(arguments))
+        names, studies = split(options.names)
+        output = options.output or default_output(names)
+        tracker = connect()
+        studies = studies or launched(tracker, names)
+        fixed = preregistration(tracker, studies, alone=len(names) == 1)
+        found = gather(tracker, comparison_of(tracker, request_of(options, names), fixed))
+        check_curve(found, options.curve)
+        results = [result_of(tracker, study) for study in studies]
+        write_text(output, page(found, curve=options.curve, studies=results))
+    except (ConfigDirError, Refused, StudyError, TrackerError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"Written: {output} ({output.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+def default_output(names: Sequence[str]) -> Path:
+    """``outputs/report/NAME+NAME.html``, shortened where there are many."""
+    for name in names:
+        if wrong := name_flaw(name):
+            raise Refused(f"{quoted(name)} {wrong}: a report is written under its names; or give output=FILE")
+    return OUTPUT / f"{join_names(names)}.html"
+
+
+def check_curve(found: Gathered, curve: str | None) -> None:
+    """Raises Refused for a curve that no stage logged."""
+    logged = {name for stages in found.stages.values() for stage in stages.values() for name in stage.metrics}
+    if curve is not None and curve not in logged:
+        raise Refused(f"No stage of these runs has the metric {curve!r}{near(curve, sorted(logged))}")
+
+
+if __name__ == "__main__":
+    be_quiet()
+    protect_output()
+    sys.exit(main(sys.argv[1:]))

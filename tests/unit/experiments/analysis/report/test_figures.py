@@ -1,0 +1,182 @@
+"""Every kind of picture that runs, comparisons and sweeps log is on the page, and what is left out is named."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from experiments.analysis.report.figures import Logged, choose, steps_of
+from experiments.analysis.runs import log_comparison
+from experiments.mlflow_sync import Tracker
+from experiments.mlflow_sync.sync import FolderSync, sync
+from experiments.report import main
+
+SWEEP = "2026-01-01T00-00-00"
+CRITIC = ("critic/similarity", "critic/goals", "critic/states", "critic/calibration", "curves")
+GRPO = ("curves", "train/step_credit", "clipo/completions")
+COMPARED = ("study_dose_response", "study_over_tokens", "test-verifier-accuracy_sampled-gains")
+SWEPT = ("reward.temperature", "reward.temperature.positive_cosine", "rollout.group_size")
+CRITIC_CURVES = ("train/critic/loss", "val/oracle/auroc_depth1", "val/oracle/ece", "val/probe/positive_cosine")
+GRPO_CURVES = (
+    *("train/reward/oracle", "train/reward/critic", "train/clipo/positive_cosine", "train/clipo/loss"),
+    *("train/rollout/completion_tokens", "train/rollout/surprisal"),
+)
+
+
+def png(shade: int) -> bytes:
+    """A small picture; another shade is another picture."""
+    file = io.BytesIO()
+    Image.fromarray(np.full((20, 30, 3), (shade % 256, shade // 256, 0), dtype=np.uint8)).save(file, format="PNG")
+    return file.getvalue()
+
+
+class Shades:
+    """Writes pictures no two of which are equal."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def draw(self, path: Path) -> Path:
+        self._last += 1
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(self._last))
+        return path
+
+
+def add_run(outputs: Any, tracker: Tracker, shades: Shades, arm: str, seed: int, *, sweep: str | None = None) -> None:
+    """A run with every picture at three steps; all runs of arm b and c share one critic, those of a have their own."""
+    final = {"a": 0.3, "b": 0.4, "c": 0.5}[arm] + 0.01 * seed
+    run: Path = outputs.run("all_kinds", seed=seed, final=final, reward=arm, sweep=sweep, time=f"t-{arm}")
+    fingerprint = f"critic-{seed}" if arm == "a" else "critic-shared"
+    fresh = not (outputs.root / "stages/critic" / fingerprint).exists()
+    curves = {name: {0: 0.1 * seed, 10: 0.9 + place} for place, name in enumerate(CRITIC_CURVES)}
+    critic = outputs.stage("critic", fingerprint, curves)
+    stages = json.loads((run / "stages.json").read_text())
+    stages["critic"] = {"folder": str(critic), "fingerprint": fingerprint, "reused": not fresh}
+    (run / "stages.json").write_text(json.dumps(stages))
+    grpo = Path(stages["grpo"]["folder"])
+    for place, name in enumerate(GRPO_CURVES):
+        outputs.log(grpo, name, {step: place + seed + step / 10 for step in range(4)})
+    for folder, names in ((critic, CRITIC if fresh else ()), (grpo, GRPO)):
+        for name in names:
+            for step in (1, 30, 200):
+                shades.draw(folder / f"figures/{name}/{step}.png")
+    FolderSync(run, tracker).send(live=False)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from tests.unit.experiments.conftest import Outputs
+
+    folder, shades = tmp_path_factory.mktemp("kinds"), Shades()
+    address = f"sqlite:///{folder / 'mlruns' / 'mlflow.db'}"
+    tracker, outputs = Tracker(address), Outputs(folder / "outputs")
+    for arm in "abc":
+        for seed in (0, 1):
+            add_run(outputs, tracker, shades, arm, seed, sweep=SWEEP if arm == "c" else None)
+    log_comparison(tracker, "all_kinds", [shades.draw(folder / f"all_kinds/{name}.png") for name in COMPARED])
+    for name in SWEPT:
+        shades.draw(outputs.root / "sweeps" / SWEEP / f"{name}.png")
+    (outputs.root / "sweeps" / SWEEP / "summary.csv").write_text("mean\n0.4\n")
+    assert sync([outputs.root], lambda: tracker)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", address)
+        patch.chdir(folder)
+        assert main(["all_kinds", "--by=reward", "--output=page.html"]) == 0
+    return (folder / "page.html").read_text(encoding="utf-8")
+
+
+def alts(page: str) -> list[str]:
+    return [unescape(alt) for alt in re.findall(r'<img [^>]*alt="([^"]*)"', page)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(f"{name} at step 200 of critic: " for name in CRITIC),
+        *(f"{name} at step 200 of grpo: " for name in GRPO),
+        "clipo/completions at step 1 of grpo: ",
+        *(f"{name}: comparison all_kinds/" for name in COMPARED),
+        *(f"{name}: sweep {SWEEP} of all_kinds, seed=0,1" for name in SWEPT),
+    ],
+)
+def test_every_kind_of_picture_is_there_and_says_what_it_is(page: str, said: str) -> None:
+    assert any(alt.startswith(said) for alt in alts(page))
+
+
+def test_each_is_of_an_arm_a_seed_and_the_last_step_or_where_it_matters_the_first(page: str) -> None:
+    of_runs = [alt for alt in alts(page) if " at step " in alt]
+    assert all(re.search(r": reward=[abc], seed [01]$", alt) for alt in of_runs)
+    assert not [alt for alt in of_runs if " step 30 " in alt]
+    assert {alt.partition(" at ")[0] for alt in of_runs if " step 1 " in alt} == {"clipo/completions"}
+
+
+def test_a_start_is_followed_by_its_later_step(page: str) -> None:
+    of_completions = [alt for alt in alts(page) if alt.startswith("clipo/")]
+    steps = [re.search(r"step (\d+)", alt) for alt in of_completions]
+    assert [step[1] for step in steps if step] == ["1", "200"] * (len(of_completions) // 2)
+
+
+def test_what_arms_share_is_shown_once(page: str) -> None:
+    similar = [alt for alt in alts(page) if alt.startswith("critic/similarity")]
+    assert [alt.rpartition(":")[2] for alt in similar] == [" reward=a, seed 1", " reward=b, seed 1"]
+
+
+def test_what_is_left_out_is_told_and_is_of_a_kind_that_is_shown(page: str) -> None:
+    """Nine pictures in the first turn, as many in the second, two in the third, and two kinds have a third arm."""
+    assert len([alt for alt in alts(page) if " at step " in alt]) == 20
+    assert "<summary>2 left out here, in MLflow under figures/ of the stage&#39;s run</summary>" in page
+    assert "<li>grpo curves: reward=c</li><li>grpo train/step_credit: reward=c</li>" in page
+
+
+@pytest.mark.parametrize("metric", [*CRITIC_CURVES, *GRPO_CURVES])
+def test_every_quantity_is_drawn_over_training(page: str, metric: str) -> None:
+    assert f"<figcaption>{metric}<span> ({'critic' if metric in CRITIC_CURVES else 'grpo'})</span>" in page
+    of_arms = {"a", "b"} if metric in CRITIC_CURVES else {"a", "b", "c"}
+    label = re.search(rf'aria-label="{metric} over training steps: ([^"]*)"', page)
+    assert label is not None
+    assert set(re.findall("reward=(.)", label[1])) == of_arms, "a critic that arms share is drawn once"
+
+
+def test_kinds_take_turns_and_none_is_lost(tracker: Tracker, tmp_path: Path) -> None:
+    by_kind = logged(tracker, tmp_path, {f"kind {n}": "AB" for n in range(5)} | {"late": "C"})
+    few = choose(tracker.artifacts, by_kind, most=3)
+    assert [len(few.shown[kind]) for kind in by_kind] == [1] * 6
+    assert few.shown["kind 0"][0][0].caption == "kind 0 of A"
+    assert dict(few.left_out) == {f"kind {n}": ["B"] for n in range(5)}
+    more = choose(tracker.artifacts, logged(tracker, tmp_path, {"x": "ABCD", "y": "AB"}), most=5)
+    assert {kind: len(groups) for kind, groups in more.shown.items()} == {"x": 3, "y": 2}
+
+
+def test_what_is_no_picture_is_named_and_the_next_one_shown(tracker: Tracker, tmp_path: Path) -> None:
+    picked = choose(tracker.artifacts, logged(tracker, tmp_path, {"x": "AB"}, broken="A"), most=0)
+    assert len(picked.shown["x"]) == 1
+    assert picked.left_out == {"x": ["A (too large, or no PNG)"]}
+
+
+def test_the_steps_of_a_figure_are_in_the_order_of_numbers() -> None:
+    files = ["figures/critic/goals/1200.png", "figures/critic/goals/900.png", "figures/critic/goals/notes.txt"]
+    first, last = (900, "figures/critic/goals/900.png"), (1200, "figures/critic/goals/1200.png")
+    assert steps_of([*files, "figures/a/0.png"]) == {"critic/goals": [first, last], "a": [(0, "figures/a/0.png")]}
+
+
+def logged(tracker: Tracker, folder: Path, kinds: Mapping[str, Sequence[str]], *, broken: str = "") -> Any:
+    """Pictures of owners by kind, in a run of the tracker; of ``broken`` half of the file."""
+    run_id = tracker.create_run("choosing", name="x", start=0.0, tags={"kind": "stage"}, parent=None)
+    by_kind: dict[str, list[Logged]] = {}
+    for shade, (kind, owner) in enumerate((kind, owner) for kind, owners in kinds.items() for owner in owners):
+        path = folder / f"{kind} {owner}.png"
+        path.write_bytes(png(shade)[: 40 if owner in broken and broken else None])
+        tracker.log_file(run_id, path, "")
+        one = Logged(owner=owner, run_id=run_id, captions={path.name: f"{kind} of {owner}"})
+        by_kind.setdefault(kind, []).append(one)
+    return by_kind

@@ -1,0 +1,295 @@
+"""The page of real runs in a real MLflow: what it says, that nothing in it is alive, that MLflow is all it takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from dataclasses import asdict
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from callbacks.completions import rewards_of
+from contrastive_reasoning.rewards import Credit
+from experiments.analysis.report.charts import MOST_POINTS, thin_out
+from experiments.analysis.report.page import (
+    MOST_COMPLETIONS,
+    choose_completions,
+    differences,
+    visible,
+)
+from experiments.mlflow_sync import Tracker
+from experiments.mlflow_sync.sync import FolderSync
+from experiments.report import main
+from experiments.run_folder import Origin
+
+HOSTILE = "<script>alert(1)</script>"
+HOSTILE_NAME = "x<img src=y onerror=alert(1)>$^"
+SAMPLED = "verifier/accuracy_sampled"
+
+
+class Reader(HTMLParser):
+    """Collects what a browser would build, and refuses elements that are not closed in their order."""
+
+    VOID = ("img", "meta")
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(page)
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name.rpartition(":")[2] in ("src", "href")]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def picture(path: Path, *, shade: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((40, 60), shade, dtype=np.uint8)).save(path)
+
+
+def add_run(outputs: Any, tracker: Tracker, name: str, seed: int, *, final: float, origin: bool, reward: str) -> None:
+    """A run of two sets with completions, a figure at two steps, and what was typed."""
+    run: Path = outputs.run(name, seed=seed, final=final, reward=reward)
+    stages = {stage: Path(entry["folder"]) for stage, entry in json.loads((run / "stages.json").read_text()).items()}
+    outputs.log(stages["evaluate"], f"test/larger/{SAMPLED}", {0: final / 2})
+    outputs.log(stages["grpo"], "train/rollout/completion_tokens", {step: 10.0 + step for step in range(20)})
+    outputs.log(stages["grpo"], "train/rollout/truncated", dict.fromkeys(range(20), 0.0))
+    for step in (0, 20):
+        picture(stages["grpo"] / f"figures/clipo/similarity/{step}.png", shade=10 * seed + step)
+    rows = [
+        {
+            "setting": "main",
+            "prompt": "2 3 = 5",
+            "completion": text,
+            "status": status,
+            "reason": "",
+            "samples_correct": "3/8",
+        }
+        for text, status in (("2+3=5", "ok"), (HOSTILE, "unparsed"), ("\u202e5=3+2", "wrong"))
+    ]
+    outputs.table(stages["evaluate"], "test/completions", rows, step=0)
+    credit = Credit(outcome=torch.tensor([0.75]), parts={"verifier": torch.ones(1), "critic": torch.tensor([-0.25])})
+    learned = {"prompt": "4 5 = 9", "completion": "4+5=9", "status": "ok", "reason": "", "advantage": 0.4321}
+    outputs.table(stages["grpo"], "train/completions", [learned | rewards_of(credit, 0)], step=20)
+    if origin:
+        typed = [f"experiment={reward}_experiment", "policy.pretrained=/home/ann/models/llama", f"seed={seed}"]
+        said = Origin(about=f"Does {HOSTILE} help?", overrides=typed, python="3.11.7", packages={"torch": "2.9.1"})
+        (run / "origin.json").write_text(json.dumps(asdict(said)))
+    FolderSync(run, tracker).send(live=False)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with mlruns/ and the outputs/ that were sent there."""
+    from tests.unit.experiments.conftest import Outputs
+
+    folder = tmp_path_factory.mktemp("made")
+    tracker, outputs = Tracker(f"sqlite:///{folder / 'mlruns' / 'mlflow.db'}"), Outputs(folder / "outputs")
+    for seed in (0, 1):
+        add_run(outputs, tracker, "plain_baseline", seed, final=0.3 + 0.02 * seed, origin=False, reward="verifier")
+        add_run(outputs, tracker, HOSTILE_NAME, seed, final=0.4 + 0.02 * seed, origin=True, reward="critic")
+    return folder
+
+
+def written(folder: Path, at: Path, patch: pytest.MonkeyPatch) -> str:
+    """The page by the MLflow in ``folder``, made in the empty folder ``at``."""
+    patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlruns' / 'mlflow.db'}")
+    at.mkdir()
+    patch.chdir(at)
+    assert main(["plain_baseline", HOSTILE_NAME, "--output=page.html"]) == 0
+    return (at / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(made: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        return written(made, tmp_path_factory.mktemp("empty") / "here", patch)
+
+
+def test_a_copied_mlruns_gives_the_same_page(
+    made: Path, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(made / "mlruns", tmp_path / "elsewhere" / "mlruns")
+    hidden = made.with_name("hidden")
+    made.rename(hidden)
+    try:
+        again = written(tmp_path / "elsewhere", tmp_path / "here", monkeypatch)
+    finally:
+        hidden.rename(made)
+    assert again == page
+
+
+def test_nothing_in_the_page_is_alive_or_fetched(page: str) -> None:
+    reader = Reader(page)
+    assert "script" not in reader.elements
+    assert not reader.handlers
+    assert all(address.startswith(("data:image/png;base64,", "#")) for address in reader.addresses)
+    assert "default-src 'none'" in page, "a browser would refuse it, too"
+    assert not re.search(r"url\((?!#)|@import", page)
+    shown = "".join(reader.text)
+    assert {HOSTILE, HOSTILE_NAME, "\\x202e5=3+2"} == {
+        one for one in (HOSTILE, HOSTILE_NAME, "\\x202e5=3+2") if one in shown
+    }, "and yet all is there to be read"
+
+
+def test_no_path_of_a_machine_is_in_the_page(page: str, made: Path) -> None:
+    assert str(made) not in page
+    assert "/home/" not in page
+
+
+def test_the_page_says_what_the_runs_say(page: str) -> None:
+    shown = re.sub(r"\s+", " ", " ".join(Reader(page).text))
+    for fact in (
+        "1 arm, 2 runs, 2 seeds.",
+        "before training 2 20.0 ± 0.0",
+        "plain_baseline 2 31.0 ± 12.7 15.5 ± 6.4",
+        f"{HOSTILE_NAME} 2 41.0 ± 12.7 20.5 ± 6.4",
+        "Δ to plain_baseline +10.0 ± 0.0 +5.0 ± 0.0",
+        "prompt completion verdict reason samples",
+        "2 3 = 5 2+3=5 ok 3/8",
+        "plain_baseline: what it last learned from",
+        "prompt completion verdict reason reward reward/critic reward/verifier advantage",
+        "4 5 = 9 4+5=9 ok 0.75 -0.25 1 0.432",
+        "clipo/similarity at step 20",
+        "torch 2.9.1",
+        "commit abc",
+    ):
+        assert fact in shown
+
+
+def test_every_row_has_its_command(page: str) -> None:
+    reader = Reader(page)
+    commands = [text for text in reader.text if "python -m" in text]
+    assert commands == [
+        "# at abc\npython -m experiments.run -m reward=verifier objective=grpo seed=0,1",
+        "# at abc\npython -m experiments.run -m experiment=critic_experiment policy.pretrained=…/llama seed=0,1",
+    ]
+    assert "plain_baseline *" in reader.text, "its command is the nearest one"
+    assert f"{HOSTILE_NAME} *" not in reader.text
+
+
+def test_curves_that_say_nothing_are_left_out(page: str) -> None:
+    shown = Reader(page).text
+    assert f"val/{SAMPLED}" in shown
+    assert "train/rollout/completion_tokens" in shown
+    assert "train/rollout/truncated" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["plain_baselin"], r"No experiment 'plain_baselin' in MLflow at .*; did you mean plain_baseline\?"),
+        (["plain_baseline", "sets=large"], r"No finished run has .* of a set 'large'; did you mean larger\?"),
+        (
+            ["plain_baseline", "curve=val/x"],
+            r"No stage of these runs has the metric 'val/x'; there are: .*val/verifier/",
+        ),
+        (["a/b"], r"'a/b' holds /, and must be one plain name: a report is written under its names"),
+    ],
+)
+def test_a_wrong_argument_is_answered_in_a_sentence(
+    made: Path,
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{made / 'mlruns' / 'mlflow.db'}")
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert re.match(sentence, capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())
+
+
+def test_more_names_than_a_file_could_bear(
+    tracker: Tracker,
+    outputs: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = [f"page_{letter * 90}" for letter in "abc"]
+    for name in names:
+        FolderSync(outputs.run(name, seed=0, final=0.4), tracker).send(live=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(names) == 0
+    (page,) = Path("outputs", "report").iterdir()
+    assert f"Written: {page} " in capsys.readouterr().out
+    assert all(name in page.read_text(encoding="utf-8") for name in names)
+
+
+def test_signs_that_hide_or_turn_a_line_are_shown() -> None:
+    assert visible("a\x1b[31m\u202eb\nc") == "a\\x1b[31m\\x202eb\nc"
+
+
+def test_long_histories_are_means_over_the_same_steps_and_gaps_stay() -> None:
+    assert thin_out([[(0, 0.1), (10, math.nan), (20, -math.inf)], []]) == [{0: 0.1, 10: math.nan, 20: math.nan}]
+    long = [(step, float(step)) for step in range(600)]
+    lost = [(step, math.inf if step < 20 or step % 2 else 1.0) for step in range(300)]
+    first, second = thin_out([long, lost])
+    assert len(first) == MOST_POINTS
+    assert (first[0], first[10]) == (4.5, 14.5), "of the steps 0 to 9 and 10 to 19"
+    assert [second[step] for step in (0, 10, 20)] == [math.nan, math.nan, 1.0]
+    assert set(second) == {step for step in first if step < 300}
+
+
+def test_completions_of_both_kinds_are_chosen() -> None:
+    rows: list[dict[str, Any]] = [{"status": "ok", "n": n} for n in range(9)] + [{"status": "wrong", "n": 9}]
+    assert [row["n"] for row in choose_completions(rows)] == [0, 9, 1, 2]
+    assert len(choose_completions(rows[:9])) == MOST_COMPLETIONS
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "shown"),
+    [
+        ({"lr": "1", "steps": "5"}, {"lr": "2", "steps": "5"}, [("lr", "1", "2")]),
+        (
+            {"reward.weight": "0.1", "module.reward.weight": "0.1", "module.lr": "1"},
+            {"reward.weight": "0.2", "module.reward.weight": "0.2", "module.lr": "2"},
+            [("module.lr", "1", "2"), ("reward.weight", "0.1", "0.2")],
+        ),
+        (
+            {"reward.critic._target_": "Joint", "reward.critic.width": "512", "reward.critic.head._target_": "Head"},
+            {},
+            [("reward.critic._target_", "Joint", "—")],
+        ),
+        (
+            {"critic._target_": "Joint", "critic.width": "512"},
+            {"critic._target_": "Numeric", "critic.width": "64"},
+            [("critic._target_", "Joint", "Numeric"), ("critic.width", "512", "64")],
+        ),
+    ],
+    ids=["one", "named once, where it is shortest", "a part that is not there", "a part that is exchanged"],
+)
+def test_differences_of_two_configurations(
+    ours: dict[str, str], theirs: dict[str, str], shown: list[tuple[str, str, str]]
+) -> None:
+    assert differences(ours, theirs) == shown

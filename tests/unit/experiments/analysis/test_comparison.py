@@ -1,0 +1,205 @@
+"""Which arm is compared with which, and ``make compare`` from a real MLflow to its files."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import compare as module
+from experiments.analysis.comparison import Request, baselines_of, comparison_of, note_on_baselines
+from experiments.analysis.runs import Arm, Refused, arms_by
+from experiments.compare import compare, main
+from experiments.mlflow_sync import TrackedRun, Tracker
+from experiments.mlflow_sync.sync import FolderSync
+from tests.unit.experiments.comparison_kit import SAMPLED, finished
+
+OBJECTIVES = ("grpo", "dapo", "gspo", "gmpo")
+
+
+def one(name: str, objective: str, reward: str, **tags: str) -> TrackedRun:
+    return finished(name, seed=0, objective=objective, reward=reward, **tags)
+
+
+def arms_of(*runs: TrackedRun, by: tuple[str, ...] = ("experiment", "objective")) -> list[Arm]:
+    return arms_by(runs, by)
+
+
+def test_each_is_compared_with_the_one_of_its_objective() -> None:
+    plain = [one("grpo_gsm8k", objective, "verifier") for objective in OBJECTIVES[:3]]
+    shaped = [one("clipo_gsm8k", objective, "clipo") for objective in reversed(OBJECTIVES)]
+    arms = arms_of(*plain, *shaped)
+    baselines = baselines_of(arms, None)
+    assert baselines == [None, None, None, None, 2, 1, 0]
+    against = {arms[place].label: arms[other] for place, other in enumerate(baselines) if other is not None}
+    (note,) = note_on_baselines(arms, against)
+    beginning = "No Δ for clipo_gsm8k · objective=gmpo: no arm, or more than one, of grpo_gsm8k · objective=grpo, "
+    assert note.startswith(beginning)
+
+
+def test_a_single_possible_baseline_and_a_requested_one_are_those_of_all() -> None:
+    arms = arms_of(one("clipo", "dapo", "clipo"), one("plain", "grpo", "verifier"), one("other", "gspo", "clipo"))
+    assert baselines_of(arms, None) == [1, None, 1]
+    assert note_on_baselines(arms, {"clipo": arms[1]}) == []
+    assert baselines_of(arms, "clipo · objective=dapo") == [None, 0, 0]
+    named = arms_of(one("a", "grpo", "verifier"), one("b_baseline", "grpo", "critic"))
+    assert baselines_of(named, None) == [1, None], "the name is asked first"
+
+
+@pytest.mark.parametrize(
+    ("axis", "value"), [("debug", "fast"), ("family", "qwen"), ("task", "math"), ("scale", "paper")]
+)
+def test_a_run_of_another_setting_is_no_baseline(axis: str, value: str) -> None:
+    other = one("tried_out", "grpo", "verifier", **{axis: value})
+    arms = arms_of(other, one("plain", "grpo", "verifier"), one("clipo", "grpo", "clipo"))
+    assert baselines_of(arms, None) == [None, None, 1]
+
+
+def test_neither_is_one_of_another_group_size_and_the_rewards_own_settings_are_the_methods() -> None:
+    sizes = [{"rollout.group_size": size} for size in ("8", "16")]
+    plain = [finished("plain", seed=0, params=params) for params in sizes]
+    shaped = [
+        finished("clipo", seed=0, reward="clipo", params={**params, "reward.temperature": tau})
+        for params in sizes
+        for tau in ("0.1", "0.2")
+    ]
+    arms = arms_of(*plain, *shaped, by=("experiment", "rollout.group_size", "reward.temperature"))
+    assert baselines_of(arms, None) == [None, None, 0, 0, 1, 1]
+
+
+def test_of_two_that_are_alike_neither_is_taken() -> None:
+    arms = arms_of(one("a", "grpo", "verifier"), one("b", "grpo", "verifier"), one("c", "grpo", "clipo"))
+    assert baselines_of(arms, None) == [None, None, None]
+    (note,) = note_on_baselines(arms, {})
+    assert note == "No Δ: 2 arms could be the baseline (a · objective=grpo, b · objective=grpo); say baseline=LABEL."
+
+
+@pytest.fixture
+def names(tracker: Tracker, outputs: Any, request: pytest.FixtureRequest) -> list[str]:
+    """A critic's experiment and its baseline, of two seeds each, called after the test."""
+    prefix = re.sub(r"\W", "_", request.node.name)
+    found = {f"{prefix}_critic": (0.40, "critic"), f"{prefix}_baseline": (0.30, "verifier")}
+    for name, (final, reward) in found.items():
+        for seed in (0, 1):
+            FolderSync(outputs.run(name, seed=seed, final=final + 0.02 * seed, reward=reward), tracker).send(live=False)
+    return list(found)
+
+
+def test_from_mlflow_to_files(tracker: Tracker, names: list[str], tmp_path: Path) -> None:
+    for _ in range(2):
+        notes = compare(tracker, Request(names=names), output=tmp_path)
+    assert len(notes) == 1, "nothing to warn of"
+    (table,) = tmp_path.rglob("*.csv")
+    baseline, critic = csv.DictReader(table.open())
+    assert (baseline["arm"], critic["arm"]) == (names[1], names[0]), "the baseline comes first"
+    assert float(baseline["mean"]) == pytest.approx(0.31)
+    assert (float(baseline["start_mean"]), baseline["delta"]) == (pytest.approx(0.2), "")
+    assert (float(critic["delta"]), critic["delta_method"]) == (pytest.approx(0.10), "paired")
+    assert float(critic["delta_half_95"]) == pytest.approx(0.0, abs=1e-9), "both rise by 0.02 from seed to seed"
+    assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    (logged,) = tracker.runs(names, kind="comparison")
+    endings = (".csv", ".md", ".tex", ".png", "-gains.png")
+    assert set(tracker.artifacts.files(logged.run_id)) == {f"{table.stem}{ending}" for ending in endings}
+
+
+def test_a_run_counts_when_it_has_finished_and_has_the_metric(
+    tracker: Tracker, outputs: Any, names: list[str], tmp_path: Path
+) -> None:
+    outputs.stage("evaluate", "counts_greedy00.5000000.2", {"test/verifier/accuracy": {0: 0.5}})
+    FolderSync(outputs.run("counts_greedy", seed=0, final=0.5), tracker).send(live=False)
+    lines = compare(tracker, Request(names=[*names, "counts_greedy"], metric=SAMPLED), output=tmp_path)
+    assert f"Without {SAMPLED}, and so in no table: counts_greedy (1 run)." in lines
+    folder = outputs.run("counts_unfinished", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+    FolderSync(folder, tracker).send(live=False)
+    with pytest.raises(Refused, match="None of the runs of counts_unfinished has finished"):
+        comparison_of(tracker, Request(names=["counts_unfinished"]))
+
+
+def test_names_that_no_folder_could_bear(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    """Whoever shares the tracker may have named an experiment so."""
+    for name in ("../x", "/tmp/x", "a/b"):
+        with pytest.raises(Refused, match=f"^'{name}' .*: a comparison is written under its names$"):
+            compare(tracker, Request(names=[name]), output=tmp_path / "compare")
+    assert not (tmp_path / "compare").exists()
+    names = [f"cmp_{letter * 90}" for letter in "abc"]
+    for name in names:
+        FolderSync(outputs.run(name, seed=0, final=0.4), tracker).send(live=False)
+    *_, written_at = compare(tracker, Request(names=names), output=tmp_path / "compare")
+    (table,) = tmp_path.rglob("*.csv")
+    assert written_at == f"Written: {table.with_suffix('')}.*"
+    assert {row["arm"] for row in csv.DictReader(table.open())} == set(names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["{0}x"], "No experiment '{0}x' in MLflow at .*; did you mean {0}\\? There are: .*{1}"),
+        (
+            ["{0}", "metric=test/verifier/accuracy_sample"],
+            "No finished run has the metric 'test/verifier/accuracy_sample'; did you mean "
+            "test/verifier/accuracy_sampled\\? There are: start/verifier/accuracy_sampled, test/",
+        ),
+        (["{0}", "by=rewar"], "No run has a tag or parameter 'rewar' to group by; did you mean reward\\? There "),
+        (["{0}", "{1}", "--baseline=nobody"], "The baseline 'nobody' is none of the arms; there are: {1}; {0}"),
+    ],
+    ids=["name", "metric", "by", "baseline"],
+)
+def test_a_wrong_argument_is_answered_in_a_sentence(
+    tracker: Tracker,
+    names: list[str],
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "connect", lambda: tracker)
+    assert main([argument.format(*names) for argument in arguments]) == 2
+    said = capsys.readouterr().err
+    assert re.match(sentence.format(*names), said) or sentence.format(names[1], names[0]) in said
+    assert said.count("\n") == 1
+
+
+def test_the_baseline_stands_beside_each_difference_where_there_are_several(
+    tracker: Tracker, outputs: Any, tmp_path: Path
+) -> None:
+    names = ["beside_plain", "beside_clipo"]
+    for place, objective in enumerate(OBJECTIVES[:2]):
+        for name, reward in zip(names, ("verifier", "clipo"), strict=True):
+            time = f"2026-01-01T00-00-0{place}"
+            run = outputs.run(name, seed=0, final=0.4 + place / 10, reward=reward, time=time)
+            (run / "choices.json").write_text(f'{{"reward": "{reward}", "objective": "{objective}"}}')
+            FolderSync(run, tracker).send(live=False)
+    table = comparison_of(tracker, Request(names=names)).table.as_table()
+    assert list(table.head[4:6]) == ["Δ", "to"]
+    assert [(row[0], row[5]) for row in table.rows] == [
+        pair
+        for objective in OBJECTIVES[:2]
+        for pair in (
+            (f"beside_plain · objective={objective}", ""),
+            (f"beside_clipo · objective={objective}", f"beside_plain · objective={objective}"),
+        )
+    ]
+
+
+def test_neither_comparison_nor_report_waits_for_libraries_of_models() -> None:
+    script = (
+        "import sys; import experiments.compare, experiments.report\n"
+        "print([m for m in ('torch', 'transformers', 'peft', 'lightning') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_study_without_runs_is_answered_in_a_sentence_by_a_process_of_its_own(tmp_path: Path) -> None:
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
+    command = [sys.executable, "-m", "experiments.compare", "countdown_credit"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert "No run of countdown_credit in MLflow" in done.stderr
+    assert "Traceback" not in done.stderr

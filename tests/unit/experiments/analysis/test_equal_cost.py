@@ -1,0 +1,105 @@
+"""Curves over cost, read between their points; and the interval of a cost, against means of drawn curves one by one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from experiments.analysis.equal_cost import CostCurve, at_cost, curve_of, mean_curve, time_to_target
+
+RISING = CostCurve(costs=[10.0, 20.0, 40.0], values=[0.2, 0.4, 0.3])
+
+
+def curve(*values: float, first: float = 0.0, step: float = 10.0) -> CostCurve:
+    return CostCurve(costs=[first + step * place for place in range(len(values))], values=list(values))
+
+
+OURS = [curve(0.1, 0.3, 0.5, 0.7), curve(0.0, 0.1, 0.6), curve(0.2, 0.2, 0.2, 0.3, first=5.0, step=7.0)]
+THEIRS = [curve(0.1, 0.2, 0.4), curve(0.1, 0.2, 0.25, 0.3), curve(0.1, 0.5, step=15.0)]
+
+
+def test_between_points_lies_a_straight_line_and_before_them_the_first_value() -> None:
+    assert [RISING.at(cost) for cost in (0, 10, 15, 20, 30, 40)] == pytest.approx([0.2, 0.2, 0.3, 0.4, 0.35, 0.3])
+    with pytest.raises(ValueError, match="the curve ends at 40, asked at 41"):
+        RISING.at(41)
+    with pytest.raises(ValueError, match="cannot become less"):
+        CostCurve(costs=[2.0, 1.0], values=[0.0, 0.0])
+
+
+@pytest.mark.parametrize("cost", [5.0, 25.0, 40.0])
+def test_the_mean_height_is_that_of_many_thin_slices(cost: float) -> None:
+    slices = 20000
+    heights = [RISING.at(cost * (index + 0.5) / slices) for index in range(slices)]
+    assert RISING.mean_height(cost) == pytest.approx(sum(heights) / slices, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "cost"),
+    [
+        ([0.3, 0.4, 0.5], 10.0),
+        ([0.2, 0.4, 0.3], 15.0),
+        ([0.1, 0.2, 0.2], None),
+        ([math.nan, 0.4, 0.5], 20.0),
+        ([0.2, math.nan, 0.5], 40.0),
+        ([-math.inf, 0.4, 0.5], 20.0),
+        ([math.inf, 0.2, 0.4], 30.0),
+        ([0.2, math.inf, 0.1], None),
+    ],
+)
+def test_a_value_is_reached_where_the_curve_first_crosses_it(values: list[float], cost: float | None) -> None:
+    assert CostCurve(costs=[10.0, 20.0, 40.0], values=values).cost_of(0.3) == pytest.approx(cost)
+
+
+def test_what_was_spent_before_moves_the_curve() -> None:
+    moved = curve_of({0: 0.1, 2: 0.3, 4: 0.5}, {1: 7.0, 2: 9.0, 3: 20.0}, before=100.0)
+    assert moved == CostCurve(costs=[100.0, 109.0], values=[0.1, 0.3]), "the cost of step 4 is unknown"
+    assert curve_of({0: 0.1}, {}, before=0.0) is None
+
+
+def test_a_mean_goes_as_far_as_its_shortest_run() -> None:
+    mean = mean_curve([RISING, CostCurve(costs=[0.0, 30.0], values=[0.0, 0.6])])
+    assert mean.costs == [0.0, 10.0, 20.0, 30.0]
+    assert mean.values == pytest.approx([0.1, 0.2, 0.4, 0.475])
+
+
+@pytest.mark.parametrize("same_seeds", [True, False])
+def test_the_interval_is_that_of_drawn_mean_curves(same_seeds: bool) -> None:
+    generator, costs = np.random.default_rng(3), []
+    for _ in range(200):
+        drawn = generator.integers(3, size=3)
+        others = drawn if same_seeds else generator.integers(3, size=3)
+        end = mean_curve([THEIRS[place] for place in others]).values[-1]
+        cost = mean_curve([OURS[place] for place in drawn]).cost_of(end)
+        costs.append(math.inf if cost is None else cost)
+    found = time_to_target(OURS, THEIRS, same_seeds=same_seeds, resamples=200, seed=3)
+    assert (found.low, found.high) == pytest.approx((sorted(costs)[4], sorted(costs)[194]))
+    assert found.never == sum(map(math.isinf, costs)) / 200
+    assert 0 < found.never < 1
+
+
+@pytest.mark.parametrize("lost", [math.nan, math.inf, -math.inf])
+def test_a_seed_that_diverged_counts_where_it_is_drawn(lost: float) -> None:
+    ours, theirs = [curve(0.0, 0.5), curve(0.0, lost)], [curve(0.0, 0.25)] * 2
+    found = time_to_target(ours, theirs, same_seeds=False, resamples=99, seed=0)
+    assert found.never > 0.5
+    assert (found.low, found.high) == (5.0, math.inf)
+
+
+def test_sides_that_cannot_be_drawn_are_refused() -> None:
+    with pytest.raises(ValueError, match="each side needs a seed, got 0 and 3"):
+        time_to_target([], THEIRS, same_seeds=False, resamples=2, seed=0)
+    with pytest.raises(ValueError, match="the same seeds were said of 2 and 3 runs"):
+        time_to_target(OURS[:2], THEIRS, same_seeds=True, resamples=2, seed=0)
+
+
+def test_both_are_compared_at_what_the_shorter_one_spent() -> None:
+    ours = {"0": curve(0.2, 0.4, 0.6), "1": curve(0.2, 0.4, 0.6, 0.9)}
+    theirs = {"0": curve(0.2, 0.2, step=25.0), "1": curve(0.2, 0.3, step=30.0)}
+    found = at_cost(ours, theirs, own=False)
+    assert found is not None
+    assert (found.cost, found.values) == (20.0, pytest.approx([0.3, 0.4, 0.6]))
+    assert found.gain is not None
+    assert found.gain.value == pytest.approx(0.6 - (0.2 + 0.2 + 0.1 * 20 / 30) / 2)
+    assert at_cost(ours, {}, own=False) is None

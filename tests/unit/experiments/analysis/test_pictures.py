@@ -1,0 +1,223 @@
+"""Curves, the bars of gains and the dose–response picture show what the tables say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from io import BytesIO
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
+
+from contrastive_reasoning.evaluation import Estimate
+from experiments.analysis.comparison import CURVE
+from experiments.analysis.curves import CAPTION, GAPS, Curve, draw_curves
+from experiments.analysis.dose_response import (
+    DosedArm,
+    correlation_sentence,
+    draw_doses,
+    label_offsets,
+    rank_correlation,
+)
+from experiments.analysis.gains import ACROSS, PUBLISHED, WHISKER, draw_gains
+from experiments.analysis.set_table import SetTable
+from experiments.analysis.statistics import Difference
+from experiments.analysis.study_rows import Gain
+from tests.unit.experiments.analysis.test_set_table import table_of, track_run, two_arms
+
+NAN, INF = math.nan, math.inf
+
+
+def curves(*found: Curve) -> Figure:
+    figure = draw_curves(found, metric=CURVE, steps="rollout batches")
+    figure.draw_without_rendering()
+    return figure
+
+
+def test_a_picture_of_curves_says_what_it_shows() -> None:
+    two = Curve(label="a", seeds=[{0: 0.1, 10: 0.3, 20: 0.5}, {0: 0.2, 10: 0.4}])
+    figure = curves(two, Curve(label=r"$\frac$", seeds=[{0: 0.1, 10: 0.2}]))
+    (axes,) = figure.axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("rollout batches", CURVE)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["a (2 seeds)", r"\$\frac\$ (1 seed)"], "a name is no formula"
+    assert len(axes.collections) == 1, "one band: a single seed has none"
+    assert (two.steps, [e.value for e in two.estimates()]) == ([0, 10], pytest.approx([0.15, 0.35]))
+
+
+@pytest.mark.parametrize("label", ["arm {}", "an arm whose label is too long for two of them in a line, {}"])
+def test_the_labels_of_many_arms_take_nothing_from_the_curves(label: str) -> None:
+    heights = []
+    for arms in (4, 26):
+        figure = curves(*(Curve(label=label.format(arm), seeds=[{0: 0.1, 1: 0.2}]) for arm in range(arms)))
+        heights.append(figure.axes[0].get_window_extent().height)
+    assert heights[1] > 0.9 * heights[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "other"),
+    [({0: 0.2, 1: INF, 2: 0.3}, 0.1), ({0: NAN, 1: INF, 2: -INF}, 0.1), ({0: NAN, 1: INF}, NAN)],
+)
+def test_a_curve_is_drawn_by_its_finite_points(values: Mapping[int, float], other: float) -> None:
+    figure = curves(Curve(label="a", seeds=[values, dict.fromkeys(values, other)]))
+    low, high = figure.axes[0].get_ylim()
+    assert 0 < high - low < 0.6
+    assert figure.get_supxlabel().replace("\n", " ") == CAPTION + GAPS
+
+
+def test_what_stands_alone_between_gaps_is_a_dot() -> None:
+    """No line is left of it, neither of a seed nor of the mean."""
+    alone, beside = {0: 0.1, 10: NAN, 20: 0.2, 30: INF, 40: 0.3, 50: 0.4}, {step: 0.2 for step in range(0, 60, 10)}
+    dots = [line for line in curves(Curve(label="a", seeds=[alone, beside])).axes[0].lines if line.get_marker() == "."]
+    assert [list(line.get_xdata()) for line in dots] == [[0, 20], [0, 20]]
+    assert [list(line.get_ydata()) for line in dots] == [pytest.approx([0.15, 0.2]), [0.1, 0.2]]
+
+
+def gains(table: SetTable) -> Figure:
+    figure = draw_gains(table)
+    assert figure is not None
+    figure.savefig(BytesIO())
+    return figure
+
+
+def bars(axes: Axes) -> list[tuple[int, float]]:
+    """Place from the top and length."""
+    drawn = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+    return [(round(bar.get_y() + bar.get_height() / 2), bar.get_width()) for bar in drawn]
+
+
+def lines(axes: Axes, colour: str) -> list[list[tuple[float, float]]]:
+    """The points of each line of this colour."""
+    drawn = [line for line in axes.lines if to_hex(line.get_color()) == colour.lower()]
+    return [[(float(x), float(y)) for x, y in np.asarray(line.get_xydata())] for line in drawn]
+
+
+def test_a_panel_for_each_set_and_a_bar_for_each_arm_but_the_baseline() -> None:
+    name = r"$\frac$ · " + "advantage=one_step_calibrated · " * 3
+    runs = [*two_arms(), track_run(name, 0, gsm8k=0.75, p1=None, reward="clipo_l2")]
+    figure = gains(table_of(runs))
+    gsm8k, p1 = figure.axes
+    first, second = (label.get_text() for label in gsm8k.get_yticklabels())
+    assert first == "clipo"
+    assert second.startswith(r"\$\frac\$"), "no formula, and folded"
+    assert second.count("\n") >= 2
+    assert bars(gsm8k) == [(0, pytest.approx(4.0)), (1, pytest.approx(-5.0))], "of the one seed that both have"
+    assert bars(p1) == [(0, pytest.approx(10.0))], "the third was not tested there"
+    assert gsm8k.get_ylim()[0] > gsm8k.get_ylim()[1], "the first on top"
+    assert figure.get_suptitle() == "Δ test/verifier/accuracy to plain, points"
+    assert draw_gains(table_of(two_arms(), baseline=None)) is None
+
+
+def test_intervals_and_published_gains() -> None:
+    """The interval of two differences 4 and 14 is 12.706 · 5 to both sides, cut at four times the bar."""
+    runs = [track_run("plain", s, gsm8k=0.80, p1=0.6, reward="verifier") for s in (0, 1)]
+    runs += [track_run("clipo", s, gsm8k=0.84 + 0.10 * s, p1=0.7, reward="clipo") for s in (0, 1)]
+    gsm8k, p1 = gains(table_of(runs)).axes
+    ((low, _), (high, _)), *_ = lines(gsm8k, WHISKER)
+    assert (low, high) == (pytest.approx(9 - 63.53, abs=0.01), pytest.approx(9 + 63.53, abs=0.01))
+    assert gsm8k.get_xlim() == pytest.approx((-36 - 3.24, 45 + 3.24)), "with a margin"
+    assert (lines(gsm8k, PUBLISHED), lines(p1, PUBLISHED)) == ([[(0.23, 0.0)]], [[(1.48, 0.0)]])
+    single = gains(table_of([run for run in two_arms(model="other/model") if run.tags["seed"] == "0"])).axes[0]
+    assert (bars(single), lines(single, WHISKER), lines(single, PUBLISHED)) == ([(0, pytest.approx(4.0))], [], [[]])
+
+
+def test_many_sets_stand_in_several_rows() -> None:
+    table = table_of(two_arms())
+    first, *_ = table.columns
+    columns = [replace(first, name=f"set{place}", heading=f"Set {place}") for place in range(ACROSS + 1)]
+    figure = gains(replace(table, columns=columns, rows={column.name: table.rows[first.name] for column in columns}))
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title() for axes in shown] == [column.heading for column in columns]
+    tops = [axes.get_position().y1 for axes in shown]
+    assert len({round(top, 3) for top in tops[:ACROSS]}) == 1
+    assert tops[ACROSS] < tops[0]
+
+
+def arm(name: str, dose: float, gain: float, half: float) -> DosedArm:
+    """Of one seed without an interval, else of three around the dose and the gain."""
+    seeds = 1 if math.isnan(half) else 3
+    by_seed = {str(seed): gain + 0.01 * (seed - seeds // 2) for seed in range(seeds)}
+    aurocs = {str(seed): dose + 0.005 * (seed - seeds // 2) for seed in range(seeds)}
+    over_seeds = Difference(value=gain, half=half, n=seeds, method="paired")
+    whole = Estimate(gain, gain, gain)
+    seeds_of_both = (list(by_seed), list(by_seed))
+    found = Gain(nested=whole, over_seeds=over_seeds, probability=whole, by_seed=by_seed, seeds=seeds_of_both)
+    return DosedArm(name=name, seeds=seeds, aurocs=aurocs, gain=found)
+
+
+def test_points_stand_at_dose_and_gain_in_points(runs: Any) -> None:
+    axes = draw_doses(runs.study(), [arm("oracle", 0.6, -0.02, 0.01), arm("better", 0.8, 0.05, NAN)]).axes[0]
+    drawn = {str(line.get_label()): line for line in axes.lines}
+    assert np.asarray(drawn["1  oracle"].get_xydata()).tolist() == [pytest.approx([0.6, -2.0])]
+    assert np.asarray(drawn["2  better"].get_xydata()).tolist() == [pytest.approx([0.8, 5.0])]
+    assert list(drawn["plain (baseline)"].get_ydata()) == [0, 0]
+    assert list(drawn["0.5: random values"].get_xdata()) == [0.5, 0.5]
+    (interval,) = [found for found in axes.collections if isinstance(found, LineCollection)]
+    assert interval.get_segments()[0].tolist() == [pytest.approx([0.6, -3.0]), pytest.approx([0.6, -1.0])]
+    seeds = [np.asarray(found.get_offsets())[0].tolist() for found in axes.collections if found is not interval]
+    assert seeds == [pytest.approx(at) for at in ([0.595, -3.0], [0.6, -2.0], [0.605, -1.0])]
+
+
+def test_an_interval_of_two_seeds_does_not_flatten_the_points(runs: Any) -> None:
+    figure = draw_doses(runs.study(), [arm("oracle", 0.6, 0.0, 5.0), arm("better", 0.8, 0.05, 0.01)])
+    low, high = figure.axes[0].get_ylim()
+    assert low < -1 < 6 < high, "all single seeds, from -1 to 6, are inside"
+    assert high - low < 3 * 7
+
+
+def test_numbers_do_not_cover_each_other_and_a_long_legend_ends_above_the_caption(runs: Any) -> None:
+    """Eight arms crowd around random values, four stand apart."""
+    crowd = [arm(f"placebo_{n}", 0.5 + 0.004 * n, 0.004 * (n % 3 - 1), 0.02) for n in range(8)]
+    apart = [arm(f"critic_{n}", 0.6 + 0.05 * n, 0.02 * n, NAN if n == 2 else 0.03) for n in range(4)]
+    figure = draw_doses(runs.study(), [*crowd, *apart])
+    figure.set_dpi(80)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer, axes = canvas.get_renderer(), figure.axes[0]
+    numbers = [text for text in axes.texts if isinstance(text, Annotation)]
+    assert [text.get_text() for text in numbers] == [str(n + 1) for n in range(12)]
+    boxes = [super(Annotation, text).get_window_extent(renderer) for text in numbers]
+    assert not [pair for pair in combinations(boxes, 2) if pair[0].count_overlaps([pair[1]])]
+    frame = axes.get_window_extent(renderer)
+    assert all(frame.contains(*box.min) and frame.contains(*box.max) for box in boxes)
+    legend = figure.legends[0].get_window_extent(renderer)
+    caption = next(text for text in figure.texts if text.get_text() == figure.get_supxlabel())
+    assert legend.y0 > caption.get_window_extent(renderer).y1
+    assert legend.y1 <= figure.bbox.y1
+
+
+def test_a_point_in_the_corner_is_numbered_inside_and_beside_its_bar() -> None:
+    frame, bar, point = Bbox.from_bounds(0, 0, 300, 200), Bbox.from_extents(290, 0, 300, 200), np.array([295.0, 195.0])
+    ((across, up),) = label_offsets([point], [bar], frame, scale=1.0)
+    assert 3 < 295 + across < 287
+    assert 4.5 < 195 + up < 195.5
+
+
+@pytest.mark.parametrize(
+    ("doses", "gains", "expected"),
+    [
+        ([0.5, 0.6, 0.7, 0.8], [0.0, 0.1, 0.2, 0.3], 1.0),
+        ([0.5, 0.6, 0.7, 0.8], [0.3, 0.2, 0.1, 0.0], -1.0),
+        ([0.5, 0.6, 0.7, 0.8], [0.1, 0.0, 0.3, 0.2], 0.6),
+        ([0.5, 0.6, 0.7], [0.0, 0.1, 0.2], None),
+        ([0.5, 0.5, 0.5, 0.5], [0.0, 0.1, 0.2, 0.3], None),
+        ([0.5, 0.6, 0.7, 0.8], [0.1, 0.1, 0.1, 0.1], None),
+    ],
+)
+def test_ranks_are_correlated_over_four_arms_that_differ(
+    doses: list[float], gains: list[float], expected: float | None
+) -> None:
+    arms = [arm(str(n), *pair, NAN) for n, pair in enumerate(zip(doses, gains, strict=True))]
+    assert rank_correlation(arms) == pytest.approx(expected)
+    assert correlation_sentence(arms).startswith("No rank correlation" if expected is None else "Spearman's")

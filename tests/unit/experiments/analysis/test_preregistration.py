@@ -1,0 +1,96 @@
+"""A study's runs in make report, and in make compare with arguments: those that count, by what the study fixed."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.compare import main as compare
+from experiments.report import main as report
+from experiments.study.finished import Today
+
+FLAT = {0: 0.2, 10: 0.2}
+GREEDY = "test/verifier/accuracy"
+
+
+@pytest.fixture
+def counting(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """The study's file; its runs of today count."""
+    for module in ("study.finished", "analysis.study_report"):
+        monkeypatch.setattr(f"experiments.{module}.today", lambda *_: Today(runs.marks, {}))
+    monkeypatch.chdir(tmp_path)
+    return lambda **kwargs: runs.file(tmp_path, **kwargs)
+
+
+@pytest.fixture
+def file(runs: Any, counting: Callable[..., Path]) -> Path:
+    """Of a study with a stale run that solved nothing, newer than those of today; the baseline is no ``…baseline``."""
+    for seed in (0, 1):
+        runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT, pretrained="abc"[seed])
+        runs.add("better", seed, solved=[1, 1, 0, 1], curve=FLAT, pretrained="abc"[seed])
+    runs.add("plain", 2, solved=[1, 1, 1, 1], curve=FLAT, pretrained="c")
+    late = {"configuration": "another", "time": "2026-01-02T00-00-00"}
+    runs.add("better", 1, solved=[0, 0, 0, 0], curve=FLAT, **late)
+    return counting(seeds=3, start={"overrides": [], "seed": "each"})
+
+
+def rows(name: str) -> dict[str, dict[str, str]]:
+    with (Path("outputs") / "compare" / name / f"{GREEDY.replace('/', '-')}.csv").open() as table:
+        return {line["arm"]: line for line in csv.DictReader(table)}
+
+
+@pytest.mark.parametrize("argument", ["sets=main", "curve=val/verifier/accuracy"], ids=["sets", "curve"])
+def test_a_comparison_with_arguments_is_of_the_runs_that_count(
+    runs: Any, file: Path, capsys: Any, argument: str
+) -> None:
+    assert compare([str(file), argument]) == 0
+    found = rows(runs.name)
+    assert (found["plain"]["mean"], found["plain"]["seeds"]) == (str((0.25 + 0.5 + 1.0) / 3), "3")
+    better = found["better"]
+    assert (better["mean"], better["seeds"]) == ("0.75", "2")
+    assert (better["delta"], better["delta_method"], better["delta_to"]) == ("0.375", "paired", "plain")
+    said = capsys.readouterr().out
+    assert f"Of the study {runs.name} the runs of today's configuration count; " in said
+    assert "1 run of another configuration left out: better 1." in said
+    assert "counts as one arm, but differs in policy.pretrained" not in said
+
+
+def test_another_baseline_may_be_requested(runs: Any, file: Path) -> None:
+    assert compare([str(file), "baseline=better"]) == 0
+    found = rows(runs.name)
+    assert (found["plain"]["delta"], found["better"]["delta"]) == ("-0.375", "")
+
+
+def test_without_arguments_the_comparison_is_the_studys_report(runs: Any, file: Path, capsys: Any) -> None:
+    assert compare([str(file)]) == 0
+    assert "Primary: test/verifier/accuracy of better minus that of plain" in capsys.readouterr().out
+    assert (Path("outputs") / "compare" / runs.name / "study.csv").is_file()
+
+
+def test_the_page_of_a_study_says_what_was_asked_and_what_came_out(runs: Any, file: Path) -> None:
+    assert report([str(file)]) == 0
+    page = (Path("outputs") / "report" / f"{runs.name}.html").read_text()
+    assert page.index("<p>Is it better?</p>") < page.index("<h2>Question</h2>") < page.index("<h2>Results</h2>")
+    assert "<p>Primary: test/verifier/accuracy of better minus that of plain, after as many" in page
+    assert "better: improved" in page
+    assert "1 run of another configuration left out: better 1." in page
+    assert "+37.5 ± " in page[page.index("<h2>Results</h2>") :], "over the starts that both have"
+
+
+@pytest.mark.parametrize("command", [compare, report])
+def test_where_nothing_can_be_compared_a_sentence_says_why(
+    runs: Any, counting: Callable[..., Path], capsys: Any, command: Callable[[list[str]], int]
+) -> None:
+    runs.add("better", 0, solved=[0, 1], curve=FLAT, configuration="another")
+    file = counting()
+    assert command([str(file), f"metric={GREEDY}"]) == 2
+    assert "1 runs have finished, none of today's configuration" in capsys.readouterr().err
+    runs.add("better", 1, solved=[1, 1, 0, 1], curve=FLAT)
+    assert command([str(file), f"metric={GREEDY}"]) == 2
+    assert capsys.readouterr().err == "The baseline 'plain' is none of the arms; there are: better\n"
+    assert command(["/nowhere/mine.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("no study '/nowhere/mine.yaml'; there are ")

@@ -1,0 +1,102 @@
+"""Which runs are seeds of one arm, what tells arms apart, and how they are called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.analysis.comparison import notes_on_arms
+from experiments.analysis.runs import (
+    arms_by,
+    distinguishing_axes,
+    mixed_settings,
+    names_the_start,
+    without_common_axes,
+    without_local_paths,
+)
+from experiments.mlflow_sync import TrackedRun
+from tests.unit.experiments.comparison_kit import finished
+
+
+def run(name: str, seed: int, **params: str) -> TrackedRun:
+    return finished(name, seed=seed, params={"task.seed": str(seed), **params})
+
+
+def labels(runs: list[TrackedRun]) -> list[str]:
+    return [arm.label for arm in arms_by(runs, distinguishing_axes(runs))]
+
+
+def test_by_default_unlike_runs_are_never_averaged() -> None:
+    runs = [run("a", seed, weight=weight) for weight in ("0.1", "0.2") for seed in (0, 1)] + [run("b", 0, weight="0.1")]
+    assert distinguishing_axes(runs) == ["experiment", "weight"]
+    assert labels(runs) == ["a · weight=0.1", "a · weight=0.2", "b · weight=0.1"]
+
+
+def test_what_only_watches_tells_no_runs_apart() -> None:
+    weight = {"reward.weight": "0.1"}
+    watched = {"callbacks.every.clock.limit_s": "9", "output_dir": "there"}
+    shown = {"progress": "json", "progress._target_": "JSONLines"}
+    runs = [run("a", 0, **weight), run("a", 1, **weight, **watched), run("a", 2, **weight, **shown)]
+    (arm,) = arms_by(runs, distinguishing_axes(runs))
+    assert [*arm.runs] == ["0", "1", "2"]
+    assert mixed_settings(arm) == {}
+
+
+def test_runs_on_other_problems_are_another_arm() -> None:
+    """``task.seed`` decides the problems, whatever a run's own seed; a key that only hands that on changes nothing."""
+    runs = [finished("a", seed=s, params={"task.seed": str(problems)}) for problems in (0, 7) for s in (0, 1)]
+    assert labels(runs) == ["a · task.seed=0", "a · task.seed=7"]
+    assert distinguishing_axes([finished("a", seed=s, params={"critic.seed": str(s)}) for s in (0, 1)]) == [
+        "experiment"
+    ]
+
+
+def test_the_starts_of_a_study_tell_no_seeds_apart_and_other_policies_do() -> None:
+    """Each seed of a study may begin from a policy of its own, which its arms share."""
+
+    def of_a_study(arm: str, seed: int, policy: str) -> TrackedRun:
+        one = run("s", seed, **{"policy.pretrained": policy, "module.policy.pretrained": policy})
+        return replace(one, tags={**one.tags, "study": "s", "arm": arm})
+
+    runs = [of_a_study(arm, seed, f"start-{seed}") for arm in ("grpo", "critic") for seed in (0, 1)]
+    assert [sorted(arm.runs) for arm in arms_by(runs, distinguishing_axes(runs))] == [["0", "1"]] * 2
+    assert "policy.pretrained" in distinguishing_axes([*runs, of_a_study("oracle", 0, "start-1")])
+    of_no_study = [run("a", seed, **{"policy.pretrained": f"model-{seed}"}) for seed in (0, 1)]
+    assert "policy.pretrained" in distinguishing_axes(of_no_study), "two models, and not two seeds of one"
+
+
+def test_labels_have_the_last_part_of_a_path_and_only_what_differs() -> None:
+    models = ["/home/ann/old/llama", "/home/ann/new/llama", "/home/ann/qwen", "org/name"]
+    arms = arms_by([run("a", 0, model=model) for model in models], ["experiment", "model"])
+    shown = without_local_paths(without_common_axes(arms))
+    assert [arm.label for arm in shown] == ["model=…/llama", "model=…/llama (2)", "model=…/qwen", "model=org/name"]
+    assert [arm.label for arm in without_common_axes(arms[3:])] == ["a · model=org/name"], "alone it keeps all"
+
+
+def test_of_a_seed_the_newest_run_counts() -> None:
+    runs = [finished("a", seed=0, start=start) for start in (2, 1)]
+    (arm,) = arms_by(runs, ["experiment"])
+    assert [run.start for run in arm.runs.values()] == [2]
+    assert mixed_settings(arm) == {"git_sha": ["sha1", "sha2"]}
+    assert notes_on_arms([arm]) == [
+        "1 older run(s) left out: a newer one of the same arm and seed counts.",
+        "a: counts as one arm, but differs in git_sha (sha1, sha2).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_start"),
+    [
+        ("policy.pretrained", True),
+        ("module.policy.pretrained", True),
+        ("module.reference.pretrained", True),
+        ("critic.encoder.pretrained", False),
+        ("other_policy.pretrained", False),
+    ],
+)
+def test_where_starts_may_differ_a_reference_may_too(name: str, is_start: bool) -> None:
+    arms = arms_by([finished("a", seed=s, params={name: f"policy{s}"}) for s in (0, 1)], ["experiment"])
+    assert names_the_start(name) == is_start
+    assert (f"{name} (policy0, policy1)" in " ".join(notes_on_arms(arms, starts_may_differ=True))) != is_start
+    assert f"{name} (policy0, policy1)" in " ".join(notes_on_arms(arms))

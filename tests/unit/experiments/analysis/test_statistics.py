@@ -1,0 +1,90 @@
+"""Means, differences and their intervals over seeds, against values worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from statistics import mean, stdev
+
+import pytest
+
+from experiments.analysis.statistics import (
+    difference,
+    difference_over_shared_seeds,
+    over_seeds,
+    seeds_to_compare,
+)
+
+NAN, INF = math.nan, math.inf
+T_95 = {1: 12.706204736432095, 2: 4.302652729696142}
+"""Student's 97.5% points by degrees of freedom, from a printed table."""
+
+
+def test_a_mean_over_seeds() -> None:
+    values = [0.30, 0.34, 0.41]
+    estimate = over_seeds(values)
+    half = T_95[2] * stdev(values) / math.sqrt(3)
+    assert (estimate.value, estimate.half, estimate.n) == (mean(values), pytest.approx(half), 3)
+    assert (estimate.low, estimate.high) == pytest.approx((mean(values) - half, mean(values) + half))
+    assert math.isnan(over_seeds([0.3]).half)
+    with pytest.raises(ValueError, match="at least one value"):
+        over_seeds([])
+
+
+def test_a_difference_is_paired_where_the_seeds_are_the_same() -> None:
+    delta = difference({"0": 0.5, "1": 0.6}, {"1": 0.4, "0": 0.2})
+    assert (delta.method, delta.n, delta.value) == ("paired", 2, pytest.approx(0.25))
+    assert delta.half == pytest.approx(T_95[1] * stdev([0.3, 0.2]) / math.sqrt(2))
+
+
+def test_a_difference_is_welch_where_they_are_not() -> None:
+    """By hand: s²/n = 1 and 1/3, so ν = (4/3)² / (1/2 + 1/18) = 3.2."""
+    ours = {"0": 1.0 - math.sqrt(3), "1": 1.0, "2": 1.0 + math.sqrt(3)}
+    delta = difference(ours, {"3": -1.0, "4": 0.0, "5": 1.0})
+    assert (delta.method, delta.value) == ("welch", pytest.approx(1.0))
+    t_of_3_2_degrees = 3.07283
+    assert delta.half == pytest.approx(t_of_3_2_degrees * math.sqrt(4 / 3), rel=1e-6)
+    assert delta.points() == f"+100.0 ± {100 * delta.half:.1f} ʷ"
+    assert difference({"0": 0.5, "1": 0.5}, {"2": 0.2, "3": 0.2}).half == 0.0, "of equal values no width"
+
+
+def test_a_difference_to_a_single_seed_has_no_interval() -> None:
+    delta = difference({"0": 0.5, "1": 0.6}, {"7": 0.2})
+    assert delta.value == pytest.approx(0.35)
+    assert (delta.text(".3f"), delta.points()) == ("+0.350", "+35.0")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([0.1, INF], INF), ([0.1, -INF, 0.2], -INF), ([0.1, NAN], NAN), ([INF, -INF], NAN)]
+)
+def test_a_seed_that_is_not_finite_leaves_neither_mean_nor_interval(values: list[float], expected: float) -> None:
+    found = over_seeds(values)
+    assert found.value == pytest.approx(expected, nan_ok=True)
+    assert math.isnan(found.half)
+    for seeds in ("01", "23"):
+        delta = difference({"0": 0.1, "1": INF}, dict(zip(seeds, (0.2, 0.3), strict=True)))
+        assert (delta.value, math.isnan(delta.half)) == (INF, True)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ({"3": 0.3, "4": 0.4, "5": 0.5}, (0.2, "welch", 3)),
+        ({"1": 0.4, "2": 0.4, "4": 0.9}, (0.25, "paired", 2)),
+        ({"2": 0.4}, (0.2, "paired", 1)),
+        ({"7": 0.4}, (0.2, "welch", 1)),
+    ],
+    ids=["one shared seed", "two of three", "a single one that the baseline has", "a single one that it has not"],
+)
+def test_a_difference_is_over_the_seeds_of_both(other: dict[str, float], expected: tuple[float, str, int]) -> None:
+    """A seed decides the start too: with all of the baseline's seeds, starts would be compared."""
+    delta = difference_over_shared_seeds(other, {"1": 0.1, "2": 0.2, "3": 0.3})
+    assert (delta.value, delta.method, delta.n) == (pytest.approx(expected[0]), *expected[1:])
+
+
+@pytest.mark.parametrize(
+    ("ours", "start_per_seed", "compared"),
+    [("012", True, ("01", "01")), ("012", False, ("012", "01")), ("1", False, ("1", "1")), ("5", False, ("5", "01"))],
+)
+def test_the_seeds_that_a_study_compares(ours: str, start_per_seed: bool, compared: tuple[str, str]) -> None:
+    found = seeds_to_compare(dict.fromkeys(ours, 0.0), dict.fromkeys("01", 0.0), start_per_seed=start_per_seed)
+    assert tuple("".join(side) for side in found) == compared
