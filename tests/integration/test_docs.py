@@ -40,7 +40,7 @@ RUN_ELSEWHERE = {
 """Targets that take nothing, or flags of their own, and what tries them."""
 OF_MLFLOW = {
     "compare": "tests/unit/experiments/test_compare.py",
-    "report": "tests/unit/experiments/report",
+    "report": "tests/unit/experiments/analysis/report",
     "dashboard": "tests/integration/test_dashboard.py",
 }
 """Targets that read what there is: names and keys are looked at here, and what they do is tried there."""

@@ -14,10 +14,9 @@ from types import ModuleType
 import pytest
 from hydra import compose, initialize_config_module
 
-from experiments import compare
+from experiments import compare, report
 from experiments.cli.commands import COMMANDS
 from experiments.plan.options import Options as PlanOptions
-from experiments.report import command as report
 from experiments.sample.options import SHORT
 from experiments.sample.options import Options as SampleOptions
 from experiments.schema import register

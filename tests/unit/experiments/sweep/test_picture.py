@@ -5,7 +5,7 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.analysis.seeds import over_seeds
+from experiments.analysis.statistics import over_seeds
 from experiments.sweep.picture import CAPTION, CROSSES, Point, draw, lines_of, numeric_keys
 
 TAU, GROUP = "reward.temperature", "rollout.group_size"
