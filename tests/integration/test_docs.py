@@ -39,7 +39,7 @@ RUN_ELSEWHERE = {
 }
 """Targets that take nothing, or flags of their own, and what tries them."""
 OF_MLFLOW = {
-    "compare": "tests/unit/experiments/test_compare.py",
+    "compare": "tests/unit/experiments/analysis/test_comparison.py",
     "report": "tests/unit/experiments/analysis/report",
     "dashboard": "tests/integration/test_dashboard.py",
 }
