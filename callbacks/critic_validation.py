@@ -13,7 +13,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from callbacks.figures import LINE_COLOURS, log_figure, watching
 from contrastive_reasoning.critics import CriticBatch, rows_of, take
-from contrastive_reasoning.critics.reliability_bins import ReliabilityBins, reliability_bins
+from contrastive_reasoning.critics.calibration import ReliabilityBins, reliability_bins
 from contrastive_reasoning.geometry import alignment, effective_rank, parity_accuracy, parity_of, uniformity
 from contrastive_reasoning.losses import categorical_accuracy, mean_over
 from contrastive_reasoning.policies.sharding import gathered

@@ -39,8 +39,8 @@ from torch import Tensor, nn
 
 from contrastive_reasoning.advantages.trust_gate import TrustGate, refuse_stale_trust
 from contrastive_reasoning.critics import CriticBatch, rows_of
-from contrastive_reasoning.critics.met_states import MetStates, met_batch
-from contrastive_reasoning.critics.pairing import Pairing
+from contrastive_reasoning.critics.base import Pairing
+from contrastive_reasoning.critics.replay_buffer import ReplayBuffer, replay_batch
 from contrastive_reasoning.distributed import (
     LeftOut,
     TooManyLeftOut,
@@ -54,7 +54,7 @@ from contrastive_reasoning.distributed import (
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rewards import CalibratedReward
-from contrastive_reasoning.rewards.critic_within import critic_within, verdict_auroc
+from contrastive_reasoning.rewards.critic import critic_within, verdict_auroc
 from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import derived_seed
@@ -99,7 +99,7 @@ class OnlineCritic(L.Callback):
         self.lessons = lessons
         self.learn_every = learn_every
         self.refresh_every = refresh_every
-        self.buffer = MetStates(capacity=buffer_states)
+        self.buffer = ReplayBuffer(capacity=buffer_states)
         self.refreshes = 0
         self._due = False
         """Whether the copy scores from the next rollouts on."""
@@ -262,7 +262,7 @@ class CriticUpdates:
         self._stepper = self.optimizer(critic.parameters())
         self.taken = self.skipped.count = 0
 
-    def train(self, states: MetStates, *, device: torch.device, rank: int, ranks: int) -> float | None:
+    def train(self, states: ReplayBuffer, *, device: torch.device, rank: int, ranks: int) -> float | None:
         """Several optimizer steps; the loss, half of either kind, of the last one that was not left out.
 
         Raises:
@@ -288,7 +288,7 @@ class CriticUpdates:
         self.taken = state["taken"]
         self.skipped.count = state.get("skipped", 0)  # absent in early checkpoints
 
-    def _step(self, states: MetStates, device: torch.device, rank: int, ranks: int) -> float | None:
+    def _step(self, states: ReplayBuffer, device: torch.device, rank: int, ranks: int) -> float | None:
         """The loss; None where the step was left out."""
         seed = derived_seed((self.seed, "critic lessons", self.taken, rank))
         replayed = self.stream.batch(self.first_replayed + self.taken * ranks + rank)
@@ -305,8 +305,8 @@ class CriticUpdates:
             self.skipped.add(bad_number(loss=loss), {"replayed": asdict(replayed), "met": asdict(fresh)})
         return loss.item() if stepped else None
 
-    def _fresh(self, states: MetStates, size: int, rng: np.random.Generator) -> CriticBatch:
-        return met_batch(states.draw(size, rng), pairing=self.pairing, goal_range=self.goal_range, rng=rng)
+    def _fresh(self, states: ReplayBuffer, size: int, rng: np.random.Generator) -> CriticBatch:
+        return replay_batch(states.draw(size, rng), pairing=self.pairing, goal_range=self.goal_range, rng=rng)
 
     def _loss(self, batch: CriticBatch, device: torch.device) -> Tensor:
         scores = self.critic(batch.state_actions.to(device), batch.goals.to(device))

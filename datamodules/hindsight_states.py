@@ -19,8 +19,7 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 from torch.utils.data import DataLoader
 
-from contrastive_reasoning.critics.base import CriticBatch, CriticOracleBatch
-from contrastive_reasoning.critics.pairing import NONE, Pairing
+from contrastive_reasoning.critics.base import NONE, CriticBatch, CriticOracleBatch, Pairing
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.encoding import WIDTH
 from datamodules.batch_stream import training_loader

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from contrastive_reasoning.critics.pairing import NONE, Pairs
+from contrastive_reasoning.critics.base import NONE, Pairs
 
 VERSION = 2
 

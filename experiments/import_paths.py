@@ -26,6 +26,7 @@ MOVED: dict[str, str] = {
     "datamodules.shuffled_searches.ShuffledSearches": "datamodules.plays.ShuffledSearches",
     "datamodules.traces_v1.TracesV1": "datamodules.trace_arrays.TracesV1",
     "datamodules.traces_v2.TracesV2": "datamodules.trace_arrays.TracesV2",
+    "contrastive_reasoning.rewards.pool.AnswerPool": "contrastive_reasoning.rewards.AnswerPool",
 }
 """Dotted path of an earlier version → dotted path of today."""
 

@@ -52,7 +52,7 @@ def run(config: DictConfig) -> float | None:
         run_on_ranks(ranks)
         return None
     be_quiet()
-    from contrastive_reasoning.rewards.failures import RewardFailed, VerifierFailed
+    from contrastive_reasoning.rewards.base import RewardFailed, VerifierFailed
     from experiments.assemble import AssemblyError
     from experiments.stages.checkpoints import CheckpointError
     from experiments.stages.experiment import Interrupted, run_experiment

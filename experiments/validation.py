@@ -19,7 +19,7 @@ from contrastive_reasoning.critics.ensemble import EnsembleCritic
 from contrastive_reasoning.policies.causal_lm import prompt_ids
 from contrastive_reasoning.policies.load import tokenizer_and_context
 from contrastive_reasoning.rewards.base import Credit, StepCredit
-from contrastive_reasoning.rewards.critic_within import INNER
+from contrastive_reasoning.rewards.critic import INNER
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import critic_checkpoints, reward_parts

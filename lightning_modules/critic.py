@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, members_of, rows_of, take
 from contrastive_reasoning.distributed import all_rows, own_rows
 from contrastive_reasoning.losses import ContrastiveLoss
-from contrastive_reasoning.losses.pairs import draw_negatives
+from contrastive_reasoning.losses.masked import draw_negatives
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rollout.sampling import derived_seed

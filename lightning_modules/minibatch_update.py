@@ -14,7 +14,7 @@ from torch import Tensor
 
 from contrastive_reasoning.distributed import this_rank, total
 from contrastive_reasoning.objectives import Correction, Objective, ObjectiveInputs
-from contrastive_reasoning.objectives.metrics import joined, token_max, token_mean
+from contrastive_reasoning.objectives.base import join_metrics, token_max, token_mean
 from contrastive_reasoning.objectives.ratio import token_ratio
 from contrastive_reasoning.rollout.batch import RolloutTokens
 from lightning_modules.microbatches import Microbatch
@@ -164,7 +164,7 @@ class MinibatchUpdate:
 
     def end_update(self) -> None:
         """Called after the optimizer's step."""
-        self.updates.append(joined(self._parts) if self._parts else {})
+        self.updates.append(join_metrics(self._parts) if self._parts else {})
         self._parts = []
 
     def metrics(self) -> dict[str, float]:

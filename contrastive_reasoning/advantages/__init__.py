@@ -1,10 +1,8 @@
 """Advantages: rewards relative to the group, per rollout and per step, on the tokens of the completion."""
 
 from contrastive_reasoning.advantages.base import Advantage, StatefulAdvantage
-from contrastive_reasoning.advantages.group_relative import GroupRelative
+from contrastive_reasoning.advantages.group_relative import GroupRelative, LeaveOneOut, MeanCentred
 from contrastive_reasoning.advantages.grpo_lambda import GRPOLambda
-from contrastive_reasoning.advantages.leave_one_out import LeaveOneOut
-from contrastive_reasoning.advantages.mean_centred import MeanCentred
 from contrastive_reasoning.advantages.potential import Potential
 from contrastive_reasoning.advantages.process import Process
 from contrastive_reasoning.advantages.subsampled import Subsampled

@@ -1,4 +1,9 @@
-"""Group-relative advantage of GRPO, arXiv:2402.03300:  Aᵢ = (rᵢ − mean(r)) / (std(r) + ε) over the group."""
+"""Rewards relative to their group: divided by its standard deviation (GRPO), centred, or against the others (RLOO).
+
+GroupRelative    Aᵢ = (rᵢ − mean(r)) / (std(r) + ε)         arXiv:2402.03300
+MeanCentred      Aᵢ = rᵢ − mean(r)                          Dr.GRPO, arXiv:2503.20783
+LeaveOneOut      Aᵢ = rᵢ − mean of the other rewards        RLOO, arXiv:2402.14740
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,7 @@ from contrastive_reasoning.rewards.base import Credit
 class GroupRelative:
     """The outcome against its group; the same on every token. A group of equal rewards gets exactly 0.
 
-    The standard deviation is the unbiased one (divided by G − 1). Without ``normalise_std`` this is the advantage of
-    Dr.GRPO, arXiv:2503.20783.
+    The standard deviation is the unbiased one (divided by G − 1).
     """
 
     normalise_std: bool
@@ -37,3 +41,28 @@ class GroupRelative:
             return advantages
         spread = rewards.std(dim=1, keepdim=True) + self.epsilon
         return advantages / spread.where(advantages.any(dim=1, keepdim=True), spread.new_ones(()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaveOneOut:
+    """An unbiased baseline: the rollout is not part of its own mean.
+
+    rᵢ − (Σr − rᵢ)/(G−1)  =  G/(G−1) · (rᵢ − mean(r)),  so it is the mean-centred advantage, rescaled.
+    """
+
+    def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
+        return on_tokens(among_rewarded(credit, group_size, against_others), mask)
+
+
+def against_others(rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
+    """Each reward minus the mean of the others of its group."""
+    size = rewards.shape[1]
+    return centred(rewards) * (size / (size - 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanCentred:
+    """``GroupRelative`` without the division: problems with rare successes weigh no more than others."""
+
+    def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
+        return GroupRelative(normalise_std=False, epsilon=0.0)(credit, mask, group_size)

@@ -24,7 +24,7 @@ from torch import Tensor
 from contrastive_reasoning.advantages.base import Advantage, StatefulAdvantage
 from contrastive_reasoning.distributed import gather_groups, own_groups
 from contrastive_reasoning.rewards.base import Credit
-from contrastive_reasoning.rewards.fixed_draw import fixed_draw
+from contrastive_reasoning.rewards.controls import fixed_draw
 
 SLACK = 1e-9
 """For a running sum that rounding has left just below a tooth."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from contrastive_reasoning.critics.base import Critic, CriticBatch, CriticOracleBatch, DotProductCritic
-from contrastive_reasoning.critics.calibration import Calibration
+from contrastive_reasoning.critics.base import (
+    Critic,
+    CriticBatch,
+    CriticOracleBatch,
+    DotProductCritic,
+    TwoTowerCritic,
+    members_of,
+    rows_of,
+    take,
+)
+from contrastive_reasoning.critics.calibration import Calibration, Isotonic, Platt
 from contrastive_reasoning.critics.checkpoint import load_critic_weights, save_critic
-from contrastive_reasoning.critics.dot_product import TwoTowerCritic
-from contrastive_reasoning.critics.encodings import rows_of, take
-from contrastive_reasoning.critics.ensemble import EnsembleCritic, members_of
-from contrastive_reasoning.critics.isotonic import Isotonic
+from contrastive_reasoning.critics.ensemble import EnsembleCritic
 from contrastive_reasoning.critics.numeric import NumericV1, NumericV2
-from contrastive_reasoning.critics.platt import Platt
 
 if TYPE_CHECKING:
     from contrastive_reasoning.critics.encoder import Frozen, FullTraining, LoRATraining, TextEncoder, load_encoder

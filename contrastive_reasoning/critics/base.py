@@ -1,15 +1,24 @@
-"""What a critic is: f(s, a, g), for all pairs of a batch or for given pairs."""
+"""What a critic is: f(s, a, g), for all pairs of a batch or for given pairs, and the batches that it learns from.
+
+Encodings are the critic's own: a tensor, or a dict of tensors, with one row per state–action or goal.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from numpy import ndarray
+from torch import Tensor, nn
 
+from contrastive_reasoning.losses.similarity import Similarity, of_pairs
 from contrastive_reasoning.tasks.base import Problem, Step
+
+NONE = -1
+"""Stands for the hindsight goal of an anchor that reached no possible goal."""
 
 
 @dataclass(kw_only=True)
@@ -63,11 +72,28 @@ class Critic(Protocol):
 
 
 def values_states(critic: object) -> bool:
-    """Whether f(s, a, g) depends on the numbers that a step leaves and the goal alone, not on how they were come by.
+    """Whether f(s, a, g) depends on the numbers that a step leaves and the goal alone, not on the steps before.
 
-    Such a critic also values the state before any step, and a state that many completions reach is asked about once.
+    Such a critic also values the state before any step, and a state that many completions reach is scored once.
     """
     return bool(getattr(critic, "values_states", False))
+
+
+def members_of(critic: Any) -> list[Any]:
+    """The critics that learn, each by its own loss: an ensemble's members, or the critic itself."""
+    return list(getattr(critic, "members", [critic]))
+
+
+def numbers_and_target(problem: Problem) -> tuple[Sequence[int], int]:
+    """What a numeric critic reads of a Countdown problem.
+
+    Raises:
+        ValueError: the problem has no numbers or no target: it is of another task.
+    """
+    missing = [name for name in ("numbers", "target") if name not in problem.fields]
+    if missing:
+        raise ValueError(f"numeric critics read Countdown problems; problem {problem.id!r} has no {missing[0]}")
+    return problem.fields["numbers"], problem.fields["target"]
 
 
 @runtime_checkable
@@ -77,3 +103,69 @@ class DotProductCritic(Critic, Protocol):
     def encode_state_action(self, state_actions: Any) -> Float[Tensor, "A D"]: ...
 
     def encode_goal(self, goals: Any) -> Float[Tensor, "C D"]: ...
+
+
+class TwoTowerCritic(nn.Module, ABC):
+    """f(s, a, g) = similarity(φ(s, a), ψ(g)), of all pairs or of given pairs; the two encoders are the subclass's."""
+
+    def __init__(self, *, similarity: Similarity) -> None:
+        super().__init__()
+        self.similarity = similarity
+
+    @abstractmethod
+    def encode_state_action(self, state_actions: Any) -> Float[Tensor, "A D"]:
+        """φ: one embedding per state–action."""
+
+    @abstractmethod
+    def encode_goal(self, goals: Any) -> Float[Tensor, "C D"]:
+        """ψ: one embedding per goal."""
+
+    def forward(self, state_actions: Any, goals: Any) -> Float[Tensor, "A C"]:
+        """f for every state–action with every goal."""
+        return self.similarity(self.encode_state_action(state_actions), self.encode_goal(goals))
+
+    def pairs(self, state_actions: Any, goals: Any) -> Float[Tensor, " N"]:
+        """f for N state–actions, each with its own goal."""
+        return of_pairs(self.similarity, self.encode_state_action(state_actions), self.encode_goal(goals))
+
+
+def take(encoding: Any, rows: Int[Tensor, " N"]) -> Any:
+    """The given rows of an encoding, in that order, repeats allowed."""
+    if isinstance(encoding, dict):
+        return {name: part[rows] for name, part in encoding.items()}
+    return encoding[rows]
+
+
+def rows_of(encoding: Any) -> int:
+    """How many rows an encoding has."""
+    first = next(iter(encoding.values())) if isinstance(encoding, dict) else encoding
+    return first.shape[0]
+
+
+class Pairs(NamedTuple):
+    """C goals, and what the A × C pairs are: the fields of ``CriticBatch`` as arrays."""
+
+    goals: Int[ndarray, " C"]
+    positive: Bool[ndarray, "A C"]
+    candidate: Bool[ndarray, "A C"]
+
+
+@runtime_checkable
+class Pairing(Protocol):
+    """Which goals a batch of anchors is compared with, and what each pair is; ``datamodules.pairing`` has some."""
+
+    def __call__(
+        self,
+        hindsight: Int[ndarray, " A"],
+        targets: Int[ndarray, " A"],
+        reached: Bool[ndarray, "A V"],
+        exhausted: Bool[ndarray, " A"],
+    ) -> Pairs:
+        """
+        Args:
+            hindsight: a value reached from each anchor, or ``NONE``.
+            targets: the target of each trajectory's own problem.
+            reached: the values known to be reachable from each anchor.
+            exhausted: whether all values that it does not list are dead ends.
+        """
+        ...

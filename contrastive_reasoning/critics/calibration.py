@@ -1,17 +1,19 @@
-"""From a critic's logits to P(success | state) of the current policy: one curve per depth, and one for all depths.
+"""From a critic's logits to P(success | state) of the current policy, and how far probabilities are from the truth.
 
 States of different depth have different base rates — 0.2 of those one move in are reachable, 0.05 two moves in — so a
-curve over all of them is right about none. A depth that was visited too seldom takes the curve of all depths together.
+curve over all of them is right about none: each depth has its own. A depth that was visited too seldom takes the curve
+of all depths together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Numbers = dict[str, Tensor]
@@ -44,14 +46,14 @@ class Examples:
     visits: Float[Tensor, " N"]
     """The rollouts through the state, each counted once."""
 
-    def joined(self, *others: Examples) -> Examples:
-        """These and those of ``others``."""
-        every = (self, *others)
-        return Examples(**{name: torch.cat([vars(one)[name] for one in every]) for name in vars(self)})
-
     def of(self, chosen: Tensor) -> Examples:
         """Those chosen by a mask or by rows."""
         return Examples(**{name: column[chosen] for name, column in vars(self).items()})
+
+
+def join_examples(parts: Sequence[Examples]) -> Examples:
+    """The examples of at least one part, in order."""
+    return Examples(**{name: torch.cat([vars(part)[name] for part in parts]) for name in vars(parts[0])})
 
 
 class Calibration:
@@ -108,3 +110,120 @@ class Calibration:
 
     def _curve_of(self, examples: Examples) -> Numbers:
         return self.curve.fit(examples.logits, examples.share, examples.visits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Isotonic:
+    """The rising curve through the success shares with the least squared error, by scikit-learn.
+
+    Straight between its knots, level beyond the first and the last. It assumes no shape but that a higher logit is not
+    worse; of a critic that knows nothing it makes a constant.
+    """
+
+    def fit(self, logits: Float[Tensor, " N"], share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> Numbers:
+        """The knots: logits, rising, and the probability at each."""
+        from sklearn.isotonic import IsotonicRegression  # takes a second to import
+
+        curve = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=True, out_of_bounds="clip")
+        curve.fit(logits.double().numpy(), share.double().numpy(), sample_weight=visits.double().numpy())
+        return {"logit": _vector(curve.X_thresholds_), "probability": _vector(curve.y_thresholds_)}
+
+    def predict(self, numbers: Numbers, logits: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
+        knots = numbers["logit"].numpy(), numbers["probability"].numpy()
+        return _vector(np.interp(logits.double().numpy(), *knots))
+
+
+def _vector(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.asarray(values, dtype=np.float64).copy())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platt:
+    """P(success) = σ(a · logit + b), fitted by scikit-learn's logistic regression without a penalty.
+
+    The targets are Platt's own, (N₊ + 1)/(N₊ + 2) for a success and 1/(N₋ + 2) for a failure: with them the fit is
+    finite where logits separate the two kinds, and where there was only one kind (Platt 1999, "Probabilistic outputs
+    for support vector machines", section 2.2).
+    """
+
+    def fit(self, logits: Float[Tensor, " N"], share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> Numbers:
+        """a and b."""
+        from sklearn.linear_model import LogisticRegression  # takes a second to import
+
+        target = soft_targets(share.double(), visits.double())
+        weight = torch.cat([visits * target, visits * (1 - target)]).double().numpy()
+        success = np.repeat([1, 0], len(logits))
+        line = LogisticRegression(C=np.inf, solver="lbfgs", tol=1e-10, max_iter=1000)
+        line.fit(logits.double().repeat(2).numpy()[:, None], success, sample_weight=weight)
+        return {"slope": _number(line.coef_), "intercept": _number(line.intercept_)}
+
+    def predict(self, numbers: Numbers, logits: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
+        return (numbers["slope"] * logits.double() + numbers["intercept"]).sigmoid()
+
+
+def soft_targets(share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """Each state's share of successes with Platt's targets in place of 1 and 0."""
+    successes = (share * visits).sum()
+    failures = visits.sum() - successes
+    return share * (successes + 1) / (successes + 2) + (1 - share) / (failures + 2)
+
+
+def _number(value: object) -> Tensor:
+    return torch.from_numpy(np.asarray(value, dtype=np.float64).reshape(1).copy())
+
+
+def expected_calibration_error(
+    predicted: Float[Tensor, " N"], share: Float[Tensor, " N"], visits: Float[Tensor, " N"], *, bins: int
+) -> float:
+    """Σ_b w_b |mean predicted − mean share| over ``bins`` bins of equal width, w_b the bin's part of the visits.
+
+    Args:
+        predicted: probabilities, at least one.
+        share: the successes among the visits.
+        visits: the weight of each.
+    """
+    at = (predicted * bins).long().clamp(0, bins - 1)
+    gaps = torch.zeros(bins, dtype=torch.float64).index_add(0, at, (visits * (predicted - share)).double())
+    return (gaps.abs().sum() / visits.sum()).item()
+
+
+def brier_score(predicted: Float[Tensor, " N"], share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> float:
+    """Mean over the visits of (p − success)², success being 0 or 1."""
+    squared = share * (1 - predicted).square() + (1 - share) * predicted.square()
+    return ((visits * squared).sum() / visits.sum()).item()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityBins:
+    """How often what was given a probability is true, by bins of equal width: one entry per bin that is not empty."""
+
+    predicted: Float[Tensor, " bins"]
+    """The mean probability."""
+    true: Float[Tensor, " bins"]
+    """The share that is true."""
+    count: Int[Tensor, " bins"]
+
+    @property
+    def expected_error(self) -> float:
+        """The expected calibration error: the mean distance of the two, by count."""
+        return float(((self.predicted - self.true).abs() * self.count).sum() / self.count.sum())
+
+
+def reliability_bins(probability: Float[Tensor, " N"], label: Bool[Tensor, " N"], *, bins: int) -> ReliabilityBins:
+    """Sort N predictions into ``bins`` bins; one on a border is in the upper bin, 1 in the last.
+
+    Raises:
+        ValueError: for no predictions, for ``bins`` below 1, or for numbers that are no probabilities.
+    """
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    if not len(probability):
+        raise ValueError("there are no predictions to judge")
+    if not bool(((probability >= 0) & (probability <= 1)).all()):
+        raise ValueError("probabilities must lie in [0, 1]")
+    place = (probability * bins).long().clamp(0, bins - 1)
+    count = torch.bincount(place, minlength=bins)
+    predicted = torch.bincount(place, weights=probability.double(), minlength=bins)
+    true = torch.bincount(place, weights=label.double(), minlength=bins)
+    held = count > 0
+    return ReliabilityBins(predicted=predicted[held] / count[held], true=true[held] / count[held], count=count[held])

@@ -72,11 +72,6 @@ class EnsembleCritic(nn.Module):
         return torch.cat(list(embeddings), dim=1) / len(self.members) ** 0.5
 
 
-def members_of(critic: nn.Module) -> list[nn.Module]:
-    """The critics that learn, each by its own loss: an ensemble's members, or the critic itself."""
-    return list(critic.members) if isinstance(critic, EnsembleCritic) else [critic]
-
-
 def disagreement(logits: Float[Tensor, "M N"]) -> float:
     """Twice the mean, over N steps, of the standard deviation of σ(logit) over M members: in [0, 1].
 

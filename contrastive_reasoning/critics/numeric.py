@@ -7,18 +7,61 @@ V2: state = an intermediate array (no initial array, no action), goal = the prob
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from contrastive_reasoning.critics.digits import DigitEmbedding
-from contrastive_reasoning.critics.dot_product import TwoTowerCritic
-from contrastive_reasoning.critics.projection import projection_head
+from contrastive_reasoning.critics.base import TwoTowerCritic, numbers_and_target
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.encoding import WIDTH, encode_state
+
+DIGITS = 4
+ABSENT = 10
+"""The symbol of every digit of a padding entry (−1)."""
+
+
+def digits_of(numbers: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
+    """Decimal digits, most significant first; ``ABSENT`` four times for a negative number.
+
+    >>> digits_of(torch.tensor([1045, -1])).tolist()
+    [[1, 0, 4, 5], [10, 10, 10, 10]]
+    """
+    places = torch.tensor([10**power for power in reversed(range(DIGITS))], device=numbers.device)
+    return (numbers[..., None] // places % 10).where(numbers[..., None] >= 0, ABSENT)
+
+
+class DigitEmbedding(nn.Module):
+    """Rows of ``width`` numbers → the concatenated embeddings of all their digits, ``width · 4 · dimension`` wide.
+
+    Rows of twice the width are two arrays that share the embedding, one behind the other.
+    """
+
+    def __init__(self, *, width: int, dimension: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(ABSENT + 1, dimension)
+        self.outputs = width * DIGITS * dimension
+
+    def forward(self, numbers: Int[Tensor, "N W"]) -> Float[Tensor, "N E"]:
+        return self.table(digits_of(numbers)).flatten(start_dim=1)
+
+
+def projection_head(inputs: int, *, hidden: int, layers: int, outputs: int) -> nn.Sequential:
+    """``layers`` hidden layers (linear, LayerNorm, GELU) and a linear map; with 0 layers the linear map alone.
+
+    Raises:
+        ValueError: ``layers`` is negative.
+    """
+    if layers < 0:
+        raise ValueError(f"a projection head has 0 or more hidden layers, got {layers}")
+    widths = [inputs] + [hidden] * layers
+    blocks: list[nn.Module] = []
+    for wide, narrow in pairwise(widths):
+        blocks += [nn.Linear(wide, narrow), nn.LayerNorm(narrow), nn.GELU()]
+    return nn.Sequential(*blocks, nn.Linear(widths[-1], outputs))
 
 
 class NumericV1(TwoTowerCritic):
@@ -117,18 +160,6 @@ class NumericV2(TwoTowerCritic):
         """State = the array the step reaches, goal = the problem's target."""
         _, target = numbers_and_target(problem)
         return _rows([encode_state(step.state) for step in steps], WIDTH), _rows([target] * len(steps))
-
-
-def numbers_and_target(problem: Problem) -> tuple[Sequence[int], int]:
-    """What a numeric critic reads of a Countdown problem.
-
-    Raises:
-        ValueError: the problem has no numbers or no target: it is of another task.
-    """
-    missing = [name for name in ("numbers", "target") if name not in problem.fields]
-    if missing:
-        raise ValueError(f"numeric critics read Countdown problems; problem {problem.id!r} has no {missing[0]}")
-    return problem.fields["numbers"], problem.fields["target"]
 
 
 def _rows(values: Sequence[object], *shape: int) -> Tensor:

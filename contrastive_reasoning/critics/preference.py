@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from contrastive_reasoning.critics.encoder import TextEncoder
-from contrastive_reasoning.critics.tokens import Tokens, tokenized
+from contrastive_reasoning.critics.encoder import TextEncoder, Tokens, tokenize
 from contrastive_reasoning.losses.similarity import cosine, of_pairs
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
@@ -65,7 +64,7 @@ class PreferenceCritic(nn.Module):
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """The texts as tokens, padded to the longest. Raises ValueError for a text without tokens."""
-        return tokenized(self.tokenizer, texts, max_length=self.max_length)
+        return tokenize(self.tokenizer, texts, max_length=self.max_length)
 
     def embed(self, tokens: Tokens) -> Float[Tensor, "N H"]:
         """φ(x, y)."""

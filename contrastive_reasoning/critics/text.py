@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from contrastive_reasoning.critics.dot_product import TwoTowerCritic
-from contrastive_reasoning.critics.encoder import TextEncoder
-from contrastive_reasoning.critics.tokens import Tokens, tokenized
+from contrastive_reasoning.critics.base import TwoTowerCritic
+from contrastive_reasoning.critics.encoder import TextEncoder, Tokens, tokenize
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
@@ -72,7 +71,7 @@ class TextCritic(TwoTowerCritic):
         Raises:
             ValueError: a text has no token.
         """
-        return tokenized(self.tokenizer, texts, max_length=self.max_length)
+        return tokenize(self.tokenizer, texts, max_length=self.max_length)
 
     def encode_state_action(self, state_actions: Tokens) -> Float[Tensor, "N D"]:
         return self.state_action_projection(self._pooled(state_actions))

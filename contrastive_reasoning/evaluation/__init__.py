@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from contrastive_reasoning.evaluation.evaluator import (
+    GREEDY,
+    SAMPLED,
     Evaluation,
+    Rates,
+    Watch,
     correct_per_problem,
     evaluate,
+    pass_at_k,
     reason_kind,
     sampled_values,
     with_intervals,
 )
-from contrastive_reasoning.evaluation.interval import Interval, bootstrap, mean_interval, wilson
-from contrastive_reasoning.evaluation.nested_bootstrap import (
+from contrastive_reasoning.evaluation.intervals import (
     Estimate,
+    Interval,
+    bootstrap,
     interquartile_mean,
+    mean_interval,
     nested_difference,
     nested_mean,
     probability_of_improvement,
+    wilson,
 )
-from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
-from contrastive_reasoning.evaluation.problem_sets import problem_sets
-from contrastive_reasoning.evaluation.so_far import GREEDY, SAMPLED, Rates, Watch
-from contrastive_reasoning.evaluation.suite import Setting, Suite
-from contrastive_reasoning.evaluation.track import Track
+from contrastive_reasoning.evaluation.suite import Setting, Suite, Track, problem_sets
 
 __all__ = [
     "GREEDY",

@@ -4,21 +4,99 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 from statistics import mean
 from typing import Any, get_args
 
 from contrastive_reasoning.distributed import gather, share, unshare
-from contrastive_reasoning.evaluation.interval import mean_interval
-from contrastive_reasoning.evaluation.pass_at_k import pass_at_k
-from contrastive_reasoning.evaluation.so_far import GREEDY, SAMPLED, SoFar, Watch
+from contrastive_reasoning.evaluation.intervals import mean_interval
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout.base import RolloutEngine
-from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.base import RolloutEngine, Written
+from contrastive_reasoning.rollout.batch import RolloutBatch, judge
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Status, Task, Verdict
+
+GREEDY, SAMPLED = "verifier/accuracy", "verifier/accuracy_sampled"
+"""The metrics that are followed, by the completions that they are over."""
+Rates = Callable[[], Mapping[str, float]]
+"""Metric → its value over what is written so far; short completions come first."""
+Watch = Callable[[int, Rates], None]
+"""Called with how many problems' worth of completions are written, and a function that gives the success so far."""
+
+
+class SoFar:
+    """Counts completions as they are written, and judges them when their rates are read; none is judged twice.
+
+    Args:
+        task: judges.
+        own: the problems of this rank, at least one.
+        count: problems of all ranks, which are assumed to be as far as this one.
+        samples: completions of each problem beside the greedy one.
+        watch: called after each completion; None: nothing is.
+    """
+
+    def __init__(self, task: Task, own: Sequence[Problem], *, count: int, samples: int, watch: Watch | None) -> None:
+        self.task, self.own, self.count, self.watch = task, own, count, watch
+        self._all = len(own) * (1 + samples)
+        self._written = 0
+        self._waiting: list[tuple[str, int, Problem, str]] = []
+        self._known: dict[str, dict[int, Verdict]] = {GREEDY: {}, SAMPLED: {}}
+
+    def listener(self, metric: str, group_size: int) -> Written | None:
+        """For an engine that writes ``group_size`` completions of each problem for ``metric``."""
+        watch = self.watch
+        if watch is None:
+            return None
+
+        def written(row: int, text: str) -> None:
+            self._waiting.append((metric, row, self.own[row // group_size], text))
+            self._written += 1
+            watch(self._written * self.count // self._all, self.rates)
+
+        return written
+
+    def rates(self) -> dict[str, float]:
+        """The share of correct ones among the completions written so far, of the kinds that there are."""
+        waiting, self._waiting = self._waiting, []
+        verdicts = judge(self.task, [problem for *_, problem, _ in waiting], [text for *_, text in waiting])
+        for (metric, row, *_), verdict in zip(waiting, verdicts, strict=True):
+            self._known[metric][row] = verdict
+        return {
+            metric: mean(float(verdict.correct) for verdict in known.values())
+            for metric, known in self._known.items()
+            if known
+        }
+
+    def verdicts(self, metric: str, rollouts: RolloutBatch) -> list[Verdict]:
+        """On every rollout that was written for ``metric``."""
+        known = self._known[metric]
+        rows = [row for row in range(len(rollouts)) if row not in known]
+        problems = [rollouts.problem_of(row) for row in rows]
+        known |= zip(rows, judge(self.task, problems, [rollouts.texts[row] for row in rows]), strict=True)
+        return [known[row] for row in range(len(rollouts))]
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """1 − C(n − c, k) / C(n, k), Eq. (1) of Chen et al. (arXiv:2107.03374): unbiased.
+
+    The chance that at least one of k completions, drawn from n without replacement, is correct.
+
+    Args:
+        samples: n completions were judged.
+        correct: c of them are correct.
+        k: how many may be tried, at most n.
+
+    Raises:
+        ValueError: unless 0 ≤ c ≤ n and 1 ≤ k ≤ n.
+    """
+    if not 0 <= correct <= samples:
+        raise ValueError(f"correct must lie between 0 and the {samples} samples, got {correct}")
+    if not 1 <= k <= samples:
+        raise ValueError(f"pass@{k} needs at least {k} samples and k ≥ 1, got {samples} samples")
+    return 1.0 - comb(samples - correct, k) / comb(samples, k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +104,7 @@ class Evaluation:
     """What was found, without ``start/``, ``val/`` or ``test/`` before the names."""
 
     metrics: Mapping[str, float]
-    """``room/quantity``; each mean over problems comes with its 95% interval, ``…_low`` and ``…_high``."""
+    """``source/quantity``; each mean over problems comes with its 95% interval, ``…_low`` and ``…_high``."""
     reasons: Mapping[str, int]
     """How often each reason (numbers written as #) stood in a verdict on a greedy completion; "ok" for success."""
     rows: Sequence[Mapping[str, Any]]
@@ -60,23 +138,23 @@ def evaluate(
         greedy: of the greedy one; temperature 0.
         k_values: pass@k for these k, each at most ``samples``.
         seed: of the samples and of the bootstrap.
-        watch: told how far it is while completions are written.
+        watch: called with the progress while completions are written.
 
     Raises:
         ValueError: for no problems, a ``greedy`` that samples, or a k above ``samples``.
     """
     _check(problems, samples, greedy, k_values)
     mine = share(problems)
-    own = mine or problems[:1]  # for nothing: in some engines ranks wait for each other
+    own = mine or problems[:1]  # unused then: in some engines ranks wait for each other
     so_far = SoFar(task, own, count=len(problems), samples=samples, watch=watch if mine else None)
 
-    def drawn(metric: str, group_size: int, how: Sampling, *name: str) -> RolloutBatch:
-        told, of = so_far.listener(metric, group_size), (seed, "evaluate", *name)
-        return engine.generate(policy, own, group_size=group_size, sampling=how, seed=of, written=told)
+    def generate(metric: str, group_size: int, how: Sampling, *name: str) -> RolloutBatch:
+        written, key = so_far.listener(metric, group_size), (seed, "evaluate", *name)
+        return engine.generate(policy, own, group_size=group_size, sampling=how, seed=key, written=written)
 
-    best = drawn(GREEDY, 1, greedy, "greedy")
-    answered = _answered(task, best, drawn(SAMPLED, samples, sampling) if samples else None, k_values, so_far)
-    found = unshare(gather(answered if mine else []))
+    best = generate(GREEDY, 1, greedy, "greedy")
+    judged_here = _judge(task, best, generate(SAMPLED, samples, sampling) if samples else None, k_values, so_far)
+    found = unshare(gather(judged_here if mine else []))
     verdicts = [one.verdict for one in found]
     values = {name: [one.values[name] for one in found] for name in found[0].values}
     asked = [(problem.prompt, problem.answer) for problem in problems]
@@ -88,7 +166,7 @@ def evaluate(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Answered:
+class _Judged:
     """One problem, its greedy completion judged, and what is averaged over problems."""
 
     verdict: Verdict
@@ -96,9 +174,9 @@ class _Answered:
     row: Mapping[str, Any]
 
 
-def _answered(
+def _judge(
     task: Task, best: RolloutBatch, drawn: RolloutBatch | None, k_values: Sequence[int], so_far: SoFar
-) -> list[_Answered]:
+) -> list[_Judged]:
     """Each problem of ``best`` with its samples, which stand in the same order."""
     verdicts = so_far.verdicts(GREEDY, best)
     per_problem = _greedy_values(best, task, verdicts)
@@ -108,7 +186,7 @@ def _answered(
         correct = correct_per_problem(so_far.verdicts(SAMPLED, drawn), samples)
         per_problem |= sampled_values(correct, samples, k_values)
     return [
-        _Answered(
+        _Judged(
             verdict=verdicts[place],
             values={name: column[place] for name, column in per_problem.items()},
             row=_row(best, verdicts, place, correct, samples),
@@ -136,8 +214,8 @@ def with_intervals(
 ) -> dict[str, float]:
     """The mean of each quantity over problems, with the ends of its 95% interval.
 
-    ``asked`` says what each problem asks. Some sets ask every question twice: the mean counts both, the interval the
-    mean of each question once, for a question that is asked again tells little that is new.
+    ``asked`` identifies the question of each problem. Some sets hold every question twice: the mean counts both, the
+    interval the mean of each question once, for the second copy adds little evidence.
     """
     metrics: dict[str, float] = {}
     for name, values in per_problem.items():
@@ -171,7 +249,7 @@ def _shares(verdicts: Sequence[Verdict]) -> dict[str, float]:
 
 
 def _about_problems(task: Task, problems: Sequence[Problem]) -> dict[str, float]:
-    """How many problems, and whether training saw them: a task may be told to train on its benchmark."""
+    """How many problems, and whether training saw them: a task may train on its benchmark."""
     seen = bool(getattr(task, "trains_on_evaluation_problems", False))
     return {"problems/count": float(len(problems)), "problems/seen_in_training": float(seen)}
 

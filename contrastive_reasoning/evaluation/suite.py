@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import mean
 
-from contrastive_reasoning.evaluation.evaluator import Evaluation, evaluate
-from contrastive_reasoning.evaluation.so_far import Rates, Watch
+from contrastive_reasoning.evaluation.evaluator import Evaluation, Rates, Watch, evaluate
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.published import PublishedTable, published_table
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling
+from contrastive_reasoning.tasks.answer_task import AnswerTask, VerifyMany
 from contrastive_reasoning.tasks.base import Problem, Task
+from contrastive_reasoning.tasks.formats import Format
+from contrastive_reasoning.tasks.read_set import Rows
 
 MAIN = "main"
 """The setting whose metrics keep their plain names."""
@@ -19,7 +22,7 @@ MAIN = "main"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One way of asking."""
+    """One task, with how many completions are written of each problem, and how."""
 
     task: Task
     problems: int | None
@@ -51,7 +54,7 @@ class Suite:
     """The table of a paper that is shown beside ours: see :func:`published_table`."""
 
     def __post_init__(self) -> None:
-        _ = self.published_table  # there is one, or that is said before anything is evaluated
+        _ = self.published_table  # raises before anything is evaluated
 
     @property
     def published_table(self) -> PublishedTable | None:
@@ -59,7 +62,7 @@ class Suite:
 
     @property
     def columns(self) -> dict[str, str]:
-        """What stands in the columns of a table: setting → its metric."""
+        """The columns of a table: setting → its metric."""
         return {name: _named(name, "verifier/accuracy") for name in self.settings}
 
     @property
@@ -68,15 +71,12 @@ class Suite:
         return sum(len(setting.asked) for setting in self.settings.values())
 
     def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
-        """Evaluate the policy in every setting; the rows say which setting they are from.
-
-        ``watch`` is told of the problems of all settings together.
-        """
+        """Evaluate the policy in every setting, which the rows name; ``watch`` counts the problems of all settings."""
         found: dict[str, Evaluation] = {}
         before = 0
         for name, setting in self.settings.items():
-            told = None if watch is None else _within(watch, name, before)
-            found[name] = self._evaluate(setting, policy, seed, told)
+            within = None if watch is None else _within(watch, name, before)
+            found[name] = self._evaluate(setting, policy, seed, within)
             before += len(setting.asked)
         return Evaluation(
             metrics={_named(name, key): value for name, one in found.items() for key, value in one.metrics.items()},
@@ -102,11 +102,140 @@ class Suite:
 def _within(watch: Watch, setting: str, before: int) -> Watch:
     """For one setting, when so many problems of others are done."""
 
-    def told(done: int, rates: Rates) -> None:
+    def watch_setting(done: int, rates: Rates) -> None:
         watch(before + done, lambda: {_named(setting, name): value for name, value in rates().items()})
 
-    return told
+    return watch_setting
 
 
 def _named(setting: str, name: str) -> str:
     return name if setting == MAIN else f"{setting}/{name}"
+
+
+SAMPLED_SUFFIX = "_sampled"
+"""How quantities of sampled completions end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Track:
+    """A track of a paper: problem sets evaluated in one way, and the averages over them that its tables report.
+
+    Called as a :class:`Suite` with one setting per set; adds ``average/<name>`` to its metrics.
+    """
+
+    engine: RolloutEngine
+    sets: Mapping[str, Task]
+    problems: int | None
+    """The first so many problems of each set; None: all."""
+    samples: int
+    sampling: Sampling
+    greedy: Sampling
+    k_values: Sequence[int]
+    quantity: str
+    """What is averaged: ``verifier/accuracy``, of greedy completions, or ``verifier/accuracy_sampled``."""
+    averages: Mapping[str, Sequence[str]]
+    """Name → sets; each set counts the same, whatever its size."""
+    published: str | None
+    """The table of a paper that is shown beside ours: see :func:`published_table`."""
+    compare_with: str | None
+    """The row of that table which ours is compared with."""
+
+    def __post_init__(self) -> None:
+        for name, sets in self.averages.items():
+            if unknown := [one for one in sets if one not in self.sets]:
+                raise ValueError(f"averages.{name}: no set {', '.join(unknown)}; there are {', '.join(self.sets)}")
+        if self.quantity.endswith(SAMPLED_SUFFIX) and not self.samples:
+            raise ValueError(f"quantity={self.quantity} needs samples ≥ 1, got {self.samples}")
+        rows = self.published_table.rows if self.published_table else {}
+        if self.compare_with is not None and self.compare_with not in rows:
+            known = ", ".join(rows) or "no published table"
+            raise ValueError(f"compare_with: no row {self.compare_with!r}; there are {known}")
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """One per set, all asked in the same way."""
+        return {
+            name: Setting(
+                task=task,
+                problems=self.problems,
+                samples=self.samples,
+                sampling=self.sampling,
+                greedy=self.greedy,
+                k_values=self.k_values,
+            )
+            for name, task in self.sets.items()
+        }
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of a table: set or average → its metric."""
+        own = {name: f"{name}/{self.quantity}" for name in self.sets}
+        return own | {name: f"average/{name}" for name in self.averages}
+
+    @property
+    def published_table(self) -> PublishedTable | None:
+        return None if self.published is None else published_table(self.published)
+
+    @property
+    def size(self) -> int:
+        """Problems of all sets."""
+        return self._suite.size
+
+    @property
+    def _suite(self) -> Suite:
+        return Suite(engine=self.engine, settings=self.settings, published=self.published)
+
+    def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
+        """Evaluate the policy on every set, and average."""
+        found = self._suite(policy, seed=seed, watch=watch)
+        averages = {
+            f"average/{name}": mean(found.metrics[f"{one}/{self.quantity}"] for one in sets)
+            for name, sets in self.averages.items()
+        }
+        return replace(found, metrics={**found.metrics, **averages})
+
+
+def problem_sets(
+    *,
+    path: str | None,
+    rows: Rows,
+    format: Format,
+    on_bad: str,
+    verifier: VerifyMany | None,
+    answers: Mapping[str, str],
+    choices: Mapping[str, str],
+) -> dict[str, AnswerTask]:
+    """A task for each of many sets of one format in one folder, whose rows are all test problems. Nothing is read.
+
+    Args:
+        path: the folder, or the address below which the files lie; None: reading raises.
+        rows: how a file is read; each set reads its own.
+        format: how problems stand in rows, in every file.
+        on_bad: what to do with rows that cannot be posed or scored.
+        verifier: judges many completions at once; None: in this process.
+        answers: name → file of the sets whose gold is an answer.
+        choices: name → file of the sets whose gold is a letter.
+
+    Raises:
+        ValueError: for a name that is given twice.
+    """
+    if both := sorted(answers.keys() & choices.keys()):
+        raise ValueError(f"{', '.join(both)}: named among the answers and among the choices")
+    judges = {name: "answer" for name in answers} | {name: "choice" for name in choices}
+    return {
+        name: AnswerTask(
+            name=name,
+            train=None,
+            validation=None,
+            test=rows,
+            path=None if path is None else f"{path.rstrip('/')}/{file}",
+            format=format,
+            judge=judges[name],
+            on_bad=on_bad,
+            train_problems=None,
+            validation_problems=0,
+            test_problems=0,
+            verifier=verifier,
+        )
+        for name, file in (*answers.items(), *choices.items())
+    }

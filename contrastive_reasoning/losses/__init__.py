@@ -1,15 +1,18 @@
 """Contrastive losses: pure functions of logits and pair masks, unreduced, and their class forms for configuration."""
 
-from contrastive_reasoning.losses.accuracy import categorical_accuracy
 from contrastive_reasoning.losses.base import ContrastiveLoss
-from contrastive_reasoning.losses.binary_nce import BinaryNCE, binary_nce
-from contrastive_reasoning.losses.binary_nce_balanced import BalancedBinaryNCE, binary_nce_balanced
-from contrastive_reasoning.losses.info_nce import InfoNCE, info_nce
-from contrastive_reasoning.losses.info_nce_backward import BackwardInfoNCE, info_nce_backward
-from contrastive_reasoning.losses.info_nce_symmetric import SymmetricInfoNCE, info_nce_symmetric
+from contrastive_reasoning.losses.binary_nce import BalancedBinaryNCE, BinaryNCE, binary_nce, binary_nce_balanced
+from contrastive_reasoning.losses.info_nce import (
+    BackwardInfoNCE,
+    InfoNCE,
+    SymmetricInfoNCE,
+    info_nce,
+    info_nce_backward,
+    info_nce_symmetric,
+)
+from contrastive_reasoning.losses.masked import categorical_accuracy, mean_over
 from contrastive_reasoning.losses.penalty import WithPenalty, logsumexp_penalty
 from contrastive_reasoning.losses.preference import goal_contrast, preference_loss
-from contrastive_reasoning.losses.reduce import mean_over
 from contrastive_reasoning.losses.similarity import (
     Similarity,
     cosine,
@@ -20,9 +23,14 @@ from contrastive_reasoning.losses.similarity import (
     of_pairs,
     similarities,
 )
-from contrastive_reasoning.losses.soft_nearest_neighbour import SoftNearestNeighbour, soft_nearest_neighbour
-from contrastive_reasoning.losses.supcon import SupCon, supcon
-from contrastive_reasoning.losses.supcon_in import SupConIn, supcon_in
+from contrastive_reasoning.losses.supcon import (
+    SoftNearestNeighbour,
+    SupCon,
+    SupConIn,
+    soft_nearest_neighbour,
+    supcon,
+    supcon_in,
+)
 
 VERSION = 1
 """Increment it when the same configuration would give another result: finished stages are then computed anew."""

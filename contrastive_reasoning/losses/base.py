@@ -1,11 +1,15 @@
-"""What every contrastive loss is: logits of anchors with candidates, and which pairs are what, to one number."""
+"""What every contrastive loss is: scores of anchors with candidates, and which pairs are what, to one number."""
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from contrastive_reasoning.losses.masked import mean_over
 
 
 @runtime_checkable
@@ -18,6 +22,26 @@ class ContrastiveLoss(Protocol):
     def __call__(
         self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
     ) -> Float[Tensor, ""]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerAnchorLoss:
+    """Mean of ``formula`` over the anchors that have a positive; a true zero where none has."""
+
+    temperature: float
+    """τ > 0; the scores are divided by it."""
+
+    formula: ClassVar[Callable[[Tensor, Tensor, Tensor], Tensor]]
+    """(logits, positive, candidate), each (A,C), to ℓ per anchor (A,)."""
+
+    def __post_init__(self) -> None:
+        require_positive(type(self).__name__, temperature=self.temperature)
+
+    def __call__(
+        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
+    ) -> Float[Tensor, ""]:
+        losses = type(self).formula(scores / self.temperature, positive, candidate)
+        return mean_over(losses, positive.any(dim=1))
 
 
 def require_positive(owner: str, **values: float) -> None:

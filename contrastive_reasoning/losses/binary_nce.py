@@ -1,6 +1,8 @@
 """Binary NCE, as maximised on the poster:  ℓ⁺ = −log σ(s/τ) on positive pairs, ℓ⁻ = −log(1 − σ(s/τ)) on negative ones.
 
 The logit estimates log p(g | s, a) / p(g) up to the share of positives among the pairs: no free constant per state.
+The balanced form is the mean over the positive pairs plus the mean over the negative ones, whatever their numbers: the
+poster writes one negative per positive, and with all pairs of a batch as candidates this keeps that balance.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from contrastive_reasoning.losses.base import require_positive
-from contrastive_reasoning.losses.reduce import mean_over
+from contrastive_reasoning.losses.masked import mean_over
 
 
 def binary_nce(
@@ -33,6 +35,18 @@ def binary_nce(
     return -logsigmoid(logits.where(positive, -logits)).where(counts, 0.0)
 
 
+def binary_nce_balanced(
+    logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
+) -> Float[Tensor, ""]:
+    """Mean of ℓ⁺ plus mean of ℓ⁻; reduced, for the balance is the reduction. A side without pairs adds 0.
+
+    The arguments are those of ``binary_nce``.
+    """
+    losses = binary_nce(logits, positive, candidate)
+    negative = ~positive if candidate is None else candidate & ~positive
+    return mean_over(losses, positive) + mean_over(losses, negative)
+
+
 @dataclass(frozen=True, kw_only=True)
 class BinaryNCE:
     """Plain mean of ``binary_nce`` over all pairs that count."""
@@ -47,3 +61,19 @@ class BinaryNCE:
         self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
     ) -> Float[Tensor, ""]:
         return mean_over(binary_nce(scores / self.temperature, positive, candidate), positive | candidate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BalancedBinaryNCE:
+    """``binary_nce_balanced`` at a temperature."""
+
+    temperature: float
+    """τ > 0; the scores are divided by it."""
+
+    def __post_init__(self) -> None:
+        require_positive("BalancedBinaryNCE", temperature=self.temperature)
+
+    def __call__(
+        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
+    ) -> Float[Tensor, ""]:
+        return binary_nce_balanced(scores / self.temperature, positive, candidate)

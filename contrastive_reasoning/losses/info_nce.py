@@ -1,15 +1,23 @@
-"""InfoNCE over candidates, Eq. (4) of arXiv:1807.03748:  ℓᵢ = log Σⱼ exp(sᵢⱼ/τ) − sᵢₚ/τ.
+"""InfoNCE, Eq. (4) of arXiv:1807.03748, in both directions over the pairs of a batch:
 
-Forward: the softmax of each anchor runs over the goals. That leaves a free constant per anchor, so the scores of two
-different states for one goal are not comparable in principle; the backward form has no such freedom there.
+        forward     ℓᵢ = log Σⱼ exp(sᵢⱼ/τ) − sᵢₚ/τ     each anchor's softmax over the goals
+        backward    ℓⱼ = log Σᵢ exp(sᵢⱼ/τ) − sₚⱼ/τ     each goal's softmax over the state–actions
+        symmetric   the mean of the two
+
+The forward form leaves a free constant per anchor, so the scores of two states for one goal are not comparable in
+principle. In the backward form states compete for one goal, which is how a reward uses a critic; a state that reaches
+nothing (a dead end) is a negative of the goal columns it is a candidate of.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.losses.per_anchor import PerAnchorLoss
+from contrastive_reasoning.losses.base import PerAnchorLoss, require_positive
+from contrastive_reasoning.losses.masked import mean_over
 from contrastive_reasoning.losses.supcon import supcon
 
 
@@ -33,7 +41,73 @@ def info_nce(
     return supcon(logits, positive, candidate, floor)
 
 
+def info_nce_backward(
+    logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
+) -> Float[Tensor, " C"]:
+    """One loss per goal: ``info_nce`` of the transposed pairs.
+
+    Args:
+        logits: s/τ of A anchors with C candidates.
+        positive: one True per column, or none; with several the loss is the mean over them.
+        candidate: what the softmax runs over besides the positive; None for all rows.
+
+    Returns:
+        ℓ per goal; exactly 0, with zero gradient, for a goal that no anchor reached.
+    """
+    return info_nce(logits.T, positive.T, None if candidate is None else candidate.T)
+
+
+def info_nce_symmetric(
+    logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
+) -> Float[Tensor, ""]:
+    """Half the mean over anchors plus half the mean over goals; reduced, for the two halves have different axes.
+
+    Args:
+        logits: s/τ of A anchors with C candidates.
+        positive: one True per row and per column, or none; with several the mean over them.
+        candidate: the pairs that count besides the positives; None for all.
+
+    Returns:
+        A scalar; each half is over the rows (columns) that have a positive.
+    """
+    forward = mean_over(info_nce(logits, positive, candidate), positive.any(dim=1))
+    backward = mean_over(info_nce_backward(logits, positive, candidate), positive.any(dim=0))
+    return (forward + backward) / 2
+
+
 class InfoNCE(PerAnchorLoss):
     """Mean of ``info_nce`` over the anchors that have a positive."""
 
     formula = staticmethod(info_nce)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackwardInfoNCE:
+    """Mean of ``info_nce_backward`` over the goals that have a positive."""
+
+    temperature: float
+    """τ > 0; the scores are divided by it."""
+
+    def __post_init__(self) -> None:
+        require_positive("BackwardInfoNCE", temperature=self.temperature)
+
+    def __call__(
+        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
+    ) -> Float[Tensor, ""]:
+        return mean_over(info_nce_backward(scores / self.temperature, positive, candidate), positive.any(dim=0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SymmetricInfoNCE:
+    """``info_nce_symmetric`` at a temperature."""
+
+    temperature: float
+    """τ > 0; the scores are divided by it."""
+
+    def __post_init__(self) -> None:
+        require_positive("SymmetricInfoNCE", temperature=self.temperature)
+
+    def __call__(
+        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
+    ) -> Float[Tensor, ""]:
+        return info_nce_symmetric(scores / self.temperature, positive, candidate)

@@ -1,4 +1,4 @@
-"""log Σ exp over the entries that count, without an epsilon."""
+"""Sums, means, accuracy and draws over the (anchor, candidate) pairs that count: (A, C) scores with boolean masks."""
 
 from __future__ import annotations
 
@@ -30,3 +30,46 @@ def masked_logsumexp(
 def masked_mean(logits: Float[Tensor, "A C"], mask: Bool[Tensor, "A C"]) -> Float[Tensor, " A"]:
     """Mean over the masked-in columns of each row; 0 for a row whose mask is empty."""
     return logits.where(mask, 0.0).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+
+
+def mean_over(values: Float[Tensor, "*shape"], selected: Bool[Tensor, "*shape"]) -> Float[Tensor, ""]:
+    """Mean of ``values`` where ``selected``; a true zero that still backpropagates where nothing is.
+
+    Args:
+        values: any shape; entries that are not selected are ignored, infinities and NaN included.
+        selected: which entries the mean is over.
+    """
+    return values.where(selected, 0.0).sum() / selected.sum().clamp(min=1)
+
+
+def categorical_accuracy(
+    logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
+) -> Bool[Tensor, " A"]:
+    """Per anchor, whether the best-scored column is a positive; False for an anchor that has none.
+
+    Args:
+        logits: scores of A anchors with C candidates, at any temperature.
+        positive: the positives of each anchor.
+        candidate: the columns that compete besides the positives; None for all. The first of equals wins.
+    """
+    counts = positive | candidate if candidate is not None else positive | True
+    best = logits.masked_fill(~counts, float("-inf")).argmax(dim=1, keepdim=True)
+    return positive.gather(1, best).squeeze(1)
+
+
+def draw_negatives(
+    positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"], *, count: int, generator: torch.Generator
+) -> Bool[Tensor, "A C"]:
+    """All positives and, per anchor, ``count`` of its negatives drawn without replacement (all, where there are fewer).
+
+    Args:
+        positive: positive pairs, always kept.
+        candidate: pairs that count; a negative is a candidate that is not positive.
+        count: negatives per anchor.
+        generator: a CPU generator; the same state gives the same pairs on every device.
+    """
+    negative = candidate & ~positive
+    keys = torch.rand(positive.shape, generator=generator).to(positive.device).masked_fill(~negative, 2.0)
+    order = keys.argsort(dim=1)[:, :count]
+    drawn = torch.zeros_like(positive).scatter(1, order, torch.ones_like(order, dtype=torch.bool))
+    return positive | (drawn & negative)

@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.losses.base import ContrastiveLoss, require_positive
-from contrastive_reasoning.losses.masked import masked_logsumexp
-from contrastive_reasoning.losses.reduce import mean_over
+from contrastive_reasoning.losses.masked import masked_logsumexp, mean_over
 
 
 def logsumexp_penalty(

@@ -6,6 +6,7 @@ from contrastive_reasoning.objectives.aggregate import (
     SeqMeanTokenMean,
     SeqMeanTokenSum,
     TokenMean,
+    needs_full_kl,
 )
 from contrastive_reasoning.objectives.base import Objective, ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.objectives.cispo import CISPO
@@ -15,8 +16,7 @@ from contrastive_reasoning.objectives.gmpo import GMPO
 from contrastive_reasoning.objectives.grpo import GRPO
 from contrastive_reasoning.objectives.gspo import GSPO
 from contrastive_reasoning.objectives.kl import K1, K2, K3, KL, AbsoluteKL, FullKL
-from contrastive_reasoning.objectives.mismatch import Correction, NoCorrection, SequenceCorrection, TokenCorrection
-from contrastive_reasoning.objectives.total import needs_full_kl
+from contrastive_reasoning.objectives.ratio import Correction, NoCorrection, SequenceCorrection, TokenCorrection
 
 VERSION = 1
 """Increment it when the same configuration would give another result: finished stages are then computed anew."""

@@ -14,13 +14,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.objectives.aggregate import Aggregation
-from contrastive_reasoning.objectives.base import ObjectiveInputs, ObjectiveOutputs
+from contrastive_reasoning.objectives.aggregate import Aggregation, check_kl_weight, total
+from contrastive_reasoning.objectives.base import ObjectiveInputs, ObjectiveOutputs, ratio_metrics, token_mean
 from contrastive_reasoning.objectives.kl import KL, FullKL
-from contrastive_reasoning.objectives.metrics import ratio_metrics, token_mean
-from contrastive_reasoning.objectives.ratio import token_log_ratio
-from contrastive_reasoning.objectives.surrogate import check_clips, clipped_surrogate
-from contrastive_reasoning.objectives.total import check_kl_weight, total
+from contrastive_reasoning.objectives.ratio import check_clips, clipped_surrogate, token_log_ratio
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,23 @@
-"""Importance ratios:  ρ_t = π(y_t) / π_old(y_t), in log space until the last moment."""
+"""Importance ratios, in log space until the last moment: of the update, clipped, and of the engine that samples.
+
+        ρ_t = π(y_t) / π_old(y_t)            ℓ_t = −min(ρ_t A_t, clip(ρ_t, 1 − low, 1 + high) A_t)
+
+The second is the clipped surrogate of PPO, arXiv:1707.06347. An engine with other kernels or another dtype samples from
+μ, while the trainer computes π_old with the same weights. An expectation under μ becomes one under π_old by the ratio
+of the two, truncated so that its variance is bounded (Yao et al., "On the Rollout-Training Mismatch in Modern RL
+Systems", 2025, as truncated importance sampling; the truncation is Ionides', 2008):
+
+    per token        w_t = min( π_old(y_t) / μ(y_t), C )            low variance; biased, as the prefix is μ's too
+    per sequence     w   = min( Π_t π_old(y_t) / μ(y_t), C )        unbiased but for the cap; spreads with length
+
+These weights are constants for the gradient: they multiply the losses of the tokens.
+"""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -47,3 +64,116 @@ def sequence_ratio(log_ratio: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -
     mean = torch.where(mask, log_ratio, 0.0).sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp_min(1)
     own = log_ratio - log_ratio.detach()
     return (mean.detach() + own).clamp(max=SEQUENCE_LOG_RATIO_BOUND).exp()
+
+
+def clipped_surrogate(
+    ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B T"], *, clip_low: float, clip_high: float
+) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+    """Losses per token with the ratio as it is and with the clipped one; the larger of the two is the one that counts.
+
+    Where the clipped one is larger it is a constant: the token has moved as far as it may and has no gradient.
+    """
+    return -ratio * advantages, -ratio.clamp(1 - clip_low, 1 + clip_high) * advantages
+
+
+def check_clips(clip_low: float, clip_high: float) -> None:
+    """Refuse bounds (1 − low, 1 + high) that are not around 1 or reach down to 0."""
+    if not 0 <= clip_low < 1:
+        raise ValueError(f"clip_low must lie in [0, 1), got {clip_low}")
+    if clip_high < 0:
+        raise ValueError(f"clip_high must not be negative, got {clip_high}")
+
+
+@runtime_checkable
+class Correction(Protocol):
+    """The weights of the tokens' losses because another engine sampled them."""
+
+    def __call__(
+        self,
+        old_log_probs: Float[Tensor, "B T"],
+        engine_log_probs: Float[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"],
+    ) -> Float[Tensor, "B T"]:
+        """The arguments are those of ``token_weights``."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoCorrection:
+    """1 for every token: for an engine that computes what the trainer computes, up to rounding."""
+
+    def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
+        return torch.ones_like(old_log_probs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCorrection:
+    """``token_weights`` with this cap. Raises ValueError for one below 1."""
+
+    cap: float
+
+    def __post_init__(self) -> None:
+        _check(self.cap)
+
+    def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
+        return token_weights(old_log_probs, engine_log_probs, mask, cap=self.cap)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceCorrection:
+    """``sequence_weights`` with this cap. Raises ValueError for one below 1."""
+
+    cap: float
+
+    def __post_init__(self) -> None:
+        _check(self.cap)
+
+    def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
+        return sequence_weights(old_log_probs, engine_log_probs, mask, cap=self.cap)
+
+
+def token_weights(
+    old_log_probs: Float[Tensor, "B T"],
+    engine_log_probs: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    *,
+    cap: float,
+) -> Float[Tensor, "B T"]:
+    """The weight of each token, at most ``cap``; 1 outside ``mask``.
+
+    Args:
+        old_log_probs: log π_old of each token, the trainer's, at the temperature of sampling.
+        engine_log_probs: log μ of each token, as the engine returned it.
+        mask: the tokens of the completions.
+        cap: C, at least 1.
+
+    Raises:
+        ValueError: for a ``cap`` below 1.
+    """
+    return _truncated(masked_log_ratio(old_log_probs.detach(), engine_log_probs.detach(), mask), cap)
+
+
+def sequence_weights(
+    old_log_probs: Float[Tensor, "B T"],
+    engine_log_probs: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    *,
+    cap: float,
+) -> Float[Tensor, "B T"]:
+    """The weight of each completion, at most ``cap``, on each of its tokens; 1 outside ``mask``.
+
+    Arguments and errors are those of ``token_weights``.
+    """
+    log_ratio = masked_log_ratio(old_log_probs.detach(), engine_log_probs.detach(), mask)
+    return torch.where(mask, _truncated(log_ratio.sum(dim=1, keepdim=True), cap), 1.0)
+
+
+def _truncated(log_ratio: Float[Tensor, "B t"], cap: float) -> Float[Tensor, "B t"]:
+    _check(cap)
+    # truncated as logarithms, so that no ratio overflows; exp(log C) may round above C
+    return log_ratio.clamp(max=math.log(cap)).exp().clamp(max=cap)
+
+
+def _check(cap: float) -> None:
+    if cap < 1:
+        raise ValueError(f"cap must be at least 1, got {cap}: below it, rollouts without a mismatch are cut too")

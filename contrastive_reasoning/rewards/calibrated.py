@@ -2,15 +2,14 @@
 
     values = curve_depth(f/τ)        curve: refitted every few batches to the last few batches' (logit, depth, success)
 
-A critic knows what some player can reach, the oracle what a perfect one can; what this policy can finish is another
-thing, and changes while it learns.
-A batch is valued, and the curves are judged by it, before they learn from it.
+A critic knows what some player can reach, the oracle what a perfect one can. What this policy can finish is another
+thing, and changes while it learns. A batch is valued, and the curves are judged by it, before they learn from it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,20 +17,31 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.critics.calibration import Calibration, Examples
-from contrastive_reasoning.critics.reliability import brier_score, expected_calibration_error
+from contrastive_reasoning.critics.calibration import (
+    Calibration,
+    Examples,
+    brier_score,
+    expected_calibration_error,
+    join_examples,
+)
 from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.critic import on_steps
-from contrastive_reasoning.rewards.shaping import StepValue, beginnings, depth_of, legal_steps, start_of
-from contrastive_reasoning.rewards.visited_states import visited_states
+from contrastive_reasoning.rewards.shaping import (
+    FINISHED,
+    Steps,
+    StepValue,
+    depth_of,
+    identity_of,
+    read_steps,
+    start_of,
+    start_steps,
+)
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Step, Task
 
 BINS = 15
 """Of the calibration error."""
-FINISHED = 1
-"""Numbers left when no move is: such a state's success is known, and flatters every figure."""
 
 
 @runtime_checkable
@@ -51,22 +61,23 @@ class LogitSource(Protocol):
     def credit(
         self,
         rollouts: RolloutBatch,
+        steps: Steps,
         logits: Sequence[Float[Tensor, "M _"]],
         values: Sequence[Sequence[StepValue]],
         starts: Sequence[float] | None,
     ) -> Credit:
-        """The outcome's credit with these values of steps and starts, for which ``logits`` were found."""
+        """The outcome's credit with these values of the legal steps, whose logits these are, and of starts."""
         ...
 
 
 class CalibratedReward:
     """``source`` with calibrated probabilities for values of steps and starts; it learns with every call.
 
-    Logged are ``critic/ece`` and ``critic/brier``, over the states of the batch that leave a move, each weighted by the
-    rollouts through it. Of an ensemble the members' mean logit is calibrated.
+    Logged are ``critic/ece`` and ``critic/brier``, over the states of the batch that leave a move (a finished state's
+    success is known), each weighted by the rollouts through it. Of an ensemble the members' mean logit is calibrated.
 
     Args:
-        source: asks the critic or the oracle; its outcome must verify.
+        source: the reward of the critic or the oracle; its outcome must verify.
         calibration: the curves.
         batches: the last rollout batches that the curves are fitted to.
         refit_every: rollout batches between fits; the first batch is fitted to at once.
@@ -100,36 +111,36 @@ class CalibratedReward:
         self.calls = 0
         """Rollout batches rewarded."""
         self.foreseen: Examples | None = None
-        """The last batch as a critic values it that is to take over."""
+        """The last batch, with the logits of a critic that is about to replace the current one."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        steps = legal_steps(self.source.task, rollouts)
-        members = self.source.step_logits(rollouts, steps)
-        logits, starts = _means(members), self._starts(rollouts)
-        values = on_steps(steps, self._calibrated(steps, beginnings(rollouts), logits))
-        credit = self.source.credit(rollouts, members, values, self._of_starts(rollouts, starts))
-        # of all ranks, whose curves stay equal
-        fresh = _joined(gather(visited_states(rollouts, steps, logits, starts, correct_of(credit), credit.failures)))
+        steps = read_steps(self.source.task, rollouts)
+        members = self.source.step_logits(rollouts, steps.legal)
+        logits, starts = _means(members), self._start_logits(rollouts)
+        values = on_steps(steps.legal, self._calibrate(steps.legal, start_steps(rollouts), logits))
+        credit = self.source.credit(rollouts, steps, members, values, self._calibrate_starts(rollouts, starts))
+        own = visited_states(rollouts, steps.legal, logits, starts, correct_of(credit), credit.failures)
+        fresh = join_examples(gather(own))  # of all ranks, whose curves stay equal
         credit = replace(credit, metrics={**credit.metrics, **self._reliability(fresh)})
         self._learn(fresh)
         return credit
 
     def foresee(self, rollouts: RolloutBatch) -> None:
-        """Keep what the source says of a verified batch: call it while the critic that is to come stands in the source.
+        """Keep the logits of a verified batch by the critic that will replace the current one.
 
-        On ranks all must ask.
+        Call it while that critic is in the source; of several ranks all must call it.
         """
-        steps = legal_steps(self.source.task, rollouts)
-        logits, starts = _means(self.source.step_logits(rollouts, steps)), self._starts(rollouts)
+        steps = read_steps(self.source.task, rollouts).legal
+        logits, starts = _means(self.source.step_logits(rollouts, steps)), self._start_logits(rollouts)
         verdicts = verdicts_of(self.source.task, rollouts)
         correct = torch.tensor([verdict.correct for verdict in verdicts])
         unjudged = {row for row, verdict in enumerate(verdicts) if not verdict.judged}
-        self.foreseen = _joined(gather(visited_states(rollouts, steps, logits, starts, correct, unjudged)))
+        self.foreseen = join_examples(gather(visited_states(rollouts, steps, logits, starts, correct, unjudged)))
 
     def begin_anew(self) -> None:
-        """Another critic gives the logits from here on: curves of what was foreseen of it, none of the former one's.
+        """Another critic gives the logits from here on: fit the curves to what was foreseen of it alone.
 
-        Without anything foreseen the curves stay, and what is seen from here on mixes with what was.
+        Without anything foreseen the curves stay, and later batches are added to those of the former critic.
         """
         if self.foreseen is not None:
             self.seen.clear()
@@ -151,27 +162,27 @@ class CalibratedReward:
         self.calls = state["calls"]
         self.foreseen = None if state["foreseen"] is None else Examples(**state["foreseen"])
 
-    def _starts(self, rollouts: RolloutBatch) -> list[float] | None:
+    def _start_logits(self, rollouts: RolloutBatch) -> list[float] | None:
         """The mean logit of each problem before any step."""
         members = self.source.start_logits(rollouts)
         return None if members is None else members.mean(dim=0).tolist()
 
-    def _calibrated(
-        self, steps: Sequence[Sequence[Step]], begun: Sequence[Step | None], logits: Sequence[Sequence[float]]
+    def _calibrate(
+        self, steps: Sequence[Sequence[Step]], before: Sequence[Step | None], logits: Sequence[Sequence[float]]
     ) -> list[list[float]]:
-        """Probabilities of the steps of every rollout, which began in a state or in none."""
-        rows = zip(steps, begun, strict=True)
+        """Probabilities of the steps of every rollout, given the state before its first step or None."""
+        rows = zip(steps, before, strict=True)
         depths = [depth_of(step, index, start) for row, start in rows for index, step in enumerate(row)]
         flat = torch.tensor([logit for row in logits for logit in row], dtype=torch.float64)
         values = self.calibration(flat, torch.tensor(depths, dtype=torch.long))
         return [part.tolist() for part in values.split([len(row) for row in logits])]
 
-    def _of_starts(self, rollouts: RolloutBatch, logits: Sequence[float] | None) -> list[float] | None:
+    def _calibrate_starts(self, rollouts: RolloutBatch, logits: Sequence[float] | None) -> list[float] | None:
         """Probabilities of each problem before any step."""
         if logits is None:
             return None
         starts = [start for problem in rollouts.problems if (start := start_of(problem)) is not None]
-        values = self._calibrated([[start] for start in starts], starts, [[logit] for logit in logits])
+        values = self._calibrate([[start] for start in starts], starts, [[logit] for logit in logits])
         return [value for (value,) in values]
 
     def _reliability(self, fresh: Examples) -> dict[str, float]:
@@ -189,16 +200,11 @@ class CalibratedReward:
         self.seen.append(fresh)
         self.calls += 1
         if self.calls % self.refit_every == 0 or not self.calibration.fitted:
-            self.calibration.fit(_joined(self.seen))
+            self.calibration.fit(join_examples(self.seen))
 
 
 def _means(members: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
     return [row.mean(dim=0).tolist() for row in members]
-
-
-def _joined(examples: Iterable[Examples]) -> Examples:
-    first, *others = examples
-    return first.joined(*others)
 
 
 def correct_of(credit: Credit) -> Bool[Tensor, " B"]:
@@ -211,3 +217,55 @@ def correct_of(credit: Credit) -> Bool[Tensor, " B"]:
         named = ", ".join(credit.parts)
         raise ValueError(f"reward.source.outcome must verify completions; this one has {named} only")
     return torch.tensor([verdict.correct for verdict in credit.verdicts])
+
+
+def visited_states(
+    rollouts: RolloutBatch,
+    steps: Sequence[Sequence[Step]],
+    logits: Sequence[Sequence[float]],
+    starts: Sequence[float] | None,
+    correct: Bool[Tensor, " B"],
+    unjudged: Collection[int],
+) -> Examples:
+    """Each (problem, state) once, the problems' own states included where their logits are known.
+
+    A rollout counts once in a state, however often it came back. Where a critic sees more than the state, the state's
+    logit is the mean over its visits.
+
+    Args:
+        rollouts: the batch.
+        steps: the legal steps of every rollout.
+        logits: of each of them.
+        starts: of each of the P problems before any step.
+        correct: the verdicts.
+        unjudged: rows without one, which count nowhere.
+    """
+    visited: dict[tuple[int, object], list[tuple[float, int, bool]]] = {}
+    for row, right in enumerate(correct.tolist()):
+        if row in unjudged:
+            continue
+        group = row // rollouts.group_size
+        start = start_of(rollouts.problem_of(row))
+        own = {
+            identity_of(step): (logit, depth_of(step, index, start), right)
+            for index, (step, logit) in enumerate(zip(steps[row], logits[row], strict=True))
+        }
+        if starts is not None and start is not None:
+            own[identity_of(start)] = (starts[group], depth_of(start, 0, start), right)
+        for state, visit in own.items():
+            visited.setdefault((group, state), []).append(visit)
+    states = list(visited.values())
+    return Examples(
+        logits=_column([_mean([logit for logit, _, _ in visits]) for visits in states]),
+        depth=torch.tensor([visits[0][1] for visits in states], dtype=torch.long),
+        share=_column([_mean([float(right) for _, _, right in visits]) for visits in states]),
+        visits=_column([float(len(visits)) for visits in states]),
+    )
+
+
+def _column(values: Sequence[float]) -> Float[Tensor, " N"]:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

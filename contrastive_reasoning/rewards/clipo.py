@@ -11,9 +11,10 @@ printed sum over k includes i itself; the released code, and so every published 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -21,12 +22,56 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from contrastive_reasoning.distributed import LeftOut, bad_number, finite_step, gather_groups, own_groups
+from contrastive_reasoning.geometry.spread import effective_rank, uniformity
 from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
 from contrastive_reasoning.losses.similarity import Similarity
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.contrast_metrics import contrast_metrics
-from contrastive_reasoning.rewards.head import HeadBuilder
 from contrastive_reasoning.rollout.batch import RolloutBatch
+
+
+@runtime_checkable
+class HeadBuilder(Protocol):
+    """Builds the head once the width of the states is known; its weights are a function of its seed."""
+
+    def __call__(self, width: int) -> nn.Module:
+        """A head for states of ``width`` numbers."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Head(ABC):
+    dimension: int
+    """d, the width of the contrastive space."""
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.dimension < 1:
+            raise ValueError(f"head.dimension must be at least 1, got {self.dimension}")
+
+    def __call__(self, width: int) -> nn.Module:
+        with seeded(self.seed):
+            return self.build(width)
+
+    @abstractmethod
+    def build(self, width: int) -> nn.Module: ...
+
+
+class LinearHead(_Head):
+    """z = W h without a bias, Eq. (8) of arXiv:2603.10101."""
+
+    def build(self, width: int) -> nn.Module:
+        return nn.Linear(width, self.dimension, bias=False)
+
+
+class MLPHead(_Head):
+    """z = W₂ max(0, W₁ h) with W₁ square, without biases: the other head of the paper's released code."""
+
+    def build(self, width: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(width, width, bias=False), nn.ReLU(), nn.Linear(width, self.dimension, bias=False)
+        )
+
 
 Formula = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 """(logits, positive, candidate, floor) to ℓ per anchor, as ``losses.info_nce``."""
@@ -38,12 +83,11 @@ class CLIPOReward:
 
     A plain object that owns its head and the head's AdamW: nothing registers them. A call reads the loss as reward
     first and then takes one step on its mean over all valid anchors of the batch; without any, the head stays as it is.
-    Of several ranks each sees the states of all, for they are small, and takes the step that one process would take:
-    heads stay equal, comparisons are those of the whole batch, and no gradient travels.
+    Of several ranks each gathers the states of all, for they are small, and takes the step that one process would take:
+    heads stay equal, comparisons are those of the whole batch, and no gradient is exchanged.
 
     Where the loss, its gradient or a reward of the batch is not finite, on any rank, the head's step is left out and
-    counted: ``clipo/skipped_steps``; after ``max_skipped_steps`` of them the next one ends the run. What is left out of
-    the policy's learning later on was sound for the head.
+    counted: ``clipo/skipped_steps``; after ``max_skipped_steps`` of them the next one ends the run.
 
     Args:
         outcome: the reward that is shaped; it must verify.
@@ -247,3 +291,59 @@ def states_of(rollouts: RolloutBatch) -> Float[Tensor, "B H"]:
 def contrastive_reward(losses: Float[Tensor, " B"], *, weight: float, floor: float) -> Float[Tensor, " B"]:
     """max(−λ L, floor), Eq. (12)."""
     return (-weight * losses).clamp(min=floor)
+
+
+SPREAD_ROWS = 256
+"""Completions, evenly taken from the batch, whose spread is measured: its cost grows with their square."""
+
+
+@torch.no_grad()
+def contrast_metrics(
+    embeddings: Float[Tensor, "B D"],
+    compared: Compared,
+    anchors: Bool[Tensor, " B"],
+    losses: Float[Tensor, " B"],
+    group_size: int,
+) -> dict[str, float]:
+    """Metrics of one rollout batch under ``clipo/``; those of pairs are left out where no anchor is valid.
+
+    Of embeddings that are not finite only ``clipo/valid_groups`` is returned.
+
+    The mutual-information bound is log G − L as the paper writes it (its Eq. 4), for InfoNCE with the anchor in its own
+    sum. Where it is left out, as by default, the bound proper is log(G − 1) − L; for other losses it is a yardstick.
+
+    Args:
+        embeddings: unit vectors, prompt-major.
+        compared: scores and positives.
+        anchors: the valid ones.
+        losses: ℓ per anchor; 0 for the others.
+        group_size: G.
+    """
+    metrics = {"clipo/valid_groups": anchors.view(-1, group_size).any(dim=1).double().mean().item()}
+    if not bool(embeddings.isfinite().all()):
+        return metrics  # they have no singular values, and torch raises
+    sample = embeddings[:: max(1, len(embeddings) // SPREAD_ROWS)]
+    if len(sample) > 1:
+        metrics["clipo/effective_rank"] = effective_rank(sample).item()
+        metrics["clipo/uniformity"] = uniformity(sample).item()
+    if not bool(anchors.any()):
+        return metrics
+    loss = losses[anchors].mean().item()
+    positive = compared.positive & anchors[:, None]
+    negative = compared.candidate & ~compared.positive & ~compared.itself & anchors[:, None]
+    cosines = _cosines(embeddings, compared, group_size)
+    positive_cosine = cosines[positive].mean().item()
+    return metrics | {
+        "clipo/loss": loss,
+        "clipo/mutual_information_bound": math.log(compared.scores.shape[1]) - loss,
+        "clipo/positive_cosine": positive_cosine,
+        "clipo/negative_cosine": cosines[negative].mean().item(),
+        "clipo/alignment": 2 - 2 * positive_cosine,  # of unit vectors: the mean squared distance of positives
+    }
+
+
+def _cosines(embeddings: Tensor, compared: Compared, group_size: int) -> Float[Tensor, "B C"]:
+    if compared.scores.shape[1] == group_size:
+        groups = embeddings.unflatten(0, (-1, group_size))
+        return (groups @ groups.mT).flatten(0, 1)
+    return embeddings @ embeddings.T

@@ -14,28 +14,30 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from contrastive_reasoning.critics.base import Critic, values_states
+from contrastive_reasoning.critics.base import Critic, members_of, rows_of, take, values_states
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
-from contrastive_reasoning.critics.encodings import rows_of, take
-from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement, members_of
+from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement
 from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.shaping import (
+    FINISHED,
+    Judged,
+    Steps,
     StepValue,
-    beginnings,
     depth_of,
-    illegal_steps,
     legal_steps,
+    read_steps,
     shaped,
     start_of,
+    start_steps,
+    step_metrics,
 )
-from contrastive_reasoning.rewards.step_metrics import FINISHED
-from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 
 
-class Question(NamedTuple):
-    """What the critic is asked: the value of some steps of one completion."""
+class Query(NamedTuple):
+    """Some steps of one completion, which the critic scores."""
 
     problem: Problem
     completion: str
@@ -93,15 +95,15 @@ class CriticReward:
             load_critic_weights(self.critic, checkpoint)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        steps = legal_steps(self.task, rollouts)
-        logits, starts = self.step_logits(rollouts, steps), self.start_logits(rollouts)
-        return self.credit(
-            rollouts, logits, on_steps(steps, squashed(logits)), None if starts is None else _one(starts)
-        )
+        steps = read_steps(self.task, rollouts)
+        logits, starts = self.step_logits(rollouts, steps.legal), self.start_logits(rollouts)
+        values = on_steps(steps.legal, probabilities(logits))
+        return self.credit(rollouts, steps, logits, values, None if starts is None else probabilities([starts])[0])
 
     def credit(
         self,
         rollouts: RolloutBatch,
+        steps: Steps,
         logits: Sequence[Float[Tensor, "M _"]],
         values: Sequence[Sequence[StepValue]],
         starts: Sequence[float] | None,
@@ -110,19 +112,13 @@ class CriticReward:
 
         Args:
             rollouts: what is rewarded.
-            logits: as ``step_logits`` found them.
-            values: of the legal steps of every rollout.
+            steps: of every rollout.
+            logits: of the legal ones, from ``step_logits``.
+            values: of the legal ones.
             starts: of each of the P problems.
         """
-        credit = shaped(
-            self.outcome(rollouts),
-            rollouts,
-            values,
-            illegal=illegal_steps(self.task, rollouts),
-            name="critic",
-            weight=self.weight,
-            starts=starts,
-        )
+        credit, illegal = self.outcome(rollouts), steps.illegal
+        credit = shaped(credit, rollouts, values, illegal=illegal, name="critic", weight=self.weight, starts=starts)
         if not isinstance(self.critic, EnsembleCritic):
             return credit
         apart = disagreement(torch.cat(gather(_undecided(rollouts, logits, values)), dim=1))  # of all ranks' steps
@@ -130,12 +126,7 @@ class CriticReward:
 
     def step_values(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:
         """σ(f/τ) of every step of every rollout."""
-        return on_steps(steps, squashed(self.step_logits(rollouts, steps)))
-
-    def start_values(self, rollouts: RolloutBatch) -> list[float] | None:
-        """σ(f/τ) of each problem before any step; None where the critic cannot tell."""
-        logits = self.start_logits(rollouts)
-        return None if logits is None else _one(logits)
+        return on_steps(steps, probabilities(self.step_logits(rollouts, steps)))
 
     def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "M _"]]:
         """f/τ of every step of every rollout, by each of the M members of an ensemble (M = 1: of the critic).
@@ -145,51 +136,52 @@ class CriticReward:
         """
         if values_states(self.critic):
             return self._by_state(rollouts, steps)
-        asked = [Question(rollouts.problem_of(row), rollouts.texts[row], those) for row, those in enumerate(steps)]
-        return self._answers(asked, rollouts.completion_ids.device)
+        queries = [Query(rollouts.problem_of(row), rollouts.texts[row], legal) for row, legal in enumerate(steps)]
+        return self._score(queries, rollouts.completion_ids.device)
 
     def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "M P"] | None:
-        """f/τ of each problem before any step; None where the critic cannot tell."""
+        """f/τ of each problem before any step; None where the critic does not value states."""
         starts = [step for problem in rollouts.problems if (step := start_of(problem)) is not None]
         if not values_states(self.critic) or len(starts) < len(rollouts.problems):
             return None
-        asked = [Question(problem, "", [start]) for problem, start in zip(rollouts.problems, starts, strict=True)]
-        return torch.cat(self._answers(asked, rollouts.completion_ids.device), dim=1)
+        queries = [Query(problem, "", [start]) for problem, start in zip(rollouts.problems, starts, strict=True)]
+        return torch.cat(self._score(queries, rollouts.completion_ids.device), dim=1)
 
     def _by_state(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Tensor]:
-        """Completions of a group meet in the same states: each is asked about once."""
+        """Completions of a group reach the same states: each is scored once."""
         states: list[dict[tuple[int, ...], Step]] = [{} for _ in rollouts.problems]
-        for row, those in enumerate(steps):
-            states[row // rollouts.group_size].update({_numbers(step): step for step in those})
-        asked = [
-            Question(problem, "", list(met.values())) for problem, met in zip(rollouts.problems, states, strict=True)
+        for row, legal in enumerate(steps):
+            states[row // rollouts.group_size].update({_numbers(step): step for step in legal})
+        queries = [
+            Query(problem, "", list(reached.values()))
+            for problem, reached in zip(rollouts.problems, states, strict=True)
         ]
-        answers = self._answers(asked, rollouts.completion_ids.device)
-        places = [{numbers: place for place, numbers in enumerate(met)} for met in states]
+        scores = self._score(queries, rollouts.completion_ids.device)
+        places = [{numbers: place for place, numbers in enumerate(reached)} for reached in states]
         groups = [row // rollouts.group_size for row in range(len(steps))]
         return [
-            answers[group][:, [places[group][_numbers(step)] for step in those]]
-            for group, those in zip(groups, steps, strict=True)
+            scores[group][:, [places[group][_numbers(step)] for step in legal]]
+            for group, legal in zip(groups, steps, strict=True)
         ]
 
     @torch.no_grad()
-    def _answers(self, asked: Sequence[Question], device: torch.device) -> list[Tensor]:
-        """f/τ of the steps of every question, (M, steps)."""
+    def _score(self, queries: Sequence[Query], device: torch.device) -> list[Tensor]:
+        """f/τ of the steps of every query, (M, steps)."""
         if self.checkpoint is None:
             raise RuntimeError("reward.checkpoint is null: train a critic first, or name the folder of a trained one")
         self.critic.to(device)
         encoded = {
-            index: self.critic.encode_steps(question.problem, question.completion, question.steps)
-            for index, question in enumerate(asked)
-            if question.steps
+            index: self.critic.encode_steps(query.problem, query.completion, query.steps)
+            for index, query in enumerate(queries)
+            if query.steps
         }
-        answers = [torch.zeros(len(members_of(self.critic)), 0)] * len(asked)
-        for indices, state_actions, goals in _alike(encoded):
+        scores = [torch.zeros(len(members_of(self.critic)), 0)] * len(queries)
+        for indices, state_actions, goals in _by_shape(encoded):
             logits = self._logits(state_actions, goals, device)
-            parts = torch.split(logits, [len(asked[index].steps) for index in indices], dim=1)
+            parts = torch.split(logits, [len(queries[index].steps) for index in indices], dim=1)
             for index, part in zip(indices, parts, strict=True):
-                answers[index] = part
-        return answers
+                scores[index] = part
+        return scores
 
     def _logits(self, state_actions: Any, goals: Any, device: torch.device) -> Float[Tensor, "M N"]:
         chunks = torch.arange(rows_of(goals)).split(self.batch_size)
@@ -204,7 +196,7 @@ class CriticReward:
         return self.critic.pairs(state_actions, goals)[None]
 
 
-def squashed(logits: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
+def probabilities(logits: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
     """σ of the members' mean, row by row."""
     if not logits:
         return []
@@ -214,36 +206,32 @@ def squashed(logits: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
 
 def on_steps(steps: Sequence[Sequence[Step]], values: Sequence[Sequence[float]]) -> list[list[StepValue]]:
     """Each step with its value."""
-    return [list(zip(those, row, strict=True)) for those, row in zip(steps, values, strict=True)]
+    return [list(zip(legal, row, strict=True)) for legal, row in zip(steps, values, strict=True)]
 
 
 def _undecided(
     rollouts: RolloutBatch, logits: Sequence[Float[Tensor, "M _"]], values: Sequence[Sequence[StepValue]]
 ) -> Float[Tensor, "M N"]:
-    """The logits of the steps that leave a move: of a finished state the verdict is known, and no member is needed."""
+    """The logits of the steps that leave a move; that a state is finished or not needs no critic."""
     left = [
         depth_of(step, index, start) != FINISHED
-        for row, start in zip(values, beginnings(rollouts), strict=True)
+        for row, start in zip(values, start_steps(rollouts), strict=True)
         for index, (step, _) in enumerate(row)
     ]
     return torch.cat(list(logits), dim=1).cpu()[:, torch.tensor(left, dtype=torch.bool)]
-
-
-def _one(logits: Float[Tensor, "M P"]) -> list[float]:
-    return squashed([logits])[0]
 
 
 def _numbers(step: Step) -> tuple[int, ...]:
     return tuple(sorted(step.state))
 
 
-def _alike(encoded: dict[int, tuple[Any, Any]]) -> Iterator[tuple[list[int], Any, Any]]:
+def _by_shape(encoded: dict[int, tuple[Any, Any]]) -> Iterator[tuple[list[int], Any, Any]]:
     """Encodings of the same shape, joined along their first axis, with the rows they come from."""
     groups: dict[Any, list[int]] = defaultdict(list)
     for row, pair in encoded.items():
         groups[tuple(_shape(part) for part in pair)].append(row)
     for rows in groups.values():
-        yield rows, _joined([encoded[row][0] for row in rows]), _joined([encoded[row][1] for row in rows])
+        yield rows, _concatenate([encoded[row][0] for row in rows]), _concatenate([encoded[row][1] for row in rows])
 
 
 def _shape(encoding: Any) -> Any:
@@ -252,7 +240,7 @@ def _shape(encoding: Any) -> Any:
     return tuple(encoding.shape[1:])
 
 
-def _joined(encodings: Sequence[Any]) -> Any:
+def _concatenate(encodings: Sequence[Any]) -> Any:
     if isinstance(encodings[0], dict):
         return {name: torch.cat([encoding[name] for encoding in encodings]) for name in encodings[0]}
     return torch.cat(list(encodings))
@@ -260,3 +248,53 @@ def _joined(encodings: Sequence[Any]) -> Any:
 
 def _to(encoding: Any, device: torch.device) -> Any:
     return {k: v.to(device) for k, v in encoding.items()} if isinstance(encoding, dict) else encoding.to(device)
+
+
+INNER = ("outcome", "reward", "source")
+"""Names under which a reward holds another; a sum holds several under ``rewards``."""
+
+
+def critic_within(reward: Any) -> CriticReward:
+    """The part of a reward, however deep inside it, whose critic can learn from states.
+
+    Raises:
+        ValueError: there is none, there are several, or the critic is an ensemble or reads more than states.
+    """
+    found = [part for part in _parts_of(reward) if isinstance(part, CriticReward)]
+    if len(found) != 1:
+        raise ValueError(f"an online critic is the one critic of the reward, which has {len(found)}: use reward=critic")
+    if not values_states(found[0].critic):
+        kind = type(found[0].critic).__name__
+        raise ValueError(f"an online critic reads states, {kind} reads more: use critic=joint or critic=numeric_v2")
+    if len(members_of(found[0].critic)) > 1:
+        raise ValueError(
+            "an online critic learns by one loss, and the members of an ensemble each by their own draws: use "
+            "critic=joint or critic=numeric_v2"
+        )
+    return found[0]
+
+
+def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> float | None:
+    """AUROC of the critic's values of states against the verdict on the completion that each stands in.
+
+    Within problem and depth, as ``steps/auroc_siblings``: what a per-step advantage compares. A state of one number is
+    left out: there the value is the verdict. Of the rollouts of all ranks, which all must call this.
+
+    Returns:
+        A number in [0, 1]; None where no problem has states of one depth in completions of either verdict.
+    """
+    valued = reward.step_values(rollouts, legal_steps(task, rollouts))
+    judged = [
+        [Judged(value, len(step.state), finished=len(step.state) == FINISHED) for step, value in row] for row in valued
+    ]
+    seen = step_metrics(judged, [[]] * len(judged), verdicts_of(task, rollouts), rollouts.group_size)
+    return seen.get("steps/auroc_siblings")
+
+
+def _parts_of(reward: Any) -> Iterator[Any]:
+    """A reward and those it is made of."""
+    yield reward
+    inner = [getattr(reward, name, None) for name in INNER]
+    for part in (*inner, *getattr(reward, "rewards", {}).values()):
+        if part is not None:
+            yield from _parts_of(part)

@@ -1,47 +1,103 @@
-"""A function of your own as the reward: (problem, completion) → a number, in processes that may come to any harm.
+"""A function of your own as the reward or as the verifier: (problem, completion) → …, in processes that may crash.
 
-        returns a finite number                                    the reward
-        raises, or returns None, NaN, ∞, a string, a list          failed: error
-        ends its process, takes more memory than it may            failed: error, and the process is replaced
-        takes longer than its limit                                failed: timeout, and the process is replaced
+        the function                                     as the reward       as the verifier
+        returns a finite number, or true or false        the number          1 and true: ok; below 1 and false: wrong
+        returns a text                                   failed: error       wrong, for that reason
+        raises, or returns anything else                 failed: error       error
+        exits, or takes more memory than it may          failed: error       error; the process is replaced
+        takes longer than its limit                      failed: timeout     timeout; the process is replaced
 
-That a reward fails says nothing of the completion, so a failed rollout is left out (see ``Credit.failures``). A
-verifier of the house is another matter: an answer on which it would compute for ever is a wrong answer.
+That a reward fails says nothing of the completion, so a failed rollout is left out (see ``Credit.failures``). To a
+verifier a timeout is the completion's doing, as in the verifiers of our own tasks: it is not right. An error is the
+function's doing, and a function that fails on everything would look like a policy that can do nothing, so more errors
+than a share of the last 1,000 verdicts end the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import inspect
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from contrastive_reasoning.rewards.base import Credit
-from contrastive_reasoning.rewards.failures import (
-    STATUSES,
-    Warned,
+from contrastive_reasoning.rewards.base import (
+    Credit,
+    ErrorShare,
+    FailureWarning,
+    RewardFailed,
     checked_share,
     failure_metrics,
-    filled,
+    fill_with_mean,
     refuse_too_many,
 )
-from contrastive_reasoning.rewards.function_pool import FunctionPool
-from contrastive_reasoning.rewards.worker import Reply
-from contrastive_reasoning.rewards.worker_pool import TIMEOUT
 from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.tasks.function_worker import NUMBER
+from contrastive_reasoning.tasks.function_worker import NUMBER, OK, WRONG, greeting, pack
+from contrastive_reasoning.tasks.worker_pool import TIMEOUT, Reply, WorkerPool, WorkerRefused, worker_command
 
 MODULE = "contrastive_reasoning.tasks.function_worker"
+ONE_COMPLETION = ("problem", "completion")
+"""The arguments of a call for one completion."""
 
 
-class FunctionReward:
-    """What ``function`` returns for each completion. Processes start when first needed and are used again.
+class FunctionPool:
+    """The replies to many calls of a function, in their order. Processes start when first needed and are used again.
 
     Args:
-        name: of the part, logged as ``train/reward/<name>``.
-        function: (problem, completion) → a finite number. It is imported by its name in every worker, so it is no
-            lambda and stands in no other function; what it prints goes nowhere.
+        function: is imported by its name in every process, so it is no lambda and no function inside another; what it
+            prints goes nowhere.
+        kind: of reply, see ``tasks.function_worker``.
+        key: of the configuration, where the function is named.
         workers: processes at most.
         limit_s: seconds of wall clock for one call.
         memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
+
+    Raises:
+        ValueError: for a number out of range, or a function that no other process can import.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, kind: str, key: str, workers: int, limit_s: float, memory_mib: int
+    ) -> None:
+        if memory_mib < 1:
+            raise ValueError(f"memory_mib must be at least 1, got {memory_mib}")
+        try:
+            lines = greeting(function)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ValueError(
+                f"{key} must be importable by its name in another process, {name_of(function)} is not: {error}"
+            ) from error
+        self.key = key
+        command = worker_command(MODULE, kind, memory_mib * 2**20)
+        self.pool = WorkerPool(command=command, greeting=lines, workers=workers, limit_s=limit_s)
+
+    def __call__(self, calls: Sequence[Any]) -> list[Reply]:
+        """The reply to each call, which is anything that can be pickled.
+
+        Raises:
+            RewardFailed: if the function cannot be imported in a process of its own.
+        """
+        try:
+            return self.pool([pack(call) for call in calls])
+        except WorkerRefused as error:
+            raise RewardFailed(f"{self.key} does not load in a process of its own: {error}") from error
+
+    def close(self) -> None:
+        """End all processes. A later call starts new ones."""
+        self.pool.close()
+
+
+class FunctionReward:
+    """What ``function`` returns for each completion.
+
+    Args:
+        name: of the part, logged as ``train/reward/<name>``.
+        function: (problem, completion) → a finite number; see ``FunctionPool``, also for the next three.
+        workers: processes at most.
+        limit_s: seconds for one call.
+        memory_mib: mebibytes that calls may take.
         max_failures: the share of a batch's rollouts that may fail.
 
     Raises:
@@ -59,19 +115,15 @@ class FunctionReward:
         memory_mib: int,
         max_failures: float,
     ) -> None:
+        key = "reward.function"
+        require_one_completion(function, key, "reward=trl")
         self.name = name
         self.function = function
         self.max_failures = checked_share(max_failures)
         self.pool = FunctionPool(
-            function,
-            key="reward.function",
-            takes=("problem", "completion"),
-            module=MODULE,
-            workers=workers,
-            limit_s=limit_s,
-            memory_mib=memory_mib,
+            function, kind="number", key=key, workers=workers, limit_s=limit_s, memory_mib=memory_mib
         )
-        self._warn = Warned("reward.function")
+        self._warn = FailureWarning(key)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         """The credit of the batch, the rollouts that failed left out.
@@ -83,7 +135,7 @@ class FunctionReward:
         failures = {row: failure_of(reply) for row, reply in enumerate(replies) if reply.status != NUMBER}
         refuse_too_many(failures, len(rollouts), limit=self.max_failures)
         self._warn(failures)
-        numbers = filled([reply.said if reply.status == NUMBER else None for reply in replies])
+        numbers = fill_with_mean([reply.value if reply.status == NUMBER else None for reply in replies])
         outcome = rollouts.old_log_probs.new_tensor(numbers)
         return Credit(
             outcome=outcome,
@@ -97,6 +149,91 @@ class FunctionReward:
         self.pool.close()
 
 
+class FunctionVerifier:
+    """The verdict of ``function`` on each completion.
+
+    Args:
+        function: (problem, completion) → True, False, a number from 0 to 1, or why it is wrong; see ``FunctionPool``,
+            also for the next three.
+        workers: processes at most.
+        limit_s: seconds for one call.
+        memory_mib: mebibytes that calls may take.
+        max_failures: the share of the last 1,000 completions judged, once they are 20 (or 4, all of them errors), that
+            may end in an error.
+
+    Raises:
+        ValueError: for a number out of range, a function that no other process can import, or one that takes other
+            arguments.
+    """
+
+    def __init__(
+        self,
+        *,
+        function: Callable[[Problem, str], bool | float | str],
+        workers: int,
+        limit_s: float,
+        memory_mib: int,
+        max_failures: float,
+    ) -> None:
+        key = "task.verifier.function"
+        require_one_completion(function, key)
+        self.errors = ErrorShare(max_failures, of="completions", key="task.verifier.max_failures")
+        self.pool = FunctionPool(
+            function, kind="verdict", key=key, workers=workers, limit_s=limit_s, memory_mib=memory_mib
+        )
+
+    def __call__(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+        """The verdict on each completion, that of its problem beside it.
+
+        Raises:
+            VerifierFailed: if too many end in an error.
+            RewardFailed: if the function cannot be imported by a worker.
+        """
+        calls = list(zip(problems, completions, strict=True))
+        verdicts = [_verdict_of(reply) for reply in self.pool(calls)]
+        self.errors.add(verdicts)
+        return verdicts
+
+    def close(self) -> None:
+        """End all workers. A later call starts new ones."""
+        self.pool.close()
+
+
+def require_one_completion(function: Callable[..., Any], key: str, batch_choice: str | None = None) -> None:
+    """Refuse a function that cannot be called with (problem, completion).
+
+    Args:
+        function: the user's.
+        key: of the configuration, where it is named.
+        batch_choice: the choice that a function of whole batches, in TRL's form, belongs to.
+
+    Raises:
+        ValueError: with the function's own name and signature.
+    """
+    signature = inspect.signature(function)
+    sentence = f"{key} must take (problem, completion), {name_of(function)}{signature} does not"
+    of_batches = f"; a function in TRL's form needs {batch_choice}" if batch_choice else ""
+    if {"prompts", "completions"} <= signature.parameters.keys():  # they would take one completion for a batch of them
+        raise ValueError(sentence + of_batches)
+    try:
+        signature.bind(*ONE_COMPLETION)
+    except TypeError as error:
+        trl = "completions" in signature.parameters
+        raise ValueError(f"{sentence}: {error}{of_batches if trl else ''}") from error
+
+
+def name_of(function: Any) -> str:
+    """``module.name`` of a function, whatever wrappers with further arguments are around it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", None)
+    return f"{function.__module__}.{name}" if name else repr(function)
+
+
 def failure_of(reply: Reply) -> Verdict:
-    timeout, error = STATUSES
-    return Verdict(status=timeout if reply.status == TIMEOUT else error, reason=str(reply.said))
+    return Verdict(status="timeout" if reply.status == TIMEOUT else "error", reason=str(reply.value))
+
+
+def _verdict_of(reply: Reply) -> Verdict:
+    known = reply.status in (OK, WRONG, TIMEOUT)
+    return Verdict(status=reply.status if known else "error", reason=readable(str(reply.value)))  # pyright: ignore[reportArgumentType]

@@ -3,8 +3,8 @@
     V(s₀) = share correct of the other rollouts of the group     V(s_k) = share correct of its continuations
     V(s_K) = the rollout's own verdict, where it ends there      arXiv:2410.01679, Section 4
 
-The values were drawn with the rollouts (``rollout=vineppo``); here they are only put in their places. What is told of
-them (``steps/…``) leaves out the steps that were not drawn: a verdict tells itself.
+The values were drawn with the rollouts (``rollout=vineppo``); here each is assigned to its step. The metrics
+``steps/…`` leave out the steps that were not drawn: their value is the verdict itself.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import StepValue, beginnings, depth_of, illegal_steps, legal_steps, shaped
-from contrastive_reasoning.rewards.step_metrics import Judged, judged_anew
+from contrastive_reasoning.rewards.shaping import (
+    Judged,
+    StepValue,
+    depth_of,
+    read_steps,
+    shaped,
+    start_steps,
+    with_step_metrics,
+)
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 
@@ -49,20 +56,14 @@ class MonteCarloReward:
         if credit.verdicts is None:
             raise ValueError(f"reward=monte_carlo needs an outcome that verifies, got {', '.join(credit.parts)}")
         correct = [float(verdict.correct) for verdict in credit.verdicts]
-        values = self._values(rollouts, rollouts.prefix_values, correct)
-        credit = shaped(
-            credit, rollouts, values, illegal=illegal_steps(self.task, rollouts), name="monte_carlo", weight=self.weight
-        )
-        credit = judged_anew(credit, _judged(rollouts, values, rollouts.prefix_values), rollouts.group_size)
-        return replace(credit, starts=others_mean(correct, rollouts.group_size, credit.failures))
-
-    def _values(
-        self, rollouts: RolloutBatch, drawn: Sequence[Sequence[float | None]], correct: Sequence[float]
-    ) -> list[list[StepValue]]:
-        return [
-            [(step, own if value is None else value) for step, value in zip(steps, values, strict=True)]
-            for steps, values, own in zip(legal_steps(self.task, rollouts), drawn, correct, strict=True)
+        steps = read_steps(self.task, rollouts)
+        values = [
+            [(step, own if value is None else value) for step, value in zip(legal, drawn, strict=True)]
+            for legal, drawn, own in zip(steps.legal, rollouts.prefix_values, correct, strict=True)
         ]
+        credit = shaped(credit, rollouts, values, illegal=steps.illegal, name="monte_carlo", weight=self.weight)
+        credit = with_step_metrics(credit, _judged(rollouts, values, rollouts.prefix_values), rollouts.group_size)
+        return replace(credit, starts=others_mean(correct, rollouts.group_size, credit.failures))
 
 
 def _judged(
@@ -74,7 +75,7 @@ def _judged(
             Judged(value, depth_of(step, index, start), finished=known is None)
             for index, ((step, value), known) in enumerate(zip(row, of_row, strict=True))
         ]
-        for row, of_row, start in zip(values, drawn, beginnings(rollouts), strict=True)
+        for row, of_row, start in zip(values, drawn, start_steps(rollouts), strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The exact oracle as a reward: a step is worth 1 if the target can still be reached after it, else 0."""
+"""Rewards by exact search: a step that keeps the target in reach, or a perfect move. Countdown only."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import StepValue, illegal_steps, shaped, state_values
+from contrastive_reasoning.rewards.shaping import Steps, StepValue, read_steps, shape_by_states, shaped
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Task
-from contrastive_reasoning.tasks.countdown import CountdownProblem, reachable
+from contrastive_reasoning.tasks.countdown import CountdownProblem, best_moves, reachable
 
 CERTAIN = 10.0
 """The logit of what is in reach; of what is not its negative. σ(10) = 0.99995."""
 
 
 class OracleReward:
-    """``outcome`` plus ``weight`` times the share of legal steps that keep the target in reach. Countdown only.
+    """``outcome`` plus ``weight`` times the share of legal steps after which the target can still be reached.
 
     Its values are those of a perfect player; ``CalibratedReward`` makes of them the policy's own.
     """
@@ -36,32 +36,25 @@ class OracleReward:
         self.weight = weight
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        values, starts = state_values(self.task, rollouts, self.label)
-        return self.credit(rollouts, [], values, starts)
+        return shape_by_states(self.outcome, self.task, rollouts, self.label, name=self.part, weight=self.weight)
 
     def credit(
         self,
         rollouts: RolloutBatch,
+        steps: Steps,
         logits: Sequence[Float[Tensor, "1 _"]],
         values: Sequence[Sequence[StepValue]],
         starts: Sequence[float] | None,
     ) -> Credit:
-        """The outcome's credit, with these values of steps and starts."""
-        return shaped(
-            self.outcome(rollouts),
-            rollouts,
-            values,
-            illegal=illegal_steps(self.task, rollouts),
-            name=self.part,
-            weight=self.weight,
-            starts=starts,
-        )
+        """The outcome's credit, with these values of steps and starts; see ``LogitSource``."""
+        credit, illegal = self.outcome(rollouts), steps.illegal
+        return shaped(credit, rollouts, values, illegal=illegal, name=self.part, weight=self.weight, starts=starts)
 
     def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "1 _"]]:
         """±``CERTAIN`` of every step of every rollout."""
         return [
-            torch.tensor([[self._logit(rollouts.problem_of(row), step.state) for step in those]])
-            for row, those in enumerate(steps)
+            torch.tensor([[self._logit(rollouts.problem_of(row), step.state) for step in legal]])
+            for row, legal in enumerate(steps)
         ]
 
     def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "1 P"]:
@@ -74,6 +67,60 @@ class OracleReward:
 
     def _logit(self, problem: Problem, state: Sequence[int]) -> float:
         return CERTAIN if self.label(problem, state) else -CERTAIN
+
+
+class PerfectMoveReward:
+    """``outcome`` plus ``weight`` times the share of perfect moves among the decisions.
+
+    The oracle reward values every step; here a step from a state that was already lost is no decision and carries no
+    value:
+
+        [21, 16, 17, 26] → 46      reachable: judged     21+16=37  keeps 46 in reach         1
+        [37, 17, 26]               reachable: judged     37-26=11  loses it                  0
+        [11, 17]                   lost: not judged      17-11=6   absent, not one more 0
+    """
+
+    values_steps = True
+
+    def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
+        refuse_learning("PerfectMoveReward", outcome)
+        self.outcome = outcome
+        self.task = task
+        self.weight = weight
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        steps = read_steps(self.task, rollouts)
+        values = [decisions(rollouts.problem_of(row), legal) for row, legal in enumerate(steps.legal)]
+        illegal = [  # of those, too, only the ones taken while there was something to lose
+            [step for step in row if reachable(step.state, target_of(rollouts.problem_of(index)))]
+            for index, row in enumerate(steps.illegal)
+        ]
+        credit = self.outcome(rollouts)
+        return shaped(credit, rollouts, values, illegal=illegal, name="perfect_move", weight=self.weight)
+
+
+def decisions(problem: Problem, steps: Sequence[Step]) -> list[StepValue]:
+    """The steps taken from a still solvable state: 1 for a best move, 0 for any other."""
+    target = target_of(problem)
+    judged = []
+    for parent, step in zip(parents(problem, steps), steps, strict=True):
+        if reachable(parent, target):
+            perfect = {tuple(sorted(move.state)) for move in best_moves(parent, target)}
+            judged.append((step, float(tuple(sorted(step.state)) in perfect)))
+    return judged
+
+
+def parents(problem: Problem, steps: Sequence[Step]) -> list[tuple[int, ...]]:
+    """The state each step was taken from: the latest one written that has one number more.
+
+    In a list of moves that is the state before; in a search trace, which goes back, the node whose branch this is.
+    """
+    latest = {len(problem.fields["numbers"]): tuple(problem.fields["numbers"])}
+    found = []
+    for step in steps:
+        found.append(latest[len(step.state) + 1])
+        latest[len(step.state)] = tuple(step.state)
+    return found
 
 
 def in_reach(problem: Problem, step: Step) -> bool | None:

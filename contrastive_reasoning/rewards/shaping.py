@@ -1,55 +1,69 @@
-"""Shaping by steps:  r = outcome + weight · mean of the values of the legal steps, and the values themselves on tokens.
+"""Step values:  r = outcome + weight · mean of the values of the legal steps, and the values themselves on tokens.
 
 The mean, not the sum: a sum of levels would pay for long walks through good states. Even the mean moves the optimum,
-and pays for breaking off after a good step (``rewards.GameLevelReward`` does not); ``advantages.Process`` uses the
-values step by step, and weight 0 leaves the outcome alone there.
+and pays for breaking off after a good step (``GameLevelReward`` does not); ``advantages.Process`` uses the values step
+by step, and weight 0 leaves the outcome alone there.
+
+What the values are worth is measured against what the verifier found of the rollouts that went through the steps:
+
+    steps/auroc                 of two steps equally deep, one of a correct rollout and one of a wrong one, how often
+                                the former has the higher value; ties count half
+    steps/auroc_siblings        the same, of steps of the same problem: what a per-step advantage compares
+    steps/auroc_depth<d>        the same, of the steps at one depth
+    steps/outcome_correlation   of a rollout's mean value with its verdict, both against the group's mean; rollouts
+                                without a value are left out
+    steps/return                the mean of a rollout's mean value (0 without any), whichever reward gave it
+    steps/repeated              the share of steps into a state where the rollout had been before
+
+A finished state counts in the last alone: its value is the verdict, which anyone can read off, and would hide how good
+the values were while all was open. What is not defined — all rollouts correct, or none — is absent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from contrastive_reasoning.rewards.base import Credit, StepCredit
-from contrastive_reasoning.rewards.step_metrics import FINISHED, Judged, step_metrics
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from contrastive_reasoning.distributed import gather
+from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.spans import token_of_character, tokens_of_span
-from contrastive_reasoning.tasks.base import Problem, Step, Task
+from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 
+FINISHED = 1
+"""Depth of a state in which no move is left."""
 StepValue = tuple[Step, float]
+
+
+class Steps(NamedTuple):
+    """The steps of every rollout, in order of writing."""
+
+    legal: list[list[Step]]
+    illegal: list[list[Step]]
+    """Those that the rules forbade, each with the state that it left unchanged. Only where states are the numbers left:
+    elsewhere nobody knows where a step would have led. After the last number there is no step to make."""
+
+
+def read_steps(task: Task, rollouts: RolloutBatch) -> Steps:
+    """The steps of every rollout; each completion is parsed once."""
+    parsed = [task.parse_steps(rollouts.problem_of(row), text) for row, text in enumerate(rollouts.texts)]
+    return Steps(
+        legal=[[step for step in steps if step.legal] for steps in parsed],
+        illegal=[
+            [] if start is None else [step for step in steps if not step.legal and len(step.state) > 1]
+            for steps, start in zip(parsed, start_steps(rollouts), strict=True)
+        ],
+    )
 
 
 def legal_steps(task: Task, rollouts: RolloutBatch) -> list[list[Step]]:
     """The legal steps of every rollout, in order of writing."""
-    return [
-        [step for step in task.parse_steps(rollouts.problem_of(row), text) if step.legal]
-        for row, text in enumerate(rollouts.texts)
-    ]
-
-
-def illegal_steps(task: Task, rollouts: RolloutBatch) -> list[list[Step]]:
-    """The steps of every rollout that the rules forbade, each with the state that it left as it was.
-
-    Only where states are the numbers left: elsewhere nobody knows where a step would have led. After the last number
-    there is no step to make.
-    """
-    return [
-        [step for step in task.parse_steps(problem, text) if not step.legal and len(step.state) > 1]
-        if start_of(problem := rollouts.problem_of(row)) is not None
-        else []
-        for row, text in enumerate(rollouts.texts)
-    ]
-
-
-def state_values(
-    task: Task, rollouts: RolloutBatch, value: Callable[[Problem, Sequence[int]], float]
-) -> tuple[list[list[StepValue]], list[float]]:
-    """``value(problem, state)`` of the state after every legal step, and of each problem's own. Countdown only."""
-    steps = [
-        [(step, value(rollouts.problem_of(row), step.state)) for step in steps]
-        for row, steps in enumerate(legal_steps(task, rollouts))
-    ]
-    return steps, [value(problem, problem.fields["numbers"]) for problem in rollouts.problems]
+    return read_steps(task, rollouts).legal
 
 
 def start_of(problem: Problem) -> Step | None:
@@ -58,9 +72,27 @@ def start_of(problem: Problem) -> Step | None:
     return None if numbers is None else Step(start=0, end=0, state=tuple(numbers), legal=True)
 
 
-def beginnings(rollouts: RolloutBatch) -> list[Step | None]:
+def start_steps(rollouts: RolloutBatch) -> list[Step | None]:
     """``start_of`` the problem of every rollout."""
     return [start_of(problem) for problem in rollouts.problems for _ in range(rollouts.group_size)]
+
+
+def shape_by_states(
+    outcome: Reward,
+    task: Task,
+    rollouts: RolloutBatch,
+    value: Callable[[Problem, Sequence[int]], float],
+    *,
+    name: str,
+    weight: float,
+) -> Credit:
+    """``shaped`` by ``value(problem, state)`` of the state after every legal step and before any. Countdown only."""
+    steps = read_steps(task, rollouts)
+    values = [
+        [(step, value(rollouts.problem_of(row), step.state)) for step in legal] for row, legal in enumerate(steps.legal)
+    ]
+    starts = [value(problem, problem.fields["numbers"]) for problem in rollouts.problems]
+    return shaped(outcome(rollouts), rollouts, values, illegal=steps.illegal, name=name, weight=weight, starts=starts)
 
 
 def shaped(
@@ -75,7 +107,7 @@ def shaped(
 ) -> Credit:
     """``credit`` with the part ``name`` added: its mean value per rollout (0 without steps) and its step credit.
 
-    How well the values tell which rollouts the verifier accepts is added to the metrics (see ``step_metrics``).
+    How well the values predict which rollouts the verifier accepts is added to the metrics.
 
     Args:
         credit: of the reward that is shaped.
@@ -92,11 +124,11 @@ def shaped(
     if name in credit.parts or credit.steps is not None:
         raise ValueError(f"reward {name} cannot shape {', '.join(credit.parts)}: one part of a reward may value steps")
     part = rollouts.old_log_probs.new_tensor([_mean([value for _, value in row]) for row in values])
-    begun = beginnings(rollouts)
-    steps = [_on_tokens(*row) for row in zip(rollouts.token_spans, values, begun, strict=True)]
+    before = start_steps(rollouts)
+    steps = [_on_tokens(*row) for row in zip(rollouts.token_spans, values, before, strict=True)]
     judged = [
         [_judged(step, value, index, start) for index, (step, value) in enumerate(row)]
-        for row, start in zip(values, begun, strict=True)
+        for row, start in zip(values, before, strict=True)
     ]
     seen = step_metrics(judged, steps, credit.verdicts, rollouts.group_size)
     return replace(
@@ -173,3 +205,125 @@ def depth_of(step: Step, index: int, start: Step | None) -> int:
     the states of arithmetic are, would begin at 1 and grow.
     """
     return len(step.state) if start is not None and isinstance(step.state, list | tuple) else -index
+
+
+class Judged(NamedTuple):
+    """One legal step of a rollout, as ``StepCredit`` without its tokens."""
+
+    value: float
+    depth: int
+    finished: bool
+    """No move is left after it."""
+
+
+def step_metrics(
+    judged: Sequence[Sequence[Judged]],
+    placed: Sequence[Sequence[StepCredit]],
+    verdicts: Sequence[Verdict] | None,
+    group_size: int,
+) -> dict[str, float]:
+    """The metrics above, of one rollout batch: that of all ranks, which all must call this.
+
+    Args:
+        judged: the valued steps of every rollout; one whose judging failed counts nowhere.
+        placed: those of them that lie on tokens.
+        verdicts: on every rollout; without them only the last two metrics are known.
+        group_size: G.
+    """
+    # a rollout whose judging failed counts nowhere; its row stays, or groups would shift
+    failed = {row for row, verdict in enumerate(verdicts or []) if not verdict.judged}
+    again = [step.again for row, steps in enumerate(placed) if row not in failed for step in steps]
+    right = None if verdicts is None else [verdict.correct for verdict in verdicts]
+    known = [[] if row in failed else steps for row, steps in enumerate(judged)]
+    # the mean of the ranks' AUROCs is not that of their steps
+    of_ranks = gather((known, again, right, len(judged) - len(failed)))
+    judged = [row for rows, _, _, _ in of_ranks for row in rows]
+    visits = [step for _, steps, _, _ in of_ranks for step in steps]
+    means, counted = [_undecided(row) for row in judged], sum(count for _, _, _, count in of_ranks)
+    metrics = {"steps/return": sum(mean or 0.0 for mean in means) / counted} if counted else {}
+    metrics |= {"steps/repeated": sum(visits) / len(visits)} if visits else {}
+    if right is None:
+        return metrics
+    right = [correct for _, _, rows, _ in of_ranks for correct in rows or []]
+    valued = [row for row, mean in enumerate(means) if mean is not None]
+    correlation = within_group_correlation(
+        torch.tensor([means[row] for row in valued], dtype=torch.float64),
+        torch.tensor([right[row] for row in valued], dtype=torch.float64),
+        torch.tensor(valued, dtype=torch.long) // group_size,
+    )
+    found = {**_aurocs(judged, torch.tensor(right), group_size), "steps/outcome_correlation": correlation}
+    return metrics | {name: value for name, value in found.items() if value is not None}
+
+
+def with_step_metrics(credit: Credit, judged: Sequence[Sequence[Judged]], group_size: int) -> Credit:
+    """``credit`` with the metrics of these steps in place of those that it came with."""
+    kept = {name: value for name, value in credit.metrics.items() if not name.startswith("steps/")}
+    steps = credit.steps or []
+    seen = step_metrics(judged, steps, credit.verdicts, group_size)
+    return replace(credit, metrics={**kept, **seen})
+
+
+def _undecided(steps: Sequence[Judged]) -> float | None:
+    """The mean value of the steps that leave a move; None without any."""
+    values = [step.value for step in steps if not step.finished]
+    return sum(values) / len(values) if values else None
+
+
+def _aurocs(
+    judged: Sequence[Sequence[Judged]], correct: Bool[Tensor, " B"], group_size: int
+) -> dict[str, float | None]:
+    rows = [(index, step) for index, row in enumerate(judged) for step in row if not step.finished]
+    if not rows:
+        return {}
+    of = torch.tensor([index for index, _ in rows])
+    values = torch.tensor([step.value for _, step in rows], dtype=torch.float64)
+    depth, right = torch.tensor([step.depth for _, step in rows]), correct[of]
+    siblings = (of // group_size) * int(depth.max() - depth.min() + 1) + depth  # one number for each pair of them
+    found = {"steps/auroc": auroc(values, right, depth), "steps/auroc_siblings": auroc(values, right, siblings)}
+    for at in depth.unique().tolist():
+        here = depth == at
+        found[f"steps/auroc_depth{at}"] = auroc(values[here], right[here], depth[here])
+    return found
+
+
+def auroc(
+    values: Float[Tensor, " N"], correct: Bool[Tensor, " N"], stratum: Int[Tensor, " N"] | None = None
+) -> float | None:
+    """The share of (correct, wrong) pairs within a stratum that are ranked right, by the Mann–Whitney statistic.
+
+    Args:
+        values: of each step.
+        correct: whether its rollout was.
+        stratum: pairs of different strata do not count; None: all are of one.
+
+    Returns:
+        A number in [0, 1], ties counting half; None where no stratum has both kinds.
+    """
+    stratum = torch.zeros(len(values), dtype=torch.long) if stratum is None else stratum
+    _, of, sizes = stratum.unique(return_inverse=True, return_counts=True)
+    table = torch.stack([of.double(), values.double()])
+    _, place, equals = torch.unique(table, dim=1, return_inverse=True, return_counts=True)
+    # ranks from 1, the mean rank where values are equal; one stratum after another, so the earlier ones are taken off
+    ranks = (equals.cumsum(0) - (equals - 1) / 2).double()[place] - (sizes.cumsum(0) - sizes)[of]
+    positives = torch.zeros(len(sizes), dtype=torch.float64).index_add(0, of, correct.double())
+    pairs = (positives * (sizes - positives)).sum()
+    won = (ranks * correct).sum() - (positives * (positives + 1) / 2).sum()
+    return (won / pairs).item() if pairs > 0 else None
+
+
+def within_group_correlation(
+    first: Float[Tensor, " N"], second: Float[Tensor, " N"], group: Int[Tensor, " N"]
+) -> float | None:
+    """Pearson's correlation of what is left of both after the mean of their group; None where either is constant."""
+    _, of, sizes = group.unique(return_inverse=True, return_counts=True)
+    a, b = (_left_of_mean(values.double(), of, sizes) for values in (first, second))
+    varied = bool(a.any()) and bool(b.any())
+    return (a * b).sum().div(a.norm() * b.norm()).clamp(-1, 1).item() if varied else None
+
+
+def _left_of_mean(values: Float[Tensor, " N"], of: Int[Tensor, " N"], sizes: Int[Tensor, " P"]) -> Float[Tensor, " N"]:
+    """Values less the mean of their group; exactly 0 where all of a group are equal, whatever the mean rounds to."""
+    empty = values.new_zeros(len(sizes))
+    low, high = (empty.scatter_reduce(0, of, values, how, include_self=False) for how in ("amin", "amax"))
+    means = empty.index_add(0, of, values) / sizes
+    return (values - means[of]) * (low != high)[of]

@@ -1,18 +1,18 @@
-"""A reward function as TRL's GRPOTrainer takes it, called on whole batches in a process that may come to any harm.
+"""A reward function as TRL's GRPOTrainer takes it, called on whole batches in a process of its own.
 
         function(prompts=…, completions=…, completion_ids=…, <columns>=…, **kwargs) → [0.5, None, …]
 
-What TRL's documentation (GRPOTrainer, "Using a custom reward function") says of such a function, and what holds here:
+TRL's documentation (GRPOTrainer, "Using a custom reward function") describes such a function. Here holds:
 
         prompts, completions    texts; with ``messages: true`` lists of {role, content}, as for conversational data
         completion_ids          the tokens of each completion
-        columns                 a list each, as long as the completions: the problems' fields, and where no field is
-                                called so ``answer`` and ``id``
-        None                    not applicable: it adds nothing to the sum of rewards, which is 0 where it stands alone
+        columns                 a list each, as long as the completions: the problems' fields, and where no field has
+                                that name ``answer`` and ``id``
+        None                    not applicable: it adds nothing to the sum of rewards, and is 0 where it stands alone
         async                   awaited
-        trainer_state, log_…    not given: what is learnt from cannot depend on them
+        trainer_state, log_…    not given: what is learned from cannot depend on them
 
-Any keyword is given only where the function takes it. A call that fails or takes too long leaves out the whole batch.
+A keyword is given only where the function takes it. A call that fails or takes too long leaves out the whole batch.
 """
 
 from __future__ import annotations
@@ -21,23 +21,20 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from contrastive_reasoning.rewards.base import Credit
-from contrastive_reasoning.rewards.failures import (
+from contrastive_reasoning.rewards.base import (
+    Credit,
+    FailureWarning,
     RewardFailed,
-    Warned,
     checked_share,
     failure_metrics,
-    filled,
+    fill_with_mean,
     refuse_too_many,
 )
-from contrastive_reasoning.rewards.function import failure_of
-from contrastive_reasoning.rewards.function_pool import FunctionPool
+from contrastive_reasoning.rewards.function import ONE_COMPLETION, FunctionPool, failure_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
-from contrastive_reasoning.tasks.batch_worker import NUMBERS
 from contrastive_reasoning.tasks.chat_prompt import messages_of
-
-MODULE = "contrastive_reasoning.tasks.batch_worker"
+from contrastive_reasoning.tasks.function_worker import NUMBERS
 
 
 class TRLReward:
@@ -45,11 +42,10 @@ class TRLReward:
 
     Args:
         name: of the part, logged as ``train/reward/<name>``.
-        function: as above. It is imported by its name in the worker, so it is no lambda and stands in no other
-            function; what it prints goes nowhere.
+        function: as above; see ``FunctionPool``.
         messages: whether it takes conversations; else texts.
-        columns: keyword of the function → what it is called here, where that is another name: ``answer``, ``id``, or
-            a field of the problems.
+        columns: keyword of the function → its name here, where that is another: ``answer``, ``id``, or a field of the
+            problems.
         limit_s: seconds of wall clock for one batch.
         memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
         max_failures: the share of a batch's rollouts that may fail: with less than 1 a call that fails ends the run.
@@ -75,15 +71,9 @@ class TRLReward:
         self.columns = dict(columns)
         self.max_failures = checked_share(max_failures)
         self.pool = FunctionPool(
-            function,
-            key="reward.function",
-            takes=None,
-            module=MODULE,
-            workers=1,
-            limit_s=limit_s,
-            memory_mib=memory_mib,
+            function, kind="numbers", key="reward.function", workers=1, limit_s=limit_s, memory_mib=memory_mib
         )
-        self._warn = Warned("reward.function")
+        self._warn = FailureWarning("reward.function")
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         """The credit of the batch; all of its rollouts failed where the call did.
@@ -93,19 +83,18 @@ class TRLReward:
                 be imported by the worker, or a call that fails, unless ``max_failures`` is 1.
         """
         (reply,) = self.pool([(self.arguments(rollouts), len(rollouts))])
-        rows = range(len(rollouts))
-        failures = {} if reply.status == NUMBERS else dict.fromkeys(rows, failure_of(reply))
+        failures = {} if reply.status == NUMBERS else dict.fromkeys(range(len(rollouts)), failure_of(reply))
         refuse_too_many(failures, len(rollouts), limit=self.max_failures)
         self._warn(failures)
-        said: list[float | None] = [None] * len(rollouts) if failures else reply.said
+        numbers: list[float | None] = [None] * len(rollouts) if failures else reply.value
         like = rollouts.old_log_probs
         return Credit(
-            outcome=like.new_tensor([number or 0.0 for number in said]),
-            parts={self.name: like.new_tensor(filled(said))},
+            outcome=like.new_tensor([number or 0.0 for number in numbers]),
+            parts={self.name: like.new_tensor(fill_with_mean(numbers))},
             failures=failures,
             metrics={
                 **failure_metrics(failures, len(rollouts)),
-                f"reward/{self.name}_not_applicable": 0.0 if failures else said.count(None) / len(rollouts),
+                f"reward/{self.name}_not_applicable": 0.0 if failures else numbers.count(None) / len(rollouts),
             },
         )
 
@@ -117,17 +106,19 @@ class TRLReward:
         """The keyword arguments of one call: those that the function takes.
 
         Raises:
-            RewardFailed: where it needs one that there is not.
+            RewardFailed: where it needs one that does not exist.
         """
         problems = [rollouts.problem_of(row) for row in range(len(rollouts))]
         columns = {"answer": [problem.answer for problem in problems], "id": [problem.id for problem in problems]}
         columns |= columns_of(problems)
+        there = f"there are {', '.join(sorted(columns))}"
         if unknown := [name for name in self.columns.values() if name not in columns]:
-            raise RewardFailed(f"reward.columns names {unknown[0]}, which the problems do not have; {_there(columns)}")
+            raise RewardFailed(f"reward.columns names {unknown[0]}, which the problems do not have; {there}")
         columns |= {keyword: columns[name] for keyword, name in self.columns.items()}
         given = columns | {
             "prompts": [
-                _conversation(problem.prompt) if self.messages else str(problem.prompt) for problem in problems
+                [message._asdict() for message in messages_of(problem.prompt)] if self.messages else str(problem.prompt)
+                for problem in problems
             ],
             "completions": [
                 [{"role": "assistant", "content": text}] if self.messages else text for text in rollouts.texts
@@ -138,15 +129,17 @@ class TRLReward:
         }
         taken, needed = keywords(self.function)
         if missing := sorted(needed - given.keys()):
+            if set(ONE_COMPLETION) <= needed:
+                raise RewardFailed("reward.function takes (problem, completion): such a function needs reward=function")
             raise RewardFailed(
-                f"reward.function takes {missing[0]}, which the problems do not have; {_there(columns)}: "
-                f"reward.columns={{{missing[0]}: NAME}} says what it is called here"
+                f"reward.function takes {missing[0]}, which the problems do not have; {there}: "
+                f"reward.columns={{{missing[0]}: NAME}} names the column that it is"
             )
         return given if taken is None else {name: value for name, value in given.items() if name in taken}
 
 
 def keywords(function: Callable[..., Any]) -> tuple[set[str] | None, set[str]]:
-    """What a function takes by name, None for anything; and what it cannot do without."""
+    """The keywords that a function takes, None for any; and those that it cannot do without."""
     parameters = inspect.signature(function).parameters.values()
     named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     needed = {one.name for one in named if one.default is one.empty}
@@ -158,11 +151,3 @@ def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
     """The fields of the problems as the columns of a table: None where a problem lacks what another has."""
     names = dict.fromkeys(name for problem in problems for name in problem.fields if name.isidentifier())
     return {name: [problem.fields.get(name) for problem in problems] for name in names}
-
-
-def _conversation(prompt: str) -> list[dict[str, str]]:
-    return [message._asdict() for message in messages_of(prompt)]
-
-
-def _there(columns: Mapping[str, Any]) -> str:
-    return f"there are {', '.join(sorted(columns))}"

@@ -1,28 +1,29 @@
-"""The verifier's reward: 1 for a correct completion, 0 for any other, with the reason kept.
-
-A completion whose judging failed, ``error``, was neither: it is left out. A timeout is the completion's own doing.
-"""
+"""Rewards of whole completions: whether they are correct, whether they could be read, and how long they are."""
 
 from __future__ import annotations
 
-from contrastive_reasoning.rewards.base import Credit
-from contrastive_reasoning.rewards.failures import Warned, failure_metrics, filled
+from contrastive_reasoning.rewards.base import Credit, FailureWarning, failure_metrics, fill_with_mean
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Task
 
 
 class VerifierReward:
+    """1 for a correct completion, 0 for any other.
+
+    A completion whose judging failed (``error``) is left out: it is neither. A timeout is the completion's own doing.
+    """
+
     verifies = True
     """Its credit has verdicts."""
 
     def __init__(self, *, task: Task) -> None:
         self.task = task
-        self._warn = Warned("the verifier")
+        self._warn = FailureWarning("the verifier")
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         verdicts = verdicts_of(self.task, rollouts)
         failures = {row: verdict for row, verdict in enumerate(verdicts) if not verdict.judged}
-        values = filled([float(verdict.correct) if verdict.judged else None for verdict in verdicts])
+        values = fill_with_mean([float(verdict.correct) if verdict.judged else None for verdict in verdicts])
         outcome = rollouts.old_log_probs.new_tensor(values)
         self._warn(failures)
         return Credit(
@@ -32,3 +33,57 @@ class VerifierReward:
             failures=failures,
             metrics=failure_metrics(failures, len(rollouts)),
         )
+
+
+class FormatReward:
+    """1 where the completion ended by itself and could be read, right or wrong, else 0.
+
+    It does not depend on correctness: weigh it well below the verifier.
+    """
+
+    verifies = True
+    """Its credit has verdicts."""
+
+    def __init__(self, *, task: Task) -> None:
+        self.task = task
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        verdicts = verdicts_of(self.task, rollouts)
+        readable = [
+            float(verdict.status in ("ok", "wrong") and finish == "stop")
+            for verdict, finish in zip(verdicts, rollouts.finish_reasons, strict=True)
+        ]
+        outcome = rollouts.old_log_probs.new_tensor(readable)
+        return Credit(outcome=outcome, parts={"format": outcome}, verdicts=verdicts)
+
+
+class OverlongReward:
+    """Soft overlong punishment of DAPO, arXiv:2503.14476, of the completion's length in tokens, end token included:
+
+                 0                              |y| ≤ L_max − L_cache
+        r(y) =   (L_max − L_cache − |y|) / L_cache     up to L_max
+                 −1                             beyond
+
+    A completion that is cut off at the limit would otherwise be punished as a whole for what may have been sound. It
+    does not depend on correctness: add it to any reward by a ``WeightedSum``.
+
+    Args:
+        max_tokens: L_max, usually the most tokens a completion may have; −1 is then reached at the limit itself.
+        cache_share: L_cache / L_max in (0, 1], the stretch of growing punishment.
+
+    Raises:
+        ValueError: for a setting outside its range.
+    """
+
+    def __init__(self, *, max_tokens: int, cache_share: float) -> None:
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
+        if not 0 < cache_share <= 1:
+            raise ValueError(f"cache_share must lie in (0, 1], got {cache_share}")
+        self.max_tokens = max_tokens
+        self.cache_tokens = cache_share * max_tokens
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        lengths = rollouts.mask.sum(dim=1).to(rollouts.old_log_probs.dtype)
+        outcome = ((self.max_tokens - self.cache_tokens - lengths) / self.cache_tokens).clamp(-1.0, 0.0)
+        return Credit(outcome=outcome, parts={"overlong": outcome})

@@ -1,62 +1,110 @@
-"""The process that calls a function on completions: ``python -m contrastive_reasoning.tasks.function_worker BYTES``.
+"""The process that calls a user's function: ``python -m contrastive_reasoning.tasks.function_worker KIND BYTES``.
 
-The first line tells where modules are looked for, the second the function, each later one a (problem, completion), as
-pickles in base64: they come from the process that started this one. What goes out is JSON, for nothing is trusted that
-has been near the function:
+The first line holds the module search path, the second the function, each later one the arguments of a call, as
+pickles in base64: they come from the process that started this one. Replies are JSON:
 
     [ready, ""] or [refused, reason]        once
-    [number, 0.5]                           what it returned
-    [error, reason]                         it raised, or returned what is no finite number
-    [fatal, reason]                         so too, and this process should not be asked again
+    [number, 0.5]                           of KIND number: the function returned a finite number
+    [numbers, [0.5, null, …]]               of KIND numbers: a list of them for a batch, null where it returned None
+    [ok, ""] or [wrong, reason]             of KIND verdict
+    [error, reason]                         it raised, or returned something else
+    [fatal, reason]                         the same, and this process should not be used again
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import inspect
+import os
 import pickle
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from math import isfinite
 from numbers import Real
+from sysconfig import get_paths
 from typing import Any
 
-from contrastive_reasoning.tasks.worker_process import READY, Conversation, limit_memory, memory_in_use
+from contrastive_reasoning.tasks.worker_pool import ERROR, FATAL, READY, Connection, limit_memory, memory_in_use
 
-REFUSED, NUMBER, ERROR, FATAL = "refused", "number", "error", "fatal"
+REFUSED, NUMBER, NUMBERS, OK, WRONG = "refused", "number", "numbers", "ok", "wrong"
 LONGEST = 200
 """Characters of an exception's text that are kept."""
+LIBRARIES = tuple(get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+"""Folders whose code is not the user's."""
 
 Call = Callable[[Callable[..., Any], str], tuple[str, object]]
-"""The function and a line → what goes out for it; what the function raises is not its business."""
+"""The function and a line → the reply; what the function raises is handled by ``serve``."""
 
 
 def serve(memory: int, call: Call) -> None:
-    """Answer lines until the input ends; ``memory`` bytes are what calls may take beyond what loading took."""
-    parent = Conversation()
+    """Handle lines until the input ends; ``memory`` bytes are what calls may take beyond what loading took."""
+    parent = Connection()
     try:
-        sys.path[:] = unpacked(parent.hear())
-        function = unpacked(parent.hear())
+        sys.path[:] = unpack(parent.receive())
+        function = unpack(parent.receive())
     except BaseException as error:  # whatever importing it ends in, an exit included
-        parent.say(REFUSED, described(error))
+        parent.send(REFUSED, describe(error))
         return
     limit_memory(memory_in_use() + memory)
-    parent.say(READY, "")
+    parent.send(READY, "")
     while True:
-        parent.say(*_guarded(call, function, parent.hear()))
+        parent.send(*_guarded(call, function, parent.receive()))
 
 
 def number(function: Callable[..., Any], line: str) -> tuple[str, float | str]:
     """Status, and the number or the reason, of one (problem, completion)."""
-    value = plain(function(*unpacked(line)))
+    value = as_python(function(*unpack(line)))
     if not isinstance(value, Real):
         return ERROR, f"returned {type(value).__name__}, not a number"
     value = float(value)
     return (NUMBER, value) if isfinite(value) else (ERROR, f"returned {value}")
 
 
-def plain(value: Any) -> Any:
-    """A scalar of numpy or torch as the number, true or false that it is; anything else as it stands."""
+def numbers(function: Callable[..., Any], line: str) -> tuple[str, list[float | None] | str]:
+    """Status, and the numbers or the reason, of one batch: the keyword arguments and how many numbers are wanted."""
+    arguments, wanted = unpack(line)
+    returned = function(**arguments)
+    if inspect.isawaitable(returned):
+        returned = asyncio.run(_await(returned))
+    if isinstance(returned, str) or not isinstance(returned, Iterable):
+        return ERROR, f"returned {type(returned).__name__}, not a list of {wanted} numbers"
+    values = [as_python(value) for value in returned]
+    if len(values) != wanted:
+        return ERROR, f"returned {len(values)} numbers for {wanted} completions"
+    for row, value in enumerate(values):
+        if value is not None and not (isinstance(value, Real) and isfinite(value)):
+            what = value if isinstance(value, Real) else type(value).__name__
+            return ERROR, f"returned {what} for completion {row}, neither a finite number nor None"
+    return NUMBERS, [None if value is None else float(value) for value in values]
+
+
+def verdict(function: Callable[..., Any], line: str) -> tuple[str, str]:
+    """Status and reason of one (problem, completion): True, False, a number from 0 to 1, or why it is wrong."""
+    value = as_python(function(*unpack(line)))
+    if isinstance(value, str):
+        reason = first_words(value)
+        return (WRONG, reason) if reason else (ERROR, "returned an empty text, which is no reason")
+    if not isinstance(value, Real):
+        return ERROR, f"returned {type(value).__name__}, not true, false, a number from 0 to 1, or a reason"
+    if not 0 <= float(value) <= 1:
+        return ERROR, f"returned {float(value):g}, which is not between 0 and 1"
+    if value == 1:
+        return OK, ""
+    return WRONG, f"scored {float(value):g}" if value else "the verifier said no"
+
+
+KINDS: dict[str, Call] = {"number": number, "numbers": numbers, "verdict": verdict}
+
+
+def as_python(value: Any) -> Any:
+    """A scalar of numpy or torch as the number, true or false that it is; anything else unchanged."""
     return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
+async def _await(coming: Any) -> Any:
+    return await coming
 
 
 def _guarded(call: Call, function: Callable[..., Any], line: str) -> tuple[str, object]:
@@ -64,23 +112,36 @@ def _guarded(call: Call, function: Callable[..., Any], line: str) -> tuple[str, 
         return call(function, line)
     except MemoryError:
         return FATAL, "out of memory"
-    except Exception as error:  # the user's function may raise anything: of this call alone, and its reason is kept
-        return ERROR, described(error)
-    except BaseException as error:  # it wanted to end the process: so be it, once this is said
-        return FATAL, described(error)
+    except Exception as error:  # the user's function may raise anything: it ends this call alone
+        return ERROR, describe(error)
+    except BaseException as error:  # an exit: the process ends, once the reply is sent
+        return FATAL, describe(error)
 
 
-def described(error: BaseException) -> str:
-    """The exception's name and the first line of its text."""
+def describe(error: BaseException) -> str:
+    """The exception's name, the first line of its text, and the line of the user's code in which it arose."""
     text = first_words(str(error))
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    named = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    place = user_line(error)
+    return f"{named} ({place})" if place else named
+
+
+def user_line(error: BaseException) -> str | None:
+    """``file:line, in function`` of the innermost frame that is no library's; None where no frame is the user's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    called = [frame for frame in frames if frame.filename != __file__ and not frame.filename.startswith("<frozen")]
+    own = [frame for frame in called if not frame.filename.startswith(LIBRARIES)] or called
+    if not own:
+        return None
+    file = os.path.relpath(own[-1].filename)
+    return f"{own[-1].filename if file.startswith('..') else file}:{own[-1].lineno}, in {own[-1].name}"
 
 
 def first_words(text: str) -> str:
     """The first line, at most ``LONGEST`` characters of it.
 
-    A long one ends with a whole word: of a secret without spaces that stands in it there must be all or nothing, for
-    who hides secrets to find it.
+    A long one ends with a whole word: a secret without spaces must stand in it whole or not at all, or what replaces
+    secrets would not find it.
     """
     line = next(iter(text.splitlines()), "")
     return line if len(line) <= LONGEST else f"{line[:LONGEST].rpartition(' ')[0]} …".lstrip()
@@ -88,17 +149,17 @@ def first_words(text: str) -> str:
 
 def greeting(function: Callable[..., Any]) -> bytes:
     """The first two lines: modules are found where this process finds them."""
-    return packed(sys.path) + b"\n" + packed(function) + b"\n"
+    return pack(sys.path) + b"\n" + pack(function) + b"\n"
 
 
-def packed(what: object) -> bytes:
+def pack(what: object) -> bytes:
     """A line without its end."""
     return base64.b64encode(pickle.dumps(what))
 
 
-def unpacked(line: str) -> Any:
+def unpack(line: str) -> Any:
     return pickle.loads(base64.b64decode(line))
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), number)
+    serve(int(sys.argv[2]), KINDS[sys.argv[1]])

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from contrastive_reasoning.critics import TwoTowerCritic
-from contrastive_reasoning.critics.numeric import numbers_and_target
+from contrastive_reasoning.critics.base import numbers_and_target
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks import Problem, Step

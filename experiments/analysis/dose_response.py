@@ -1,6 +1,6 @@
 """How well each arm's values ranked sibling steps in its own runs, beside what the arm gained over the baseline.
 
-The dose is the metric train/steps/auroc_siblings (contrastive_reasoning/rewards/step_metrics.py), the mean over a
+The dose is the metric train/steps/auroc_siblings (contrastive_reasoning/rewards/shaping.py), the mean over a
 run's rollout batches and then over seeds: by the verifier's verdicts, whatever the values were made of, so that an
 oracle has no 1 there; the response is the gain in the primary metric. Arms that value no steps have no dose.
 

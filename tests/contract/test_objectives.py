@@ -15,7 +15,7 @@ from torch.testing import assert_close
 
 import conf
 from contrastive_reasoning.objectives import Objective, ObjectiveInputs
-from contrastive_reasoning.objectives.metrics import joined
+from contrastive_reasoning.objectives.base import join_metrics
 
 FILES = sorted((Path(str(conf.__file__)).parent / "objective").glob("*.yaml"))
 PER_TOKEN = ("log_probs", "old_log_probs", "ref_log_probs", "advantages", "mask", "full_kl")
@@ -64,7 +64,7 @@ def test_no_split_changes_loss_gradient_or_metrics(objective: Objective, split: 
     loss = torch.stack([part.loss for part in parts]).sum()
     assert_close(loss, whole.loss, rtol=1e-12, atol=1e-14)
     assert_close(torch.autograd.grad(loss, given.log_probs)[0], gradient(objective, given), rtol=1e-12, atol=1e-14)
-    assert_close(joined([part.metrics for part in parts]), dict(whole.metrics), rtol=1e-12, atol=1e-14)
+    assert_close(join_metrics([part.metrics for part in parts]), dict(whole.metrics), rtol=1e-12, atol=1e-14)
 
 
 def test_what_lies_outside_the_mask_is_ignored(objective: Objective) -> None:

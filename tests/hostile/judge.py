@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from contrastive_reasoning.rewards.pool import AnswerPool, Kind
+from contrastive_reasoning.rewards.answer_pool import AnswerPool, Kind
 from contrastive_reasoning.tasks.answer import Question, check_golds, extract_answer, pose, verify_choice
 from contrastive_reasoning.tasks.answer.symbolic import load
 from contrastive_reasoning.tasks.answer_task import AnswerTask

@@ -1,8 +1,7 @@
-"""The process that settles questions for the pool: ``python -m contrastive_reasoning.tasks.answer.worker BYTES``.
+"""The process that settles symbolic answers: ``python -m contrastive_reasoning.tasks.answer.worker BYTES``.
 
-One line of JSON comes in per question, ``[gold, answer]``, and one goes out, ``[status, reason]``; before the first, a
-line says that the libraries are loaded. No torch, nothing of the parent's main module, no pickle, and no more memory
-than it was given.
+A request is JSON, ``[gold, answer]``, its reply ``[status, reason]``. No torch, nothing of the parent's main module, no
+pickle, and no more memory than it was given.
 """
 
 from __future__ import annotations
@@ -11,19 +10,21 @@ import json
 import sys
 
 from contrastive_reasoning.tasks.answer.symbolic import load
-from contrastive_reasoning.tasks.answer.verify import Question, settle
-from contrastive_reasoning.tasks.worker_process import READY, Conversation, limit_memory
+from contrastive_reasoning.tasks.answer.verify import GOLD_UNREAD, Question, settle
+from contrastive_reasoning.tasks.worker_pool import FATAL, READY, Connection, limit_memory
 
 
 def main(memory: int) -> None:
     """Settle questions until the input ends."""
-    parent = Conversation()
+    parent = Connection()
     limit_memory(memory)
     load()
-    parent.say(READY, "")
+    parent.send(READY, "")
     while True:
-        verdict = settle(Question(*json.loads(parent.hear())))
-        parent.say(verdict.status, verdict.reason)
+        verdict = settle(Question(*json.loads(parent.receive())))
+        # out of memory, perhaps: only a gold answer that does not parse is no fault of this process
+        fatal = not verdict.judged and verdict.reason != GOLD_UNREAD
+        parent.send(FATAL if fatal else verdict.status, verdict.reason)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from callbacks.critic_validation import Calibration, diagram, wilson
-from contrastive_reasoning.critics.reliability_bins import ReliabilityBins
+from contrastive_reasoning.critics.calibration import ReliabilityBins
 from lightning_modules.metrics import OracleMetrics
 from tests.unit.callbacks.test_critic_pictures import Album, fit
 

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from callbacks.online_critic import CriticUpdates
 from contrastive_reasoning.critics import CriticBatch, JointCritic
-from contrastive_reasoning.critics.met_states import MetStates, met_batch
+from contrastive_reasoning.critics.replay_buffer import ReplayBuffer, replay_batch
 from contrastive_reasoning.distributed import TooManyLeftOut, ranks, this_rank
 from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.policies.seeded import seeded
@@ -47,9 +47,9 @@ def critic() -> JointCritic:
     )
 
 
-def met() -> MetStates:
+def met() -> ReplayBuffer:
     """Differences: what the stream does not teach."""
-    states = MetStates(capacity=100)
+    states = ReplayBuffer(capacity=100)
     for large in range(20, 45):
         states.add((large, 3), [30], Known(frozenset({large - 3}), exhausted=True))
     return states
@@ -86,7 +86,7 @@ def loss_on(model: Any, batch: CriticBatch) -> torch.Tensor:
 
 def met_pairs(seed: int, count: int = 8) -> CriticBatch:
     rng = np.random.default_rng(seed)
-    return met_batch(met().draw(count, rng), pairing=EveryGoal(), goal_range=(10, 50), rng=rng)
+    return replay_batch(met().draw(count, rng), pairing=EveryGoal(), goal_range=(10, 50), rng=rng)
 
 
 def test_a_step_is_half_replay_and_half_of_the_states_that_were_met() -> None:

@@ -16,7 +16,7 @@ from contrastive_reasoning.advantages import MeanCentred, Potential, Process, Tr
 from contrastive_reasoning.critics import EnsembleCritic, NumericV1, save_critic
 from contrastive_reasoning.losses import BinaryNCE, dot
 from contrastive_reasoning.rewards import VerifierReward, WeightedSum
-from contrastive_reasoning.rewards.critic_within import critic_within
+from contrastive_reasoning.rewards.critic import critic_within
 from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown import reachable_targets
 from experiments.run_folder import read_metrics
@@ -164,7 +164,7 @@ def test_what_the_buffer_knows_is_true_and_the_policys_own(checkpoint: str) -> N
 
     loop, written = online(buffer_states=10_000), Written()
     fit(learner(reward(checkpoint)), 2, loop, written, group_size=96)
-    met = loop.buffer._met.values()
+    met = loop.buffer._states.values()
     assert any(each.known.exhausted for each in met)
     assert not all(each.known.exhausted for each in met)
     for each in met:

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from contrastive_reasoning.critics import JointCritic
-from contrastive_reasoning.critics.features import PERIODS, NumberFeatures, fixed_features
+from contrastive_reasoning.critics.joint import PERIODS, NumberFeatures, fixed_features
 from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown import CountdownProblem
 

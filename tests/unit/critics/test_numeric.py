@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.critics import NumericV1, NumericV2
 from contrastive_reasoning.critics.base import Critic, DotProductCritic
-from contrastive_reasoning.critics.digits import digits_of
+from contrastive_reasoning.critics.numeric import digits_of
 from contrastive_reasoning.losses import cosine, dot
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
@@ -95,3 +95,19 @@ def test_digits() -> None:
 def test_a_problem_of_another_task_is_refused() -> None:
     with pytest.raises(ValueError, match="read Countdown problems; problem 'b' has no target"):
         build(NumericV2).encode_steps(Problem(id="b", prompt="", answer="", fields={"numbers": (1,)}), "", STEPS)
+
+
+def test_descending_and_padded() -> None:
+    assert encode_state((17, 0, 26)) == [26, 17, 0, -1, -1, -1]
+    assert encode_state(()) == [-1] * 6
+
+
+def test_too_many_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="at most 6 numbers, got 7"):
+        encode_state(range(7))
+
+
+@pytest.mark.parametrize("number", [-1, 10000])
+def test_numbers_without_four_digits_are_refused(number: int) -> None:
+    with pytest.raises(ValueError, match="lie in 0 … 9999"):
+        encode_state([number, 3])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from contrastive_reasoning.critics import JointCritic
-from contrastive_reasoning.critics.pairing import Pairing
+from contrastive_reasoning.critics.base import Pairing
 from contrastive_reasoning.losses import BinaryNCE, InfoNCE
 from contrastive_reasoning.tasks.countdown import CountdownTask, reachable
 from datamodules.hindsight_states import HindsightStates, draw_reached, split_by_shares

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from contrastive_reasoning.critics.pairing import NONE
+from contrastive_reasoning.critics.base import NONE
 from datamodules.pairing import EveryGoal, OwnGoal
 
 REACHED = np.zeros((3, 20), dtype=bool)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from sklearn.decomposition import PCA
 from torch.testing import assert_close
 
-from contrastive_reasoning.geometry import pca, tsne
+from contrastive_reasoning.geometry import parity_accuracy, parity_of, pca, tsne
 
 POINTS = torch.randn(30, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * torch.tensor(
     [5, 3, 1, 1, 1]
@@ -44,3 +46,21 @@ def test_tsne_keeps_clusters_and_the_global_generators() -> None:
     assert between > within
     with pytest.raises(ValueError, match="at least 4 points, got 3"):
         tsne(POINTS[:3], perplexity=1.0, seed=0)
+
+
+def test_parity_is_of_the_sum_and_padding_does_not_count() -> None:
+    assert parity_of(torch.tensor([[3, 4, -1], [3, 5, -1]])).tolist() == [True, False]
+    assert parity_of(torch.tensor([46, 17])).tolist() == [False, True]
+
+
+def test_parity_is_read_where_it_is_written_and_not_where_it_is_not() -> None:
+    noise = torch.randn(200, 6, generator=torch.Generator().manual_seed(0))
+    parity = torch.arange(200) % 2 == 1
+    written = noise.clone()
+    written[:, 0] += 20 * parity
+    assert parity_accuracy(written, parity, components=2, folds=5) == 1.0
+    assert abs(parity_accuracy(noise, parity, components=2, folds=5) - 0.5) < 0.12
+
+
+def test_a_missing_parity_is_nan() -> None:
+    assert math.isnan(parity_accuracy(torch.randn(9, 3), torch.ones(9, dtype=torch.bool), components=2, folds=3))

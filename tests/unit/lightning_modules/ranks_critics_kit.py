@@ -18,7 +18,7 @@ from contrastive_reasoning.evaluation import evaluate
 from contrastive_reasoning.policies.pooling import last_pool
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rewards import CalibratedReward, Reward, ShuffledReward
-from contrastive_reasoning.rewards.critic_within import verdict_auroc
+from contrastive_reasoning.rewards.critic import verdict_auroc
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from datamodules.reasoning_prompts import ReasoningPrompts
 from tests.unit.callbacks import online_kit

@@ -15,8 +15,7 @@ from contrastive_reasoning.losses import cosine, info_nce
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rewards import Credit
-from contrastive_reasoning.rewards.clipo import CLIPOReward
-from contrastive_reasoning.rewards.head import LinearHead
+from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Verdict
 from experiments.stages.checkpoints import path_of

@@ -32,6 +32,14 @@ class Unverified:
 class Stories:
     """Equations as steps; right is what says 20."""
 
+    name = "stories"
+
+    def problems(self, split: str) -> list[Problem]:
+        return []
+
+    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
+        return {}
+
     def verify(self, problem: Problem, completion: str) -> Verdict:
         right = completion.endswith(problem.answer)
         return Verdict(status="ok" if right else "wrong", reason="" if right else "another number")

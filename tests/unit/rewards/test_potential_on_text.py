@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, groupby, pairwise
 
+import pytest
 import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.advantages import MeanCentred, Potential
-from contrastive_reasoning.rewards import OracleReward, VerifierReward
+from contrastive_reasoning.rewards import Credit, OracleReward, VerifierReward
+from contrastive_reasoning.rewards.controls import fixed_draw
+from contrastive_reasoning.rewards.shaping import shaped
 from contrastive_reasoning.rollout import RolloutBatch, token_bytes
-from contrastive_reasoning.tasks.base import Task
-from contrastive_reasoning.tasks.countdown import CountdownProblem, reachable
+from contrastive_reasoning.tasks.arithmetic.equations import parse_steps as equations
+from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
+from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, reachable
+from contrastive_reasoning.tasks.sentences import sentence_steps
 
 KEPT = "21+16=37;37-17=20;26+20=46"
 LOST = "21+16=37;37+17=54;54+26=80"
@@ -64,3 +72,110 @@ def test_without_decay_every_segment_gets_the_verdict_less_what_was_there(
     rollouts = rollouts_of(TEXTS)
     returns = returns_of(task, rollouts, decay=1.0)
     assert paid(rollouts, returns, tokenizer, 1) == [("21+16=37;37+17=54;", -1.0), ("54+26=80", 0.0)]
+
+
+END = ""
+LENGTH = 4
+NOTHING, MATTERS = 1e-12, 1e-6
+SEARCH = ["|- Try 1 + 2 = 3. Current number set: [3, 4]", "Try 3 + 4 = 7. Evaluate 7", "\n", ", x", END]
+KINDS = {
+    "moves": ("direct", ["1+2=3", ";3+4=7", ";", "3", "5+1=6", " ", END]),
+    "moves, in other tokens": ("direct", ["1+2=", "3", "3;", "3;3", "+4=7", END]),
+    "search": ("longproc", SEARCH),
+    "equations": ("", ["1+2=3", "4", ".", " ", "+", " 2+2=5", END]),
+    "sentences": ("", ["So it is", ".", " ", "A", "b", "\n", END]),
+}
+
+
+def read(kind: str, problem: Problem, text: str) -> list[Step]:
+    if kind == "equations":
+        return equations(problem, text)
+    return sentence_steps(text) if kind == "sentences" else parse_steps(problem, text)
+
+
+def completions(vocabulary: Sequence[str]) -> list[tuple[int, ...]]:
+    """All of at most ``LENGTH`` tokens, cut off there or ended before by the last token of the vocabulary."""
+    going: list[tuple[int, ...]] = [()]
+    ended: list[tuple[int, ...]] = []
+    for _ in range(LENGTH):
+        longer = [(*prefix, token) for prefix in going for token in range(len(vocabulary))]
+        ended += [path for path in longer if vocabulary[path[-1]] == END]
+        going = [path for path in longer if vocabulary[path[-1]] != END]
+    return ended + going
+
+
+def credit_of(kind: str) -> tuple[list[tuple[int, ...]], Tensor, Credit]:
+    """All completions, their mask, and their credit by values drawn for each state; right is what a draw says."""
+    style, vocabulary = KINDS[kind]
+    problem = CountdownProblem((1, 2, 4), 7, style=style) if style else Problem(id="0", prompt="", answer="7")
+    paths = completions(vocabulary)
+    texts = ["".join(vocabulary[token] for token in path) for path in paths]
+    steps = [read(kind, problem, text) for text in texts]
+    assert sum(map(len, steps)) > len(paths) / 20
+    ends = [[0, *accumulate(len(vocabulary[token]) for token in path)] for path in paths]
+    mask = torch.arange(LENGTH) < torch.tensor([len(path) for path in paths])[:, None]
+    rollouts = RolloutBatch(
+        problems=[problem],
+        prompt_ids=torch.zeros(1, 1, dtype=torch.long),
+        prompt_mask=torch.ones(1, 1, dtype=torch.bool),
+        completion_ids=torch.zeros(mask.shape, dtype=torch.long),
+        mask=mask,
+        old_log_probs=torch.zeros(mask.shape, dtype=torch.float64),
+        temperature=1.0,
+        group_size=len(paths),
+        pooled=None,
+        texts=texts,
+        token_spans=[list(pairwise(row)) for row in ends],
+        finish_reasons=["stop" if vocabulary[path[-1]] == END else "length" for path in paths],
+    )
+    right = [fixed_draw("right", path) < 0.4 for path in paths]
+    judged = Credit(
+        outcome=torch.tensor(right, dtype=torch.float64),
+        parts={},
+        verdicts=[Verdict(status="ok" if one else "wrong", reason="" if one else "drawn") for one in right],
+    )
+    values = [[(step, fixed_draw("value", step.state)) for step in row if step.legal] for row in steps]
+    illegal = [[step for step in row if not step.legal] for row in steps]
+    return paths, mask, shaped(judged, rollouts, values, illegal=illegal, name="drawn", weight=0.0, starts=[0.9])
+
+
+def gradient(paths: Sequence[tuple[int, ...]], advantages: Tensor, kind: str) -> Tensor:
+    """E[Σ_t A_t ∇ log π(a_t | prefix)] under a policy with logits of its own for every prefix."""
+    prefixes = sorted({path[:length] for path in paths for length in range(len(path))})
+    place = {prefix: index for index, prefix in enumerate(prefixes)}
+    size = len(KINDS[kind][1])
+    logits = torch.randn(len(prefixes), size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    table = logits.requires_grad_().log_softmax(dim=1)
+    total = torch.zeros((), dtype=torch.float64)
+    for path, row in zip(paths, advantages, strict=True):
+        log_probs = torch.stack([table[place[path[:length]], token] for length, token in enumerate(path)])
+        total = total + log_probs.detach().sum().exp() * (row[: len(path)] * log_probs).sum()
+    total.backward()
+    assert logits.grad is not None
+    return logits.grad
+
+
+def bias(kind: str, *, decay: float, by_separators: bool = True) -> float:
+    """The largest difference between the gradients by the λ-returns and by R."""
+    paths, mask, credit = credit_of(kind)
+    if not by_separators:
+        rows = [[step._replace(settled_token=None) for step in row] for row in credit.steps or []]
+        credit = replace(credit, steps=rows)
+    advantage = Potential(outcome=MeanCentred(), weight=1.0, decay=decay, scale=1.0)
+    returns = gradient(paths, advantage(credit, mask, len(paths)), kind)
+    return (returns - gradient(paths, credit.outcome[:, None] * mask, kind)).abs().max().item()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_decay_any_values_leave_the_gradient_as_it_was(kind: str) -> None:
+    assert bias(kind, decay=1.0) < NOTHING
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_were_steps_to_end_before_they_are_settled_they_would_not(kind: str) -> None:
+    assert bias(kind, decay=1.0, by_separators=False) > MATTERS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nor_do_they_with_decay(kind: str) -> None:
+    assert bias(kind, decay=0.5) > MATTERS

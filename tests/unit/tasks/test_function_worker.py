@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from contrastive_reasoning.tasks.batch_worker import scored
-from contrastive_reasoning.tasks.function_worker import number, packed, plain
-from contrastive_reasoning.tasks.verify_worker import judged
+from contrastive_reasoning.tasks.function_worker import as_python, number, numbers, pack, verdict
 
-ONE = packed(("problem", "completion")).decode()
+ONE = pack(("problem", "completion")).decode()
 
 
 def returning(value: Any) -> Callable[..., Any]:
@@ -22,11 +20,11 @@ def returning(value: Any) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("value", [np.bool_(True), np.float32(1.0), np.array(1), torch.tensor(1.0), torch.tensor(True)])
 def test_a_scalar_of_numpy_or_torch_is_the_number_that_it_is(value: Any) -> None:
-    assert plain(value) == 1
-    assert type(plain(value)) in (bool, int, float)
+    assert as_python(value) == 1
+    assert type(as_python(value)) in (bool, int, float)
     assert number(returning(value), ONE) == ("number", 1.0)
-    assert judged(returning(value), ONE) == ("ok", "")
-    assert scored(returning([value, None]), packed(({}, 2)).decode()) == ("numbers", [1.0, None])
+    assert verdict(returning(value), ONE) == ("ok", "")
+    assert numbers(returning([value, None]), pack(({}, 2)).decode()) == ("numbers", [1.0, None])
 
 
 @pytest.mark.parametrize(
@@ -64,4 +62,46 @@ def test_a_reward_is_a_finite_number(value: Any, reply: tuple[str, Any]) -> None
     ],
 )
 def test_a_verdict_is_true_false_a_share_or_a_reason(value: Any, reply: tuple[str, str]) -> None:
-    assert judged(returning(value), ONE) == reply
+    assert verdict(returning(value), ONE) == reply
+
+
+def reply_to(value: Any, *, wanted: int = 3) -> tuple[str, Any]:
+    return numbers(lambda **given: value, pack(({"prompts": ["p"] * wanted}, wanted)).decode())
+
+
+@pytest.mark.parametrize(
+    "value", [[0.5, None, 2], (0.5, None, 2), iter([0.5, None, 2]), np.array([0.5, None, 2], dtype=object)]
+)
+def test_a_list_of_numbers_and_none_comes_back_as_it_is(value: Any) -> None:
+    assert reply_to(value) == ("numbers", [0.5, None, 2.0])
+
+
+def test_the_arguments_arrive_by_name() -> None:
+    line = pack(({"completions": ["a", "bb"], "word": ["x", "y"]}, 2)).decode()
+    assert numbers(lambda completions, word: [len(a) + len(b) for a, b in zip(completions, word)], line) == (  # noqa: B905
+        "numbers",
+        [2.0, 3.0],
+    )
+
+
+def test_a_coroutine_is_awaited() -> None:
+    async def slow(completions: list[str]) -> list[float]:
+        return [float(len(text)) for text in completions]
+
+    assert numbers(slow, pack(({"completions": ["a", "bb"]}, 2)).decode()) == ("numbers", [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "returned NoneType, not a list of 3 numbers"),
+        (1.0, "returned float, not a list of 3 numbers"),
+        ("123", "returned str, not a list of 3 numbers"),
+        ([1.0, 2.0], "returned 2 numbers for 3 completions"),
+        ([1.0, float("inf"), 2.0], "returned inf for completion 1, neither a finite number nor None"),
+        ([1.0, 2.0, "3"], "returned str for completion 2, neither a finite number nor None"),
+        ([[1.0], [2.0], [3.0]], "returned list for completion 0, neither a finite number nor None"),
+    ],
+)
+def test_anything_else_is_an_error_with_a_reason(value: Any, reason: str) -> None:
+    assert reply_to(value) == ("error", reason)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contrastive_reasoning.tasks.function_worker import LONGEST, described, packed
-from contrastive_reasoning.tasks.verify_worker import judged
+from contrastive_reasoning.tasks.function_worker import LONGEST, describe, pack, verdict
 from experiments.system.launch import CAUSES, report_cause
 from experiments.system.terminal import ProtectedStream, protect_output
 
@@ -65,8 +64,8 @@ def test_the_cause_that_a_rank_leaves_holds_no_secret(tmp_path: Path, monkeypatc
 def test_a_long_error_or_reason_is_not_cut_within_a_secret(at: int) -> None:
     """What is hidden is a whole value: a part of one would be told."""
     long = "x" * (at - 1) + " " + SECRET + " and more" * 20
-    _, reason = judged(lambda *_: long, packed([{}, ""]).decode())
-    for said in (described(ValueError(long)).removeprefix("ValueError: "), reason):
+    _, reason = verdict(lambda *_: long, pack([{}, ""]).decode())
+    for said in (describe(ValueError(long)).removeprefix("ValueError: "), reason):
         assert len(said) <= LONGEST + len(" …")
         assert SECRET in said or SECRET[:1] not in said
 

@@ -1,0 +1,128 @@
+"""A bounded replay buffer of states that a policy visited, each with what its rollouts showed of it; oldest out first.
+
+Critics of states alone learn from it (Countdown: six numbers against a target): a batch is drawn like one of random
+play, an anchor with a value that was reached from it and with its own problem's target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from contrastive_reasoning.critics.base import NONE, CriticBatch, Pairing
+from contrastive_reasoning.tasks.countdown.encoding import encode_state
+from contrastive_reasoning.tasks.countdown.explored_states import Known, State
+from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
+
+NOTHING = Known(frozenset(), exhausted=False)
+
+
+class ReplayedState(NamedTuple):
+    state: State
+    targets: tuple[int, ...]
+    """Of the problems in which it was visited, the last one last."""
+    known: Known
+
+
+class ReplayBuffer:
+    """At most ``capacity`` states.
+
+    Raises:
+        ValueError: ``capacity`` is below 1.
+    """
+
+    def __init__(self, *, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1, got {capacity}")
+        self.capacity = capacity
+        self._states: dict[State, ReplayedState] = {}
+        """Oldest first."""
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def add(self, state: State, targets: Iterable[int], known: Known) -> None:
+        """Store it as the newest; one that is in the buffer keeps what was known of it, and its targets."""
+        before = self._states.pop(state, ReplayedState(state, (), NOTHING))
+        newest_last = dict.fromkeys(reversed([*before.targets, *targets]))
+        self._states[state] = ReplayedState(state, tuple(reversed(newest_last)), known.merge(before.known))
+        if len(self._states) > self.capacity:
+            del self._states[next(iter(self._states))]
+
+    def draw(self, count: int, rng: np.random.Generator) -> list[ReplayedState]:
+        """``count`` states, each uniform over all, repeats allowed.
+
+        Raises:
+            ValueError: the buffer is empty.
+        """
+        if not self._states:
+            raise ValueError("the replay buffer is empty: no states were added yet")
+        states = list(self._states.values())
+        return [states[place] for place in rng.integers(0, len(states), count)]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """As integers: (N, 6) states, (N,) exhausted, how many targets and reached values each has, and those."""
+        states = list(self._states.values())
+        reached = [sorted(each.known.reached) for each in states]
+        return {
+            "states": torch.tensor([encode_state(each.state) for each in states], dtype=torch.long),
+            "target_counts": torch.tensor([len(each.targets) for each in states], dtype=torch.long),
+            "targets": torch.tensor([target for each in states for target in each.targets], dtype=torch.long),
+            "exhausted": torch.tensor([each.known.exhausted for each in states], dtype=torch.bool),
+            "counts": torch.tensor([len(values) for values in reached], dtype=torch.long),
+            "reached": torch.tensor([value for values in reached for value in values], dtype=torch.long),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """What ``state_dict`` gave, in the same order."""
+        values, targets = iter(state["reached"].tolist()), iter(state["targets"].tolist())
+        columns = [state[name].tolist() for name in ("states", "exhausted", "target_counts", "counts")]
+        self._states = {}
+        for row, exhausted, target_count, count in zip(*columns, strict=True):
+            numbers, own = tuple(number for number in row if number >= 0), tuple(islice(targets, target_count))
+            self._states[numbers] = ReplayedState(numbers, own, Known(frozenset(islice(values, count)), exhausted))
+
+
+def replay_batch(
+    states: list[ReplayedState], *, pairing: Pairing, goal_range: tuple[int, int], rng: np.random.Generator
+) -> CriticBatch:
+    """A batch of A anchors: ``state_actions`` (A, 6), ``goals`` (C,).
+
+    An anchor is paired with the target that it was last visited under. An unsuccessful rollout says nothing of any of
+    the state's targets: where one was neither reached nor excluded, the pair is no candidate.
+
+    Args:
+        states: the anchors, at least one.
+        pairing: which goals they are paired with, and which pairs the loss sees.
+        goal_range: lowest and highest value that may be a goal by hindsight.
+        rng: draws one value of those that each anchor has reached.
+    """
+    reached, own = np.zeros((len(states), MAX_RESULT), dtype=bool), np.zeros((len(states), MAX_RESULT), dtype=bool)
+    for row, each in enumerate(states):
+        reached[row, list(each.known.reached)] = True
+        own[row, list(each.targets)] = True
+    exhausted = np.array([each.known.exhausted for each in states])
+    pairs = pairing(
+        np.array([_hindsight_goal(each.known, goal_range, rng) for each in states]),
+        np.array([each.targets[-1] for each in states]),
+        reached,
+        exhausted,
+    )
+    open_question = own[:, pairs.goals] & (pairs.goals != NONE) & ~reached[:, pairs.goals] & ~exhausted[:, None]
+    return CriticBatch(
+        state_actions=torch.tensor([encode_state(each.state) for each in states]),
+        goals=torch.from_numpy(pairs.goals),
+        positive=torch.from_numpy(pairs.positive),
+        candidate=torch.from_numpy(pairs.candidate & ~open_question),
+    )
+
+
+def _hindsight_goal(known: Known, goal_range: tuple[int, int], rng: np.random.Generator) -> int:
+    low, high = goal_range
+    values = [value for value in sorted(known.reached) if low <= value <= high]
+    return values[rng.integers(len(values))] if values else NONE

@@ -1,0 +1,80 @@
+"""Verdicts on many answers at once, with a limit of wall-clock time.
+
+Most answers are numbers, words and lists of them, and are settled in this process in microseconds. What is left are
+questions for a computer algebra system, which may never end, so they go to worker processes; an answer that takes too
+long is a ``timeout``. One on which a process died is an ``error``, and more of them than a share end the run: an answer
+can crash its judge, but a judge that keeps crashing is no judge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from contrastive_reasoning.rewards.base import ErrorShare, VerifierFailed
+from contrastive_reasoning.tasks.answer import Question, pose, verify_choice
+from contrastive_reasoning.tasks.base import Verdict
+from contrastive_reasoning.tasks.worker_pool import Reply, WorkerPool, WorkerRefused, worker_command
+
+Kind = Literal["answer", "choice"]
+MODULE = "contrastive_reasoning.tasks.answer.worker"
+MEMORY = 2 * 2**30
+"""Bytes of address space of a worker; one that has loaded sympy needs about a tenth of it."""
+
+
+class AnswerPool:
+    """Verdicts on many answers, in their order. Workers start when first needed and are used again.
+
+    Args:
+        workers: processes at most.
+        limit_s: seconds of wall clock for one answer. The budget of steps in ``tasks.answer`` ends what takes too long
+            the same way on every machine; the limit is for what that cannot see, and may be generous.
+        max_failures: the share of the last 1,000 answers judged, once they are 20 (or 4, all of them errors), that
+            may end in an error. Equal answers that are judged together count once.
+
+    Raises:
+        ValueError: for a number out of range.
+    """
+
+    def __init__(self, *, workers: int, limit_s: float, max_failures: float) -> None:
+        self.errors = ErrorShare(max_failures, of="answers", key="its max_failures")
+        self.workers = workers
+        self.limit_s = limit_s
+        self.pool = WorkerPool(command=answer_worker(), greeting=b"", workers=workers, limit_s=limit_s)
+
+    def __call__(self, pairs: Sequence[tuple[str, str]], kind: Kind = "answer") -> list[Verdict]:
+        """The verdict on each pair of a gold answer and a completion; for ``choice`` the gold answers are letters.
+
+        Raises:
+            VerifierFailed: if too many of the last ones ended in an error, or no worker starts.
+            ValueError: for another kind.
+        """
+        if kind not in get_args(Kind):
+            raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+        if kind == "choice":
+            return [verify_choice(*pair) for pair in pairs]
+        posed = [pose(*pair) for pair in pairs]
+        questions = list(dict.fromkeys(item for item in posed if isinstance(item, Question)))
+        try:
+            replies = self.pool([json.dumps(question).encode() for question in questions])
+        except WorkerRefused as error:
+            raise VerifierFailed(f"the verifier has no process to settle symbolic answers in: {error}") from error
+        settled = dict(zip(questions, map(_verdict_of, replies), strict=True))
+        verdicts = [settled[item] if isinstance(item, Question) else item for item in posed]
+        different = [item if isinstance(item, Question) else pair for item, pair in zip(posed, pairs, strict=True)]
+        self.errors.add(dict(zip(different, verdicts, strict=True)).values())
+        return verdicts
+
+    def close(self) -> None:
+        """End all workers. A later call starts new ones."""
+        self.pool.close()
+
+
+def answer_worker() -> list[str]:
+    """The command of a worker."""
+    return worker_command(MODULE, MEMORY)
+
+
+def _verdict_of(reply: Reply) -> Verdict:
+    return Verdict(status=reply.status, reason=reply.value)  # pyright: ignore[reportArgumentType]

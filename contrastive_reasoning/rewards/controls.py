@@ -1,0 +1,202 @@
+"""Controls for step credit: rewards whose values of states are constant, random, shuffled, or wrong at a known rate.
+
+They show what a per-step advantage gives by itself. A random number is a function of its key (seed, state, target)
+alone: a state has the same value in every process and batch, however often it is looked up.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TypeVar
+
+from contrastive_reasoning.distributed import gather, share, unshare
+from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_adding, refuse_learning
+from contrastive_reasoning.rewards.oracle import OracleReward, target_of
+from contrastive_reasoning.rewards.shaping import FINISHED, Judged, shape_by_states, with_step_metrics
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem, Task
+
+T = TypeVar("T")
+BITS = 53
+"""As many as a float holds: every draw is exact, and less than 1."""
+
+
+class ConstantValueReward:
+    """``outcome`` plus ``weight`` times ``value`` where there is a legal step: all states are worth the same.
+
+    ``Survival`` and ``Potential`` know the verdict at the end, so with these values they still credit the last move by
+    it; what a critic adds is what its arm gains over this one. Countdown only.
+
+    Raises:
+        ValueError: for a value outside [0, 1].
+    """
+
+    values_steps = True
+    values_starts = True
+
+    def __init__(self, *, outcome: Reward, task: Task, weight: float, value: float) -> None:
+        refuse_learning("ConstantValueReward", outcome)
+        if not 0 <= value <= 1:
+            raise ValueError(f"value must lie in [0, 1], got {value}")
+        self.outcome = outcome
+        self.task = task
+        self.weight = weight
+        self.value = value
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        return shape_by_states(self.outcome, self.task, rollouts, self.constant, name="constant", weight=self.weight)
+
+    def constant(self, problem: Problem, state: Sequence[int]) -> float:
+        return self.value
+
+
+class RandomPotentialReward:
+    """``outcome`` plus ``weight`` times the mean of random values in [0, 1), one for each (seed, state, target).
+
+    It is a potential all the same, so it must neither help nor, with λ = 1, bias the policy. Countdown only.
+    """
+
+    values_steps = True
+    values_starts = True
+
+    def __init__(self, *, outcome: Reward, task: Task, weight: float, seed: int) -> None:
+        refuse_learning("RandomPotentialReward", outcome)
+        self.outcome = outcome
+        self.task = task
+        self.weight = weight
+        self.seed = seed
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        return shape_by_states(
+            self.outcome, self.task, rollouts, self.random_value, name="random_potential", weight=self.weight
+        )
+
+    def random_value(self, problem: Problem, state: Sequence[int]) -> float:
+        return fixed_draw("random_potential", self.seed, sorted(state), target_of(problem))
+
+
+class FlippedOracleReward(OracleReward):
+    """``OracleReward`` whose label of a state is the wrong one with probability ``flip``. Countdown only.
+
+    What a step reward of known accuracy is good for. The label is wrong where the draw of (seed, state, target) is
+    below ``flip``, so all completions see the same mistakes, and a larger ``flip`` keeps the mistakes of a smaller one.
+    The state before the first step is labelled like any other.
+
+    Raises:
+        ValueError: for a ``flip`` outside [0, 1].
+    """
+
+    part = "oracle_flipped"
+
+    def __init__(self, *, outcome: Reward, task: Task, weight: float, flip: float, seed: int) -> None:
+        if not 0 <= flip <= 1:
+            raise ValueError(f"flip must lie in [0, 1], got {flip}")
+        super().__init__(outcome=outcome, task=task, weight=weight)
+        self.flip = flip
+        self.seed = seed
+
+    def label(self, problem: Problem, state: Sequence[int]) -> float:
+        """1 if the target can be reached, or with probability ``flip`` if it cannot; else 0."""
+        truth = super().label(problem, state)
+        wrong = fixed_draw("oracle_flipped", self.seed, sorted(state), target_of(problem)) < self.flip
+        return 1.0 - truth if wrong else truth
+
+
+class ShuffledReward:
+    """``reward`` with its step values shuffled within their depth, ``weight`` times their mean in the outcome.
+
+    This keeps what the true values have at each depth and loses which step has which:
+
+        depth 3     0.9  0.1  0.4        0.4  0.9  0.1      one rollout's value may come from any rollout of the batch
+        depth 2     0.8  0.0        →    0.0  0.8
+        starts      0.7  0.2             0.2  0.7           one number for each problem, moved among the problems
+
+    The order is drawn from the seed and the batch's texts, so a resumed run shuffles alike; values move between the
+    rollouts of all ranks. The metrics ``steps/…``, which a trust gate reads, are those of the shuffled values.
+
+    Args:
+        reward: values steps. Its own weight must be 0: what it adds to the outcome is not shuffled.
+        weight: of the mean shuffled value in the outcome.
+        seed: of the order.
+
+    Raises:
+        ValueError: where the reward adds its values to the outcome itself, or, when called, values no steps.
+    """
+
+    values_steps = True
+
+    def __init__(self, *, reward: Reward, weight: float, seed: int) -> None:
+        refuse_learning("ShuffledReward", reward)
+        refuse_adding("ShuffledReward", reward)
+        self.reward = reward
+        self.weight = weight
+        self.seed = seed
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        credit = self.reward(rollouts)
+        if credit.steps is None:
+            raise ValueError(f"a reward without step values cannot be shuffled: {', '.join(credit.parts) or 'nothing'}")
+        size = rollouts.group_size
+        rng = random.Random(fixed_integer("shuffled", self.seed, _of_all_ranks(rollouts.texts, size)))
+        steps = _of_this_rank(shuffle_within_depth(_of_all_ranks(credit.steps, size), rng), size)
+        starts = credit.starts
+        if starts is not None:
+            starts = _of_this_rank(_shuffle_problems(_of_all_ranks(starts, size), size, rng), size)
+        part = credit.outcome.new_tensor([_mean([step.value for step in row]) for row in steps])
+        shuffled = replace(
+            credit,
+            outcome=credit.outcome + self.weight * part,
+            parts={**credit.parts, "shuffled": part},
+            steps=steps,
+            starts=starts,
+        )
+        judged = [[Judged(step.value, step.depth, step.depth == FINISHED) for step in row] for row in steps]
+        return with_step_metrics(shuffled, judged, size)
+
+
+def shuffle_within_depth(steps: Sequence[Sequence[StepCredit]], rng: random.Random) -> list[list[StepCredit]]:
+    """The values of all steps of one depth in another order; all else of a step stays."""
+    values: dict[int, list[float]] = {}
+    for step in (step for row in steps for step in row):
+        values.setdefault(step.depth, []).append(step.value)
+    for depth in sorted(values):
+        rng.shuffle(values[depth])
+    return [[step._replace(value=values[step.depth].pop()) for step in row] for row in steps]
+
+
+def fixed_draw(*key: str | int | list[int]) -> float:
+    """Uniform in [0, 1), a function of the key alone."""
+    return fixed_integer(*key) / 2**BITS
+
+
+def fixed_integer(*key: str | int | list[int] | list[str]) -> int:
+    """Uniform in 0 … 2^53 − 1, a function of the key alone."""
+    digest = blake2b(json.dumps(key).encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> (64 - BITS)
+
+
+def _of_all_ranks(rows: Sequence[T], group_size: int) -> list[T]:
+    """The rows of every rank, whole groups in the data's order."""
+    return [row for group in unshare(gather(_groups(rows, group_size))) for row in group]
+
+
+def _of_this_rank(rows: Sequence[T], group_size: int) -> list[T]:
+    return [row for group in share(_groups(rows, group_size)) for row in group]
+
+
+def _groups(rows: Sequence[T], group_size: int) -> list[Sequence[T]]:
+    return [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
+
+
+def _shuffle_problems(starts: Sequence[float], group_size: int, rng: random.Random) -> list[float]:
+    problems = list(starts[::group_size])
+    rng.shuffle(problems)
+    return [value for value in problems for _ in range(group_size)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from statistics import mean, stdev
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from contrastive_reasoning.advantages import (
+    Advantage,
+    GroupRelative,
+    GRPOLambda,
+    LeaveOneOut,
+    MeanCentred,
+    Potential,
+    Process,
+    Subsampled,
+    Survival,
+    TrustGate,
+    VinePPO,
+)
+from contrastive_reasoning.rewards import Credit, StepCredit
+from contrastive_reasoning.tasks.base import Verdict
+
+ALL: list[Advantage] = [
+    GroupRelative(normalise_std=True, epsilon=1e-6),
+    GroupRelative(normalise_std=False, epsilon=0.0),
+    MeanCentred(),
+    LeaveOneOut(),
+]
+
+
+def credit(rewards: list[float]) -> Credit:
+    return Credit(outcome=torch.tensor(rewards, dtype=torch.float64), parts={})
+
+
+def one_token(rows: int) -> torch.Tensor:
+    return torch.ones(rows, 1, dtype=torch.bool)
+
+
+def test_group_relative_by_loops() -> None:
+    rewards = torch.rand(12, generator=torch.Generator().manual_seed(0)).tolist()
+    got = GroupRelative(normalise_std=True, epsilon=1e-6)(credit(rewards), one_token(12), 4)[:, 0]
+    for i, reward in enumerate(rewards):
+        group = rewards[i // 4 * 4 : i // 4 * 4 + 4]
+        assert got[i].item() == pytest.approx((reward - mean(group)) / (stdev(group) + 1e-6), abs=1e-6)
+
+
+def test_leave_one_out() -> None:
+    assert_close(LeaveOneOut()(credit([1.0, 0.0]), one_token(2), 2)[:, 0], torch.tensor([1.0, -1.0]).double())
+    rewards = [0.1, 0.7, 0.4]
+    got = LeaveOneOut()(credit(rewards), one_token(3), 3)[:, 0].tolist()
+    assert got == pytest.approx([r - mean(rewards[:i] + rewards[i + 1 :]) for i, r in enumerate(rewards)])
+
+
+def test_mean_centred() -> None:
+    got = MeanCentred()(credit([1.0, 0.0, 0.0, 1.0, 1.0, 1.0]), one_token(6), 3)[:, 0]
+    assert_close(got, torch.tensor([2 / 3, -1 / 3, -1 / 3, 0, 0, 0]).double())
+
+
+@pytest.mark.parametrize("advantage", ALL)
+@pytest.mark.parametrize("reward", [0.0, 1.0, 0.1, -0.3, 1e-9])
+def test_equal_rewards_teach_exactly_nothing(advantage: Advantage, reward: float) -> None:
+    """Not even the rounding of a mean of 0.1s, which a division by a tiny spread would blow up."""
+    got = advantage(credit([reward] * 7), one_token(7), 7)
+    assert torch.equal(got, torch.zeros_like(got))
+
+
+@pytest.mark.parametrize("advantage", ALL)
+def test_masked_tokens_get_nothing_and_others_the_same(advantage: Advantage) -> None:
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    got = advantage(credit([1.0, 0.0]), mask, 2)
+    assert torch.equal(got != 0, mask)
+    assert got[0, 0] == got[0, 1]
+
+
+@pytest.mark.parametrize("advantage", ALL)
+def test_a_group_needs_two(advantage: Advantage) -> None:
+    with pytest.raises(ValueError, match=r"group_size must be at least 2 .* got 1"):
+        advantage(credit([1.0, 0.0]), one_token(2), 1)
+
+
+@pytest.mark.parametrize("advantage", ALL)
+def test_only_whole_groups(advantage: Advantage) -> None:
+    with pytest.raises(ValueError, match="5 rollouts are not whole groups of 2"):
+        advantage(credit([1.0] * 5), one_token(5), 2)
+
+
+def test_negative_epsilon_is_refused() -> None:
+    with pytest.raises(ValueError, match="epsilon must not be negative, got -1"):
+        GroupRelative(normalise_std=True, epsilon=-1.0)
+
+
+OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
+FAILED = Verdict(status="timeout", reason="no reply within 2 s")
+EVERY_ADVANTAGE: list[Advantage] = [
+    OUTCOME,
+    MeanCentred(),
+    LeaveOneOut(),
+    GRPOLambda(outcome=OUTCOME, decay=0.5, floor=-0.1),
+    Process(outcome=OUTCOME, weight=1.0, epsilon=1e-6),
+    Potential(outcome=OUTCOME, weight=0.5, decay=0.5, scale=3.0),
+    Survival(outcome=OUTCOME, weight=1.0, epsilon=1e-6),
+    VinePPO(outcome=OUTCOME, weight=1.0),
+    Subsampled(advantage=OUTCOME, share=1.0, seed=0),
+    TrustGate(
+        advantage=Process(outcome=OUTCOME, weight=1.0, epsilon=1e-6), window=1, floor=0.0, span=1.0, total_steps=9
+    ),
+]
+FORGETFUL = EVERY_ADVANTAGE[:8]
+"""Those that give the same for the same, however often they are asked."""
+OUTCOMES = [1.0, 0.0, 0.3, 0.7]
+VALUES = [[0.9, 0.4], [0.2, 0.6], [0.5, 0.1], [0.3, 0.8]]
+TOKENS = 6
+"""Of every rollout: two steps of two tokens, and two tokens after them."""
+
+
+def credit_of(rows: list[int], failures: list[int]) -> Credit:
+    """Credit of these rollouts of the four above."""
+    steps = [[StepCredit(2 * k, 2 * k + 1, VALUES[row][k], depth=3 - k) for k in range(2)] for row in rows]
+    outcome = torch.tensor([OUTCOMES[row] for row in rows], dtype=torch.float64)
+    return Credit(
+        outcome=outcome,
+        parts={"function": outcome},
+        steps=steps,
+        starts=[0.5] * len(rows),
+        verdicts=[Verdict(status="wrong", reason="") for _ in rows],
+        failures=dict.fromkeys(failures, FAILED),
+        metrics={"steps/auroc_siblings": 0.9},
+    )
+
+
+def of(advantage: Advantage, credit_of: Credit, group_size: int) -> torch.Tensor:
+    return advantage(credit_of, torch.ones(len(credit_of.outcome), TOKENS, dtype=torch.bool), group_size)
+
+
+@pytest.mark.parametrize("advantage", EVERY_ADVANTAGE, ids=lambda advantage: type(advantage).__name__)
+def test_a_failed_rollout_has_exactly_no_advantage_and_the_others_that_of_a_smaller_group(advantage: Advantage) -> None:
+    if isinstance(advantage, TrustGate):
+        of(advantage, credit_of([0, 1, 2, 3], []), 4)  # from here on it trusts
+    got = of(advantage, credit_of([0, 1, 2, 3], [2]), 4)
+    assert torch.equal(got[2], torch.zeros(TOKENS, dtype=got.dtype))
+    assert bool(got[[0, 1, 3]].any(dim=1).all()), "the others teach"
+    if isinstance(advantage, TrustGate):
+        advantage.calls -= 1
+    expected = of(advantage, credit_of([0, 1, 3], []), 3)
+    torch.testing.assert_close(got[[0, 1, 3]], expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("advantage", EVERY_ADVANTAGE[:4], ids=lambda advantage: type(advantage).__name__)
+@pytest.mark.parametrize("failures", [[0, 1, 2], [0, 1, 2, 3]])
+def test_where_fewer_than_two_were_rewarded_there_is_no_one_to_compare_with(
+    advantage: Advantage, failures: list[int]
+) -> None:
+    assert not of(advantage, credit_of([0, 1, 2, 3], failures), 4).any()
+
+
+@pytest.mark.parametrize("advantage", FORGETFUL, ids=lambda advantage: type(advantage).__name__)
+def test_what_stands_in_the_outcome_of_a_failed_rollout_is_never_read(advantage: Advantage) -> None:
+    one = credit_of([0, 1, 2, 3], [2])
+    other = credit_of([0, 1, 2, 3], [2])
+    other.outcome[2] = float("nan")
+    assert torch.equal(of(advantage, one, 4), of(advantage, other, 4))
+
+
+def test_other_groups_do_not_notice() -> None:
+    both = credit_of([0, 1, 2, 3, 0, 1, 2, 3], [1])
+    assert torch.equal(of(OUTCOME, both, 4)[4:], of(OUTCOME, credit_of([0, 1, 2, 3], []), 4))

@@ -1,0 +1,138 @@
+"""Rewards that come to harm: what the completion says is what happens. Imported by workers, so it loads nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from contrastive_reasoning.tasks.base import Problem
+
+
+def raises() -> float:
+    raise ValueError("no such unit\nand more")
+
+
+def hangs() -> float:
+    while True:
+        time.sleep(3600)
+
+
+def hangs_in_c() -> float:
+    """A search that backtracks for ages: it keeps the interpreter to itself, and no signal is looked at."""
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    return float(bool(re.match(r"(a+)+$", "a" * 64 + "b")))
+
+
+def leaves_a_child() -> float:
+    """Waits for a process of its own, whose id it writes down."""
+    child = subprocess.Popen(["sleep", "3600"])
+    Path(os.environ["CHILD_FILE"]).write_text(str(child.pid))
+    return float(child.wait())
+
+
+HARM: dict[str, Callable[[], Any]] = {
+    "raises": raises,
+    "hangs": hangs,
+    "hangs in C": hangs_in_c,
+    "ends its process": lambda: os._exit(1),
+    "asks for the end": lambda: sys.exit("enough"),
+    "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "takes a gigabyte": lambda: len(bytearray(2**30)),
+    "returns two numbers": lambda: [1.0, 0.0],
+    "returns None": lambda: None,
+    "returns NaN": lambda: float("nan"),
+    "returns infinity": lambda: float("-inf"),
+    "returns a string": lambda: "1.0",
+    "leaves a child": leaves_a_child,
+}
+
+
+def number_or_harm(problem: Problem, completion: str, *, scale: float = 1.0) -> float:
+    """The completion as a number, scaled; or the harm that it names."""
+    print("a line between the replies", flush=True)
+    return HARM[completion]() if completion in HARM else scale * float(completion)
+
+
+def process_of(problem: Problem, completion: str) -> float:
+    return float(os.getpid())
+
+
+def problem_of(problem: Problem, completion: str) -> float:
+    """The first number of the problem where the completion arrived as it was sent, else 0."""
+    return float(problem.fields["numbers"][0]) * (completion == "é\udcff漢")
+
+
+class Unloadable:
+    """Can be sent, and not be received."""
+
+    def __reduce__(self) -> tuple:
+        return refuses_to_load, ()
+
+    def __call__(self, problem: Problem, completion: str) -> float:
+        return 0.0
+
+
+def refuses_to_load() -> None:
+    raise ImportError("no module named units")
+
+
+VERDICTS: dict[str, Any] = {"right": True, "no": False, "half": 0.5, "why": "uses 7 twice", "empty": "", "two": 2}
+
+
+def verdict_or_harm(problem: Problem, completion: str, *, right: str = "") -> Any:
+    """The verdict that the completion names; the harm; or whether it is the answer."""
+    if completion in HARM:
+        return HARM[completion]()
+    return VERDICTS.get(completion, completion in (problem.answer, right))
+
+
+def quotes(problem: Problem, completion: str) -> str:
+    """The reason is the completion itself."""
+    return completion
+
+
+def lengths(prompts: Any, completions: Any, **columns: Any) -> Any:
+    """The harm that the first completion names; or each completion's length, None for an empty one."""
+    if completions[0] in HARM:
+        return HARM[completions[0]]()
+    return [float(len(text)) if text else None for text in completions]
+
+
+async def lengths_in_a_while(completions: list[str], **columns: Any) -> list[float]:
+    await asyncio.sleep(0.01)
+    return [float(len(text)) for text in completions]
+
+
+def too_few(completions: list[str], **columns: Any) -> list[float]:
+    return [1.0]
+
+
+def process(completions: list[str]) -> list[float]:
+    return [float(os.getpid())] * len(completions)
+
+
+def roles(prompts: Any, completions: Any) -> list[float]:
+    """Reads conversations: 10 for a prompt that begins with a system's message, 1 for an answer of the assistant."""
+    pairs = zip(prompts, completions, strict=True)
+    return [10.0 * (p[0]["role"] == "system") + (c == [{"role": "assistant", "content": "hi"}]) for p, c in pairs]
+
+
+def says_what_it_got(**given: Any) -> list[float]:
+    raise ValueError(", ".join(sorted(given)))
+
+
+def solution_in(completions: list[str], solution: list[str], weight: float = 1.0) -> list[float]:
+    return [weight * (gold in text) for text, gold in zip(completions, solution, strict=True)]
+
+
+def tokens(completion_ids: list[list[int]]) -> list[float]:
+    return [float(len(ids)) for ids in completion_ids]

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from contrastive_reasoning.distributed import this_rank
+from contrastive_reasoning.rewards.base import (
+    ALL,
+    FEWEST,
+    MOST,
+    ErrorShare,
+    FailureWarning,
+    RewardFailed,
+    VerifierFailed,
+    failure_metrics,
+    refuse_too_many,
+)
+from contrastive_reasoning.tasks.base import Verdict
+from tests.two_ranks import on_ranks
+
+RAISED = Verdict(status="error", reason="ValueError: no such unit")
+SLOW = Verdict(status="timeout", reason="no reply within 2 s")
+RIGHT = Verdict(status="ok", reason="")
+
+
+def test_the_first_of_each_status_is_said_and_no_other() -> None:
+    warned = FailureWarning("reward.function")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warned({0: RAISED, 1: RAISED})
+        warned({2: SLOW, 3: RAISED})
+    said = [str(warning.message) for warning in caught]
+    assert len(said) == 2
+    assert said[0].startswith("reward.function failed on a rollout")
+    assert said[0].endswith("train/reward/failed_error: ValueError: no such unit")
+    assert said[1].endswith("train/reward/failed_timeout: no reply within 2 s")
+
+
+def test_the_share_of_all_and_of_each_status() -> None:
+    assert failure_metrics({0: RAISED, 3: SLOW}, 4) == {
+        "reward/failed": 0.5,
+        "reward/failed_timeout": 0.25,
+        "reward/failed_error": 0.25,
+    }
+
+
+def test_as_many_as_allowed_are_no_reason_to_stop_and_one_more_is() -> None:
+    refuse_too_many({0: RAISED}, 4, limit=0.25)
+    with pytest.raises(RewardFailed, match=r"failed on 2 of 4 rollouts \(50%\), .* the first: error, ValueError"):
+        refuse_too_many({0: RAISED, 1: SLOW}, 4, limit=0.25)
+
+
+def _refused(*of_each: int) -> str:
+    """What this rank is told, of four rollouts for each and so many that failed."""
+    failures = dict.fromkeys(range(of_each[this_rank()]), RAISED if this_rank() else SLOW)
+    try:
+        refuse_too_many(failures, 4, limit=0.25)
+    except RewardFailed as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.whole
+def test_several_ranks_are_judged_together_and_stop_together(tmp_path: Path) -> None:
+    assert on_ranks(_refused, tmp_path, 0, 2) == ["", ""], "a quarter of all, though half of the one rank's"
+    first, second = on_ranks(_refused, tmp_path, 0, 3)
+    assert first == second
+    assert first.startswith("the reward failed on 3 of 8 rollouts (38%)")
+    assert first.endswith("the first: error, ValueError: no such unit")
+
+
+def added(errors: ErrorShare, verdicts: list[Verdict], size: int) -> None:
+    """So many at a time."""
+    for begin in range(0, len(verdicts), size):
+        errors.add(verdicts[begin : begin + size])
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 20, 1000])
+def test_how_many_are_judged_together_decides_nothing(size: int) -> None:
+    added(ErrorShare(0.2, of="answers", key="max_failures"), [*[RIGHT] * 4, RAISED] * 100, size)
+    errors = ErrorShare(0.2, of="answers", key="max_failures")
+    with pytest.raises(VerifierFailed, match=r"^the verifier failed on 5 of the last 20 answers") as ended:
+        added(errors, [RAISED, *[RIGHT] * 3] * 5 + [RIGHT] * 180, size)
+    assert str(ended.value).endswith("more than max_failures=0.2 allows; the last time: ValueError: no such unit")
+
+
+def test_errors_before_the_last_thousand_verdicts_are_past() -> None:
+    errors = ErrorShare(0.1, of="answers", key="max_failures")
+    errors.add([RIGHT] * (MOST - 100) + [RAISED] * 100)
+    errors.add([RIGHT] * (MOST - 50) + [RAISED] * 50)  # of all errors so far a third
+    errors.add([RAISED] * 50)
+    with pytest.raises(VerifierFailed, match="failed on 101 of the last 1000 answers"):
+        errors.add([RAISED])
+
+
+def test_timeouts_are_no_errors_and_few_verdicts_have_no_share() -> None:
+    errors = ErrorShare(0.0, of="answers", key="max_failures")
+    errors.add([SLOW] * (FEWEST - 2) + [RAISED])
+    with pytest.raises(VerifierFailed, match="failed on 2 of the last 20 answers"):
+        errors.add([RAISED])
+
+
+def test_a_verifier_that_could_judge_none_need_not_fail_twenty_times() -> None:
+    errors = ErrorShare(0.2, of="answers", key="max_failures")
+    errors.add([RAISED] * (ALL - 1))
+    with pytest.raises(VerifierFailed, match="failed on 4 of the last 4 answers"):
+        errors.add([RAISED])
+    allowed = ErrorShare(1.0, of="answers", key="max_failures")
+    allowed.add([RAISED] * 50)

@@ -1,0 +1,234 @@
+"""Step values that know less than they seem to: flipped oracle labels, random potentials, shuffled values."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from contrastive_reasoning.advantages import GroupRelative, Survival
+from contrastive_reasoning.rewards import (
+    ConstantValueReward,
+    Credit,
+    FlippedOracleReward,
+    OracleReward,
+    PerfectMoveReward,
+    RandomPotentialReward,
+    ShuffledReward,
+    VerifierReward,
+    WeightedSum,
+)
+from contrastive_reasoning.rewards.controls import fixed_draw
+from contrastive_reasoning.rewards.shaping import Judged, step_metrics
+from contrastive_reasoning.tasks.base import Task
+from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves
+
+PROBLEMS = [CountdownProblem(n, t, style="direct") for n, t in [((21, 16, 17, 26), 46), ((3, 7, 9, 12), 24)]]
+
+
+def play(rng: random.Random, numbers: tuple[int, ...]) -> str:
+    written, state = [], numbers
+    while len(state) > 1:
+        move = rng.choice(legal_moves(state))
+        written.append(f"{move.a}{move.op}{move.b}={move.result}")
+        state = move.state
+    return ";".join(written)
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    rng = random.Random(0)
+    return [play(rng, tuple(problem.fields["numbers"])) for problem in PROBLEMS for _ in range(30)]
+
+
+@pytest.fixture
+def oracle(task: Task) -> Callable[[float], OracleReward]:
+    return lambda weight: OracleReward(outcome=VerifierReward(task=task), task=task, weight=weight)
+
+
+def flipped(task: Task, flip: float, seed: int = 0, weight: float = 0.5) -> FlippedOracleReward:
+    return FlippedOracleReward(outcome=VerifierReward(task=task), task=task, weight=weight, flip=flip, seed=seed)
+
+
+def values(credit: Credit) -> list[list[float]]:
+    assert credit.steps is not None
+    return [[step.value for step in row] for row in credit.steps]
+
+
+def test_equal_values_leave_a_per_step_advantage_the_verdict_alone(task: Task, rollouts_of, texts: list[str]) -> None:
+    rollouts = rollouts_of(texts, *PROBLEMS)
+    constant = ConstantValueReward(outcome=VerifierReward(task=task), task=task, weight=0.0, value=0.5)
+    credit, outcome = constant(rollouts), GroupRelative(normalise_std=True, epsilon=1e-6)
+    step = Survival(outcome=outcome, weight=1.0, epsilon=0.05)(credit, rollouts.mask, rollouts.group_size)
+    step -= outcome(credit, rollouts.mask, rollouts.group_size)
+    assert credit.steps is not None
+    for row, steps in enumerate(credit.steps):
+        *first, last = steps
+        assert all(step[row, move.first_token].item() == 0.0 for move in first)
+        assert (step[row, last.first_token] > 0) == bool(credit.outcome[row])
+    assert credit.outcome.any()
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5])
+def test_a_value_that_is_no_probability_is_refused(task: Task, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"value must lie in \[0, 1\], got {value}"):
+        ConstantValueReward(outcome=VerifierReward(task=task), task=task, weight=0.0, value=value)
+
+
+def test_no_flips_are_the_oracle(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
+    rollouts = rollouts_of(texts, *PROBLEMS)
+    true, got = oracle(0.5)(rollouts), flipped(task, 0.0)(rollouts)
+    assert torch.equal(got.outcome, true.outcome)
+    assert (got.steps, got.starts) == (true.steps, true.starts)
+    assert torch.equal(got.parts["oracle_flipped"], true.parts["oracle"])
+
+
+def test_all_flips_are_the_opposite(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
+    rollouts = rollouts_of(texts, *PROBLEMS)
+    true, got = oracle(0.0)(rollouts), flipped(task, 1.0)(rollouts)
+    assert values(got) == [[1.0 - value for value in row] for row in values(true)]
+    assert got.starts == [0.0] * len(texts)
+
+
+def test_a_state_has_one_label_wherever_it_stands(task: Task, rollouts_of) -> None:
+    """The same state by another order of moves, in another row, batch and process; another seed flips others."""
+    reward = flipped(task, 0.5)
+    rollouts = rollouts_of(["21+16=37;37-17=20", "16+21=37;26-17=9", "37-17=20"], PROBLEMS[0])
+    assert values(reward(rollouts))[0][0] == values(reward(rollouts))[1][0]
+    states = [(a, b, c) for a in range(1, 9) for b in range(1, 9) for c in range(1, 9)]
+    labels = [reward.label(PROBLEMS[1], state) for state in states]
+    assert labels == [reward.label(PROBLEMS[1], tuple(reversed(state))) for state in states]
+    assert labels != [flipped(task, 0.5, seed=1).label(PROBLEMS[1], state) for state in states]
+
+
+def test_the_share_of_flips_and_their_nesting(task: Task) -> None:
+    states = [(a, b, c) for a in range(1, 21) for b in range(a, 21) for c in range(b, 21)]
+    wrong = {
+        flip: {
+            s for s in states if flipped(task, flip).label(PROBLEMS[1], s) != flipped(task, 0.0).label(PROBLEMS[1], s)
+        }
+        for flip in (0.05, 0.1, 0.2, 0.4)
+    }
+    for flip, those in wrong.items():
+        spread = (flip * (1 - flip) / len(states)) ** 0.5
+        assert abs(len(those) / len(states) - flip) < 5 * spread
+    assert wrong[0.05] < wrong[0.1] < wrong[0.2] < wrong[0.4]
+
+
+@pytest.mark.parametrize("flip", [-0.1, 1.1, float("nan")])
+def test_a_flip_outside_the_unit_interval_is_refused(task: Task, flip: float) -> None:
+    with pytest.raises(ValueError, match=rf"flip must lie in \[0, 1\], got {flip}"):
+        flipped(task, flip)
+
+
+def test_a_random_potential_is_one_draw_for_each_state_and_target(task: Task, rollouts_of) -> None:
+    reward = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.5, seed=3)
+    rollouts = rollouts_of(["21+16=37;37-17=20", "16+21=37", "21-16=5", ""], PROBLEMS[0])
+    credit = reward(rollouts)
+    (first, second), (again,), (other,), none = values(credit)
+    assert first == again
+    assert len({first, second, other}) == 3
+    assert none == []
+    assert credit.starts == [fixed_draw("random_potential", 3, [16, 17, 21, 26], 46)] * 4
+    assert credit.outcome.tolist() == pytest.approx([0.5 * (first + second) / 2, 0.5 * first, 0.5 * other, 0.0])
+
+
+def test_draws_are_uniform_and_stand_still() -> None:
+    draws = sorted(fixed_draw("here", index) for index in range(2000))
+    gap = max(max(abs(draw - i / 2000), abs(draw - (i + 1) / 2000)) for i, draw in enumerate(draws))
+    assert gap < 1.95 / 2000**0.5, "Kolmogorov and Smirnov at 0.1%"
+    assert fixed_draw("a", 1, [2, 3]) == 0.9068408775660531, "the same in every process and version"
+
+
+def shuffled(reward: OracleReward | RandomPotentialReward, weight: float = 0.0, seed: int = 0) -> ShuffledReward:
+    return ShuffledReward(reward=reward, weight=weight, seed=seed)
+
+
+def test_shuffled_values_keep_what_each_depth_has(task: Task, rollouts_of, texts: list[str]) -> None:
+    inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
+    rollouts = rollouts_of(texts, *PROBLEMS)
+    true, got = inner(rollouts), shuffled(inner)(rollouts)
+    assert true.steps is not None
+    assert got.steps is not None
+    for row, before in zip(got.steps, true.steps, strict=True):
+        assert [step._replace(value=0.0) for step in row] == [step._replace(value=0.0) for step in before]
+    counts = [Counter((s.depth, s.value) for row in steps for s in row) for steps in (true.steps, got.steps)]
+    assert counts[0] == counts[1]
+    moved = sum(
+        a != b for row, before in zip(values(got), values(true), strict=True) for a, b in zip(row, before, strict=True)
+    )
+    assert moved > len(texts)
+    assert torch.equal(got.outcome, true.outcome)
+    assert got.verdicts == true.verdicts
+
+
+def test_what_is_told_of_shuffled_values_is_theirs(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
+    """A gate that reads it must not trust the placebo for what the true values know."""
+    won = "21+16=37;37-17=20;26+20=46"
+    rollouts = rollouts_of([won] * 10 + texts[10:], *PROBLEMS)
+    true, got = oracle(0.0)(rollouts), shuffled(oracle(0.0))(rollouts)
+    assert got.steps is not None
+    judged = [[Judged(step.value, step.depth, step.depth == 1) for step in row] for row in got.steps]
+    told = {name: value for name, value in got.metrics.items() if name.startswith("steps/")}
+    assert told == step_metrics(judged, got.steps, got.verdicts, rollouts.group_size)
+    assert got.metrics["steps/auroc_siblings"] < true.metrics["steps/auroc_siblings"] - 0.2
+    assert got.metrics["steps/repeated"] == true.metrics["steps/repeated"]
+
+
+def test_starts_move_among_problems_and_groups_share_theirs(task: Task, rollouts_of) -> None:
+    inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
+    problems = [CountdownProblem((n, n + 1, 3), 10, style="direct") for n in range(4, 24)]
+    rollouts = rollouts_of([f"{row}" for row in range(40)], *problems)
+    true, got = inner(rollouts).starts, shuffled(inner)(rollouts).starts
+    assert true is not None
+    assert got is not None
+    assert sorted(got) == sorted(true)
+    assert got != true
+    assert got[::2] == got[1::2]
+
+
+def test_the_order_is_a_function_of_what_the_batch_holds(task: Task, rollouts_of, texts: list[str]) -> None:
+    inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
+    rollouts, others = rollouts_of(texts, *PROBLEMS), rollouts_of([*texts[1:30], texts[0], *texts[30:]], *PROBLEMS)
+    reward = shuffled(inner)
+    first = values(reward(rollouts))
+    reward(others)
+    assert values(reward(rollouts)) == first == values(shuffled(inner)(rollouts))
+    assert values(shuffled(inner, seed=1)(rollouts)) != first
+    assert values(reward(others)) != [*first[1:30], first[0], *first[30:]]
+
+
+def test_the_mean_shuffled_value_is_weighed(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
+    rollouts = rollouts_of(texts, *PROBLEMS)
+    credit = shuffled(oracle(0.0), weight=0.5)(rollouts)
+    means = torch.tensor([sum(row) / len(row) for row in values(credit)])
+    assert torch.allclose(credit.outcome, credit.parts["verifier"] + 0.5 * means)
+    assert torch.allclose(credit.parts["shuffled"], means)
+
+
+def test_true_values_in_the_outcome_are_refused(oracle) -> None:
+    with pytest.raises(ValueError, match=r"OracleReward adds its values to the outcome: .* needs weight 0"):
+        shuffled(oracle(0.5))
+
+
+def test_true_values_in_the_outcome_of_a_sum_are_refused(task: Task, oracle) -> None:
+    def summed(weight: float, share: float) -> WeightedSum:
+        return WeightedSum(rewards={"oracle": oracle(weight)}, weights={"oracle": share})
+
+    with pytest.raises(ValueError, match=r"OracleReward adds its values to the outcome: .* takes 0.5 itself"):
+        ShuffledReward(reward=summed(0.5, 1.0), weight=0.0, seed=0)
+    ShuffledReward(reward=summed(0.0, 1.0), weight=0.0, seed=0)
+    ShuffledReward(reward=summed(0.5, 0.0), weight=0.0, seed=0)
+
+
+def test_a_reward_without_steps_cannot_be_shuffled(task: Task, rollouts_of) -> None:
+    with pytest.raises(ValueError, match="without step values cannot be shuffled: verifier"):
+        ShuffledReward(reward=VerifierReward(task=task), weight=0.0, seed=0)(rollouts_of(["", ""]))
+
+
+def test_a_reward_without_starts_stays_without(task: Task, rollouts_of, texts: list[str]) -> None:
+    inner = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
+    assert ShuffledReward(reward=inner, weight=0.0, seed=0)(rollouts_of(texts, *PROBLEMS)).starts is None

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from contrastive_reasoning.critics import EnsembleCritic, save_critic
+from contrastive_reasoning.critics.joint import JointCritic
+from contrastive_reasoning.rewards import CriticReward, VerifierReward
+from contrastive_reasoning.rewards.critic import verdict_auroc
+from contrastive_reasoning.tasks.base import Problem, Step, Task
+from contrastive_reasoning.tasks.countdown import CountdownProblem
+
+TEXTS = ["21+16=37;37-17=20;26+20=46", "21*16=336", "", "nothing", "21-16=5;17+5=22"]
+
+
+class Pointer(nn.Module):
+    """f = weight · (target − the newest number): small enough to compute by hand, encoded as a tensor or a dict."""
+
+    def __init__(self, weight: float, as_dict: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(weight))
+        self.dropout = nn.Dropout(0.5)
+        self.as_dict = as_dict
+
+    def forward(self, state_actions: Any, goals: Any) -> Tensor:
+        newest, target = self._read(state_actions), self._read(goals)
+        return self.dropout(self.weight * (target[None, :] - newest[:, None]))
+
+    def pairs(self, state_actions: Any, goals: Any) -> Tensor:
+        return self.dropout(self.weight * (self._read(goals) - self._read(state_actions)))
+
+    def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
+        # as wide as the completion has steps: encodings of different rows do not fit together
+        newest = torch.tensor([[float(step.state[0])] * (len(steps) + 1) for step in steps])
+        target = torch.full((len(steps), 1), float(problem.fields["target"]))
+        return ({"newest": newest}, {"target": target}) if self.as_dict else (newest, target)
+
+    def _read(self, encoding: Any) -> Tensor:
+        return (next(iter(encoding.values())) if isinstance(encoding, dict) else encoding)[:, 0]
+
+
+def reward(
+    task: Task, critic: Pointer, checkpoint: Path | None, batch_size: int = 64, temperature: float = 1.0
+) -> CriticReward:
+    return CriticReward(
+        outcome=VerifierReward(task=task),
+        task=task,
+        critic=critic,
+        checkpoint=None if checkpoint is None else str(checkpoint),
+        weight=0.5,
+        temperature=temperature,
+        batch_size=batch_size,
+    )
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    save_critic(Pointer(0.1), tmp_path, {})
+    return tmp_path
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 2, 64])
+def test_values_by_hand(task: Task, rollouts_of, checkpoint: Path, as_dict: bool, batch_size: int) -> None:
+    credit = reward(task, Pointer(9.0, as_dict), checkpoint, batch_size)(rollouts_of(TEXTS))
+    newest = [[37, 20, 46], [336], [], [], [5, 22]]
+    expected = [torch.tensor([0.1 * (46 - n) for n in row]).sigmoid() for row in newest]
+    assert credit.steps is not None
+    for steps, values in zip(credit.steps, expected, strict=True):
+        assert_close(torch.tensor([step.value for step in steps]), values)
+    means = torch.tensor([values.mean().item() if len(values) else 0.0 for values in expected])
+    assert_close(credit.parts["critic"], means)
+    assert_close(credit.outcome, torch.tensor([1.0, 0, 0, 0, 0]) + 0.5 * means)
+
+
+def test_values_are_of_the_logits_that_the_loss_saw(task: Task, rollouts_of, checkpoint: Path) -> None:
+    credit = reward(task, Pointer(9.0), checkpoint, temperature=0.1)(rollouts_of(["21*16=336", "21-16=5;17+5=22"]))
+    assert credit.steps is not None
+    values = torch.tensor([step.value for steps in credit.steps for step in steps])
+    assert_close(values, torch.tensor([0.1 * (46 - n) / 0.1 for n in (336, 5, 22)]).sigmoid())
+
+
+class StatePointer(Pointer):
+    """Depends on the numbers left alone; counts what it is asked."""
+
+    values_states = True
+
+    def __init__(self, weight: float) -> None:
+        super().__init__(weight)
+        self.asked = 0
+
+    def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
+        self.asked += len(steps)
+        largest = torch.tensor([[float(max(step.state))] for step in steps])
+        return largest, torch.full((len(steps), 1), float(problem.fields["target"]))
+
+
+def test_a_state_that_completions_share_is_asked_about_once(task: Task, rollouts_of, tmp_path: Path) -> None:
+    texts = [*TEXTS, "16+21=37;37-17=20"]
+    critic = StatePointer(9.0)
+    save_critic(StatePointer(0.1), tmp_path, {})
+    credit = reward(task, critic, tmp_path)(rollouts_of(texts))
+    largest = [[37, 26, 46], [336], [], [], [26, 26], [37, 26]]
+    assert credit.steps is not None
+    for steps, row in zip(credit.steps, largest, strict=True):
+        assert_close([step.value for step in steps], [(0.1 * torch.tensor(46.0 - n)).sigmoid().item() for n in row])
+    assert credit.starts == pytest.approx([(0.1 * torch.tensor(46.0 - 26)).sigmoid().item()] * len(texts))
+    assert critic.asked == 6 + 1, "six states, and the start"
+
+
+def test_a_critic_of_more_than_states_values_no_start(task: Task, rollouts_of, checkpoint: Path) -> None:
+    assert reward(task, Pointer(9.0), checkpoint)(rollouts_of(TEXTS)).starts is None
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
+def test_a_temperature_that_is_not_positive_is_refused(task: Task, temperature: float) -> None:
+    with pytest.raises(ValueError, match=f"temperature must be positive, got {temperature}"):
+        reward(task, Pointer(9.0), None, temperature=temperature)
+
+
+def test_the_critic_is_frozen_and_deterministic(task: Task, rollouts_of, checkpoint: Path) -> None:
+    critic = Pointer(9.0).train()
+    shaped = reward(task, critic, checkpoint)
+    assert not critic.training
+    assert not any(parameter.requires_grad for parameter in critic.parameters())
+    rollouts = rollouts_of(TEXTS)
+    assert torch.equal(shaped(rollouts).outcome, shaped(rollouts).outcome)
+
+
+def test_no_module_registers_the_critic(task: Task, checkpoint: Path) -> None:
+    owner = nn.Module()
+    owner.reward = reward(task, Pointer(9.0), checkpoint)  # pyright: ignore
+    assert not list(owner.parameters())
+
+
+def test_without_a_checkpoint_it_can_be_built_but_not_called(task: Task, rollouts_of) -> None:
+    shaped = reward(task, Pointer(9.0), None)
+    with pytest.raises(RuntimeError, match=r"reward\.checkpoint is null: train a critic first"):
+        shaped(rollouts_of(TEXTS))
+
+
+def test_a_missing_checkpoint_is_named_at_once(task: Task, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere"):
+        reward(task, Pointer(9.0), tmp_path / "nowhere")
+
+
+TRIED = ["21+16=37;37-17=20;26+20=46", "21*16=336", "", "nothing", "21-16=5;17+5=22"]
+MEMBER = partial(JointCritic, value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=64)
+
+
+def rewarded_by(task: Task, critic: EnsembleCritic | JointCritic, folder: Path) -> CriticReward:
+    save_critic(critic, folder, {})
+    return CriticReward(
+        outcome=VerifierReward(task=task),
+        task=task,
+        critic=critic,
+        checkpoint=str(folder),
+        weight=0.5,
+        temperature=0.1,
+        batch_size=2,
+    )
+
+
+@pytest.mark.parametrize("by_state", [True, False])
+def test_values_and_disagreement_by_member(task: Task, rollouts_of, tmp_path: Path, by_state: bool) -> None:
+    ensemble = EnsembleCritic(member=MEMBER, size=3, seed=0)
+    for member in ensemble.members:
+        member.values_states = by_state
+    rollouts = rollouts_of(TRIED)
+    credit = rewarded_by(task, ensemble, tmp_path)(rollouts)
+    assert credit.steps is not None
+    logits = []
+    for row, steps in enumerate(task.parse_steps(rollouts.problem_of(row), text) for row, text in enumerate(TRIED)):
+        asked = [step for step in steps if step.legal]
+        if asked:
+            state_actions, goals = ensemble.encode_steps(rollouts.problem_of(row), TRIED[row], asked)
+            found = ensemble.member_pairs(state_actions, goals) / 0.1
+            assert_close([step.value for step in credit.steps[row]], found.mean(dim=0).sigmoid().tolist())
+            logits.append(found[:, [len(step.state) > 1 for step in asked]])  # after the last move nothing is open
+    spread = 2 * torch.cat(logits, dim=1).sigmoid().std(dim=0, correction=0).mean()
+    assert credit.metrics["critic/disagreement"] == pytest.approx(spread.item(), rel=1e-5)
+    assert 0 < credit.metrics["critic/disagreement"] < 1
+    assert (credit.starts is None) == (not by_state)
+
+
+def test_a_single_critic_disagrees_with_nobody(task: Task, rollouts_of, tmp_path: Path) -> None:
+    assert "critic/disagreement" not in rewarded_by(task, MEMBER(seed=0), tmp_path)(rollouts_of(TRIED)).metrics
+
+
+def test_no_steps_no_disagreement(task: Task, rollouts_of, tmp_path: Path) -> None:
+    asked = rewarded_by(task, EnsembleCritic(member=MEMBER, size=2, seed=0), tmp_path)
+    assert asked(rollouts_of(["", "nothing"])).metrics["critic/disagreement"] == 0.0
+
+
+PROBLEMS = [CountdownProblem(numbers, 46, style="direct") for numbers in ((21, 16, 17, 26), (20, 26, 1, 2))]
+PLAYED = [
+    *("21+16=37;37-17=20;26+20=46", "21+26=47;47-16=31", "17+16=33;33+21=54", "26-16=10;21+17=38"),
+    *("20+26=46;2-1=1;46*1=46", "20+26=46;2+1=3;46+3=49", "26-20=6;6*2=12", "20+1=21;21+2=23"),
+]
+
+
+@pytest.fixture
+def joint(task: Task, tmp_path: Path) -> CriticReward:
+    critic = JointCritic(
+        value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=64, seed=0
+    )
+    save_critic(critic, tmp_path, {})
+    return CriticReward(
+        outcome=VerifierReward(task=task),
+        task=task,
+        critic=critic,
+        checkpoint=str(tmp_path),
+        weight=0.0,
+        temperature=0.5,
+        batch_size=64,
+    )
+
+
+def test_pairs_of_one_problem_and_depth_count_by_loops(task: Task, joint: CriticReward, rollouts_of: Any) -> None:
+    rollouts = rollouts_of(PLAYED, *PROBLEMS)
+    states = []
+    for row, text in enumerate(PLAYED):
+        problem = rollouts.problem_of(row)
+        steps = [step for step in task.parse_steps(problem, text) if step.legal and len(step.state) > 1]
+        values = joint.step_values(rollouts, [steps if own == row else [] for own in range(len(PLAYED))])[row]
+        right = task.verify(problem, text).correct
+        states += [((row // 4, len(step.state)), right, value) for step, value in values]
+    pairs = [(a, b) for (one, good, a), (other, bad, b) in product(states, states) if one == other and good and not bad]
+    pooled = [(a, b) for (_, good, a), (_, bad, b) in product(states, states) if good and not bad]
+    expected, over_all = (sum((a > b) + (a == b) / 2 for a, b in those) / len(those) for those in (pairs, pooled))
+    assert verdict_auroc(joint, task, rollouts) == pytest.approx(expected)
+    assert expected != pytest.approx(over_all)
+
+
+def test_no_auroc_where_no_problem_has_both_verdicts(task: Task, joint: CriticReward, rollouts_of: Any) -> None:
+    assert verdict_auroc(joint, task, rollouts_of([PLAYED[0]] * 4 + PLAYED[6:] * 2, *PROBLEMS)) is None

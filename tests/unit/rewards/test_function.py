@@ -1,0 +1,402 @@
+"""A function as the reward, in real processes: whatever one call comes to, the others have their numbers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from contrastive_reasoning.advantages import GroupRelative
+from contrastive_reasoning.rewards import Credit, FunctionReward, FunctionVerifier, OverlongReward, WeightedSum
+from contrastive_reasoning.rewards.base import RewardFailed
+from contrastive_reasoning.rewards.function import MODULE
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem, Verdict
+from contrastive_reasoning.tasks.example_reward import mentions_answer
+from contrastive_reasoning.tasks.function_worker import greeting, pack
+from contrastive_reasoning.tasks.worker_pool import worker_command
+from tests.unit.rewards.faulty_functions import (
+    HARM,
+    Unloadable,
+    lengths,
+    number_or_harm,
+    problem_of,
+    process_of,
+    quotes,
+    verdict_or_harm,
+)
+
+Rollouts = Callable[..., RolloutBatch]
+Build = Callable[..., FunctionReward]
+STATUS_AND_REASON = {
+    "raises": ("error", "ValueError: no such unit"),
+    "hangs": ("timeout", "no reply within 2 s"),
+    "hangs in C": ("timeout", "no reply within 2 s"),
+    "ends its process": ("error", "worker ended with exit code 1"),
+    "asks for the end": ("error", "SystemExit: enough"),
+    "is killed": ("error", "worker ended with exit code -9"),
+    "takes a gigabyte": ("error", "out of memory"),
+    "returns two numbers": ("error", "returned list, not a number"),
+    "returns None": ("error", "returned NoneType, not a number"),
+    "returns NaN": ("error", "returned nan"),
+    "returns infinity": ("error", "returned -inf"),
+    "returns a string": ("error", "returned str, not a number"),
+}
+pytestmark = pytest.mark.filterwarnings("ignore:reward.function failed")
+
+
+@pytest.fixture
+def reward_of() -> Iterator[Build]:
+    rewards: list[FunctionReward] = []
+
+    def build(function: Callable[..., Any] = number_or_harm, **changes: Any) -> FunctionReward:
+        settings = {"name": "function", "workers": 2, "limit_s": 60.0, "memory_mib": 512, "max_failures": 1.0}
+        rewards.append(FunctionReward(function=function, **settings | changes))
+        return rewards[-1]
+
+    yield build
+    for reward in rewards:
+        reward.close()
+
+
+def test_one_call_that_fails_is_told_with_its_reason_and_no_other_is_lost(
+    rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    texts = [text for number, harm in enumerate(STATUS_AND_REASON) for text in (harm, str(number / 4))]
+    credit = reward_of(limit_s=2.0)(rollouts_of(texts))
+    found = {texts[row]: (failure.status, without_place(failure.reason)) for row, failure in credit.failures.items()}
+    assert found == STATUS_AND_REASON
+    assert credit.outcome[1::2].tolist() == [number / 4 for number in range(len(STATUS_AND_REASON))]
+    share = 1 / len(texts)
+    assert credit.metrics == {
+        "reward/failed": 0.5,
+        "reward/failed_timeout": pytest.approx(2 * share),
+        "reward/failed_error": pytest.approx(10 * share),
+    }
+    assert credit.verdicts is None, "a failure is no verdict on the completion"
+
+
+def test_every_harm_is_in_the_table() -> None:
+    assert set(STATUS_AND_REASON) | {"leaves a child"} == set(HARM)
+
+
+def test_a_failed_rollout_teaches_nothing_and_is_no_part_of_its_group(rollouts_of: Rollouts, reward_of: Build) -> None:
+    rollouts = rollouts_of(["1", "raises", "0", "0.5"])
+    credit, advantage = reward_of()(rollouts), GroupRelative(normalise_std=True, epsilon=1e-6)
+    got = advantage(credit, rollouts.mask, 4)
+    assert torch.equal(got[1], torch.zeros_like(got[1]))
+    three = rollouts_of(["1", "0", "0.5"])
+    alone = advantage(reward_of()(three), three.mask, 3)
+    assert torch.equal(got[[0, 2, 3], 0], alone[:, 0])
+
+
+def test_the_mean_that_is_logged_is_that_of_the_rewarded(rollouts_of: Rollouts, reward_of: Build) -> None:
+    credit = reward_of()(rollouts_of(["2", "raises", "4", "returns NaN"]))
+    assert credit.parts["function"].mean() == credit.outcome.mean() == 3
+
+
+def test_more_failures_than_allowed_end_the_run_with_a_sentence(rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of(max_failures=0.25)
+    reward(rollouts_of(["1", "raises", "0", "1"]))
+    with pytest.raises(RewardFailed) as refused:
+        reward(rollouts_of(["1", "returns None", "raises", "1"]))
+    assert str(refused.value) == (
+        "the reward failed on 2 of 4 rollouts (50%), more than reward.max_failures=0.25 allows; "
+        "the first: error, returned NoneType, not a number"
+    )
+    assert reward(rollouts_of(["1", "0", "0", "1"])).outcome.tolist() == [1, 0, 0, 1]
+
+
+def test_a_kind_of_failure_is_warned_of_once(rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            reward(rollouts_of(["raises", "returns None", "1", "0"]))
+    (said,) = [str(warning.message) for warning in caught if "reward.function" in str(warning.message)]
+    assert "train/reward/failed_error" in said
+    assert "ValueError: no such unit" in said
+
+
+def test_workers_stay_until_one_comes_to_harm(rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of(workers=1)
+    reward(rollouts_of(["1", "raises"]))
+    (first,) = reward.pool.pool.running
+    reward(rollouts_of(["1", "returns None"]))
+    assert reward.pool.pool.running == [first], "an exception is no harm to the process"
+    for harm in ("takes a gigabyte", "ends its process"):
+        reward(rollouts_of([harm, "1"]))
+        (second,) = reward.pool.pool.running
+        assert second is not first
+        first = second
+
+
+def test_problem_and_completion_arrive_as_they_were_sent(rollouts_of: Rollouts, reward_of: Build) -> None:
+    rollouts = rollouts_of(["x", "y"])
+    rollouts = RolloutBatch(**{**vars(rollouts), "texts": ["é\udcff漢", "é\udcff漢" * 100_000]})
+    assert reward_of(problem_of)(rollouts).outcome.tolist() == [21, 0]
+
+
+def test_the_function_runs_outside_this_process_with_its_further_arguments(
+    rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    assert os.getpid() not in reward_of(process_of)(rollouts_of(["x", "y"])).outcome.tolist()
+    assert reward_of(partial(number_or_harm, scale=3.0))(rollouts_of(["1", "2"])).outcome.tolist() == [3, 6]
+
+
+def test_a_function_found_only_by_this_process_is_found_by_the_worker(
+    rollouts_of: Rollouts, reward_of: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "brevity_reward.py").write_text("def brevity(problem, completion):\n    return -len(completion)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import brevity_reward  # pyright: ignore[reportMissingImports]
+
+    assert reward_of(brevity_reward.brevity)(rollouts_of(["xy", "y"])).outcome.tolist() == [-2, -1]
+
+
+def test_an_exception_names_the_line_of_the_users_code(
+    rollouts_of: Rollouts, reward_of: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep_reward.py").write_text(
+        "import json\n\n\ndef deep(problem, completion):\n    return helper(completion)\n\n\n"
+        "def helper(text):\n    return {}[text] if text == 'solution' else json.loads(text)['x']\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    from deep_reward import deep  # pyright: ignore[reportMissingImports]
+
+    failures = reward_of(deep)(rollouts_of(["solution", "no JSON", '{"x": 1}'])).failures
+    place = f" ({tmp_path}/deep_reward.py:9, in helper)"
+    assert failures[0].reason == f"KeyError: 'solution'{place}"
+    assert failures[1].reason.startswith("JSONDecodeError: Expecting value")
+    assert failures[1].reason.endswith(place), "not the line of a library"
+    assert set(failures) == {0, 1}
+
+
+def without_place(reason: str) -> str:
+    return re.sub(r" \(\S*faulty_functions\.py:[0-9]+, in \S+\)$", "", reason)
+
+
+def test_what_no_worker_can_load_ends_the_run_with_a_sentence(rollouts_of: Rollouts, reward_of: Build) -> None:
+    with pytest.raises(RewardFailed, match=r"reward\.function does not load .*: ImportError: no module named units"):
+        reward_of(Unloadable())(rollouts_of(["1", "0"]))
+
+
+def test_two_functions_of_a_sum_fail_apart_and_their_failures_are_joined(
+    rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    rewards = {
+        "first": reward_of(name="first"),
+        "second": reward_of(name="second"),
+        "length": OverlongReward(max_tokens=100, cache_share=0.5),
+    }
+    credit = WeightedSum(rewards=rewards, weights={"first": 1.0, "second": 2.0, "length": 1.0})(
+        rollouts_of(["1", "raises", "3", "5"])
+    )
+    assert set(credit.failures) == {1}
+    assert credit.metrics["reward/failed"] == 0.25
+    assert credit.outcome.tolist() == [3, 9, 9, 15]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"workers": 0}, "workers must be at least 1, got 0"),
+        ({"limit_s": 0.0}, "limit_s must be positive, got 0"),
+        ({"memory_mib": 0}, "memory_mib must be at least 1, got 0"),
+        ({"max_failures": 1.5}, r"max_failures must lie in \[0, 1\], got 1.5"),
+        ({"function": lambda problem, completion: 0.0}, "function must be importable by its name .*lambda"),
+        (
+            {"function": len},
+            r"^reward.function must take \(problem, completion\), builtins.len\(obj, /\) does not: too ",
+        ),
+        (
+            {"function": partial(lengths, weight=2.0)},
+            r"faulty_functions.lengths\(.*; a function in TRL's form needs reward=trl$",
+        ),
+    ],
+)
+def test_refuses_what_cannot_be_meant(reward_of: Build, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        reward_of(**changes)
+
+
+def test_the_example() -> None:
+    problem = Problem(id="0", prompt="", answer="46")
+    assert [mentions_answer(problem, text) for text in ("20+26=46", "20+26=45")] == [1.0, 0.0]
+
+
+def test_what_a_call_started_ends_with_its_worker(
+    rollouts_of: Rollouts, reward_of: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHILD_FILE", str(tmp_path / "child"))
+    credit: Credit = reward_of(limit_s=2.0)(rollouts_of(["leaves a child", "1"]))
+    assert credit.failures[0].status == "timeout"
+    wait_until_gone(int((tmp_path / "child").read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end a process with its parent")
+def test_a_worker_deep_in_c_ends_with_its_parent(tmp_path: Path) -> None:
+    code = """
+        import os, subprocess, sys, time
+        command, lines = sys.argv[2:], sys.argv[1].encode()
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        worker.stdin.write(lines)
+        worker.stdin.flush()
+        worker.stdout.readline()
+        time.sleep(1.0)
+        print(worker.pid, flush=True)
+        os.kill(os.getpid(), 9)
+    """
+    lines = greeting(number_or_harm) + pack((None, "hangs in C")) + b"\n"
+    arguments = [sys.executable, "-c", textwrap.dedent(code), lines.decode(), *worker_command(MODULE, "number", 2**29)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[3])
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    wait_until_gone(int(done.stdout))
+
+
+def wait_until_gone(pid: int) -> None:
+    """A process that was killed may be a zombie until its parent looks."""
+    until = time.monotonic() + 30
+    while (status := Path(f"/proc/{pid}/stat")).exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < until, f"process {pid} is still there"
+        time.sleep(0.05)
+
+
+BuildJudge = Callable[..., FunctionVerifier]
+SAID = {
+    "46": ("ok", ""),
+    "right": ("ok", ""),
+    "no": ("wrong", "the verifier said no"),
+    "half": ("wrong", "scored 0.5"),
+    "why": ("wrong", "uses 7 twice"),
+    "hangs": ("timeout", "no reply within 2 s"),
+    "raises": ("error", "ValueError: no such unit"),
+    "ends its process": ("error", "worker ended with exit code 1"),
+    "takes a gigabyte": ("error", "out of memory"),
+    "returns None": ("error", "returned NoneType, not true, false, a number from 0 to 1, or a reason"),
+    "empty": ("error", "returned an empty text, which is no reason"),
+    "two": ("error", "returned 2, which is not between 0 and 1"),
+}
+
+
+@pytest.fixture
+def verifier_of() -> Iterator[BuildJudge]:
+    verifiers: list[FunctionVerifier] = []
+
+    def build(function: Callable[..., Any] = verdict_or_harm, **changes: Any) -> FunctionVerifier:
+        settings = {"workers": 2, "limit_s": 60.0, "memory_mib": 512, "max_failures": 1.0}
+        verifiers.append(FunctionVerifier(function=function, **settings | changes))
+        return verifiers[-1]
+
+    yield build
+    for verifier in verifiers:
+        verifier.close()
+
+
+def judged(verifier: FunctionVerifier, *texts: str) -> list[Verdict]:
+    return verifier([Problem(id=str(n), prompt="", answer="46") for n in range(len(texts))], texts)
+
+
+def test_every_completion_has_its_verdict_and_no_other_is_lost(verifier_of: BuildJudge) -> None:
+    verdicts = judged(verifier_of(limit_s=2.0), *SAID)
+    assert {text: (one.status, without_place(one.reason)) for text, one in zip(SAID, verdicts, strict=True)} == SAID
+
+
+def test_too_many_errors_end_the_run_with_a_sentence(verifier_of: BuildJudge) -> None:
+    verifier = verifier_of(max_failures=0.1)
+    judged(verifier, *["right", "no"] * 9, "raises", "raises")
+    with pytest.raises(RewardFailed) as refused:
+        judged(verifier, "returns None")
+    assert str(refused.value) == (
+        "the verifier failed on 3 of the last 21 completions, more than task.verifier.max_failures=0.1 allows; the "
+        "last time: returned NoneType, not true, false, a number from 0 to 1, or a reason"
+    )
+
+
+def test_how_many_are_judged_together_decides_nothing(verifier_of: BuildJudge) -> None:
+    """An evaluation asks for what has ended since its last line of progress."""
+    verifier = verifier_of(max_failures=0.2)
+    texts = ["right"] * 20 + ["raises"] + ["right"] * 19
+    verdicts = [verdict for begin in range(0, 40, 2) for verdict in judged(verifier, *texts[begin : begin + 2])]
+    assert [verdict.status for verdict in verdicts].count("error") == 1
+
+
+def test_a_timeout_is_the_completions_doing_and_ends_nothing(verifier_of: BuildJudge) -> None:
+    verifier = verifier_of(limit_s=0.5, max_failures=0.0)
+    judged(verifier, *["right"] * 20)
+    assert [verdict.status for verdict in judged(verifier, "hangs", "hangs")] == ["timeout", "timeout"]
+
+
+def test_an_error_among_few_completions_ends_nothing(verifier_of: BuildJudge) -> None:
+    """As in a table of examples."""
+    verdicts = judged(verifier_of(max_failures=0.0), "raises", "right")
+    assert [verdict.status for verdict in verdicts] == ["error", "ok"]
+
+
+def test_a_reason_that_quotes_broken_characters_can_be_written(verifier_of: BuildJudge) -> None:
+    """What a model wrote may hold bytes that are no text; tables and pages are UTF-8."""
+    (verdict,) = judged(verifier_of(quotes), "7 \udcff 3")
+    assert verdict.reason.encode() == "7 \ufffd 3".encode()
+
+
+def test_further_arguments_and_none_at_all(verifier_of: BuildJudge) -> None:
+    assert judged(verifier_of(partial(verdict_or_harm, right="47")), "47", "48")[0].correct
+    assert judged(verifier_of()) == []
+
+
+def test_it_travels_to_other_processes_with_its_task(verifier_of: BuildJudge) -> None:
+    verifier = verifier_of()
+    judged(verifier, "46")
+    there = pickle.loads(pickle.dumps(verifier))
+    assert there.pool.pool.running == []
+    assert judged(there, "46")[0].correct
+    there.close()
+
+
+def test_its_workers_are_used_again_and_end_when_it_is_closed(verifier_of: BuildJudge) -> None:
+    verifier = verifier_of(workers=1)
+    judged(verifier, "46", "raises")
+    (first,) = verifier.pool.pool.running
+    judged(verifier, "46")
+    assert verifier.pool.pool.running == [first]
+    assert first.process.pid != os.getpid()
+    verifier.close()
+    assert verifier.pool.pool.running == []
+
+
+def test_what_no_worker_can_load_ends_the_run_with_a_sentence_for_a_verifier(verifier_of: BuildJudge) -> None:
+    sentence = r"^task\.verifier\.function does not load in a process .*: ImportError: no module named units "
+    with pytest.raises(RewardFailed, match=sentence):
+        judged(verifier_of(Unloadable()), "46")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"workers": 0}, "workers must be at least 1, got 0"),
+        ({"limit_s": 0.0}, "limit_s must be positive, got 0"),
+        ({"memory_mib": 0}, "memory_mib must be at least 1, got 0"),
+        ({"max_failures": -0.1}, r"max_failures must lie in \[0, 1\], got -0.1"),
+        ({"function": lambda problem, completion: True}, "function must be importable by its name .*lambda"),
+        (
+            {"function": len},
+            r"task.verifier.function must take \(problem, completion\), builtins.len\(obj, /\) does not",
+        ),
+    ],
+)
+def test_a_verifier_refuses_bad_arguments(verifier_of: BuildJudge, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        verifier_of(**changes)

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from contrastive_reasoning.advantages.potential import segments_of
+from contrastive_reasoning.rewards import Credit, OracleReward, PerfectMoveReward, VerifierReward, WeightedSum
+from contrastive_reasoning.rewards.oracle import decisions, in_reach, parents
+from contrastive_reasoning.rewards.shaping import read_steps, shaped
+from contrastive_reasoning.rollout import RolloutBatch, token_bytes
+from contrastive_reasoning.tasks.arithmetic.task import ArithmeticTask
+from contrastive_reasoning.tasks.base import Problem, Step, Task
+from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, reachable, search_trace
+
+# 46 stays in reach after every move; after the first only; never after 21*16; an illegal last move; nothing at all
+KEPT = "21+16=37;37-17=20;26+20=46"
+LOST = "21+16=37;37+17=54;54+26=80"
+FIRST = "21*16=336;336+17=353;353+26=379"
+ILLEGAL = "21+16=37;37-17=20;99+20=119"
+TEXTS = [KEPT, LOST, FIRST, ILLEGAL, "", "é 漢 21+16=37"]
+
+
+def spelled(rollouts: RolloutBatch, tokenizer: PreTrainedTokenizerFast, row: int, first: int, last: int) -> str:
+    table = token_bytes(tokenizer)
+    ids = rollouts.completion_ids[row, first : last + 1].tolist()
+    return b"".join(table[i] for i in ids).decode()
+
+
+def test_oracle_by_hand(task: Task, rollouts_of) -> None:
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(TEXTS))
+    assert credit.parts["oracle"].tolist() == pytest.approx([1.0, 1 / 3, 0.0, 1.0, 0.0, 0.0], abs=1e-6)
+    assert credit.outcome.tolist() == pytest.approx([1.5, 1 / 6, 0.0, 0.5, 0.0, 0.0], abs=1e-6)
+    assert credit.parts["verifier"].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert credit.steps is not None
+    assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1], [], []]
+
+
+def test_only_a_legal_step_of_countdown_is_in_reach_or_not(task: Task) -> None:
+    problem = CountdownProblem((21, 16, 17, 26), 46, style="direct")
+    assert [in_reach(problem, step) for step in task.parse_steps(problem, FIRST)] == [False, False, False]
+    assert [in_reach(problem, step) for step in task.parse_steps(problem, LOST)] == [True, False, False]
+    assert [in_reach(problem, step) for step in task.parse_steps(problem, ILLEGAL)] == [True, True, None]
+    (step, *_) = task.parse_steps(problem, KEPT)
+    assert in_reach(Problem(id="other", prompt="?", answer="46", fields={"target": "46"}), step) is None
+
+
+def test_credit_sits_on_the_tokens_of_its_step(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
+    rollouts = rollouts_of(TEXTS)
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts)
+    assert credit.steps is not None
+    for row, text in enumerate(TEXTS):
+        legal = [step for step in task.parse_steps(rollouts.problem_of(row), text) if step.legal]
+        for step, placed in zip(legal, credit.steps[row], strict=True):
+            written = spelled(rollouts, tokenizer, row, placed.first_token, placed.last_token)
+            assert written == text[step.start : step.end]
+        assert all(a.last_token < b.first_token for a, b in pairwise(credit.steps[row]))
+
+
+def test_depth_is_the_count_of_numbers_left(task: Task, rollouts_of) -> None:
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(TEXTS))
+    assert credit.steps is not None
+    assert [[step.depth for step in row] for row in credit.steps] == [[3, 2, 1], [3, 2, 1], [3, 2, 1], [3, 2], [], []]
+
+
+def test_what_the_rules_forbade_stands_apart(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
+    """A number that was not there; wrong sums, twice from one state; after the last number there is no step to make."""
+    texts = [KEPT, ILLEGAL, "21+16=38;21+16=39;21+16=37", KEPT + ";46+1=47"]
+    rollouts = rollouts_of(texts)
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts)
+    assert credit.illegal is not None
+    written = [
+        [spelled(rollouts, tokenizer, row, step.first_token, step.last_token) for step in steps]
+        for row, steps in enumerate(credit.illegal)
+    ]
+    assert written == [[], ["99+20=119"], ["21+16=38", "21+16=39"], []]
+    assert [[step.depth for step in row] for row in credit.illegal] == [[], [1], [3, 3], []]
+    assert {(step.value, step.legal) for row in credit.illegal for step in row} == {(0.0, False)}
+
+
+def test_an_illegal_step_from_a_lost_state_is_no_decision(task: Task, rollouts_of) -> None:
+    texts = ["21+16=38", "21*16=336;336+17=1"]
+    credit = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(texts))
+    assert credit.illegal is not None
+    assert [len(row) for row in credit.illegal] == [1, 0]
+
+
+def test_no_step_is_forbidden_where_states_are_no_numbers(rollouts_of) -> None:
+    task = ArithmeticTask.__new__(ArithmeticTask)
+    assert read_steps(task, rollouts_of(["2+2=5"], Problem(id="1", prompt="?", answer="5", fields={}))).illegal == [[]]
+
+
+def test_a_search_that_comes_back_is_as_deep_again(task: Task, rollouts_of) -> None:
+    numbers, target = (21, 16, 17, 26), 46
+    problem = CountdownProblem(numbers, target, style="annotated")
+    text = search_trace(numbers, target, style="annotated").text
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of([text], problem))
+    assert credit.steps is not None
+    depths = [step.depth for step in credit.steps[0]]
+    assert depths == [len(step.state) for step in task.parse_steps(problem, text) if step.legal]
+    assert len(depths) > len(set(depths))
+
+
+def test_a_state_that_comes_again_is_marked(task: Task, rollouts_of) -> None:
+    """In any order of its numbers; the problem's own numbers were there from the beginning."""
+    numbers, target = (12, 12, 5), 48
+    problem = CountdownProblem(numbers, target, style="annotated")
+    text = search_trace(numbers, target, style="annotated").text
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of([text], problem))
+    states = [sorted(step.state) for step in task.parse_steps(problem, text) if step.legal]
+    expected = [state in [sorted(numbers), *states[:index]] for index, state in enumerate(states)]
+    assert credit.steps is not None
+    assert [step.again for step in credit.steps[0]] == expected
+    assert any(expected)
+    assert not all(expected)
+
+
+def test_the_oracle_values_starts(task: Task, rollouts_of) -> None:
+    solvable, hopeless = (CountdownProblem((5, 3), target, style="direct") for target in (8, 9))
+    rollouts = rollouts_of(["5+3=8", "", "5-3=2", ""], solvable, hopeless)
+    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts)
+    assert credit.starts == [1.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("state", ["x = 3", 7, None])
+def test_steps_without_numbers_are_as_deep_as_they_are_late(state: object, rollouts_of) -> None:
+    rollouts = rollouts_of([KEPT])
+    steps = [Step(start=start, end=start + 8, state=state, legal=True) for start in (0, 9)]
+    outcome = Credit(outcome=torch.zeros(1), parts={})
+    credit = shaped(outcome, rollouts, [[(step, 1.0) for step in steps]], illegal=[[]], name="mine", weight=1.0)
+    assert credit.steps is not None
+    assert [step.depth for step in credit.steps[0]] == [0, -1]
+
+
+def test_perfect_moves_judge_decisions_only(task: Task, rollouts_of) -> None:
+    credit = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(TEXTS))
+    assert credit.steps is not None
+    assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0], [0], [1, 1], [], []]
+    assert credit.parts["perfect_move"].tolist() == pytest.approx([1.0, 0.5, 0.0, 1.0, 0.0, 0.0])
+
+
+def random_play(rng: random.Random, numbers: tuple[int, ...]) -> str:
+    written = []
+    state = numbers
+    while len(state) > 1:
+        move = rng.choice(legal_moves(state))
+        written.append(f"{move.a}{move.op}{move.b}={move.result}")
+        state = move.state
+    return ";".join(written)
+
+
+def test_both_forms_on_random_plays(task: Task, rollouts_of) -> None:
+    """A perfect move keeps the target in reach, and is only judged where it still was."""
+    rng = random.Random(0)
+    for _ in range(40):
+        numbers = tuple(rng.choices(range(1, 21), k=4))
+        problem = CountdownProblem(numbers, rng.randrange(10, 51), style="direct")
+        steps = [step for step in task.parse_steps(problem, random_play(rng, numbers)) if step.legal]
+        states = [numbers, *[step.state for step in steps]]
+        judged = [value for _, value in decisions(problem, steps)]
+        alive = [reachable(state, problem.target) for state in states]
+        assert judged == [float(after) for before, after in pairwise(alive) if before]
+
+
+def test_parents_in_a_search_that_goes_back() -> None:
+    numbers, target = (21, 16, 17, 26), 46
+    problem = CountdownProblem(numbers, target, style="annotated")
+    from contrastive_reasoning.tasks.countdown.steps import parse_steps
+
+    steps = [step for step in parse_steps(problem, search_trace(numbers, target, style="annotated").text) if step.legal]
+    assert len(steps) > 3
+    for parent, step in zip(parents(problem, steps), steps, strict=True):
+        assert sorted(step.state) in [sorted(move.state) for move in legal_moves(parent)]
+
+
+def test_another_task_is_refused(task: Task, rollouts_of) -> None:
+    problem = Problem(id="7", prompt="?", answer="1", fields={"numbers": (4, 3)})
+    with pytest.raises(TypeError, match="knows Countdown only, and problem 7 has no target number"):
+        OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(["4+3=7"], problem))
+
+
+def test_steps_are_valued_once(task: Task, rollouts_of) -> None:
+    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)
+    with pytest.raises(ValueError, match="perfect_move cannot shape verifier, oracle"):
+        PerfectMoveReward(outcome=oracle, task=task, weight=0.5)(rollouts_of(TEXTS))
+
+
+def test_a_sum_weighs_outcomes_and_leaves_values_of_steps(task: Task, rollouts_of) -> None:
+    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)
+    credit = WeightedSum(rewards={"shaped": oracle}, weights={"shaped": 2.0})(rollouts_of([KEPT, LOST]))
+    assert credit.steps is not None
+    assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0, 0]]
+    assert credit.starts == [1.0, 1.0]
+    assert torch.allclose(credit.outcome, torch.tensor([3.0, 1 / 3]))
+
+
+def test_what_potential_differences_credit_in_a_sum_adds_up_to_the_verdict(task: Task, rollouts_of) -> None:
+    """Both ends, the start's value and the verdict, are of one scale: 1 − 1 for the first, 0 − 1 for the second."""
+    rollouts = rollouts_of([KEPT, LOST])
+    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
+    credit = WeightedSum(rewards={"oracle": oracle}, weights={"oracle": 0.1})(rollouts)
+    gains = [[s.gain for s in row] for row in segments_of(credit, rollouts.mask.sum(dim=1).tolist())]
+    assert gains == [[0, 0, 0], [0, -1, 0]]

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from contrastive_reasoning.rewards import FormatReward, OverlongReward, VerifierReward, WeightedSum
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem, Task, Verdict
+from tests.pace import assert_bounded_work
+
+RIGHT = "21+16=37;37-17=20;26+20=46"
+WRONG = "21+16=37;37-17=20;26-20=6"
+TEXTS = [RIGHT, WRONG, "no idea", ""]
+HOSTILE = ["9**9**9**9", "(" * 500_000, "21+16=37;" * 120_000, "__import__('os').system('true')", "\x00" * 1_000_000]
+
+
+def test_verifier(task: Task, rollouts_of) -> None:
+    credit = VerifierReward(task=task)(rollouts_of(TEXTS))
+    assert credit.outcome.tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert list(credit.parts) == ["verifier"]
+    assert credit.steps is None
+    assert credit.verdicts is not None
+    assert [verdict.status for verdict in credit.verdicts] == ["ok", "wrong", "unparsed", "unparsed"]
+    assert all(verdict.reason for verdict in credit.verdicts[1:])
+
+
+class Breaking:
+    """Judges nothing that says so."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        broken = completion == "no idea"
+        return Verdict(status="error", reason="out of order") if broken else self.task.verify(problem, completion)
+
+
+def test_what_the_verifier_failed_on_is_left_out(task: Task, rollouts_of) -> None:
+    with pytest.warns(UserWarning, match=r"^the verifier failed on a rollout, which is left out; .*: out of order$"):
+        credit = VerifierReward(task=Breaking(task))(rollouts_of(TEXTS))
+    assert credit.verdicts is not None
+    assert credit.failures == {2: credit.verdicts[2]}
+    assert credit.failures[2].reason == "out of order"
+    assert credit.metrics["reward/failed_error"] == 0.25
+    assert credit.outcome.tolist() == pytest.approx([1.0, 0.0, 1 / 3, 0.0]), (
+        "the mean of the others, which moves no mean"
+    )
+    healthy = VerifierReward(task=task)(rollouts_of(TEXTS))
+    assert healthy.metrics["reward/failed"] == 0, "of several ranks each says its share"
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:10])
+def test_hostile_text_is_wrong_with_a_reason_after_bounded_work(task: Task, rollouts_of, text: str) -> None:
+    rollouts = rollouts_of([""])
+    object.__setattr__(rollouts, "texts", [text])
+    with assert_bounded_work():
+        credit = VerifierReward(task=task)(rollouts)
+    assert credit.outcome.tolist() == [0.0]
+    assert credit.verdicts is not None
+    assert 0 < len(credit.verdicts[0].reason) < 500
+
+
+def test_format(task: Task, rollouts_of) -> None:
+    assert FormatReward(task=task)(rollouts_of(TEXTS)).outcome.tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert FormatReward(task=task)(rollouts_of(TEXTS, finish="length")).outcome.tolist() == [0.0] * 4
+
+
+def test_weighted_sum(task: Task, rollouts_of) -> None:
+    rewards = {"verifier": VerifierReward(task=task), "format": FormatReward(task=task)}
+    credit = WeightedSum(rewards=rewards, weights={"verifier": 1.0, "format": 0.25})(rollouts_of(TEXTS))
+    assert torch.equal(credit.outcome, torch.tensor([1.25, 0.25, 0.0, 0.0]))
+    assert {name: part.tolist() for name, part in credit.parts.items()} == {
+        "verifier": [1.0, 0.0, 0.0, 0.0],
+        "format": [1.0, 1.0, 0.0, 0.0],
+    }
+    assert credit.verdicts is not None
+
+
+def test_weighted_sum_names_its_mistakes(task: Task, rollouts_of) -> None:
+    one = VerifierReward(task=task)
+    with pytest.raises(ValueError, match=r"rewards \(a, b\) and weights \(a\) must name the same"):
+        WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0})
+    with pytest.raises(ValueError, match="reward b repeats the part verifier"):
+        WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0, "b": 1.0})(rollouts_of(TEXTS))
+
+
+LENGTHS = [0, 1, 6, 7, 8, 9, 10, 11, 40]
+EXPECTED = [0.0, 0.0, 0.0, -0.25, -0.5, -0.75, -1.0, -1.0, -1.0]  # L_max = 10, L_cache = 4
+
+
+def of_lengths(rollouts: RolloutBatch, lengths: list[int]) -> RolloutBatch:
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return replace(rollouts, mask=mask, old_log_probs=torch.zeros(mask.shape), completion_ids=mask.long())
+
+
+def by_formula(length: int, max_tokens: float, cache: float) -> float:
+    if length <= max_tokens - cache:
+        return 0.0
+    return (max_tokens - cache - length) / cache if length <= max_tokens else -1.0
+
+
+def test_by_hand(rollouts_of) -> None:
+    credit = OverlongReward(max_tokens=10, cache_share=0.4)(of_lengths(rollouts_of(["a"] * 9), LENGTHS))
+    assert credit.outcome.tolist() == pytest.approx(EXPECTED)
+    assert list(credit.parts) == ["overlong"]
+    assert credit.verdicts is None
+
+
+@pytest.mark.parametrize("share", [0.2, 0.33, 1.0])
+def test_against_the_formula(rollouts_of, share: float) -> None:
+    lengths = list(range(30))
+    got = OverlongReward(max_tokens=21, cache_share=share)(of_lengths(rollouts_of(["a"] * 30), lengths))
+    assert got.outcome.tolist() == pytest.approx([by_formula(n, 21, 21 * share) for n in lengths], abs=1e-6)
+
+
+def test_beside_any_reward(task: Task, rollouts_of) -> None:
+    rewards = {"verifier": VerifierReward(task=task), "overlong": OverlongReward(max_tokens=1, cache_share=1.0)}
+    credit = WeightedSum(rewards=rewards, weights={"verifier": 1.0, "overlong": 0.5})(
+        rollouts_of(["21+16=37;37-17=20;26+20=46", "no idea"])
+    )
+    assert credit.outcome.tolist() == [0.5, -0.5]
+    assert credit.verdicts is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_tokens": 0}, "max_tokens must be at least 1, got 0"),
+        ({"cache_share": 0.0}, r"cache_share must lie in \(0, 1\], got 0.0"),
+        ({"cache_share": 1.5}, r"cache_share must lie in \(0, 1\], got 1.5"),
+    ],
+)
+def test_settings_are_checked(change: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        OverlongReward(**{"max_tokens": 10, "cache_share": 0.4, **change})  # pyright: ignore
