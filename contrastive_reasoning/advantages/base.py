@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.rewards.base import Credit
+from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 
 @runtime_checkable
@@ -25,7 +25,7 @@ class StatefulAdvantage(Advantage, Protocol):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """What it has to say of the last batch, as ``room/quantity``; logged under ``train/``."""
+        """Quantities of the last batch, as ``source/quantity``; logged under ``train/``."""
         ...
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -34,10 +34,10 @@ class StatefulAdvantage(Advantage, Protocol):
 
 
 def refuse_memory(owner: str, outcome: Advantage) -> None:
-    """An advantage that remembers batches must not lie in one that does not: its state would be in no checkpoint.
+    """Refuse an advantage with state inside one without: the state would be in no checkpoint.
 
     Raises:
-        ValueError: naming the one that remembers.
+        ValueError: naming the one with state.
     """
     if isinstance(outcome, StatefulAdvantage):
         inner = type(outcome).__name__
@@ -87,3 +87,33 @@ def centred(groups: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
 def on_tokens(values: Float[Tensor, "P G"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
     """One number per rollout, repeated on each of its tokens."""
     return values.reshape(-1, 1) * mask
+
+
+def with_illegal(credit: Credit) -> list[list[StepCredit]]:
+    """The steps of every rollout in order of writing, those that the rules forbade among them.
+
+    Of a rollout that the reward failed on none: it has no advantage, and its steps are compared with no others.
+    """
+    steps = credit.steps or []
+    illegal = credit.illegal or [[]] * len(steps)
+    return [
+        [] if index in credit.failures else sorted([*row, *forbidden], key=lambda step: step.first_token)
+        for index, (row, forbidden) in enumerate(zip(steps, illegal, strict=True))
+    ]
+
+
+def rewarded_steps(credit: Credit) -> list[Sequence[StepCredit]]:
+    """The legal steps of every rollout; none of one that the reward failed on."""
+    return [[] if index in credit.failures else row for index, row in enumerate(credit.steps or [])]
+
+
+def on_step_tokens(
+    steps: Sequence[Sequence[StepCredit]], values: Float[Tensor, " N"], mask: Bool[Tensor, "B T"]
+) -> Float[Tensor, "B T"]:
+    """Each step's value on its tokens, values in order of rollout and writing; 0 on tokens outside every step."""
+    remaining = iter(values.tolist())
+    on_tokens = torch.zeros(mask.shape, dtype=values.dtype)
+    for row, credits in enumerate(steps):
+        for step in credits:
+            on_tokens[row, step.first_token : step.last_token + 1] += next(remaining)
+    return on_tokens.to(values.device) * mask

@@ -45,10 +45,10 @@ class GRPOLambda:
         outcome = self.outcome(credit, mask, group_size)
         if self.floor is not None:
             outcome = outcome.clamp(min=self.floor)
-        return traced(outcome * mask, decay=self.decay) * mask
+        return trace(outcome * mask, decay=self.decay) * mask
 
 
-def traced(values: Float[Tensor, "B T"], *, decay: float) -> Float[Tensor, "B T"]:
+def trace(values: Float[Tensor, "B T"], *, decay: float) -> Float[Tensor, "B T"]:
     """Σ_{t≥l} λ^{t−l} v_t for every token l."""
     sums = torch.zeros_like(values)
     following = values.new_zeros(len(values))

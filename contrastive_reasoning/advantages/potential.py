@@ -11,7 +11,7 @@ been reached when it is settled: without the separator the next token could make
 follow one prefix would have different baselines.
 
 This is potential shaping (Ng, Harada and Russell 1999) with γ = 1, kept apart step by step: summed over a rollout it
-telescopes to R − Φ(s₀), which says nothing of single steps. λ-returns as in generalised advantage estimation,
+telescopes to R − Φ(s₀), which does not depend on single steps. λ-returns as in generalised advantage estimation,
 arXiv:1506.02438. With λ = 1, A_k = R − V_k: a baseline that the prefix alone decides, so the expected gradient is that
 of R whatever Φ is. With λ < 1 it is so only where Φ is the policy's own chance of success.
 
@@ -43,12 +43,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage, refuse_memory
-from contrastive_reasoning.advantages.process import with_illegal
+from contrastive_reasoning.advantages.base import Advantage, refuse_memory, with_illegal
 from contrastive_reasoning.rewards.base import Credit, StepCredit
-
-FINISHED = 1
-"""Numbers left when no move is."""
+from contrastive_reasoning.rewards.shaping import FINISHED
 
 
 class Segment(NamedTuple):
@@ -90,7 +87,7 @@ class Potential:
 
 
 def segments_of(credit: Credit, lengths: Sequence[int]) -> list[list[Segment]]:
-    """The segments of every rollout, of which ``lengths`` tells the tokens; none of one that the reward failed on.
+    """The segments of every rollout, of as many tokens as ``lengths``; none of one that the reward failed on.
 
     Raises:
         ValueError: where the credit has no step values, no values of starts or no verdicts.
@@ -98,7 +95,7 @@ def segments_of(credit: Credit, lengths: Sequence[int]) -> list[list[Segment]]:
     if credit.steps is None or credit.starts is None:
         raise ValueError(
             f"a potential needs a reward that values steps and the state before them (oracle, or critic with a critic "
-            f"of states); this one only has: {', '.join(credit.parts) or 'nothing'}"
+            f"of states); this one only has: {credit.named}"
         )
     if credit.verdicts is None:
         raise ValueError("a potential ends in the verified outcome, and this reward holds no verifier")

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage, by_group, refuse_memory
+from contrastive_reasoning.advantages.base import Advantage, by_group, on_step_tokens, refuse_memory, with_illegal
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 
@@ -39,34 +39,12 @@ class Process:
         if credit.steps is None:
             raise ValueError(
                 f"a per-step advantage needs a reward that values steps (oracle, perfect_move, critic); "
-                f"this one only has: {', '.join(credit.parts) or 'nothing'}"
+                f"this one only has: {credit.named}"
             )
         outcome = self.outcome(credit, mask, group_size)
         steps = with_illegal(credit)
         relative = within_group_and_depth(steps, group_size, epsilon=self.epsilon, like=credit.outcome)
         return outcome + self.weight * on_step_tokens(steps, relative, mask)
-
-
-def with_illegal(credit: Credit) -> list[list[StepCredit]]:
-    """The steps of every rollout in order of writing, those that the rules forbade among them.
-
-    Of a rollout that the reward failed on none: it has no advantage, and its steps are compared with no others.
-    """
-    steps = credit.steps or []
-    illegal = credit.illegal or [[]] * len(steps)
-    return [
-        [] if index in credit.failures else sorted([*row, *forbidden], key=_place)
-        for index, (row, forbidden) in enumerate(zip(steps, illegal, strict=True))
-    ]
-
-
-def rewarded_steps(credit: Credit) -> list[Sequence[StepCredit]]:
-    """The legal steps of every rollout; none of one that the reward failed on."""
-    return [[] if index in credit.failures else row for index, row in enumerate(credit.steps or [])]
-
-
-def _place(step: StepCredit) -> int:
-    return step.first_token
 
 
 def within_group_and_depth(
@@ -100,15 +78,3 @@ def normalised(values: Float[Tensor, " N"], *, epsilon: float) -> Float[Tensor, 
     if values.min() == values.max():
         return torch.zeros_like(values)
     return (values - values.mean()) / (values.std() + epsilon)
-
-
-def on_step_tokens(
-    steps: Sequence[Sequence[StepCredit]], values: Float[Tensor, " N"], mask: Bool[Tensor, "B T"]
-) -> Float[Tensor, "B T"]:
-    """Each step's value on its tokens, values in order of rollout and writing; tokens outside every step get 0."""
-    remaining = iter(values.tolist())
-    on_tokens = torch.zeros(mask.shape, dtype=values.dtype)
-    for row, credits in enumerate(steps):
-        for step in credits:
-            on_tokens[row, step.first_token : step.last_token + 1] += next(remaining)
-    return on_tokens.to(values.device) * mask

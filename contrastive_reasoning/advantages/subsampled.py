@@ -52,13 +52,13 @@ class Subsampled:
         self.share = share
         self.seed = seed
         self.calls = 0
-        """Rollout batches that have taught."""
+        """Rollout batches that the policy learned from."""
         self.kept = 0.0
         """The share of rows of the last batch that stayed."""
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         whole = self.advantage(credit, mask, group_size)
-        # chances are shared out among the rows of all ranks, and one comb passes over them
+        # chances are computed over the rows of all ranks, and one comb passes over them
         carried = gather_groups(whole.double().square().sum(dim=1).sqrt(), group_size)
         chances = inclusion(carried, expected=self.share * len(carried))
         rows = systematic(chances, offset=fixed_draw("subsampled", self.seed, self.calls))
@@ -69,7 +69,7 @@ class Subsampled:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The share of rows kept, and what the advantage within has to say."""
+        """The share of rows kept, and the metrics of the advantage within."""
         inner = self.advantage.metrics if isinstance(self.advantage, StatefulAdvantage) else {}
         return {**inner, "subsample/kept": self.kept}
 
@@ -94,9 +94,9 @@ def inclusion(weights: Float[Tensor, " B"], *, expected: float) -> Float[Tensor,
         return chances
     # the largest k are certain: k is the least for which the next one's share of what is left is at most 1
     left = descending.sum() - descending.cumsum(0) + descending
-    room = expected - torch.arange(len(weights), dtype=weights.dtype, device=weights.device)
-    certain = int((room * descending > left).long().cumprod(0).sum())
-    scaled = (room[certain] / left[certain] * descending).clamp(max=1.0)
+    expected_left = expected - torch.arange(len(weights), dtype=weights.dtype, device=weights.device)
+    certain = int((expected_left * descending > left).long().cumprod(0).sum())
+    scaled = (expected_left[certain] / left[certain] * descending).clamp(max=1.0)
     scaled[:certain] = 1.0
     chances[order] = scaled
     return chances

@@ -34,10 +34,10 @@ from math import sqrt
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage, by_group, refuse_memory
-from contrastive_reasoning.advantages.potential import FINISHED
-from contrastive_reasoning.advantages.process import on_step_tokens, peers, with_illegal
+from contrastive_reasoning.advantages.base import Advantage, by_group, on_step_tokens, refuse_memory, with_illegal
+from contrastive_reasoning.advantages.process import peers
 from contrastive_reasoning.rewards.base import Credit, StepCredit
+from contrastive_reasoning.rewards.shaping import FINISHED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Survival:
         if credit.steps is None or credit.starts is None:
             raise ValueError(
                 f"survival needs a reward that values steps and the state before them (oracle, or critic with a "
-                f"critic of states); this one only has: {', '.join(credit.parts) or 'nothing'}"
+                f"critic of states); this one only has: {credit.named}"
             )
         by_group(credit.outcome, group_size)  # refuses what is not whole groups
         relative = outcome.new_tensor(survival(changes_of(credit), group_size, epsilon=self.epsilon))

@@ -29,8 +29,8 @@ from contrastive_reasoning.advantages.base import Advantage
 from contrastive_reasoning.rewards.base import Credit
 
 AUROC, DISAGREEMENT = "steps/auroc_siblings", "critic/disagreement"
-"""Of ``Credit.metrics``: what every reward of steps tells of its values, and what an ensemble of critics adds. Both are
-of all ranks' rollouts, so that every rank has the same trust."""
+"""Of ``Credit.metrics``: that of every reward of steps, and that of an ensemble of critics. Both are of all ranks'
+rollouts, so that every rank has the same trust."""
 OF_STEPS = "steps/"
 """What begins the names of metrics that a reward of steps always has."""
 
@@ -93,8 +93,9 @@ class TrustGate:
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         if credit.steps is None:
-            named = ", ".join(credit.parts) or "nothing"
-            raise ValueError(f"a trust gate needs a reward that values steps (oracle, critic); this one has: {named}")
+            raise ValueError(
+                f"a trust gate needs a reward that values steps (oracle, critic); this one has: {credit.named}"
+            )
         self.weight = self.advantage.weight * self.trust * self._annealed()
         self._observe(credit)
         gated: Any = self.advantage
@@ -116,9 +117,9 @@ class TrustGate:
         self.aurocs, self.disagreements = list(state["aurocs"]), list(state["disagreements"])
 
     def begin_anew(self) -> None:
-        """Another critic gives the values from here on: what was seen of the former one counts in no estimate any more.
+        """Another critic gives the values from here on: batches of the former one count in no estimate any more.
 
-        Its trust stands until a window of the new one is full.
+        The trust stays as it is until a window of the new one is full.
         """
         self.aurocs, self.disagreements = [], []
 
@@ -133,10 +134,9 @@ class TrustGate:
         self.disagreements += [metrics.get(DISAGREEMENT, 0.0)]
         if len(self.disagreements) == self.window:
             if not self.aurocs and not any(name.startswith(OF_STEPS) for name in metrics):
-                named = ", ".join(credit.parts) or "nothing"
                 raise ValueError(
-                    f"a trust gate reads {AUROC}, and this reward ({named}) says nothing of its steps: make its credit "
-                    "with rewards.shaping.shaped, which does"
+                    f"a trust gate reads {AUROC}, and this reward ({credit.named}) has no metrics of its steps: "
+                    "make its credit with rewards.shaping.shaped, which adds them"
                 )
             self.trust = self._estimate()
             self.aurocs, self.disagreements = [], []
@@ -150,7 +150,7 @@ class TrustGate:
 
 
 def refuse_stale_trust(advantage: Any, refresh_every: int) -> None:
-    """With an online critic the gate judges each copy by its own batches, so it must see enough of one before the next.
+    """With an online critic the gate judges each copy by its own batches, so the window must end before the next copy.
 
     Raises:
         ValueError: naming both numbers.
@@ -158,7 +158,7 @@ def refuse_stale_trust(advantage: Any, refresh_every: int) -> None:
     if isinstance(advantage, TrustGate) and advantage.window >= refresh_every:
         raise ValueError(
             f"online.refresh_every={refresh_every} changes the critic before advantage.window={advantage.window} "
-            "rollout batches have told what it is worth: take a smaller window"
+            "rollout batches have shown what it is worth: take a smaller window"
         )
 
 

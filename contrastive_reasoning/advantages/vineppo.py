@@ -15,8 +15,7 @@ from itertools import pairwise
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage, refuse_memory
-from contrastive_reasoning.advantages.process import on_step_tokens, rewarded_steps
+from contrastive_reasoning.advantages.base import Advantage, on_step_tokens, refuse_memory, rewarded_steps
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 
@@ -35,7 +34,7 @@ class VinePPO:
         if credit.steps is None or credit.starts is None:
             raise ValueError(
                 "advantage=vineppo needs a reward that values steps and the state before them (monte_carlo); "
-                f"this one has: {', '.join(credit.parts) or 'nothing'}"
+                f"this one has: {credit.named}"
             )
         steps = rewarded_steps(credit)
         gained = credit.outcome.new_tensor(list(gains(credit.starts, steps)))

@@ -61,15 +61,16 @@ def read_description(folder: Path) -> dict[str, Any]:
     """Class, configuration and frozen weights of a saved critic, as ``save_critic`` wrote them.
 
     Raises:
-        ValueError: for a file that is no JSON or says something else.
+        ValueError: for a file that is no JSON or lacks the class or the names of frozen weights.
     """
     try:
-        said = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the critic in {folder} cannot be read: {DESCRIPTION} is no JSON ({error})") from error
-    if not isinstance(said, dict) or not isinstance(said.get("class"), str) or not _is_names(said.get("frozen")):
-        raise ValueError(f"the critic in {folder} cannot be read: {DESCRIPTION} must say its class and what is frozen")
-    return said
+    known = isinstance(description, dict) and isinstance(description.get("class"), str)
+    if not known or not _is_names(description.get("frozen")):
+        raise ValueError(f"the critic in {folder} cannot be read: {DESCRIPTION} must name its class and what is frozen")
+    return description
 
 
 def _is_names(node: Any) -> bool:

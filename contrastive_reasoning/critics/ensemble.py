@@ -3,7 +3,7 @@
     f = mean over members of f_m          disagreement = 2 · mean over steps of std over members of σ(f_m / τ)
 
 Each member learns by its own loss on its own draw of the batch; the loss of the mean would let them divide the work,
-and what they then differ in says nothing of what they do not know.
+and their differences would not show what they do not know.
 """
 
 from __future__ import annotations

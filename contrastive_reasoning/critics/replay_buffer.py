@@ -93,7 +93,7 @@ def replay_batch(
 ) -> CriticBatch:
     """A batch of A anchors: ``state_actions`` (A, 6), ``goals`` (C,).
 
-    An anchor is paired with the target that it was last visited under. An unsuccessful rollout says nothing of any of
+    An anchor is paired with the target that it was last visited under. An unsuccessful rollout proves nothing about
     the state's targets: where one was neither reached nor excluded, the pair is no candidate.
 
     Args:

@@ -32,7 +32,7 @@ class TextCritic(TwoTowerCritic):
         similarity: (A, D), (C, D) → (A, C).
         max_length: tokens of a text; longer ones lose their beginning.
         style: of the traces it is trained on, ``longproc`` or ``annotated``; a completion of bare moves is read in it.
-        goal_text: the goal of a step when the critic is asked about a completion; ``{target}`` becomes the answer.
+        goal_text: the goal of a step when the critic scores a completion; ``{target}`` becomes the answer.
         seed: of the initial projections.
 
     Raises:

@@ -157,9 +157,11 @@ def evaluate(
     found = unshare(gather(judged_here if mine else []))
     verdicts = [one.verdict for one in found]
     values = {name: [one.values[name] for one in found] for name in found[0].values}
-    asked = [(problem.prompt, problem.answer) for problem in problems]
+    questions = [(problem.prompt, problem.answer) for problem in problems]
     return Evaluation(
-        metrics=with_intervals(values, asked=asked, seed=seed) | _shares(verdicts) | _about_problems(task, problems),
+        metrics=with_intervals(values, questions=questions, seed=seed)
+        | _shares(verdicts)
+        | _about_problems(task, problems),
         reasons=Counter(reason_kind(verdict) for verdict in verdicts),
         rows=[one.row for one in found],
     )
@@ -210,19 +212,19 @@ def sampled_values(correct: Sequence[int], samples: int, k_values: Sequence[int]
 
 
 def with_intervals(
-    per_problem: Mapping[str, Sequence[float]], *, asked: Sequence[Hashable], seed: int
+    per_problem: Mapping[str, Sequence[float]], *, questions: Sequence[Hashable], seed: int
 ) -> dict[str, float]:
     """The mean of each quantity over problems, with the ends of its 95% interval.
 
-    ``asked`` identifies the question of each problem. Some sets hold every question twice: the mean counts both, the
+    ``questions`` are what each problem asks. Some sets hold every question twice: the mean counts both, the
     interval the mean of each question once, for the second copy adds little evidence.
     """
     metrics: dict[str, float] = {}
     for name, values in per_problem.items():
-        questions: dict[Hashable, list[float]] = {}
-        for question, value in zip(asked, values, strict=True):
-            questions.setdefault(question, []).append(value)
-        interval = mean_interval([mean(those) for those in questions.values()], seed=seed)
+        by_question: dict[Hashable, list[float]] = {}
+        for question, value in zip(questions, values, strict=True):
+            by_question.setdefault(question, []).append(value)
+        interval = mean_interval([mean(one) for one in by_question.values()], seed=seed)
         metrics |= {name: mean(values), f"{name}_low": interval.low, f"{name}_high": interval.high}
     return metrics
 

@@ -3,7 +3,7 @@
         loss = 1/Σ|y_i| Σ_i Σ_t −min(ρ_t A_t, clip(ρ_t, 1 − low, 1 + high) A_t)            high > low
 
 The upper bound is what keeps an unlikely token from becoming likely, so it is the one that is raised. The other parts
-of the paper stand in their own rooms: dynamic sampling (``rollout=dynamic``), the overlong punishment (a reward).
+of the paper are elsewhere: dynamic sampling (``rollout=dynamic``), the overlong punishment (a reward).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contrastive_reasoning.objectives.grpo import GRPO
 
 @dataclass(frozen=True, kw_only=True)
 class DAPO:
-    """The case of GRPO that ``as_grpo`` says; settings are refused as there. A reference is not looked at."""
+    """The case of GRPO that ``as_grpo`` returns; a reference is ignored."""
 
     clip_low: float
     clip_high: float

@@ -20,7 +20,7 @@ from contrastive_reasoning.objectives.kl import KL, FullKL
 
 @dataclass(frozen=True, kw_only=True)
 class DrGRPO:
-    """The case of GRPO that ``as_grpo`` says; settings are refused as there."""
+    """The case of GRPO that ``as_grpo`` returns."""
 
     clip_low: float
     clip_high: float

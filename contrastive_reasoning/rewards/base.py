@@ -61,6 +61,11 @@ class Credit:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Further quantities of the batch, as ``source/quantity``; logged under ``train/``."""
 
+    @property
+    def named(self) -> str:
+        """The names of its parts, for a message."""
+        return ", ".join(self.parts) or "nothing"
+
 
 @runtime_checkable
 class Reward(Protocol):

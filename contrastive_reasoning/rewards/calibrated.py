@@ -214,8 +214,7 @@ def correct_of(credit: Credit) -> Bool[Tensor, " B"]:
         ValueError: where nothing was verified.
     """
     if credit.verdicts is None:
-        named = ", ".join(credit.parts)
-        raise ValueError(f"reward.source.outcome must verify completions; this one has {named} only")
+        raise ValueError(f"reward.source.outcome must verify completions; this one has {credit.named} only")
     return torch.tensor([verdict.correct for verdict in credit.verdicts])
 
 

@@ -268,7 +268,7 @@ class CLIPOReward:
     @staticmethod
     def _correct(credit: Credit, rollouts: RolloutBatch) -> Bool[Tensor, " B"]:
         if credit.verdicts is None:
-            raise ValueError(f"reward.outcome must verify completions; this one has {', '.join(credit.parts)} only")
+            raise ValueError(f"reward.outcome must verify completions; this one has {credit.named} only")
         return torch.tensor([verdict.correct for verdict in credit.verdicts], device=rollouts.mask.device)
 
 

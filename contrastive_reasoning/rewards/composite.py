@@ -107,7 +107,7 @@ class GameLevelReward:
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit = self.reward(rollouts)
         if credit.steps is None:
-            raise ValueError(f"a reward without step values has no level: {', '.join(credit.parts) or 'nothing'}")
+            raise ValueError(f"a reward without step values has no level: {credit.named}")
         forbidden = credit.illegal or [()] * len(rollouts)
         part = credit.outcome.new_tensor(
             [

@@ -139,7 +139,7 @@ class ShuffledReward:
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit = self.reward(rollouts)
         if credit.steps is None:
-            raise ValueError(f"a reward without step values cannot be shuffled: {', '.join(credit.parts) or 'nothing'}")
+            raise ValueError(f"a reward without step values cannot be shuffled: {credit.named}")
         size = rollouts.group_size
         rng = random.Random(fixed_integer("shuffled", self.seed, _of_all_ranks(rollouts.texts, size)))
         steps = _of_this_rank(shuffle_within_depth(_of_all_ranks(credit.steps, size), rng), size)

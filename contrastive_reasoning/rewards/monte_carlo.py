@@ -54,7 +54,7 @@ class MonteCarloReward:
         if rollouts.prefix_values is None:
             raise ValueError("reward=monte_carlo needs rollouts with values of their prefixes: choose rollout=vineppo")
         if credit.verdicts is None:
-            raise ValueError(f"reward=monte_carlo needs an outcome that verifies, got {', '.join(credit.parts)}")
+            raise ValueError(f"reward=monte_carlo needs an outcome that verifies, got {credit.named}")
         correct = [float(verdict.correct) for verdict in credit.verdicts]
         steps = read_steps(self.task, rollouts)
         values = [

@@ -46,7 +46,7 @@ class Steps(NamedTuple):
     legal: list[list[Step]]
     illegal: list[list[Step]]
     """Those that the rules forbade, each with the state that it left unchanged. Only where states are the numbers left:
-    elsewhere nobody knows where a step would have led. After the last number there is no step to make."""
+    elsewhere it is unknown where a step would have led. After the last number there is no step to make."""
 
 
 def read_steps(task: Task, rollouts: RolloutBatch) -> Steps:
@@ -122,7 +122,7 @@ def shaped(
         ValueError: where ``credit`` has a part of that name or values steps already.
     """
     if name in credit.parts or credit.steps is not None:
-        raise ValueError(f"reward {name} cannot shape {', '.join(credit.parts)}: one part of a reward may value steps")
+        raise ValueError(f"reward {name} cannot shape {credit.named}: one part of a reward may value steps")
     part = rollouts.old_log_probs.new_tensor([_mean([value for _, value in row]) for row in values])
     before = start_steps(rollouts)
     steps = [_on_tokens(*row) for row in zip(rollouts.token_spans, values, before, strict=True)]

@@ -90,5 +90,5 @@ def test_a_pickle_in_place_of_a_critic_is_refused_and_not_run(tmp_path: Path, na
 def test_a_description_that_describes_nothing(tmp_path: Path, text: str) -> None:
     save_critic(numeric(NumericV2), tmp_path, {})
     (tmp_path / "critic.json").write_text(text)
-    with pytest.raises(ValueError, match=r"cannot be read: critic\.json must say its class and what is frozen$"):
+    with pytest.raises(ValueError, match=r"cannot be read: critic\.json must name its class and what is frozen$"):
         load_critic_weights(numeric(NumericV2), tmp_path)

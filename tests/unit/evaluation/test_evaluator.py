@@ -111,9 +111,9 @@ def test_a_question_that_is_asked_twice_makes_no_interval_narrower() -> None:
     once = {"right": [1.0, 0.0, 0.0, 1.0, 0.0, 1.0], "share": [0.5, 0.25, 0.0, 1.0, 0.0, 0.75]}
     twice = {name: [value for value in values for _ in range(2)] for name, values in once.items()}
     asked = [("what?", str(question)) for question in range(6) for _ in range(2)]
-    found = with_intervals(twice, asked=asked, seed=0)
-    assert found == pytest.approx(with_intervals(once, asked=range(6), seed=0))
-    others = with_intervals(twice, asked=range(12), seed=0)
+    found = with_intervals(twice, questions=asked, seed=0)
+    assert found == pytest.approx(with_intervals(once, questions=range(6), seed=0))
+    others = with_intervals(twice, questions=range(12), seed=0)
     assert others["right"] == found["right"]
     assert others["right_high"] - others["right_low"] < 0.8 * (found["right_high"] - found["right_low"])
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -35,6 +36,9 @@ class Breaking:
     def verify(self, problem: Problem, completion: str) -> Verdict:
         broken = completion == "no idea"
         return Verdict(status="error", reason="out of order") if broken else self.task.verify(problem, completion)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.task, name)
 
 
 def test_what_the_verifier_failed_on_is_left_out(task: Task, rollouts_of) -> None:
