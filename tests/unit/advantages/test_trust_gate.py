@@ -145,7 +145,7 @@ def test_a_reward_that_says_nothing_of_its_steps_is_told_apart_from_one_that_cou
     silent = replace(credit(), metrics={})
     made = gate()
     made(silent, MASK, 2)
-    with pytest.raises(ValueError, match=r"reads steps/auroc_siblings, and this reward \(oracle\) has no metrics of its"):
+    with pytest.raises(ValueError, match=r"reads steps/auroc_siblings, and this reward \(oracle\) has no metrics"):
         made(silent, MASK, 2)
     assert weights(gate(), *[credit()] * 3) == [0.0] * 3
 

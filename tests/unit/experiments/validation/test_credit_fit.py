@@ -35,7 +35,7 @@ def composed(*overrides: str) -> DictConfig:
         ("reward=oracle_flipped_calibrated", "advantage=one_step"),
         ("reward=critic_calibrated", "advantage=one_step_gated"),
         ("reward=random_potential", "advantage=survival_gated"),
-        ("reward=perfect_move", "reward.weight=0", "advantage=process_gated"),
+        ("reward=perfect_move", "reward.weight=0.0", "advantage=process_gated"),
         ("reward=critic_shuffled", "advantage=one_step_gated"),
         ("reward=critic_steps", "rollout=dynamic", "advantage=process"),
         ("reward=constant_value", "advantage=survival"),
