@@ -1,19 +1,173 @@
-"""The typed root of the configuration: these keys, of these types, and no others."""
+"""The typed root of the configuration, and the keys of those of its parts that have no ``_target_``.
+
+A part with a ``_target_`` has the arguments of its constructor. Both are checked on the composed configuration by
+``experiments/config/whole.py``, whoever wrote a key: the command line, an experiment, a YAML of one's own.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 STAGES = ("warm_start", "critic", "grpo", "evaluate")
+LEAST, ABOVE = "least", "above"
+"""Bounds of a number, in the metadata of its field."""
+
+
+def at_least(number: int) -> Any:
+    return field(default=MISSING, metadata={LEAST: number})
+
+
+def above(number: int) -> Any:
+    return field(default=MISSING, metadata={ABOVE: number})
+
+
+@dataclass
+class FitBudget:
+    """Size of a stage that is one Lightning fit; steps, in its own batches."""
+
+    steps: int = at_least(0)
+    warmup_steps: int = at_least(0)
+    batch_size: int = at_least(1)
+    evaluate_every: int = at_least(1)
+    checkpoint_every: int = at_least(1)
+
+
+@dataclass
+class WarmStartBudget(FitBudget):
+    """Supervised training of a new policy."""
+
+    unaimed_steps: int = at_least(0)
+    """The first of the steps: of Countdown, plays without a target; of stories, sums."""
+
+
+@dataclass
+class CriticBudget(FitBudget):
+    """Pretraining of the critic."""
+
+    trajectories: int = at_least(1)
+    """Searches that the published recipes draw from."""
+
+
+@dataclass
+class GRPOBudget:
+    """Training by rollouts; a step is a rollout batch."""
+
+    steps: int = at_least(0)
+    problems: int = at_least(1)
+    """Of a rollout batch, over all ranks."""
+    group_size: int = at_least(1)
+    updates: int = at_least(1)
+    minibatches: int = at_least(1)
+    learning_rate: float = above(0)
+    microbatch_tokens: int = at_least(1)
+    max_prompt_tokens: int | None = at_least(1)
+    max_completion_tokens: int = at_least(1)
+    evaluate_every: int = at_least(1)
+    validation_problems: int = at_least(0)
+    checkpoint_every: int = at_least(1)
+
+
+@dataclass
+class CLIPOBudget:
+    """What CLIPO needs besides."""
+
+    dimension: int = at_least(1)
+    warmup_steps: int = at_least(0)
+    draw_every: int = at_least(1)
+
+
+@dataclass
+class EvaluateBudget:
+    """Problems of each set, and sampled completions of each problem."""
+
+    problems: int = at_least(1)
+    samples: int = at_least(0)
+
+
+@dataclass
+class Budget:
+    """Sizes, by stage."""
+
+    warm_start: WarmStartBudget = MISSING
+    critic: CriticBudget = MISSING
+    grpo: GRPOBudget = MISSING
+    clipo: CLIPOBudget = MISSING
+    evaluate: EvaluateBudget = MISSING
+
+
+@dataclass
+class Best:
+    """Stage → its validation metric that says which checkpoint is the best, with ``min`` or ``max``; null: none is."""
+
+    warm_start: dict[str, Literal["min", "max"]] | None = MISSING
+    critic: dict[str, Literal["min", "max"]] | None = MISSING
+    grpo: dict[str, Literal["min", "max"]] | None = MISSING
+
+
+@dataclass
+class Checkpoints:
+    """What a stopped stage goes on from."""
+
+    keep: int = at_least(1)
+    best: Best = MISSING
+    resume_changed_code: bool = MISSING
+    begin_anew: bool = MISSING
+
+
+@dataclass
+class Logger:
+    """What goes to MLflow."""
+
+    mirror: bool = MISSING
+    patience: float = at_least(0)
+    """Seconds."""
+    model_megabytes: float = at_least(0)
+
+
+@dataclass
+class Backbone:
+    """The language model in a text critic."""
+
+    pretrained: str = MISSING
+    dtype: str = MISSING
+
+
+@dataclass
+class WarmStart:
+    """The supervised stage: both null where the policy is pretrained."""
+
+    module: Any = MISSING
+    datamodule: Any = MISSING
+
+
+@dataclass
+class Callbacks:
+    """What watches all stages, and each; by a name of one's own each."""
+
+    every: dict[str, Any] = MISSING
+    warm_start: dict[str, Any] = MISSING
+    critic: dict[str, Any] = MISSING
+    grpo: dict[str, Any] = MISSING
+
+
+PARTS: dict[str, type] = {
+    "budget": Budget,
+    "checkpoints": Checkpoints,
+    "logger": Logger,
+    "backbone": Backbone,
+    "warm_start": WarmStart,
+    "callbacks": Callbacks,
+}
+"""The parts that have no ``_target_``."""
 
 
 @dataclass
 class Root:
-    """One experiment. The rooms below ``output_dir`` are filled by the groups of the same name."""
+    """One experiment. The parts below ``output_dir`` are filled by the groups of the same name."""
 
     name: str = MISSING
     """The experiment's name: its folder, and its MLflow experiment."""

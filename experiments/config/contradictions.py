@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config.composition import critic_checkpoints, leaves, parts
 from experiments.config.folders import EMBEDDED, EMBEDDED_FOLDER, experiment_names
 from experiments.config.hints import did_you_mean
+from experiments.config.whole import wrong_key_or_value
 from experiments.schema import STAGES
 from experiments.system.files import name_flaw, quoted
 from experiments.system.launch import launched, world_size
@@ -21,9 +22,6 @@ from experiments.system.secrets import secret_finder
 
 SECRET = "holds the environment's"
 READ_THERE = "a configuration is written into every run folder; what needs it reads it from the environment itself"
-RATES = ("learning_rate",)
-MAY_BE_NULL = ("max_prompt_tokens",)
-MAY_BE_ZERO = ("warmup_steps", "unaimed_steps", "samples", "validation_problems")
 CRITIC_FILE = "critic.json"
 CHANGES_NO_VALUE = ("seed", "pairs_per_chunk")
 """Arguments of a critic that its values do not depend on, once its weights are loaded."""
@@ -74,8 +72,8 @@ def contradiction(config: DictConfig) -> str | None:
         bad_folder_name,
         secret_value,
         unknown_stage,
+        wrong_key_or_value,
         unknown_word,
-        small_size,
         small_group,
         missing_critic,
         other_critic,
@@ -137,24 +135,6 @@ def takes_several_kinds(config: DictConfig, key: str) -> bool:
     part = OmegaConf.select(config, above) if above else config
     target = str(part.get("_target_")) if isinstance(part, DictConfig) else ""
     return argument in SEVERAL_KINDS.get(target, ())
-
-
-def small_size(config: DictConfig) -> str | None:
-    """A size of a stage that will run must be positive; a warm-up or a first phase may have no steps."""
-    for stage in config.stages:
-        sizes = config.budget[stage] or {}
-        for key, value in sizes.items():
-            least = 0 if key in MAY_BE_ZERO or sizes.get("steps") == 0 else 1
-            if value is None and key in MAY_BE_NULL:
-                continue
-            if key in RATES:
-                if not isinstance(value, int | float) or value <= 0:
-                    return f"budget.{stage}.{key} must be a positive number, got {value}"
-            elif not isinstance(value, int) or value < least:
-                return f"budget.{stage}.{key} must be a whole number of at least {least}, got {value}"
-        if not sizes:
-            return f"budget.{stage} must hold the sizes of its stage, got {config.budget[stage]}"
-    return None
 
 
 def small_group(config: DictConfig) -> str | None:

@@ -1,0 +1,171 @@
+"""The arguments of a ``_target_``, read from its source: importing it would import torch, which takes seconds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """One argument of a function or a constructor."""
+
+    required: bool
+    annotation: ast.expr | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """What a call takes by keyword."""
+
+    arguments: Mapping[str, Argument]
+    any_keyword: bool
+    """Whether it takes further keywords."""
+
+
+NO_ARGUMENTS = Signature(arguments={}, any_keyword=False)
+NO_CONSTRUCTOR = {"object", "ABC", "Protocol", "Generic"}
+"""Bases of the standard library that bring no arguments; some are frozen and have no source file."""
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def signature_of(target: str) -> Signature | None:
+    """What a function or a class takes; None where its source does not show it (a C extension, an alias, a name that
+    is not there)."""
+    found = _locate(target)
+    if found is None:
+        return None
+    module, definition = found
+    return _of_class(module, definition) if isinstance(definition, ast.ClassDef) else _of_function(definition, skip=0)
+
+
+def _locate(target: str) -> tuple[str, Definition] | None:
+    """The module that defines a dotted name, and the definition there."""
+    parts = target.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        module = ".".join(parts[:end])
+        if (source := _source(module)) is not None:
+            return _defined(module, source.body, parts[end:])
+    return None
+
+
+def _defined(module: str, body: Sequence[ast.stmt], names: Sequence[str]) -> tuple[str, Definition] | None:
+    """A name defined or re-exported in a module, or a method that is called on its class."""
+    name, *inner = names
+    for statement in reversed([*_statements(body)]):  # of several definitions the last one holds
+        if isinstance(statement, Definition) and statement.name == name:
+            if not inner:
+                return module, statement
+            return _defined(module, statement.body, inner) if isinstance(statement, ast.ClassDef) else None
+        if (dotted := _imported(module, statement, name)) is not None:
+            return _locate(".".join([dotted, *inner]))
+    return None
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Those of a block, and of what stands under an ``if``: a package's lazy names are imported for type checkers."""
+    for statement in body:
+        yield from _statements([*statement.body, *statement.orelse]) if isinstance(statement, ast.If) else [statement]
+
+
+def _imported(module: str, statement: ast.stmt, name: str) -> str | None:
+    """The dotted name that an import statement binds to ``name``."""
+    if isinstance(statement, ast.Import):
+        return next((alias.name for alias in statement.names if (alias.asname or alias.name) == name), None)
+    if not isinstance(statement, ast.ImportFrom):
+        return None
+    package = module.split(".")
+    if statement.level:
+        package = package[: len(package) - statement.level + _is_package(module)]
+    parts = [*(package if statement.level else []), *([statement.module] if statement.module else [])]
+    names = (alias.name for alias in statement.names if (alias.asname or alias.name) == name)
+    return next((".".join([*parts, original]) for original in names), None)
+
+
+def _of_function(function: ast.FunctionDef | ast.AsyncFunctionDef, *, skip: int) -> Signature:
+    """The first ``skip`` positional arguments are bound already."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    optional = {arg.arg for arg in positional[len(positional) - len(given.defaults) :]}
+    optional |= {arg.arg for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default}
+    arguments = {
+        arg.arg: Argument(required=arg.arg not in optional, annotation=arg.annotation)
+        for arg in (*positional[skip:], *given.kwonlyargs)
+    }
+    return Signature(arguments=arguments, any_keyword=given.kwarg is not None)
+
+
+def _of_class(module: str, definition: ast.ClassDef) -> Signature | None:
+    """By its ``__init__``, by its fields where it is a dataclass, or as its first base that has arguments."""
+    for statement in definition.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
+            return _of_function(statement, skip=1)
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__new__":
+            return None
+    bases = [_of_base(module, base) for base in definition.bases]
+    if any(base is None for base in bases):
+        return None
+    inherited = [base for base in bases if base is not None]
+    if not any("dataclass" in ast.unparse(decorator) for decorator in definition.decorator_list):
+        return next((base for base in inherited if base.arguments or base.any_keyword), NO_ARGUMENTS)
+    arguments = {name: argument for base in reversed(inherited) for name, argument in base.arguments.items()}
+    return Signature(arguments=arguments | _fields(definition), any_keyword=False)
+
+
+def _of_base(module: str, base: ast.expr) -> Signature | None:
+    source = _source(module)
+    names = ast.unparse(base.value if isinstance(base, ast.Subscript) else base).split(".")
+    found = _defined(module, source.body, names) if source is not None else None
+    if found is None:
+        return NO_ARGUMENTS if names[-1] in NO_CONSTRUCTOR else None
+    where, definition = found
+    return _of_class(where, definition) if isinstance(definition, ast.ClassDef) else None
+
+
+def _fields(definition: ast.ClassDef) -> dict[str, Argument]:
+    """The fields of a dataclass that its constructor takes."""
+    fields: dict[str, Argument] = {}
+    for statement in definition.body:
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        value = ast.unparse(statement.value) if statement.value else ""
+        made_by_field = re.match(r"(\w+\.)?field\(", value)
+        has_default = "default" in value if made_by_field else bool(value)
+        if "ClassVar" not in ast.unparse(statement.annotation) and "init=False" not in value:
+            fields[statement.target.id] = Argument(required=not has_default, annotation=statement.annotation)
+    return fields
+
+
+@cache
+def _source(module: str) -> ast.Module | None:
+    origin = _origin(module)
+    return ast.parse(origin.read_bytes()) if origin is not None else None
+
+
+def _is_package(module: str) -> bool:
+    origin = _origin(module)
+    return origin is not None and origin.name == "__init__.py"
+
+
+@cache
+def _origin(module: str) -> Path | None:
+    """The file of a module, found without importing the packages above it; None where it has none."""
+    top, *inner = module.split(".")
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    origin, folders = Path(spec.origin or ""), [Path(place) for place in spec.submodule_search_locations or ()]
+    for part in inner:
+        places = [place for folder in folders for place in (folder / part / "__init__.py", folder / f"{part}.py")]
+        origin = next((place for place in places if place.is_file()), Path())
+        folders = [folder / part for folder in folders if (folder / part).is_dir()]
+    return origin if origin.suffix == ".py" else None

@@ -1,0 +1,80 @@
+"""Arguments read from source are those that ``inspect`` finds on the imported object."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra.utils import get_object
+
+from experiments.config.signatures import signature_of
+from tests.config_kit import CONF
+
+TARGETS = sorted({name for path in CONF.rglob("*.yaml") for name in re.findall(r"_target_: (\S+)", path.read_text())})
+MORE = ["datetime.timedelta", "torch.nn.Linear", "pathlib.Path", "no.such.module", "experiments.schema.nothing"]
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+OWN = """
+import dataclasses as dc
+from collections.abc import Callable
+
+if True:
+    from contrastive_reasoning.tasks.base import Problem as Renamed
+
+@dc.dataclass(kw_only=True)
+class Base:
+    first: int
+    hidden: int = dc.field(init=False, default=0)
+
+@dc.dataclass(kw_only=True)
+class Derived(Base):
+    second: float = 0.5
+    third: list[int] = dc.field(default_factory=list)
+    fourth: str = dc.field(compare=False)
+
+class Plain(Derived):
+    def method(self) -> None: ...
+
+class Maker:
+    def make(self, size: int, *, scale: float = 1.0, **more: int) -> None: ...
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_of_everything_that_conf_names(target: str) -> None:
+    agrees_with_inspect(target)
+
+
+def test_of_dataclasses_re_exports_and_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_signatures.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("Base", "Derived", "Plain", "Renamed", "Maker.make"):
+        found = signature_of(f"own_signatures.{name}")
+        assert found is not None, name
+        if name != "Maker.make":
+            agrees_with_inspect(f"own_signatures.{name}")
+    assert signature_of("own_signatures.Missing") is None
+
+
+@pytest.mark.parametrize("target", MORE)
+def test_what_its_source_does_not_show_is_left_to_others(target: str) -> None:
+    if signature_of(target) is not None:
+        agrees_with_inspect(target)
+
+
+def test_reading_imports_nothing() -> None:
+    code = f"import sys; from experiments.config.signatures import signature_of; {TARGETS!r}.__class__(map("
+    code += f"signature_of, {TARGETS!r})); sys.exit('torch' in sys.modules or 'callbacks' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def agrees_with_inspect(target: str) -> None:
+    found = signature_of(target)
+    assert found is not None
+    wanted = inspect.signature(get_object(target)).parameters.values()
+    required = {one.name: one.default is inspect.Parameter.empty for one in wanted if one.kind not in VARIADIC}
+    assert {name: argument.required for name, argument in found.arguments.items()} == required
+    assert found.any_keyword == any(one.kind is inspect.Parameter.VAR_KEYWORD for one in wanted)

@@ -1,0 +1,142 @@
+"""Keys that no part reads and values of another kind or out of bounds are refused by name, whoever wrote them."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from experiments.config.folders import VARIABLE
+from experiments.config.override_checks import override_error
+from experiments.config.whole import wrong_key_or_value
+from tests.config_kit import composed
+
+
+def refusal(body: str) -> str | None:
+    """What is said of an experiment that sets ``body`` beside what its parts set."""
+    config = deepcopy(composed("experiment=llama_baseline"))
+    OmegaConf.set_struct(config, False)
+    return wrong_key_or_value(OmegaConf.merge(config, OmegaConf.create(body)))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("budget: {grpo: {stepz: 5}}", "budget.grpo.stepz: no such key; did you mean 'budget.grpo.steps' of "),
+        ("budget: {gpro: {steps: 5}}", "budget.gpro: no such key; did you mean 'budget.grpo' of "),
+        ("checkpoints: {kepe: 5}", "checkpoints.kepe: no such key; did you mean 'checkpoints.keep' of "),
+        (
+            "checkpoints: {best: {gprO: null}}",
+            "checkpoints.best.gprO: no such key; did you mean 'checkpoints.best.grpo'",
+        ),
+        ("logger: {mirrror: false}", "logger.mirrror: no such key; did you mean 'logger.mirror' of "),
+        ("backbone: {dtyp: float32}", "backbone.dtyp: no such key; did you mean 'backbone.dtype' of "),
+        ("warm_start: {modul: null}", "warm_start.modul: no such key; did you mean 'warm_start.module' of "),
+        ("callbacks: {gpro: {}}", "callbacks.gpro: no such key; did you mean 'callbacks.grpo' of "),
+        (
+            "progress: {seconds_between: 1.0}",
+            "progress.seconds_between: no such key; did you mean 'progress.seconds_between_lines' ",
+        ),
+        (
+            "rollout: {sampling: {temprature: 1.0}}",
+            "rollout.sampling.temprature: no such key; did you mean 'rollout.samp",
+        ),
+        ("callbacks: {grpo: {alarms: {treshold: 1}}}", "callbacks.grpo.alarms.treshold: no such key; did you mean "),
+        ("objective: {_target_: contrastive_reasoning.objectives.DAPO}", "objective.kl_weight: no such key; "),
+        (
+            "reward: {_target_: contrastive_reasoning.rewards.RandomPotentialReward}",
+            "reward.outcome is missing; there ",
+        ),
+        ("trainer: {percision: 16}", "trainer.percision: no such key; did you mean 'trainer.precision'?"),
+    ],
+)
+def test_a_key_that_no_part_reads(body: str, sentence: str) -> None:
+    said = refusal(body)
+    assert said is not None
+    assert said.startswith(sentence)
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (
+            "rollout: {sampling: {temperature: '0.6'}}",
+            "rollout.sampling.temperature must be a number, got the text '0.6'",
+        ),
+        ("objective: {clip_low: true}", "objective.clip_low must be a number, got True"),
+        ("rollout: {sampling: {stop: none}}", "rollout.sampling.stop must be a list, got the text 'none'"),
+        ("rollout: {sampling: {top_k: 0.5}}", "rollout.sampling.top_k must be a whole number or null, got 0.5"),
+        ("logger: {mirror: 'yes'}", "logger.mirror must be true or false, got the text 'yes'"),
+        ("logger: {patience: -1}", "logger.patience must be a number of at least 0, got -1"),
+        ("budget: {grpo: {steps: 5.0}}", "budget.grpo.steps must be a whole number of at least 0, got 5.0"),
+        ("budget: {grpo: {learning_rate: 0}}", "budget.grpo.learning_rate must be a number above 0, got 0"),
+        (
+            "budget: {grpo: {max_prompt_tokens: 0}}",
+            "budget.grpo.max_prompt_tokens must be a whole number of at least 1 or null, got 0",
+        ),
+        ("budget: {critic: 5}", "budget.critic must be a mapping of steps, "),
+        ("checkpoints: {keep: 0}", "checkpoints.keep must be a whole number of at least 1, got 0"),
+        (
+            "checkpoints: {best: {grpo: {val/verifier/accuracy: maximum}}}",
+            "checkpoints.best.grpo.val/verifier/accuracy must be 'min' or 'max', got the text 'maximum'",
+        ),
+        (
+            "checkpoints: {best: {grpo: {val/more: max}}}",
+            "checkpoints.best.grpo must name one metric with min or max, got {'val/verifier/accuracy': 'max', ",
+        ),
+        (
+            "trainer: {gradient_clip_val: 1.0}",
+            "trainer.gradient_clip_val=1.0: the stages set it; instead of it set ",
+        ),
+        ("trainer: {max_epochs: 2}", "trainer.max_epochs=2: the stages set it; instead of it set budget.<stage>.steps"),
+    ],
+)
+def test_a_value_that_cannot_be_right(body: str, sentence: str) -> None:
+    said = refusal(body)
+    assert said is not None
+    assert said.startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "rollout: {sampling: {temperature: 1, top_k: 5}}",
+        "budget: {grpo: {max_prompt_tokens: 64, learning_rate: 1}}",
+        "checkpoints: {best: {grpo: null, warm_start: {val/warm_start/loss: max}}}",
+        "trainer: {limit_val_batches: 2, max_epochs: null}",
+        "callbacks: {every: {mine: {_target_: lightning.Callback}}}",
+        "logger: {patience: 1}",
+    ],
+)
+def test_what_is_right_is_taken(body: str) -> None:
+    assert refusal(body) is None
+
+
+EXPERIMENT = """
+# @package _global_
+# Mine.
+defaults:
+  - llama_baseline
+  - _self_
+name: mine
+budget:
+  grpo:
+    stepz: 5
+"""
+
+
+def test_a_file_of_ones_own_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(EXPERIMENT.lstrip())
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    said = override_error(["experiment=mine"])
+    assert said is not None
+    assert said.startswith("budget.grpo.stepz: no such key; did you mean 'budget.grpo.steps' of ")
+
+
+def test_the_command_line_is_checked() -> None:
+    said = override_error(["experiment=llama_baseline", "checkpoints.keep=0"])
+    assert said == "checkpoints.keep must be a whole number of at least 1, got 0"
