@@ -12,7 +12,7 @@ from typing import Any
 
 from yaml import YAMLError
 
-from contrastive_reasoning.tasks.read_set import PlacedRow
+from contrastive_reasoning.tasks.rows import PlacedRow
 
 VERSION = 2
 

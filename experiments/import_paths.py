@@ -23,6 +23,15 @@ MOVED: dict[str, str] = {
     "callbacks.step_credit.StepCredit": "callbacks.credit.StepCredit",
     "callbacks.throughput.Throughput": "callbacks.cost.Throughput",
     "callbacks.training_completions.TrainingCompletions": "callbacks.completions.TrainingCompletions",
+    "contrastive_reasoning.tasks.answer_task.AnswerTask": "contrastive_reasoning.tasks.problem_set.AnswerTask",
+    "contrastive_reasoning.tasks.example_reward.mentions_answer": (
+        "contrastive_reasoning.tasks.examples.mentions_answer"
+    ),
+    "contrastive_reasoning.tasks.example_trl_reward.mentions_answer": (
+        "contrastive_reasoning.tasks.examples.mentions_answers"
+    ),
+    "contrastive_reasoning.tasks.example_verify.same_text": "contrastive_reasoning.tasks.examples.same_text",
+    "contrastive_reasoning.tasks.function_task.FunctionTask": "contrastive_reasoning.tasks.problem_set.FunctionTask",
     "datamodules.shuffled_searches.ShuffledSearches": "datamodules.plays.ShuffledSearches",
     "datamodules.traces_v1.TracesV1": "datamodules.trace_arrays.TracesV1",
     "datamodules.traces_v2.TracesV2": "datamodules.trace_arrays.TracesV2",

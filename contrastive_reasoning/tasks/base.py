@@ -1,10 +1,10 @@
-"""The nouns of a task: a problem, the verdict on a completion, the steps it took. Pure Python: text in, verdict out."""
+"""The nouns of a task: a problem and its prompt, the verdict on a completion, the steps that it took."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 Status = Literal["ok", "wrong", "unparsed", "timeout", "error"]
 Split = Literal["train", "validation", "test"]
@@ -21,7 +21,38 @@ class Problem:
     answer: str
     """The gold answer, in the task's own notation."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """What else the task knows of the problem: its source, its difficulty."""
+    """Further properties of the problem: its source, its difficulty."""
+
+
+class Message(NamedTuple):
+    """One turn of a conversation."""
+
+    role: str
+    """``system``, ``user`` or ``assistant``."""
+    content: str
+
+
+class ChatPrompt(str):
+    """A prompt of several messages: a system's, earlier turns, and last the user's question.
+
+    As a string it is their contents, one after another. A policy with a chat template reads the messages, any other the
+    text; code that knows nothing of messages (logs, pictures, the hash that splits problems) sees an ordinary prompt.
+    """
+
+    messages: tuple[Message, ...]
+
+    def __new__(cls, messages: Sequence[tuple[str, str]]) -> ChatPrompt:
+        prompt = super().__new__(cls, "\n\n".join(content for _, content in messages))
+        prompt.messages = tuple(Message(*message) for message in messages)
+        return prompt
+
+    def __getnewargs__(self) -> tuple[tuple[Message, ...]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return (self.messages,)
+
+
+def messages_of(prompt: str) -> tuple[Message, ...]:
+    """The messages of a prompt; a plain text is one of the user."""
+    return prompt.messages if isinstance(prompt, ChatPrompt) else (Message("user", prompt),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +78,17 @@ class Verdict:
         return self.status != "error"
 
 
+OK = Verdict(status="ok", reason="")
+
+
+def wrong(reason: str) -> Verdict:
+    return Verdict(status="wrong", reason=reason)
+
+
+def unparsed(reason: str) -> Verdict:
+    return Verdict(status="unparsed", reason=reason)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """One reasoning step: a character span of the completion and the state it reaches."""
@@ -69,7 +111,7 @@ class Step:
 
 @runtime_checkable
 class Task(Protocol):
-    """What the framework asks of a task. Implementations are light: building one loads and generates nothing."""
+    """What the framework needs of a task. Implementations are light: building one loads and generates nothing."""
 
     @property
     def name(self) -> str: ...
@@ -83,13 +125,13 @@ class Task(Protocol):
     def parse_steps(self, problem: Problem, completion: str) -> list[Step]: ...
 
     def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
-        """The benchmark's own scores, each in its own range, named ``room/quantity`` (``longproc/accuracy``)."""
+        """The benchmark's own scores, each in its own range, named ``part/quantity`` (``longproc/accuracy``)."""
         ...
 
 
 @runtime_checkable
 class VerifiesTogether(Protocol):
-    """A task that would rather judge a batch than one completion after another: in several processes, say."""
+    """A task that judges a whole batch at once, in several processes for example."""
 
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
         """The verdict on each completion, that of its problem beside it: the same as :meth:`Task.verify` gives."""

@@ -1,26 +1,43 @@
-"""The problems of a set and their splits: read from rows, or split off the training set by a hash of the question."""
+"""Problem sets as tasks: GSM8K, MATH, multiple choice, and any set whose rows a format can read.
+
+Splits are read from rows, or split off the training set by a hash of the question. A set is judged by its gold answers
+(``AnswerTask``) or by a function of one's own (``FunctionTask``); its steps are the sentences of a completion.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
-from contrastive_reasoning.tasks.base import Problem, Split, Step
+from contrastive_reasoning.tasks.answer import check_golds, in_asked_measure, verify_answer, verify_choice
+from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
 from contrastive_reasoning.tasks.formats import Format, without_instruction
-from contrastive_reasoning.tasks.read_set import OnBad, ReadSet, Rows, read_set
-from contrastive_reasoning.tasks.sentences import sentence_steps
+from contrastive_reasoning.tasks.read_set import OnBad, ReadSet, read_set
+from contrastive_reasoning.tasks.rows import Rows
 
+Judge = Literal["answer", "choice"]
+VerifyMany = Callable[[Sequence[tuple[str, str]], Judge], list[Verdict]]
+"""(gold, completion) pairs → their verdicts."""
+VerifyProblems = Callable[[Sequence[Problem], Sequence[str]], list[Verdict]]
+"""Problems and a completion of each → their verdicts."""
+MAX_STEPS = 5_000
+"""Steps that are read; what follows them has none."""
+
+_SENTENCE_END = re.compile(r"\n+|(?<=[.!?])[ \t]+(?=[A-Z0-9$\\(\[*])")
+"""A line's end; or the space between a full stop and what looks like the beginning of a sentence, formulas included."""
+_NAMES = {"train": "training", "validation": "validation", "test": "test"}
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSet:
-    """Rows, and how they are shared out: a task without its judge. Building one reads nothing; ``problems`` does, once.
+    """Rows and their splits: a task without its verifier. Building one reads nothing; ``problems`` does, once.
 
     No question is in two splits: one that also stands in the test set is left out of training and validation, one of
     the validation set out of training. What is split off the training set is chosen by a hash of the question.
@@ -68,7 +85,7 @@ class ProblemSet:
         return problems[: self.train_problems] if split == "train" else problems
 
     def faulty_golds(self, golds: Sequence[str]) -> list[tuple[int, str]]:
-        """Place and reason of gold answers that do not verify themselves; none here, for who extends this judges."""
+        """Place and reason of gold answers that do not verify themselves; subclasses with gold answers override it."""
         return []
 
     def left_out(self, split: Split) -> Sequence[str]:
@@ -93,27 +110,121 @@ class ProblemSet:
         return rows.at(self.path)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnswerTask(ProblemSet):
+    """A problem set whose gold answers are compared with those of completions.
+
+    A gold answer that does not verify itself is at fault.
+    """
+
+    judge: str
+    """``answer``: equal to the gold answer; ``choice``: the gold letter."""
+    verifier: VerifyMany | None = field(compare=False)
+    """Judges many completions at once, in processes of its own; None: in this process."""
+
+    def __post_init__(self) -> None:
+        if self.judge not in get_args(Judge):
+            raise ValueError(f"judge must be one of {', '.join(get_args(Judge))}, got {self.judge!r}")
+        super().__post_init__()
+
+    def faulty_golds(self, golds: Sequence[str]) -> list[tuple[int, str]]:
+        return check_golds(golds, verify=self._verify)
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        return self.verify_all([problem], [completion])[0]
+
+    def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+        """The verdict on each completion, given its problem."""
+        verdicts = self._judged([(one.answer, text) for one, text in zip(problems, completions, strict=True)])
+        if self.judge == "choice":
+            return verdicts
+        rows = enumerate(zip(problems, completions, verdicts, strict=True))
+        again = {
+            row: pair
+            for row, (problem, text, verdict) in rows
+            if not verdict.correct and (pair := in_asked_measure(problem.prompt, problem.answer, text)) is not None
+        }
+        for row, verdict in zip(again, self._judged(list(again.values())), strict=True):
+            verdicts[row] = verdict if verdict.correct else verdicts[row]
+        return verdicts
+
+    def _judged(self, pairs: Sequence[tuple[str, str]]) -> list[Verdict]:
+        if self.verifier is not None and pairs:
+            return self.verifier(pairs, self.judge)  # pyright: ignore[reportArgumentType]
+        return [self._verify(gold, text) for gold, text in pairs]
+
+    @property
+    def _verify(self) -> Callable[[str, str], Verdict]:
+        return verify_choice if self.judge == "choice" else verify_answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionTask(ProblemSet):
+    """A problem set whose completions a function judges; gold answers are for that function alone to read."""
+
+    verifier: VerifyProblems = field(compare=False)
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        return self.verify_all([problem], [completion])[0]
+
+    def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+        """The verdict on each completion, given its problem."""
+        return self.verifier(problems, completions)
+
+
 def question_key(problem: Problem) -> str:
     """The same for problems that ask the same, whatever their spacing, case and instruction."""
     return " ".join(without_instruction(problem.prompt).split()).casefold()
 
 
+def sentence_steps(text: str) -> list[Step]:
+    """Each sentence or line that is not blank, without the space around it; its state is how many steps were written.
+
+    ``"2+3 = 5. So 5·2 = 10.\\nThe answer is 10."`` has three steps, with the states 1, 2 and 3.
+    """
+    steps: list[Step] = []
+    for start, end, settled in _sentences(text):
+        if len(steps) == MAX_STEPS:
+            break
+        piece = text[start:end]
+        if piece.strip():
+            first, state = start + len(piece) - len(piece.lstrip()), len(steps) + 1
+            steps.append(Step(start=first, end=first + len(piece.strip()), state=state, legal=True, settled=settled))
+    return steps
+
+
 @lru_cache(maxsize=64)
 def _problems(problem_set: ProblemSet, split: Split) -> tuple[Problem, ...]:
+    """The problems of one split, those of the other splits left out: test goes before validation before training."""
     if split == "test" and problem_set.own_rows("test"):
         return _read(problem_set, "test").problems
-    reserved = _keys(problem_set, "test") if problem_set.own_rows("test") else frozenset()
     if split == "validation" and problem_set.own_rows("validation"):
-        return tuple(
-            [problem for problem in _read(problem_set, "validation").problems if question_key(problem) not in reserved]
-        )
+        return _unreserved(problem_set, "validation", by=("test",))
     if not problem_set.own_rows("train"):
         return ()
-    if problem_set.own_rows("validation"):
-        reserved |= _keys(problem_set, "validation")
-    pool = [problem for problem in _read(problem_set, "train").problems if question_key(problem) not in reserved]
+    pool = _unreserved(problem_set, "train", by=("test", "validation"))
     parts = _split_off(problem_set, frozenset(map(question_key, pool)))
     return tuple([problem for problem in pool if parts.get(question_key(problem), "train") == split])
+
+
+@lru_cache(maxsize=64)
+def _unreserved(problem_set: ProblemSet, split: Split, *, by: tuple[Split, ...]) -> tuple[Problem, ...]:
+    """The problems of a split whose questions do not stand in the rows of other splits.
+
+    Raises:
+        ValueError: if no training problem is left.
+    """
+    others = [other for other in by if problem_set.own_rows(other)]
+    reserved = {question_key(problem) for other in others for problem in _read(problem_set, other).problems}
+    problems = _read(problem_set, split).problems
+    kept = tuple([problem for problem in problems if question_key(problem) not in reserved])
+    stand = f"{_NAMES[split]} rows stand in the {' or '.join([_NAMES[other] for other in others])} set, too"
+    if not kept and split == "train":
+        raise ValueError(f"{problem_set.name}: all {len(problems)} {stand}: no problem is left to train on")
+    if len(kept) < len(problems):
+        left_out = len(problems) - len(kept)
+        _LOG.warning("%s: %d of %d %s, and are left out", problem_set.name, left_out, len(problems), stand)
+    return kept
 
 
 def _split_off(problem_set: ProblemSet, keys: frozenset[str]) -> Mapping[str, str]:
@@ -122,13 +233,11 @@ def _split_off(problem_set: ProblemSet, keys: frozenset[str]) -> Mapping[str, st
     validations = 0 if problem_set.own_rows("validation") else problem_set.validation_problems
     if tests + validations >= len(keys):
         asked = f"{validations} validation and {tests} test problems"
-        raise ValueError(f"{problem_set.name}: {asked} cannot be split off {len(keys)} different problems")
+        elsewhere = len({question_key(problem) for problem in _read(problem_set, "train").problems}) - len(keys)
+        more = f" ({elsewhere} more stand in the rows of another split, too)" if elsewhere else ""
+        raise ValueError(f"{problem_set.name}: {asked} cannot be split off {len(keys)} different problems{more}")
     ordered = sorted(keys, key=lambda key: hashlib.sha256(key.encode()).digest())
     return dict.fromkeys(ordered[:tests], "test") | dict.fromkeys(ordered[tests : tests + validations], "validation")
-
-
-def _keys(problem_set: ProblemSet, split: Split) -> frozenset[str]:
-    return frozenset(map(question_key, _read(problem_set, split).problems))
 
 
 @lru_cache(maxsize=64)
@@ -146,3 +255,12 @@ def _read(problem_set: ProblemSet, split: Split) -> ReadSet:
     if read.left_out:
         _LOG.warning("%s: %d rows left out, the first %s", rows.source, len(read.left_out), read.left_out[0])
     return read
+
+
+def _sentences(text: str) -> list[tuple[int, int, int]]:
+    """Where each piece begins and ends, and one past the character that shows it."""
+    breaks = list(_SENTENCE_END.finditer(text))
+    starts = [0, *[found.end() for found in breaks]]
+    ends = [*[found.start() for found in breaks], len(text)]
+    shown = [found.start() + 1 if found[0][0] == "\n" else found.end() + 1 for found in breaks]
+    return list(zip(starts, ends, [*shown, len(text) + 1], strict=True))

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, get_args
 
 from contrastive_reasoning.tasks.base import Problem
-from contrastive_reasoning.tasks.formats import BadRow, Format, MissingColumn, Row
+from contrastive_reasoning.tasks.formats import Format
+from contrastive_reasoning.tasks.rows import BadRow, MissingColumn, Rows
 
 OnBad = Literal["refuse", "leave_out"]
 CheckGolds = Callable[[Sequence[str]], list[tuple[int, str]]]
 """Gold answers → those that do not verify themselves, by index, with the reason."""
 LISTED = 10
-
-
-@runtime_checkable
-class Rows(Protocol):
-    """Where the rows of a set come from. Light: nothing is read before it is called."""
-
-    @property
-    def source(self) -> str:
-        """What error messages call it: a hub's name, or a path."""
-        ...
-
-    def at(self, path: str) -> Rows:
-        """The same set, read from a local file or folder."""
-        ...
-
-    def __call__(self) -> Iterable[PlacedRow]: ...
-
-
-class PlacedRow(NamedTuple):
-    """A row, and where somebody who opens the file finds it."""
-
-    place: str
-    """``line 18`` of a file of lines, counted from 1; ``row 17`` of a table, counted from 0."""
-    row: Row
-    flaw: str = ""
-    """Why nothing can be read there, one clause; empty for a row."""
 
 
 class ReadSet(NamedTuple):
@@ -49,7 +24,7 @@ class ReadSet(NamedTuple):
 
 
 def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds, on_bad: str) -> ReadSet:
-    """Read every row. A problem's id is ``prefix/row``, so that rows which say the same are problems of their own.
+    """Read every row. A problem's id is ``prefix/row``, so that equal rows are problems of their own.
 
     A format may put an id of the row's own there; two rows with the same one are no two problems.
 

@@ -1,4 +1,4 @@
-"""A problem set that may have to do without its data: generated problems stand in for it on a laptop, offline."""
+"""A problem set, or generated problems in its place on a laptop, offline."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ SIZES = ("train_problems", "validation_problems", "test_problems")
 class StandInTask:
     """The real problem set, or while ``source`` is ``generated`` and no path is named, generated problems.
 
-    What is trained on is said by ``name``: ``gsm8k``, or that of the generated task.
+    ``name`` is that of the chosen one: ``gsm8k``, or that of the generated task.
     """
 
     source: str
     """``hub``: the real set by its name on the hub; ``generated``: its stand-in."""
     path: str | None
-    """A local file or folder with the real set; where one is named it is read whatever ``source`` says."""
+    """A local file or folder with the real set; where one is named it is read whatever ``source`` is."""
     real: Task
     generated: Task
     train_problems: int | None
-    """How many are trained on; None, here and below: as many as the chosen set says."""
+    """How many are trained on; None, here and below: the chosen set's own number."""
     validation_problems: int | None
     test_problems: int | None
 
@@ -37,8 +37,8 @@ class StandInTask:
     @property
     def chosen(self) -> Task:
         task: Any = self.generated if self.source == "generated" and self.path is None else self.real
-        said = {name: size for name in SIZES if (size := getattr(self, name)) is not None}
-        return replace(task, **said) if said else task
+        sizes = {name: size for name in SIZES if (size := getattr(self, name)) is not None}
+        return replace(task, **sizes) if sizes else task
 
     @property
     def name(self) -> str:

@@ -38,7 +38,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "kernels": ("torch", "liger"),
     },
     "contrastive_reasoning.rewards.CLIPOReward": {"level": ("group", "cross", "batch"), "positives": ("one", "all")},
-    "contrastive_reasoning.tasks.answer_task.AnswerTask": {"judge": ("answer", "choice"), "on_bad": ON_BAD},
+    "contrastive_reasoning.tasks.problem_set.AnswerTask": {"judge": ("answer", "choice"), "on_bad": ON_BAD},
     "contrastive_reasoning.tasks.arithmetic.task.ArithmeticTask": {
         "test": ("in_distribution", "perturb_simple", "perturb_hard")
     },
@@ -48,7 +48,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "test": ("longproc", "generated"),
         "on_bad": ON_BAD,
     },
-    "contrastive_reasoning.tasks.function_task.FunctionTask": {"on_bad": ON_BAD},
+    "contrastive_reasoning.tasks.problem_set.FunctionTask": {"on_bad": ON_BAD},
     "contrastive_reasoning.tasks.stand_in.StandInTask": {"source": ("hub", "generated")},
     "lightning.Trainer": {
         "accelerator": ("auto", "cpu", "cuda", "gpu", "mps", "tpu"),

@@ -17,7 +17,6 @@ from typing import Any
 from contrastive_reasoning.rewards.answer_pool import AnswerPool, Kind
 from contrastive_reasoning.tasks.answer import Question, check_golds, extract_answer, pose, verify_choice
 from contrastive_reasoning.tasks.answer.symbolic import load
-from contrastive_reasoning.tasks.answer_task import AnswerTask
 from contrastive_reasoning.tasks.arithmetic import parse_steps as parse_equations
 from contrastive_reasoning.tasks.arithmetic import scores as story_scores
 from contrastive_reasoning.tasks.arithmetic import verify as verify_story
@@ -27,9 +26,15 @@ from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_score
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.trace import step_texts
 from contrastive_reasoning.tasks.countdown.verifier import verify
-from contrastive_reasoning.tasks.formats import BadRow, PlainAnswer, answer_in, with_instruction, without_instruction
-from contrastive_reasoning.tasks.formats.worked_answer import result_of
-from contrastive_reasoning.tasks.sentences import sentence_steps
+from contrastive_reasoning.tasks.formats import (
+    BadRow,
+    PlainAnswer,
+    answer_in,
+    result_of,
+    with_instruction,
+    without_instruction,
+)
+from contrastive_reasoning.tasks.problem_set import AnswerTask, sentence_steps
 from datamodules.problem_rows import ProblemRows
 from tests.hostile.kit import ASKED, COUNTDOWN, LETTER, NUMBERS, STORY_PROBLEM, Hostile, completions
 from tests.hostile.watch import watch

@@ -10,8 +10,8 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from contrastive_reasoning.tasks.answer_task import AnswerTask
 from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.tasks.problem_set import AnswerTask
 from experiments.assemble import build
 from experiments.schema import register
 

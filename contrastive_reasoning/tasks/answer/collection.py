@@ -1,13 +1,17 @@
 r"""Several values in one answer: ``1, -2``, ``(3, \pi/2)``, ``\{1, 2\}``, ``[0, 1)``, a matrix, taken apart here.
 
 What a comma separates is found by counting brackets, not by parsing mathematics. ``or``, ``and`` and ``±`` separate
-too, so an answer that offers several values at once is several values here and nothing else.
+too, so an answer that offers several values at once is several values here and nothing else. Whether the order counts
+when two lists are compared depends on their brackets.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
+
+from contrastive_reasoning.tasks.base import OK, Verdict, wrong
 
 MAX_ITEMS = 64
 MAX_DEPTH = 12
@@ -25,6 +29,10 @@ _PAIRED = {"(": ")]", "[": ")]", r"\{": r"\}", r"\langle": r"\rangle", "{": "}"}
 _WIDE = re.compile(r", |;| (?:or|and) ")
 """Separators that a comma within a number is not mistaken for."""
 _THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
+Compare = Callable[[str, str], Verdict | None]
+
+_WITHOUT_ORDER = ("", r"\{\}")
+_PAIRS = ("()", "")
 
 
 class Collection(NamedTuple):
@@ -50,6 +58,32 @@ def read_collection(text: str) -> Collection | None:
         items, brackets = split(_whole_thousands(text)), ""
     items = tuple(value for item in items for value in plus_minus(item))
     return Collection(brackets, items) if 2 <= len(items) <= MAX_ITEMS else None
+
+
+def compare_lists(gold: Collection, answer: Collection, compare: Compare) -> Verdict | None:
+    r"""Item by item; in any order if both are sets or bare lists.
+
+    A bare list may stand for a pair ``(a, b)``. Other brackets around two items are another thing: ``[a, b]`` is an
+    interval, ``\{a, b\}`` a set. Around more than two items they can only be a list again.
+    """
+    if len(gold.items) != len(answer.items):
+        return wrong(f"number of answers: {len(answer.items)} instead of {len(gold.items)}")
+    if gold.brackets in _WITHOUT_ORDER and answer.brackets in _WITHOUT_ORDER:
+        return _in_any_order(gold.items, answer.items, compare)
+    if not _comparable(gold, answer):
+        return wrong("other brackets")
+    return every(compare(*pair) for pair in zip(gold.items, answer.items, strict=True))
+
+
+def every(verdicts: Iterable[Verdict | None]) -> Verdict | None:
+    """The first verdict against the answer; else None if one is open; else ok."""
+    open_question = False
+    for verdict in verdicts:
+        if verdict is None:
+            open_question = True
+        elif not verdict.correct:
+            return verdict
+    return None if open_question else OK
 
 
 def peel(text: str) -> tuple[str, str]:
@@ -111,3 +145,26 @@ def _matrix(inside: str) -> Collection | None:
 def _whole_thousands(text: str) -> str:
     """``1,000, 2,000`` and ``0 or 1,000`` without the commas in the numbers; ``100,101`` are two numbers."""
     return _THOUSANDS.sub("", text) if _WIDE.search(text) else text
+
+
+def _comparable(gold: Collection, answer: Collection) -> bool:
+    if gold.brackets == answer.brackets:
+        return True
+    if gold.is_matrix or answer.is_matrix:
+        return False
+    return len(gold.items) > 2 or {gold.brackets, answer.brackets} == set(_PAIRS)
+
+
+def _in_any_order(gold: Sequence[str], answer: Sequence[str], compare: Compare) -> Verdict | None:
+    """Each gold item takes the first item left that equals it; that no other choice is better rests on transitivity."""
+    left, is_open = list(answer), False
+    for item in gold:
+        verdicts = [compare(item, candidate) for candidate in left]
+        match = next((index for index, verdict in enumerate(verdicts) if verdict is not None and verdict.correct), None)
+        if match is not None:
+            del left[match]
+        elif None in verdicts:
+            is_open = True
+        else:
+            return wrong("an item is missing")
+    return None if is_open else OK

@@ -1,4 +1,4 @@
-"""Whether an answer is the gold one: number, words, list, equation, else formula. One place for the order of questions.
+"""Whether an answer is the gold one, in this order: number, words, units, list, equation, else formula.
 
 Every comparison gives a verdict, or None where only the symbolic comparison can tell. So the same walk serves twice:
 quickly in the process of the caller, and in full where time and memory are watched.
@@ -10,16 +10,12 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from contrastive_reasoning.tasks.answer.based import read_based, same_based
-from contrastive_reasoning.tasks.answer.collection import Collection, read_collection
+from contrastive_reasoning.tasks.answer.collection import Collection, compare_lists, every, read_collection
 from contrastive_reasoning.tasks.answer.equation import is_relation, letters, same_name, sides, value_sides, wanted_side
-from contrastive_reasoning.tasks.answer.lists import compare_lists
-from contrastive_reasoning.tasks.answer.number import read_number
-from contrastive_reasoning.tasks.answer.outcome import OK, every, unparsed, wrong
-from contrastive_reasoning.tasks.answer.spelling import bare, compact
+from contrastive_reasoning.tasks.answer.number import read_based, read_number, same_based
+from contrastive_reasoning.tasks.answer.spelling import bare, compact, read_words, same_words
 from contrastive_reasoning.tasks.answer.units import other_unit, split_unit
-from contrastive_reasoning.tasks.answer.words import read_words, same_words
-from contrastive_reasoning.tasks.base import Verdict
+from contrastive_reasoning.tasks.base import OK, Verdict, unparsed, wrong
 
 MAX_DEPTH = 6
 """Equations and lists in lists."""
@@ -84,12 +80,12 @@ def _in_a_base(gold: str, answer: str) -> Verdict | None:
 
 
 def _words(gold: str, answer: str) -> Verdict | None:
-    words, said = read_words(gold), read_words(answer)
-    if words is not None and said is not None:
-        return OK if same_words(words, said) else wrong("other words")
+    words, given = read_words(gold), read_words(answer)
+    if words is not None and given is not None:
+        return OK if same_words(words, given) else wrong("other words")
     if words is not None and len(words) > LETTERS and len(sides(answer)) == 1:
         return wrong("no words")
-    return wrong("words instead of a number") if said is not None and read_number(gold) else None
+    return wrong("words instead of a number") if given is not None and read_number(gold) else None
 
 
 def _equations(

@@ -1,7 +1,8 @@
 r"""Ordinary numbers as exact fractions: ``1,234.50``, ``\frac{-3}{4}``, ``1\frac12``, ``2 million``, ``9\%``, ``4e-7``.
 
 Read by a bounded grammar over ASCII digits; nothing is evaluated and no float is involved, so 0.1 is 1/10 and 2.999 is
-not 3. A percentage is its value: 40% is 2/5, and not 40.
+not 3. A percentage is its value: 40% is 2/5, and not 40. Of a number in a base, ``2516_8``, the digits must be the
+same, and the base where the answer names one too.
 """
 
 from __future__ import annotations
@@ -40,6 +41,18 @@ _REPEATING = re.compile(
 )
 _SCALED = re.compile(rf"(?P<value>.*?) ?(?P<scale>{'|'.join(SCALES)})s?(?: (?P<unit>[A-Za-z]+))?")
 _PERCENT = re.compile(r"(?P<value>.*?) ?(?:%|percent|percentage|pct)")
+_BASED = re.compile(r"(?P<sign>-?) ?(?P<digits>[0-9A-F]{1,60})(?:_\{ ?(?P<base>[0-9]{1,2}|[a-z]{3,8}) ?\})?")
+_BASE_NAMES: dict[str, str] = {
+    "two": "2",
+    "three": "3",
+    "four": "4",
+    "five": "5",
+    "six": "6",
+    "seven": "7",
+    "eight": "8",
+    "nine": "9",
+    "ten": "10",
+}
 
 
 class Quantity(NamedTuple):
@@ -47,6 +60,13 @@ class Quantity(NamedTuple):
 
     value: Fraction
     unit: str
+
+
+class Based(NamedTuple):
+    """The digits without leading zeros, and the base, empty where none is named."""
+
+    digits: str
+    base: str
 
 
 def read_number(text: str) -> Quantity | None:
@@ -61,6 +81,20 @@ def read_number(text: str) -> Quantity | None:
             value, power = percent["value"], -2
     number = _read(value)
     return None if number is None else Quantity(number * Fraction(10) ** power, unit)
+
+
+def read_based(text: str) -> Based | None:
+    """The number in a base that a text in its plain spelling is, or None."""
+    match = _BASED.fullmatch(text)
+    if match is None:
+        return None
+    base = match["base"] or ""
+    return Based(match["sign"] + (match["digits"].lstrip("0") or "0"), _BASE_NAMES.get(base, base))
+
+
+def same_based(gold: Based, answer: Based) -> bool:
+    """Whether the digits are the same; a base that only one of them names is the one that the question wants."""
+    return gold.digits == answer.digits and (gold.base == answer.base or not (gold.base and answer.base))
 
 
 def _read(text: str) -> Fraction | None:

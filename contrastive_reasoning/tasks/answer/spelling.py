@@ -1,7 +1,8 @@
 r"""One spelling for what LaTeX writes in many ways: ``\dfrac34\text{ cm}.`` and ``\frac34 cm`` become the same text.
 
 Only what a reader would not notice is changed: spacing, sizes of brackets, fonts, a full stop at the end. Text that is
-set with ``\text{…}`` stays as words, so that nothing a completion says is lost on the way to the comparison.
+set with ``\text{…}`` stays as words, so that nothing a completion states is lost on the way to the comparison. Of an
+answer in words (a name, a day, True or False) capitals and an article before it do not matter.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ _THOUSANDS_OF = re.compile(
 _ELEMENT = re.compile(r"[A-Za-z](?:_[0-9A-Za-z])? ?\\in(?![A-Za-z]) ?")
 _NEUTRAL = re.compile(r"^1 ?(?:\\cdot|\\times)(?![A-Za-z]) ?| ?\+ ?0$")
 _BETWEEN_DIGITS = re.compile(r"(?<![0-9]) | (?![0-9])")
+_WORDS = re.compile(r"[A-Za-z][A-Za-z'’.-]*(?: [A-Za-z'’][A-Za-z'’.-]*)*|[A-Za-z]{3,}(?: [0-9A-Za-z]+)+")
+_ARTICLE = re.compile(r"(?:the|an?) (?=[a-z]{2})")
+_TRUTH = {"yes": "true", "no": "false"}
 
 
 def plain(text: str) -> str:
@@ -99,6 +103,20 @@ def bare(text: str) -> str:
             break
         text = inside
     return text
+
+
+def read_words(text: str) -> str | None:
+    """The words that a text in its plain spelling is, in small letters, or None if it is more than words."""
+    if not _WORDS.fullmatch(text):
+        return None
+    return _ARTICLE.sub("", text.lower(), count=1).strip(".' ")
+
+
+def same_words(gold: str, answer: str) -> bool:
+    """Whether two readings are the same; to a gold True or False, yes and no are answers too."""
+    if gold in _TRUTH.values():
+        answer = _TRUTH.get(answer, answer)
+    return gold == answer
 
 
 def _trim(text: str) -> str:

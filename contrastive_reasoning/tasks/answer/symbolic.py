@@ -1,20 +1,22 @@
-r"""Whether two formulas mean the same, asked of math-verify. The only door to it, and to sympy, in this package.
+r"""Whether two formulas mean the same, by math-verify. No other module of this package imports it, or sympy.
 
-Its own time-outs are off, because they need the alarm signal of the main thread; the step budget around a call and the
-wall clock of the pool stand in for them. Only formulas that passed ``limits.objection`` may come here. The libraries
-are imported at the first call: most answers are numbers and never need them.
+Its own time-outs are off, because they need the alarm signal of the main thread; the budget of steps around a call and
+the wall clock of the pool stand in for them. A step is the call of a function. Only formulas that passed
+``limits.objection`` may come here. The libraries are imported at the first call: most answers are numbers.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import sys
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from contrastive_reasoning.tasks.answer.number import read_number
-from contrastive_reasoning.tasks.answer.products import with_signs
 
+T = TypeVar("T")
 PLACES = 6
 """Decimals that are compared where one side is a decimal number and the other is not a number."""
 MAX_PLACES = 40
@@ -26,10 +28,21 @@ _SPARE = "abchjklmnopqrstuvwxyz"
 """Letters that mean nothing by themselves, as d, e, f, g and i may."""
 _POINTS = ("0.7310585786", "1.3169578969")
 """Values for the variables at which two different formulas differ; all variables take the one, then spread from it."""
+FACTORS = ("frac", "dfrac", "tfrac", "sqrt", "binom", "dbinom", "tbinom")
+"""Commands that make a number of the groups behind them."""
+TIMES = r" \cdot "
+_NEXT_FACTOR = re.compile(r"(?:\\left *)?\(|\\(?P<command>" + "|".join(FACTORS) + r")(?![a-zA-Z])|(?P<digit>[0-9])")
+_DIGITS_BEFORE = re.compile(r"(?P<before>.?)(?<![0-9.])[0-9]+(?:\.[0-9]+)?$", re.S)
+_LAST_COMMAND = re.compile(r"\\([a-zA-Z]+) *$")
+_OPENING = {")": "(", "}": "{"}
 
 
 class GoldUnread(ValueError):
     """The gold answer cannot be read, so no answer can be compared with it."""
+
+
+class OutOfSteps(BaseException):
+    """The budget is spent. No ``Exception``: code in between that catches those does not swallow it."""
 
 
 def load() -> None:
@@ -81,6 +94,36 @@ def parsed(text: str) -> Any | None:
         parsing_timeout=None,  # pyright: ignore[reportArgumentType]
     )
     return found[0] if found else None
+
+
+def with_signs(text: str) -> str:
+    r"""The text with ``\cdot`` between factors that stand side by side: ``2(3)``, ``\binom{5}{2}\binom{4}{1}``.
+
+    math-verify reads a whole number and a positive number behind it as a mixed number, and adds them: 5 and 14. Only
+    digits directly in front of a fraction are one.
+    """
+    places = [found.start() for found in _NEXT_FACTOR.finditer(text) if _is_product(text[: found.start()], found)]
+    pieces = (text[first:last] for first, last in zip([0, *places], [*places, len(text)], strict=True))
+    return TIMES.join(pieces)
+
+
+def within(steps: int, compute: Callable[[], T]) -> T:
+    """``compute()``, stopped after ``steps`` calls of Python functions in this thread.
+
+    Unlike an alarm it needs no signal, so it works in every thread; and it stops the same work on a slow and on a busy
+    machine.
+
+    Raises:
+        OutOfSteps: if the budget did not suffice.
+    """
+    budget = _budget(steps)
+    tracer = sys.gettrace()
+    # Python calls the tracer at each call of a function; None: the lines within need no tracing
+    sys.settrace(lambda frame, event, argument: next(budget))
+    try:
+        return compute()
+    finally:
+        sys.settrace(tracer)
 
 
 @lru_cache(maxsize=1)
@@ -143,3 +186,52 @@ def _differ(gold: Any, answer: Any) -> bool:
         except (TypeError, ValueError, ArithmeticError):
             return False
     return False
+
+
+def _is_product(before: str, following: re.Match[str]) -> bool:
+    before = before.removesuffix(r"\left").rstrip()
+    if before.endswith((")", "}")):
+        return _ends_with_factor(before)
+    if following["digit"] or (following["command"] or "").endswith("frac"):
+        return False  # a digit of the same number, or a mixed number
+    digits = _DIGITS_BEFORE.search(before)
+    return digits is not None and _is_factor_behind(before[: digits.start() + len(digits["before"])])
+
+
+def _ends_with_factor(before: str) -> bool:
+    """Whether the group at the end of ``before`` is a factor: no exponent, index, argument, pair or interval."""
+    rest = _without_group(before)
+    if rest is None:
+        return False
+    if before.endswith(")"):
+        group = before[len(rest) :]
+        return "," not in group and not _LAST_COMMAND.search(rest.removesuffix(r"\left").rstrip())
+    if rest.endswith(("^", "_")):
+        return _is_factor_behind(rest)
+    while rest.endswith(("}", "]")) and (shorter := _without_group(rest)) is not None:
+        rest = shorter.rstrip()
+    command = _LAST_COMMAND.search(rest)
+    return command is None or command[1] in FACTORS
+
+
+def _is_factor_behind(before: str) -> bool:
+    """Whether what follows ``before`` is a factor: an exponent is part of one where its base is a number."""
+    return before[:-1].rstrip()[-1:].isdigit() if before.endswith("^") else not before.endswith("_")
+
+
+def _without_group(text: str) -> str | None:
+    """What stands before the bracket that the last one closes; None where there is no such bracket."""
+    closing = text[-1]
+    opening = _OPENING.get(closing, "[")
+    depth = 0
+    for place in range(len(text) - 1, -1, -1):
+        depth += (text[place] == closing) - (text[place] == opening)
+        if depth == 0:
+            return text[:place]
+    return None
+
+
+def _budget(steps: int) -> Iterator[None]:
+    for _ in range(steps):
+        yield
+    raise OutOfSteps

@@ -1,26 +1,26 @@
-"""The verdict on a mathematical answer: extract it, compare it, and hand what is a formula to the symbolic comparison.
+r"""The verdict on a mathematical answer: extract it, compare it, and hand what is a formula to the symbolic comparison.
 
     question = pose(gold, completion)          a verdict, or what is still open; milliseconds at most
     settle(question)                           the rest, within a budget of steps
 
 ``verify_answer`` does both in this process. The pool in ``rewards`` does the first there and the second in a worker.
+``verify_choice`` is the verdict on a letter: ``B``, ``(b)``, ``\text{B}``, ``B. a bank``, ``Option B``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from contrastive_reasoning.tasks.answer.based import read_based
 from contrastive_reasoning.tasks.answer.compare import compare
 from contrastive_reasoning.tasks.answer.equation import is_relation, letters
 from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract, gold_text
 from contrastive_reasoning.tasks.answer.limits import objection
-from contrastive_reasoning.tasks.answer.outcome import OK, unparsed, wrong
+from contrastive_reasoning.tasks.answer.number import read_based
 from contrastive_reasoning.tasks.answer.spelling import plain
-from contrastive_reasoning.tasks.answer.steps import OutOfSteps, within
-from contrastive_reasoning.tasks.answer.symbolic import GoldUnread, same_formula
-from contrastive_reasoning.tasks.base import Verdict
+from contrastive_reasoning.tasks.answer.symbolic import GoldUnread, OutOfSteps, same_formula, within
+from contrastive_reasoning.tasks.base import OK, Verdict, unparsed, wrong
 
 STEPS = 2_000_000
 """Function calls that one comparison may take: some seconds, and four times what the slowest ordinary pair takes."""
@@ -28,6 +28,14 @@ GOLD_UNREAD = "gold answer does not parse"
 
 _BRACKETED = re.compile(r"[(\[].*[)\]]", re.DOTALL)
 _NO_POINT = re.compile(r"\[|\]|\\infty(?![A-Za-z])")
+_LETTER = re.compile(
+    r"(?:(?:option|choice|answer)[ :]{1,2})?[({\[]?(?P<letter>[A-Za-z])[)}\]]?(?P<rest>(?:[.:,)]| ?-) ?.*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+_ANOTHER = re.compile(
+    r"(?:[,;/&]|\b(?:or|and))\s*[(\[]?[A-HJ-Za-k](?![A-Za-z])|(?<![A-Za-z])(?:[A-HJ-Z][.:)\]]|[(\[][A-Za-k][)\]])"
+)
+"""A second letter, behind a comma or a word, or before another text. ``C. vitamin C`` has none."""
 
 
 class Question(NamedTuple):
@@ -78,6 +86,42 @@ def settle(question: Question, steps: int = STEPS) -> Verdict:
     except Exception as error:  # what a computer algebra system raises on a text that a model wrote: anything
         # the completion's own doing: left out of its group, a text that breaks the comparison would cost nothing
         return unparsed(f"comparison ends in {type(error).__name__}")
+
+
+def verify_choice(gold_letter: str, completion: str) -> Verdict:
+    """The verdict on the letter that a completion gives; several letters are wrong, whatever they are."""
+    gold = _read_letter(gold_letter)
+    if gold is None:
+        return Verdict(status="error", reason="no gold letter")
+    found = extract(completion)
+    if found.answer is None:
+        return unparsed(found.reason)
+    letter = _read_letter(found.answer)
+    if letter is None:
+        return unparsed("no single letter")
+    return OK if letter == gold else wrong("another letter")
+
+
+def _read_letter(text: str) -> str | None:
+    """The letter that a text chooses, as a capital; None if it is none, or more than one."""
+    match = _LETTER.fullmatch(plain(text))
+    if match is None or _ANOTHER.search(match["rest"] or ""):
+        return None
+    return match["letter"].upper()
+
+
+def check_golds(golds: Iterable[str], verify: Callable[[str, str], Verdict] = verify_answer) -> list[tuple[int, str]]:
+    r"""The gold answers that a completion with the very same answer does not satisfy.
+
+    Args:
+        golds: gold answers, or whole solutions.
+        verify: ``verify_answer``, or ``verify_choice`` for letters.
+
+    Returns:
+        The row and the reason for each gold answer that ``\boxed{gold}`` is not right for.
+    """
+    verdicts = (verify(gold, rf"\boxed{{{gold_text(gold)}}}") for gold in golds)
+    return [(row, verdict.reason) for row, verdict in enumerate(verdicts) if not verdict.correct]
 
 
 def _quick_look(gold: str, answer: str) -> Verdict | None:

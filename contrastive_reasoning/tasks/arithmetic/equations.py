@@ -1,18 +1,27 @@
-"""The equations of a completion: ``a op b = c`` on whole numbers, read by a pattern that is linear in the text."""
+r"""The equations of a completion, ``a op b = c`` on whole numbers, and the verdict on it.
+
+Only the number in the last ``\boxed{}`` decides. ``fields["right_plan"]`` of the verdict tells whether the equations
+are the plan's, so that an answer that is right by chance (two misread words that cancel) can be counted. Equations are
+read by a pattern that is linear in the text.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
+from statistics import mean
 from typing import NamedTuple
 
-from contrastive_reasoning.tasks.base import Problem, Step
+from contrastive_reasoning.tasks.answer import pose
+from contrastive_reasoning.tasks.base import Problem, Step, Verdict, unparsed
 
 MAX_STEPS = 1_000
 """Equations that are read; what follows them has none."""
 
+BOX = r"\boxed{"
 _SIGNS = {"×": "*", "÷": "/", "−": "-"}
 _BEFORE = r"(?<![0-9.,])(?<![-+*/×÷−=])(?<![-+*/×÷−=] )"
 _EQUATION = re.compile(
@@ -48,7 +57,40 @@ class Equation(NamedTuple):
         return f"{self.a}{self.op}{self.b}={self.result}"
 
 
-def written(completion: str) -> list[tuple[int, int, Equation]]:
+def parse_steps(problem: Problem, completion: str) -> list[Step]:
+    """One step per equation; ``state`` is the tuple of results of the true ones so far. Never raises on any text."""
+    steps: list[Step] = []
+    state: tuple[int, ...] = ()
+    for start, end, equation in _written(completion):
+        state = (*state, equation.result) if equation.true else state
+        more = 2 if completion[end : end + 1] in (" ", ".", ",") else 1  # 7 may become 70, 7.5 or 7 + 3
+        steps.append(Step(start=start, end=end, state=state, legal=equation.true, settled=end + more))
+    return steps
+
+
+def same_plan(equations: Iterable[Equation], plan: Iterable[Equation]) -> bool:
+    """Whether they are the same equations, in any order."""
+    return Counter(equation.canonical for equation in equations) == Counter(equation.canonical for equation in plan)
+
+
+def verify(problem: Problem, completion: str) -> Verdict:
+    """Judge a completion by its last box; never raises on any text."""
+    return _judged(problem, completion, [equation for _, _, equation in _written(completion)])
+
+
+def scores(problem: Problem, completion: str) -> Mapping[str, float]:
+    """Shares in [0, 1]: true equations, the plan's equations and no others, right answers by another plan."""
+    equations = [equation for _, _, equation in _written(completion)]
+    verdict = _judged(problem, completion, equations)
+    right_plan = bool(verdict.fields["right_plan"])
+    return {
+        "arithmetic/legal_steps": mean([float(equation.true) for equation in equations] or [0.0]),
+        "arithmetic/right_plan": float(right_plan),
+        "arithmetic/right_by_another_plan": float(verdict.correct and not right_plan),
+    }
+
+
+def _written(completion: str) -> list[tuple[int, int, Equation]]:
     """The equations of a completion, each with its first character and one past its last."""
     return [
         (
@@ -60,17 +102,15 @@ def written(completion: str) -> list[tuple[int, int, Equation]]:
     ]
 
 
-def parse_steps(problem: Problem, completion: str) -> list[Step]:
-    """One step per equation; ``state`` is the tuple of results of the true ones so far. Never raises on any text."""
-    steps: list[Step] = []
-    state: tuple[int, ...] = ()
-    for start, end, equation in written(completion):
-        state = (*state, equation.result) if equation.true else state
-        more = 2 if completion[end : end + 1] in (" ", ".", ",") else 1  # 7 may become 70, 7.5 or 7 + 3
-        steps.append(Step(start=start, end=end, state=state, legal=equation.true, settled=end + more))
-    return steps
+def _judged(problem: Problem, completion: str, equations: Iterable[Equation]) -> Verdict:
+    verdict = _of_the_last_box(problem.answer, completion)
+    return replace(verdict, fields={"right_plan": same_plan(equations, problem.fields["plan"])})
 
 
-def same_plan(equations: Iterable[Equation], plan: Iterable[Equation]) -> bool:
-    """Whether they are the same equations, in any order."""
-    return Counter(equation.canonical for equation in equations) == Counter(equation.canonical for equation in plan)
+def _of_the_last_box(answer: str, completion: str) -> Verdict:
+    start = completion.rfind(BOX)
+    if start < 0:
+        return unparsed("no boxed answer")
+    judged = pose(answer, completion[start:])
+    # what is left open is a formula, which would have to be worked out: the answer is a number
+    return judged if isinstance(judged, Verdict) else unparsed("formula instead of a number")

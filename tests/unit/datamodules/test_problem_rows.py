@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
-from contrastive_reasoning.tasks.read_set import Rows
+from contrastive_reasoning.tasks.rows import Rows
 from datamodules.problem_rows import ProblemRows
 from tests.hostile.trap import module, pickled
 

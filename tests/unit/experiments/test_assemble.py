@@ -18,7 +18,7 @@ def sentence_of(target: str, **arguments: object) -> str:
     ("target", "cause"),
     [
         ("my_missing_module.f", "ModuleNotFoundError"),
-        ("contrastive_reasoning.tasks.example_verify.same_txt", "same_txt"),
+        ("contrastive_reasoning.tasks.examples.same_txt", "same_txt"),
     ],
 )
 def test_a_function_that_cannot_be_imported_is_named_with_its_key_and_the_cause(target: str, cause: str) -> None:

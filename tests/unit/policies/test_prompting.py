@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, prompt_ids, render, turn_end
 from contrastive_reasoning.policies.tiny import tiny_llama
-from contrastive_reasoning.tasks.chat_prompt import ChatPrompt
+from contrastive_reasoning.tasks.base import ChatPrompt
 
 PLAIN = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<answer>{% endif %}"

@@ -25,7 +25,7 @@ from contrastive_reasoning.rewards.base import RewardFailed
 from contrastive_reasoning.rewards.function import MODULE
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.tasks.example_reward import mentions_answer
+from contrastive_reasoning.tasks.examples import mentions_answer
 from contrastive_reasoning.tasks.function_worker import greeting, pack
 from contrastive_reasoning.tasks.worker_pool import worker_command
 from tests.unit.rewards.faulty_functions import (

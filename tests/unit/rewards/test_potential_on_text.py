@@ -19,7 +19,7 @@ from contrastive_reasoning.rollout import RolloutBatch, token_bytes
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps as equations
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, reachable
-from contrastive_reasoning.tasks.sentences import sentence_steps
+from contrastive_reasoning.tasks.problem_set import sentence_steps
 
 KEPT = "21+16=37;37-17=20;26+20=46"
 LOST = "21+16=37;37+17=54;54+26=80"

@@ -15,8 +15,8 @@ from contrastive_reasoning.rewards import OverlongReward, TRLReward, WeightedSum
 from contrastive_reasoning.rewards.base import RewardFailed
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
-from contrastive_reasoning.tasks.chat_prompt import ChatPrompt
-from contrastive_reasoning.tasks.example_trl_reward import mentions_answer
+from contrastive_reasoning.tasks.base import ChatPrompt
+from contrastive_reasoning.tasks.examples import mentions_answers
 from tests.unit.rewards import faulty_functions as functions
 
 Rollouts = Callable[..., RolloutBatch]
@@ -194,4 +194,4 @@ def test_refuses_what_cannot_be_meant(reward_of: Build, changes: dict[str, Any],
 
 
 def test_the_example() -> None:
-    assert mentions_answer(completions=["20+26=46", "none", "x"], answer=["46", "46", ""]) == [1.0, 0.0, None]
+    assert mentions_answers(completions=["20+26=46", "none", "x"], answer=["46", "46", ""]) == [1.0, 0.0, None]

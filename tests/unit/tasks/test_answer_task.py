@@ -14,10 +14,9 @@ from typing import Any, get_args
 import pytest
 
 from contrastive_reasoning.tasks.answer import verify_answer
-from contrastive_reasoning.tasks.answer_task import AnswerTask
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict, VerifiesTogether
 from contrastive_reasoning.tasks.formats import PlainAnswer
-from contrastive_reasoning.tasks.problem_set import question_key
+from contrastive_reasoning.tasks.problem_set import AnswerTask, question_key
 from datamodules.problem_rows import ProblemRows
 
 INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
@@ -118,7 +117,7 @@ def test_the_split_is_the_same_in_every_process_and_when_rows_move(task: AnswerT
     assert keys(moved) == keys(task)
     code = "import sys; from tests_task import task; print(*sorted(p.prompt for p in task.problems('validation')))"
     (tmp_path / "tests_task.py").write_text(
-        "from contrastive_reasoning.tasks.answer_task import AnswerTask\n"
+        "from contrastive_reasoning.tasks.problem_set import AnswerTask\n"
         "from contrastive_reasoning.tasks.formats import PlainAnswer\n"
         "from datamodules.problem_rows import ProblemRows\n"
         f"task = {task!r}\n"

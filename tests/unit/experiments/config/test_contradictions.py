@@ -17,7 +17,7 @@ from contrastive_reasoning.critics import encoder
 from contrastive_reasoning.losses.completions import LEVELS
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.rewards.clipo import POSITIVES
-from contrastive_reasoning.tasks import answer_task, read_set, stand_in
+from contrastive_reasoning.tasks import problem_set, read_set, stand_in
 from contrastive_reasoning.tasks.arithmetic.task import TestSet as ArithmeticTest
 from contrastive_reasoning.tasks.countdown import longproc, task, trace, wording
 from experiments.config.composition import critic_checkpoints
@@ -211,7 +211,7 @@ OF_THE_CODE = {
     "load_policy.kernels": load.KERNELS,
     "CLIPOReward.level": LEVELS,
     "CLIPOReward.positives": POSITIVES,
-    "AnswerTask.judge": get_args(answer_task.Judge),
+    "AnswerTask.judge": get_args(problem_set.Judge),
     "AnswerTask.on_bad": get_args(read_set.OnBad),
     "ArithmeticTask.test": get_args(ArithmeticTest),
     "CountdownTask.style": get_args(trace.Style),

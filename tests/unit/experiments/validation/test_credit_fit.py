@@ -14,7 +14,7 @@ from experiments.validation import critic_values_states
 register()
 FUNCTION = (
     "_target_:contrastive_reasoning.rewards.FunctionReward,name:own,workers:1,limit_s:1.0,memory_mib:64,"
-    "max_failures:1.0,function:{_target_:contrastive_reasoning.tasks.example_reward.mentions_answer,_partial_:true}"
+    "max_failures:1.0,function:{_target_:contrastive_reasoning.tasks.examples.mentions_answer,_partial_:true}"
 )
 UNVERIFIED = ("reward=oracle_steps", "~reward.outcome", f"+reward.outcome={{{FUNCTION}}}")
 UNVERIFIED_CALIBRATED = ("reward=oracle_calibrated", "~reward.source.outcome", f"+reward.source.outcome={{{FUNCTION}}}")

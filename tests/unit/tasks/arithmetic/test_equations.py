@@ -1,15 +1,24 @@
-"""Reading equations: the characters, the states, and no more time than the text is long."""
+"""Equations: their characters and states, the verdict by the last box, no more work than the text is long."""
 
 from __future__ import annotations
 
 import pytest
 
-from contrastive_reasoning.tasks.arithmetic import Equation, parse_steps, same_plan
+from contrastive_reasoning.tasks.arithmetic import (
+    ArithmeticProblem,
+    Clause,
+    Equation,
+    Story,
+    parse_steps,
+    same_plan,
+    scores,
+    verify,
+)
 from contrastive_reasoning.tasks.arithmetic.equations import MAX_STEPS
 from contrastive_reasoning.tasks.base import Problem
 from tests.pace import assert_bounded_work
 
-PROBLEM = Problem(id="x", prompt="", answer="7", fields={"plan": ()})
+ANY = Problem(id="x", prompt="", answer="7", fields={"plan": ()})
 
 
 @pytest.mark.parametrize(
@@ -27,11 +36,11 @@ PROBLEM = Problem(id="x", prompt="", answer="7", fields={"plan": ()})
     ],
 )
 def test_spans_are_the_equations_text(completion: str, texts: list[str]) -> None:
-    assert [completion[step.start : step.end] for step in parse_steps(PROBLEM, completion)] == texts
+    assert [completion[step.start : step.end] for step in parse_steps(ANY, completion)] == texts
 
 
 def test_a_false_equation_is_illegal_and_leaves_the_state() -> None:
-    steps = parse_steps(PROBLEM, "5+4=9\n9-2=8\n9/2=4\n9-2=7\n3-5=2\n8/0=0\n")
+    steps = parse_steps(ANY, "5+4=9\n9-2=8\n9/2=4\n9-2=7\n3-5=2\n8/0=0\n")
     assert [step.legal for step in steps] == [True, False, False, True, False, False]
     assert [step.state for step in steps] == [(9,), (9,), (9,), (9, 7), (9, 7), (9, 7)]
 
@@ -52,7 +61,80 @@ def test_plans_are_compared_as_equations_in_any_order() -> None:
 
 
 @pytest.mark.parametrize("unit", ["1", "1+", "1 + 1", "1+1=2\n", "\\boxed{", "1" * 9 + "+", "= ", "−"])
-def test_hostile_text_takes_bounded_work(unit: str) -> None:
+def test_reading_hostile_text_takes_bounded_work(unit: str) -> None:
     with assert_bounded_work():
-        steps = parse_steps(PROBLEM, unit * (300_000 // len(unit)))
+        steps = parse_steps(ANY, unit * (300_000 // len(unit)))
     assert len(steps) <= MAX_STEPS
+
+
+# Mia has 5 figs. Mia buys 3. Mia eats 3. Mia finds 2. How many has Mia?
+CANCELLING = Story(
+    names=("Mia", "Tom"),
+    thing="figs",
+    start=5,
+    opening="alone",
+    second=0,
+    clauses=(
+        Clause(word="buys", person=0, number=3),
+        Clause(word="eats", person=0, number=3),
+        Clause(word="finds", person=0, number=2),
+    ),
+    asked=0,
+)
+
+PROBLEM = ArithmeticProblem(CANCELLING, limit=99)
+
+
+def test_the_plan_itself() -> None:
+    assert PROBLEM.solution == " buys 5+3=8\n eats 8-3=5\n finds 5+2=7\n\\boxed{7}"
+    assert verify(PROBLEM, PROBLEM.solution).correct
+    assert scores(PROBLEM, PROBLEM.solution) == {
+        "arithmetic/legal_steps": 1.0,
+        "arithmetic/right_plan": 1.0,
+        "arithmetic/right_by_another_plan": 0.0,
+    }
+
+
+@pytest.mark.parametrize("wrong_plan", ["5+2=7", "5-3=2\n2+3=5\n5+2=7", "5+3=8\n8-1=7", ""])
+def test_a_wrong_plan_with_the_right_answer_is_right_and_recognised(wrong_plan: str) -> None:
+    """Both words overlooked, both read the wrong way round, an equation made up, none at all."""
+    completion = f"{wrong_plan}\n\\boxed{{7}}"
+    verdict = verify(PROBLEM, completion)
+    assert verdict.correct
+    assert not verdict.fields["right_plan"]
+    assert scores(PROBLEM, completion)["arithmetic/right_by_another_plan"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("completion", "status"),
+    [
+        ("5+2=7\n\\boxed{8}", "wrong"),
+        ("5+2=7", "unparsed"),
+        ("", "unparsed"),
+        ("\\boxed{7} or rather \\boxed{8}", "wrong"),
+        ("\\boxed{8} or rather \\boxed{7}", "ok"),
+        ("\\boxed{7 figs}", "ok"),
+        ("\\boxed{7", "unparsed"),
+        ("\\boxed{}", "unparsed"),
+        ("\\boxed{3+4}", "unparsed"),
+        ("\\boxed{9^9^9^9}", "unparsed"),
+    ],
+)
+def test_the_last_box_decides(completion: str, status: str) -> None:
+    verdict = verify(PROBLEM, completion)
+    assert verdict.status == status
+    assert bool(verdict.reason) == (status != "ok")
+
+
+def test_false_equations_are_counted() -> None:
+    assert scores(PROBLEM, "5+3=9\n9-3=6\n\\boxed{6}")["arithmetic/legal_steps"] == 0.5
+    assert scores(PROBLEM, "\\boxed{6}")["arithmetic/legal_steps"] == 0.0
+
+
+@pytest.mark.parametrize("unit", ["1+1=2\n", "\\boxed{", "\\boxed{7}", "{", "9", "(((", "\ud800", "\\frac{1}{"])
+def test_judging_hostile_text_takes_bounded_work(unit: str) -> None:
+    text = unit * (200_000 // len(unit))
+    with assert_bounded_work():
+        for completion in (text, f"\\boxed{{{text}", f"\\boxed{{{text}}}", f"{text}\\boxed{{7}}"):
+            assert verify(PROBLEM, completion).status in ("ok", "wrong", "unparsed")
+            assert 0 <= scores(PROBLEM, completion)["arithmetic/legal_steps"] <= 1

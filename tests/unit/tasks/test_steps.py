@@ -1,16 +1,54 @@
-"""A step is settled where nothing that may still be written can change it, whatever the format."""
+"""Steps in every format: sentences by their characters, and steps that nothing written later can change."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps as equations
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, verify
-from contrastive_reasoning.tasks.sentences import sentence_steps
+from contrastive_reasoning.tasks.problem_set import MAX_STEPS, sentence_steps
+
+
+def pieces(text: str) -> list[str]:
+    return [text[step.start : step.end] for step in sentence_steps(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2+3 = 5. So 5·2 = 10.\nThe answer is 10.", ["2+3 = 5.", "So 5·2 = 10.", "The answer is 10."]),
+        ("It costs 3.50 dollars. $x = 2$ then.", ["It costs 3.50 dollars.", "$x = 2$ then."]),
+        ("a\n\n  b  \n\t\nc", ["a", "b", "c"]),
+        (r"Right! \boxed{5} Is it? Yes.", ["Right!", r"\boxed{5} Is it?", "Yes."]),
+        ("half a sentence", ["half a sentence"]),
+        (" \n\n ", []),
+        ("", []),
+    ],
+)
+def test_where_steps_begin_and_end(text: str, expected: list[str]) -> None:
+    assert pieces(text) == expected
+
+
+def test_steps_are_in_order_and_hold_every_character_that_is_not_blank() -> None:
+    rng = random.Random(0)
+    for _ in range(200):
+        text = "".join(rng.choice("aB1.!? \n\t$\\ü") for _ in range(rng.randrange(60)))
+        steps = sentence_steps(text)
+        assert [step.state for step in steps] == list(range(1, len(steps) + 1))
+        assert all(step.legal and step.start < step.end for step in steps)
+        assert all(before.end <= after.start for before, after in pairwise(steps))
+        kept = "".join(text[step.start : step.end] for step in steps)
+        assert "".join(kept.split()) == "".join(text.split())
+
+
+def test_endless_text_has_so_many_steps() -> None:
+    assert len(sentence_steps("A.\n" * (MAX_STEPS + 10))) == MAX_STEPS
+
 
 MOVES = ["1+2=3", "3+4=7", "5+1=6", ";", ";", "\n", " ", "\r", "3", "x", "<Solution>", "</Solution>", "Try 1+2=3"]
 LINES = ["Try 1 + 2 = 3. ", "Try 3 + 4 = 7. ", "Current number set: [3, 4]", "Evaluate 7", "\n", "\n", "\r", "|- ", "x"]

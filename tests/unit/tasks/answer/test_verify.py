@@ -1,10 +1,12 @@
+"""Verdicts on answers and on letters, and gold answers that do not verify themselves."""
+
 from __future__ import annotations
 
 import threading
 
 import pytest
 
-from contrastive_reasoning.tasks.answer import Question, pose, settle, verify, verify_answer
+from contrastive_reasoning.tasks.answer import Question, check_golds, pose, settle, verify, verify_answer, verify_choice
 from contrastive_reasoning.tasks.base import Verdict
 
 
@@ -240,3 +242,86 @@ def test_a_text_that_the_comparison_breaks_on_is_wrong_and_not_left_out(monkeypa
     assert verify_answer("x+1", r"\boxed{1+x+0}") == Verdict(
         status="unparsed", reason="comparison ends in ZeroDivisionError"
     )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "B",
+        "b",
+        "(B)",
+        "[B]",
+        "B.",
+        "B)",
+        r"\text{B}",
+        r"\textbf{(B)}",
+        r"\mathrm{B}",
+        "$B$",
+        "{B}",
+        "B. a bank",
+        "(B) a bank",
+        "B: a bank, or so",
+        r"\text{B. a bank}",
+        "B - a bank",
+        "B. vitamin C",
+        "B. x^2 + y",
+        "Option B",
+        "answer: B",
+        r"\boxed{B}",
+    ],
+)
+def test_right_letters(answer: str) -> None:
+    assert verify_choice("B", rf"\boxed{{{answer}}}") == Verdict(status="ok", reason="")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ("A", "wrong"),
+        ("(C)", "wrong"),
+        ("AB", "unparsed"),
+        ("A, B", "unparsed"),
+        ("A or B", "unparsed"),
+        ("B or C", "unparsed"),
+        ("B. or C.", "unparsed"),
+        ("B, C", "unparsed"),
+        ("B, L", "unparsed"),
+        ("B) a bank, T) a mall", "unparsed"),
+        ("B, A", "unparsed"),
+        ("B. or A", "unparsed"),
+        ("B) (A)", "unparsed"),
+        (r"B \text{ or } C", "unparsed"),
+        ("B) a bank, D) a mall", "unparsed"),
+        ("bank", "unparsed"),
+        ("a bank", "unparsed"),
+        ("A revolving door", "unparsed"),
+        ("eg, A, B, C, D", "unparsed"),
+        ("2", "unparsed"),
+        ("Ｂ", "unparsed"),
+        ("", "unparsed"),
+    ],
+)
+def test_wrong_letters(answer: str, status: str) -> None:
+    verdict = verify_choice("B", rf"\boxed{{{answer}}}")
+    assert verdict.status == status
+    assert verdict.reason
+
+
+def test_letters_without_a_box() -> None:
+    assert verify_choice("B", "So the answer is (B).").correct
+    assert verify_choice("B", "It must be B").reason == "no boxed answer"
+    assert verify_choice("B", r"<think>\boxed{B}</think>").status == "unparsed"
+
+
+def test_gold_must_be_a_letter() -> None:
+    assert verify_choice("(b)", r"\boxed{B}").correct
+    assert verify_choice("bank", r"\boxed{B}") == Verdict(status="error", reason="no gold letter")
+
+
+def test_lists_what_does_not_verify_itself() -> None:
+    golds = ["7", r"so it is $\boxed{\frac12}$.", r"hence there are $\boxed{}$ primes", "True", "", r"\$2 \approx 2.0"]
+    assert check_golds(golds) == [(2, "no gold answer"), (4, "no gold answer")]
+
+
+def test_letters() -> None:
+    assert check_golds(["A", "(b)", "AB"], verify=verify_choice) == [(2, "no gold letter")]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import copy
 import pickle
 
-from contrastive_reasoning.tasks.chat_prompt import ChatPrompt, Message, messages_of
+from contrastive_reasoning.tasks.base import ChatPrompt, Message, messages_of
 
 TURNS = [("system", "Be short."), ("user", "What is 2 + 2?")]
 

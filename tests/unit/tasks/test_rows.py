@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from contrastive_reasoning.tasks.formats.base import BadRow, MissingColumn
-from contrastive_reasoning.tasks.formats.columns import text_at, value_at
+from contrastive_reasoning.tasks.rows import BadRow, MissingColumn, text_at, value_at
 
 ROW: dict[str, Any] = {
     "a": {"b": {"c": 1}},

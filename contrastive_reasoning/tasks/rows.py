@@ -1,20 +1,58 @@
-"""Columns by name, nested ones by a dotted path: ``reward_model.ground_truth``."""
+"""The rows of a problem set: where they come from, and their columns by name or by dotted path."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any
-
-from contrastive_reasoning.tasks.formats.base import BadRow, MissingColumn, Row
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 LONGEST = 100_000
 """Characters of a question, an answer or a solution: ten times what the longest of the sets in use has."""
+Row = Mapping[str, Any]
+"""Column → value, nested columns as mappings."""
+
+
+class PlacedRow(NamedTuple):
+    """A row, and where somebody who opens the file finds it."""
+
+    place: str
+    """``line 18`` of a file of lines, counted from 1; ``row 17`` of a table, counted from 0."""
+    row: Row
+    flaw: str = ""
+    """Why nothing can be read there, one clause; empty for a row."""
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """Where the rows of a set come from. Light: nothing is read before it is called."""
+
+    @property
+    def source(self) -> str:
+        """What error messages call it: a hub's name, or a path."""
+        ...
+
+    def at(self, path: str) -> Rows:
+        """The same set, read from a local file or folder."""
+        ...
+
+    def __call__(self) -> Iterable[PlacedRow]: ...
+
+
+class MissingColumn(ValueError):
+    """A column that a format reads and the row does not have."""
+
+    def __init__(self, column: str, there: Row) -> None:
+        super().__init__(f"no column {column}; there are {', '.join(map(str, there)) or 'none'}")
+        self.column = column
+
+
+class BadRow(ValueError):
+    """A row without a question or an answer; the message is one clause."""
 
 
 def value_at(row: Row, column: str) -> Any:
-    """What stands in a column; a column whose own name holds dots is found too.
+    """What stands in a column (``reward_model.ground_truth``); a column whose own name holds dots is found too.
 
     Raises:
         MissingColumn: where the row has no such column.

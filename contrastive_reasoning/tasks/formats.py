@@ -1,0 +1,341 @@
+r"""Formats: how a row of a problem set becomes a problem, one class for each form in which sets are published.
+
+Formats are named by what they read, not by the sets that use them. The sentence that asks for steps and a boxed answer
+stands in a prompt exactly once (Eq. 13 and Table 10 of CLIPO), whatever the question already says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any, Protocol, runtime_checkable
+
+from contrastive_reasoning.tasks.answer.extract import extract
+from contrastive_reasoning.tasks.base import ChatPrompt, Message, Problem
+from contrastive_reasoning.tasks.rows import BadRow, MissingColumn, Row, as_text, text_at, value_at
+
+__all__ = [
+    "BadRow",
+    "BoxedSolution",
+    "ChatMessages",
+    "Conversation",
+    "FirstFitting",
+    "Format",
+    "MissingColumn",
+    "MultipleChoice",
+    "PlainAnswer",
+    "Row",
+    "RowTemplate",
+    "WorkedAnswer",
+    "answer_in",
+    "result_of",
+    "with_instruction",
+    "without_instruction",
+]
+
+ROLES = ("system", "user", "assistant")
+MARK = "####"
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_PUBLISHED = re.compile(
+    r"Let['’]s think step by step and output the final answer (\(eg,[A-Z,. ]{1,80}\) )?within \\boxed\{\}\.?"
+)
+"""The published wordings of the instruction: with the letters of a choice, and without."""
+_PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.]*)\}")
+"""A column in braces; doubled braces are single ones of the text. ``\\boxed{}`` stays as it is."""
+_LATEX_N = "abla|atural|e|earrow|eg|eq|ewline|exists|i|mid|ot|otin|parallel|u|ull|warrow|leq|geq|cong|sim|subseteq"
+_ESCAPED_LINE_END = re.compile(rf"\\n(?!(?:{_LATEX_N})(?![A-Za-z]))")
+r"""A backslash and an n that begin no command of LaTeX, ``\neq``: a line end was meant."""
+
+
+@runtime_checkable
+class Format(Protocol):
+    """How problems stand in rows."""
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        """The row's problem under this id, its prompt with the instruction in it once.
+
+        Raises:
+            MissingColumn: where the row lacks a column: so do all others, the mapping is wrong.
+            BadRow: where this row cannot be posed or scored.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainAnswer:
+    """A question and its answer, each in a column of its own; the gold answer as it stands, numbers become text."""
+
+    question: str
+    """Column of the question."""
+    answer: str
+    """Column of the answer."""
+    instruction: str
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        prompt = with_instruction(text_at(row, self.question), self.instruction)
+        return Problem(id=id, prompt=prompt, answer=text_at(row, self.answer))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkedAnswer:
+    r"""A worked answer that ends in its result after four hashes, as in GSM8K: ``… so 48+24 = 72 in all.\n#### 72``.
+
+    The gold answer is what stands after the last mark, thousands separators taken out.
+    """
+
+    question: str
+    """Column of the question."""
+    answer: str
+    """Column of the worked answer."""
+    instruction: str
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        prompt = with_instruction(text_at(row, self.question), self.instruction)
+        return Problem(id=id, prompt=prompt, answer=result_of(text_at(row, self.answer)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxedSolution:
+    r"""A whole solution in LaTeX with its answer in a box, as in MATH: ``… so it is $\boxed{\frac{1}{2}}$.``
+
+    The gold answer is what stands in the last box: earlier ones hold the same, or a step.
+    """
+
+    question: str
+    """Column of the question."""
+    solution: str
+    """Column of the solution."""
+    instruction: str
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        prompt = with_instruction(text_at(row, self.question), self.instruction)
+        return Problem(id=id, prompt=prompt, answer=answer_in(text_at(row, self.solution)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultipleChoice:
+    """A question with options, one of them right: MMLU, CommonsenseQA, TruthfulQA as their authors publish them.
+
+    The options are lettered under the question; the gold answer is a letter.
+    """
+
+    question: str
+    """Column of the question."""
+    options: str
+    """Column of the list of options."""
+    answer: str
+    """Column of the right one: its letter, its index from 0, its text, or a list of marks, one of them true."""
+    shuffle: bool
+    """Reorder the options by a hash of the question: for sets whose right option always comes first."""
+    instruction: str
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        question, options = text_at(row, self.question), value_at(row, self.options)
+        if not isinstance(options, list | tuple) or not 2 <= len(options) <= len(ascii_uppercase):
+            raise BadRow(f"{self.options} must be a list of 2 to {len(ascii_uppercase)} options")
+        gold = _index_of(value_at(row, self.answer), options)
+        order = _shuffled(len(options), question) if self.shuffle else range(len(options))
+        texts = [as_text(option, f"an option of {self.options}") for option in options]
+        lines = [f"{letter}. {texts[index]}" for letter, index in zip(ascii_uppercase, order, strict=False)]
+        prompt = with_instruction("\n".join([f"{question}\n\nOptions:", *lines]), self.instruction)
+        return Problem(id=id, prompt=prompt, answer=ascii_uppercase[list(order).index(gold)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatMessages:
+    """Rows for chat trainers: the question as the one user message, the gold answer in a nested column.
+
+    The CLIPO files are such. A gold answer which is a whole solution is cut down to its last box.
+    """
+
+    messages: str
+    """Column of the messages, each with ``role`` and ``content``."""
+    answer: str
+    """Column of the gold answer."""
+    instruction: str
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        messages, roles = _messages_in(row, self.messages)
+        if roles != ["user"]:  # a system's message or an earlier turn would be lost
+            raise BadRow(f"the messages must be one user's, got {', '.join(map(str, roles)) or 'none'}")
+        question = as_text(messages[0].get("content"), "the message")
+        return Problem(id=id, prompt=with_instruction(question, self.instruction), answer=_gold_at(row, self.answer))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """Rows whose prompt is a conversation, kept as it is: the parquet files of verl, and any like them.
+
+    verl's documented columns (its "Prepare Data" page): ``data_source``, ``prompt`` = [{role, content}, …],
+    ``ability``, ``reward_model`` = {style, ground_truth}, ``extra_info`` = {split, index, …}. Every message reaches the
+    policy; nothing is added. A gold answer which is a whole solution is cut down to its last box.
+    """
+
+    messages: str
+    """Column of the messages, each with ``role`` and ``content``; the last is the user's."""
+    answer: str
+    """Column of the gold answer."""
+    keep: Sequence[str]
+    """Columns that become fields of the problem, where the row has them."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keep", tuple(self.keep))
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        answer = _gold_at(row, self.answer)
+        messages, roles = _messages_in(row, self.messages)
+        if unknown := [role for role in roles if role not in ROLES]:
+            raise BadRow(f"the role of a message must be one of {', '.join(ROLES)}, got {unknown[0]!r}")
+        if roles[-1:] != ["user"]:
+            raise BadRow(f"the last message must be the user's, got {', '.join(map(str, roles)) or 'none'}")
+        return Problem(
+            id=id,
+            prompt=ChatPrompt([Message(one["role"], as_text(one.get("content"), "a message")) for one in messages]),
+            answer=answer,
+            fields={name: row[name] for name in self.keep if name in row},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowTemplate:
+    """A prompt of one's own around the columns of a row: ``"How many letters has {word}?"``.
+
+    The whole row is the fields of the problem.
+    """
+
+    prompt: str
+    """The template; a nested column by its dotted path."""
+    answer: str | None
+    """Column of the gold answer; None where there is none: the problem's is then empty."""
+    id: str | None
+    """Column that tells the rows apart, no two of which may hold the same; None: the row's place in the file."""
+
+    def __post_init__(self) -> None:
+        if not any(match[1] for match in _PLACE.finditer(self.prompt)):
+            raise ValueError(
+                f"format.prompt must name a column in braces, as in 'Add up: {{numbers}}', got {self.prompt!r}"
+            )
+        _refuse_escaped_line_end("format.prompt", self.prompt)
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        if self.id is not None:
+            id = f"{id.rpartition('/')[0]}/{text_at(row, self.id)}"
+        return Problem(
+            id=id,
+            prompt=_PLACE.sub(lambda match: text_at(row, match[1]) if match[1] else match[0][0], self.prompt),
+            answer="" if self.answer is None else text_at(row, self.answer),
+            fields=row,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstFitting:
+    """The first of several formats all of whose columns the row has.
+
+    So one task reads its set from the hub, and the same set from another's files.
+    """
+
+    formats: Mapping[str, Format]
+    """By names of one's own."""
+
+    def __post_init__(self) -> None:
+        if not self.formats:
+            raise ValueError("formats must name at least one format")
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.formats.items()))
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        missing: list[str] = []
+        for format in self.formats.values():
+            try:
+                return format(row, id=id)
+            except MissingColumn as error:
+                missing.append(error.column)
+        raise MissingColumn(" or ".join(missing), row)
+
+
+def with_instruction(question: str, instruction: str) -> str:
+    """The question, a line end, the instruction; the question alone where it asks already, or for no instruction.
+
+    Raises:
+        ValueError: where the instruction holds a backslash and an n in place of a line end.
+    """
+    _refuse_escaped_line_end("format.instruction", instruction)
+    asked = not instruction or instruction in question or _PUBLISHED.search(question)
+    return question if asked else f"{question}\n{instruction}"
+
+
+def without_instruction(prompt: str) -> str:
+    """The question alone; an instruction in words of one's own stays."""
+    return _PUBLISHED.sub("", prompt).strip()
+
+
+def answer_in(solution: str) -> str:
+    """What stands in the last box of a solution, read as it is read in a completion.
+
+    Raises:
+        BadRow: where there is no box, an empty one, or one that is never closed.
+    """
+    found = extract(solution)
+    if found.answer is None or not found.boxed:
+        raise BadRow(f"no answer in the solution: {found.reason if found.boxed else 'no box'}")
+    return found.answer
+
+
+def result_of(worked: str) -> str:
+    r"""``1234`` of ``… = 1,234\n#### 1,234``.
+
+    Raises:
+        BadRow: where there is no mark, or nothing after it.
+    """
+    _, mark, result = worked.rpartition(MARK)
+    answer = _THOUSANDS.sub("", result.strip())
+    if not mark or not answer:
+        raise BadRow(f"the worked answer has no result after {MARK}")
+    return answer
+
+
+def _refuse_escaped_line_end(name: str, text: str) -> None:
+    if _ESCAPED_LINE_END.search(text):
+        raise ValueError(
+            rf"{name} holds a backslash and an n, which no model reads as a line end: write a real one "
+            rf"(\n in double quotes in YAML, $'…\n…' in a shell), got {text!r}"
+        )
+
+
+def _gold_at(row: Row, column: str) -> str:
+    """The gold answer of a column, which may hold a whole solution."""
+    answer = text_at(row, column)
+    return answer_in(answer) if r"\boxed" in answer else answer
+
+
+def _messages_in(row: Row, column: str) -> tuple[Sequence[Mapping[str, Any]], list[Any]]:
+    """The messages of a column, and their roles."""
+    messages = value_at(row, column)
+    if not isinstance(messages, list | tuple) or not all(isinstance(message, dict) for message in messages):
+        raise BadRow("the messages are no list of {role, content}")
+    return messages, [message.get("role") for message in messages]
+
+
+def _index_of(answer: Any, options: Sequence[Any]) -> int:
+    """Which option is right; a BadRow where the answer names none, or several."""
+    found: list[int] = []
+    if isinstance(answer, list | tuple):
+        found = [index for index, mark in enumerate(answer) if mark]
+    elif isinstance(answer, int) and not isinstance(answer, bool):
+        found = [answer]
+    elif isinstance(answer, str):
+        letter = ascii_uppercase.find(answer.strip()) if len(answer.strip()) == 1 else -1
+        found = [letter] if letter >= 0 else [index for index, option in enumerate(options) if option == answer]
+    if len(found) != 1 or not 0 <= found[0] < len(options):
+        raise BadRow(f"the answer {answer!r} names no single one of {len(options)} options")
+    return found[0]
+
+
+def _shuffled(count: int, question: str) -> list[int]:
+    """An order of ``count`` options that depends on the question alone; the same in every process."""
+    return sorted(range(count), key=lambda index: hashlib.sha256(f"{index}:{question}".encode()).digest())
