@@ -31,7 +31,8 @@ def random_play(
     numbers: Sequence[int], moves: Callable[[tuple[int, ...]], Sequence[Move]], rng: random.Random
 ) -> tuple[str, int]:
     """Moves drawn uniformly from what ``moves`` allows until one number is left: joined by ``;``, and that number."""
-    state, equations = tuple(numbers), []
+    state: tuple[int, ...] = tuple(numbers)
+    equations: list[str] = []
     while len(state) > 1:
         move = rng.choice(moves(state))
         equations.append(move.equation)
