@@ -11,9 +11,9 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.published import PublishedTable, published_table
 from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling
-from contrastive_reasoning.tasks.problem_set import AnswerTask, VerifyMany
 from contrastive_reasoning.tasks.base import Problem, Task
 from contrastive_reasoning.tasks.formats import Format
+from contrastive_reasoning.tasks.problem_set import AnswerTask, VerifyMany
 from contrastive_reasoning.tasks.rows import Rows
 
 MAIN = "main"

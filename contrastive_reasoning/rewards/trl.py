@@ -32,8 +32,7 @@ from contrastive_reasoning.rewards.base import (
 )
 from contrastive_reasoning.rewards.function import ONE_COMPLETION, FunctionPool, failure_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.tasks.base import Problem
-from contrastive_reasoning.tasks.base import messages_of
+from contrastive_reasoning.tasks.base import Problem, messages_of
 from contrastive_reasoning.tasks.function_worker import NUMBERS
 
 

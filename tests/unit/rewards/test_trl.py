@@ -14,8 +14,7 @@ from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.rewards import OverlongReward, TRLReward, WeightedSum
 from contrastive_reasoning.rewards.base import RewardFailed
 from contrastive_reasoning.rollout import RolloutBatch
-from contrastive_reasoning.tasks.base import Problem
-from contrastive_reasoning.tasks.base import ChatPrompt
+from contrastive_reasoning.tasks.base import ChatPrompt, Problem
 from contrastive_reasoning.tasks.examples import mentions_answers
 from tests.unit.rewards import faulty_functions as functions
 
