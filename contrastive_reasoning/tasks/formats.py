@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from contrastive_reasoning.tasks.answer.extract import extract
 from contrastive_reasoning.tasks.base import ChatPrompt, Message, Problem
-from contrastive_reasoning.tasks.rows import BadRow, MissingColumn, Row, as_text, text_at, value_at
+from contrastive_reasoning.tasks.rows import BadRow, Format, MissingColumn, Row, as_text, text_at, value_at
 
 __all__ = [
     "BadRow",
@@ -48,20 +48,6 @@ _PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.]*)\}")
 _LATEX_N = "abla|atural|e|earrow|eg|eq|ewline|exists|i|mid|ot|otin|parallel|u|ull|warrow|leq|geq|cong|sim|subseteq"
 _ESCAPED_LINE_END = re.compile(rf"\\n(?!(?:{_LATEX_N})(?![A-Za-z]))")
 r"""A backslash and an n that begin no command of LaTeX, ``\neq``: a line end was meant."""
-
-
-@runtime_checkable
-class Format(Protocol):
-    """How problems stand in rows."""
-
-    def __call__(self, row: Row, *, id: str) -> Problem:
-        """The row's problem under this id, its prompt with the instruction in it once.
-
-        Raises:
-            MissingColumn: where the row lacks a column: so do all others, the mapping is wrong.
-            BadRow: where this row cannot be posed or scored.
-        """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,7 @@ from typing import Literal, get_args
 from contrastive_reasoning.tasks.answer import check_golds, in_asked_measure, verify_answer, verify_choice
 from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
 from contrastive_reasoning.tasks.formats import Format, without_instruction
-from contrastive_reasoning.tasks.read_set import OnBad, ReadSet, read_set
-from contrastive_reasoning.tasks.rows import Rows
+from contrastive_reasoning.tasks.rows import OnBad, ReadSet, Rows, read_set
 
 Judge = Literal["answer", "choice"]
 VerifyMany = Callable[[Sequence[tuple[str, str]], Judge], list[Verdict]]

@@ -1,16 +1,26 @@
-"""The rows of a problem set: where they come from, and their columns by name or by dotted path."""
+"""The rows of a problem set: where they come from, their columns by name, and the problems that they make.
+
+Rows that cannot be posed or scored are refused, or left out, with their places and reasons.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+
+from contrastive_reasoning.tasks.base import Problem
 
 LONGEST = 100_000
 """Characters of a question, an answer or a solution: ten times what the longest of the sets in use has."""
 Row = Mapping[str, Any]
 """Column → value, nested columns as mappings."""
+OnBad = Literal["refuse", "leave_out"]
+CheckGolds = Callable[[Sequence[str]], list[tuple[int, str]]]
+"""Gold answers → those that do not verify themselves, by index, with the reason."""
+LISTED = 10
+"""Rows that an error names."""
 
 
 class PlacedRow(NamedTuple):
@@ -39,6 +49,20 @@ class Rows(Protocol):
     def __call__(self) -> Iterable[PlacedRow]: ...
 
 
+@runtime_checkable
+class Format(Protocol):
+    """How a row becomes a problem; ``formats`` has one class for each form in which sets are published."""
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        """The row's problem under this id, its prompt with the instruction in it once.
+
+        Raises:
+            MissingColumn: where the row lacks a column: so do all others, the mapping is wrong.
+            BadRow: where this row cannot be posed or scored.
+        """
+        ...
+
+
 class MissingColumn(ValueError):
     """A column that a format reads and the row does not have."""
 
@@ -49,6 +73,54 @@ class MissingColumn(ValueError):
 
 class BadRow(ValueError):
     """A row without a question or an answer; the message is one clause."""
+
+
+class ReadSet(NamedTuple):
+    """What a set holds."""
+
+    problems: tuple[Problem, ...]
+    left_out: tuple[str, ...]
+    """``line 18: answer is empty``, one per row that is no problem."""
+
+
+def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds, on_bad: str) -> ReadSet:
+    """Read every row. A problem's id is ``prefix/row``, so that equal rows are problems of their own.
+
+    A format may put an id of the row's own there; two rows with the same one are no two problems.
+
+    Raises:
+        ValueError: where no row has the columns that the format reads, for a set without problems, or, with
+            ``on_bad="refuse"``, for rows that cannot be read, lack a question or an answer, or hold something else
+            there, and for golds that do not verify themselves.
+    """
+    if on_bad not in get_args(OnBad):
+        raise ValueError(f"on_bad must be one of {', '.join(get_args(OnBad))}, got {on_bad!r}")
+    posed: dict[int, Problem] = {}
+    places_of: dict[str, str] = {}
+    bad: dict[int, str] = {}
+    places: list[str] = []
+    lacking: MissingColumn | None = None
+    for index, (place, row, flaw) in enumerate(rows()):
+        places.append(place)
+        try:
+            if flaw:
+                raise BadRow(flaw)
+            problem = format(row, id=f"{prefix}/{index}")
+            if (first := places_of.setdefault(problem.id, place)) != place:
+                raise BadRow(f"its id {problem.id.removeprefix(prefix + '/')!r} is already that of {first}")
+            posed[index] = problem
+        except MissingColumn as error:
+            lacking, bad[index] = lacking or error, str(error)
+        except BadRow as error:
+            bad[index] = str(error)
+    if lacking and not posed:  # it is not the rows that are wrong
+        raise ValueError(f"{rows.source}: {lacking}") from lacking
+    kept = list(posed)
+    for place, reason in check_golds([problem.answer for problem in posed.values()]):
+        bad[kept[place]] = reason
+    listed = [f"{places[index]}: {bad[index]}" for index in sorted(bad)]
+    _refuse(rows.source, listed, total=len(places), on_bad=on_bad)
+    return ReadSet(tuple([problem for index, problem in posed.items() if index not in bad]), tuple(listed))
 
 
 def value_at(row: Row, column: str) -> Any:
@@ -98,3 +170,12 @@ def _numbers(value: Any) -> list[Any]:
     """The numbers that a value is or lists; none where it is or holds anything else."""
     found = value if isinstance(value, list) else [value]
     return found if all(isinstance(number, int | float | Decimal) for number in found) else []
+
+
+def _refuse(source: str, bad: Sequence[str], *, total: int, on_bad: str) -> None:
+    more = f"; and {len(bad) - LISTED} more" if len(bad) > LISTED else ""
+    listed = "; ".join(bad[:LISTED]) + more
+    if total == len(bad):
+        raise ValueError(f"{source}: no problem in its {total} rows" + (f" ({listed})" if bad else ""))
+    if bad and on_bad == "refuse":
+        raise ValueError(f"{source}: {len(bad)} of {total} rows cannot be used (on_bad=leave_out skips them): {listed}")

@@ -26,7 +26,7 @@ from contrastive_reasoning.tasks.formats import (
     with_instruction,
     without_instruction,
 )
-from contrastive_reasoning.tasks.read_set import read_set
+from contrastive_reasoning.tasks.rows import read_set
 from datamodules.problem_rows import ProblemRows
 
 

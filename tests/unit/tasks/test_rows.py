@@ -1,12 +1,18 @@
-"""Columns by dotted paths, and what is said where one is missing or empty."""
+"""Rows: columns by dotted paths, and a set with every kind of malformed row, refused by its line or left out."""
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contrastive_reasoning.tasks.rows import BadRow, MissingColumn, text_at, value_at
+from contrastive_reasoning.tasks.answer import check_golds
+from contrastive_reasoning.tasks.formats import Format, MultipleChoice, PlainAnswer, RowTemplate
+from contrastive_reasoning.tasks.rows import LISTED, BadRow, MissingColumn, ReadSet, read_set, text_at, value_at
+from datamodules.problem_rows import ProblemRows
 
 ROW: dict[str, Any] = {
     "a": {"b": {"c": 1}},
@@ -42,3 +48,107 @@ def test_values_as_text(value: Any, text: str) -> None:
 def test_nothing_is_refused(column: str) -> None:
     with pytest.raises(BadRow, match=f"{column} is empty"):
         text_at(ROW, column)
+
+
+PLAIN = PlainAnswer(question="question", answer="answer", instruction="")
+CHOICE = MultipleChoice(question="question", options="options", answer="answer", shuffle=False, instruction="")
+GOOD = {"question": "How many?", "answer": 4}
+
+
+def read(path: Path, lines: list[str | dict[str, Any]], *, on_bad: str, format: Format = PLAIN) -> ReadSet:
+    written = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_text("\n".join(written), encoding="utf-8")
+    rows = ProblemRows(path=str(path), subset=None, revision=None, split="train", file=None)
+    return read_set(rows, format, prefix="set", check_golds=check_golds, on_bad=on_bad)
+
+
+MALFORMED: list[tuple[str | dict[str, Any], str]] = [
+    ({"question": "How many?"}, "no column answer; there are question"),
+    ({"answer": 4}, "no column question; there are answer"),
+    ({}, "no column question; there are none"),
+    ({"question": "How many?", "answer": None}, "answer is empty"),
+    ({"question": "How many?", "answer": " \n"}, "answer is empty"),
+    ({"question": "", "answer": 4}, "question is empty"),
+    ({"question": {"text": "How many?"}, "answer": 4}, "question is neither text nor a number but dict"),
+    ({"question": ["How", "many?"], "answer": 4}, "question is neither text nor a number but list"),
+    ({"question": "How many?", "answer": {"value": 4}}, "answer is neither text nor a number but dict"),
+    ({"question": "How many?", "answer": []}, "answer is neither text nor a number but list"),
+    ('{"question": "How many?", "answer": NaN}', "answer is nan"),
+    ('{"question": "How many?", "answer": -Infinity}', "answer is -inf"),
+    ('{"question": "How many?", "answer": 1e999}', "answer is inf"),
+    ('{"question": "How many?", "answer": [1, NaN]}', "answer is [1, nan]"),
+    ('{"question": "How \\ud800 many?", "answer": 4}', "question holds half a character"),
+    ({"question": "How " * 30_000, "answer": 4}, "question has 119999 characters, and at most 100000 are read"),
+    ({"question": "How many?", "answer": "4" * 600}, "no gold answer"),
+    ('{"question": "How many?", "answer": 4', "not valid JSON (Expecting ',' delimiter)"),
+    ("[]", "no object of columns but list"),
+    ('{"question": "How many?", "answer": 4, "answer": 5}', "names 'answer' twice"),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), MALFORMED, ids=[reason for _, reason in MALFORMED])
+def test_a_malformed_row_is_named_by_its_line(tmp_path: Path, line: str | dict[str, Any], reason: str) -> None:
+    path = tmp_path / "set.jsonl"
+    sentence = f"{path}: 1 of 3 rows cannot be used (on_bad=leave_out skips them): line 3: {reason}"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        read(path, [GOOD, "", line, GOOD], on_bad="refuse")
+    lenient = read(path, [GOOD, "", line, GOOD], on_bad="leave_out")
+    assert lenient.left_out == (f"line 3: {reason}",)
+    assert [problem.id for problem in lenient.problems] == ["set/0", "set/2"]
+
+
+def test_all_of_them_are_listed_and_the_rest_is_the_same_as_without_them(tmp_path: Path) -> None:
+    mixed = [line for row, _ in MALFORMED for line in (GOOD, row)]
+    found = read(tmp_path / "mixed.jsonl", mixed, on_bad="leave_out")
+    clean = read(tmp_path / "clean.jsonl", [GOOD] * len(MALFORMED), on_bad="refuse")
+    assert found.left_out == tuple(f"line {2 * n}: {reason}" for n, (_, reason) in enumerate(MALFORMED, start=1))
+    assert [(p.prompt, p.answer) for p in found.problems] == [(p.prompt, p.answer) for p in clean.problems]
+    with pytest.raises(ValueError, match=rf"20 of 40 rows cannot .*; and {len(MALFORMED) - LISTED} more$"):
+        read(tmp_path / "mixed.jsonl", mixed, on_bad="refuse")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"options": "A. one B. two"}, "options must be a list of 2 to 26 options"),
+        ({"options": ["one"]}, "options must be a list of 2 to 26 options"),
+        ({"options": ["one", None]}, "an option of options is empty"),
+        ({"options": ["one", {"text": "two"}]}, "an option of options is neither text nor a number but dict"),
+        ({"answer": True}, "the answer True names no single one of 2 options"),
+        ({"answer": 2}, "the answer 2 names no single one of 2 options"),
+        ({"answer": -1}, "the answer -1 names no single one of 2 options"),
+        ({"answer": [1, 1]}, "the answer [1, 1] names no single one of 2 options"),
+        ({"answer": None}, "the answer None names no single one of 2 options"),
+    ],
+)
+def test_a_malformed_choice(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    good = {"question": "Which?", "options": ["one", "two"], "answer": "B"}
+    found = read(tmp_path / "set.jsonl", [good, good | change], on_bad="leave_out", format=CHOICE)
+    assert found.left_out == (f"line 2: {reason}",)
+
+
+def test_rows_that_share_an_id_of_their_own_are_problems_of_their_own(tmp_path: Path) -> None:
+    found = read(tmp_path / "set.jsonl", [GOOD | {"id": 7}, GOOD | {"id": 7}], on_bad="refuse")
+    assert [problem.id for problem in found.problems] == ["set/0", "set/1"]
+
+
+def test_where_every_row_lacks_a_column_the_format_is_wrong(tmp_path: Path) -> None:
+    for on_bad in ("refuse", "leave_out"):
+        with pytest.raises(ValueError, match=r"set\.jsonl: no column question; there are problem$"):
+            read(tmp_path / "set.jsonl", [{"problem": "How many?"}] * 3, on_bad=on_bad)
+
+
+def test_a_table_is_counted_in_rows(tmp_path: Path) -> None:
+    (tmp_path / "set.csv").write_text('\ufeffquestion,answer\r\n"How\r\nmany?",4\r\nAnd now?,\r\n', newline="")
+    rows = ProblemRows(path=str(tmp_path / "set.csv"), subset=None, revision=None, split="train", file=None)
+    found = read_set(rows, PLAIN, prefix="set", check_golds=check_golds, on_bad="leave_out")
+    assert found.left_out == ("row 1: answer is empty",)
+    assert len(found.problems) == 1
+
+
+def test_rows_of_one_id_are_no_two_problems_and_the_first_stays(tmp_path: Path) -> None:
+    own = RowTemplate(prompt="{question}", answer="answer", id="key")
+    rows = [{**GOOD, "key": key} for key in ("a", "b", "a", "a")]
+    lenient = read(tmp_path / "set.jsonl", rows, on_bad="leave_out", format=own)
+    assert [problem.id for problem in lenient.problems] == ["set/a", "set/b"]
+    assert lenient.left_out == tuple(f"line {n}: its id 'a' is already that of line 1" for n in (3, 4))

@@ -17,7 +17,7 @@ from contrastive_reasoning.critics import encoder
 from contrastive_reasoning.losses.completions import LEVELS
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.rewards.clipo import POSITIVES
-from contrastive_reasoning.tasks import problem_set, read_set, stand_in
+from contrastive_reasoning.tasks import problem_set, rows, stand_in
 from contrastive_reasoning.tasks.arithmetic.task import TestSet as ArithmeticTest
 from contrastive_reasoning.tasks.countdown import longproc, task, trace, wording
 from experiments.config.composition import critic_checkpoints
@@ -205,20 +205,20 @@ def test_a_critic_among_rewards_that_is_called_so_is_asked_too() -> None:
 OF_THE_CODE = {
     "TextCritic.style": wording.WORDINGS,
     "load_encoder.dtype": encoder.DTYPES,
-    "problem_sets.on_bad": get_args(read_set.OnBad),
+    "problem_sets.on_bad": get_args(rows.OnBad),
     "load_policy.weights_dtype": load.DTYPES,
     "load_policy.compute_dtype": load.DTYPES,
     "load_policy.kernels": load.KERNELS,
     "CLIPOReward.level": LEVELS,
     "CLIPOReward.positives": POSITIVES,
     "AnswerTask.judge": get_args(problem_set.Judge),
-    "AnswerTask.on_bad": get_args(read_set.OnBad),
+    "AnswerTask.on_bad": get_args(rows.OnBad),
     "ArithmeticTask.test": get_args(ArithmeticTest),
     "CountdownTask.style": get_args(trace.Style),
     "CountdownTask.train": get_args(task.TrainSource),
     "CountdownTask.test": get_args(task.Source),
     "CountdownTask.on_bad": get_args(longproc.OnBad),
-    "FunctionTask.on_bad": get_args(read_set.OnBad),
+    "FunctionTask.on_bad": get_args(rows.OnBad),
     "StandInTask.source": get_args(stand_in.Source),
     "Trainer.accelerator": {"auto", "gpu", *AcceleratorRegistry.available_accelerators()},
     "Trainer.precision": {str(word) for kind in get_args(_PRECISION_INPUT) for word in get_args(kind)},
