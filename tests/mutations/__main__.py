@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
     missed = tried = 0
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
-        for name in (*PRODUCT, "tests"):
+        for name in COPIED:
             shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("pyproject.toml", "Makefile", "constraints.txt", "README.md"):
             shutil.copy(ROOT / name, tree / name)
