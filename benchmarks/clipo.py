@@ -6,7 +6,6 @@ The learning rate is so small that both see the same completions. The ratio is o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -15,7 +14,7 @@ import lightning as L
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
-from benchmarks.result import Result, overhead
+from benchmarks.measures import Measure, Result, overhead
 from experiments.assemble import build
 from experiments.stages.train import PARTS
 
@@ -24,27 +23,6 @@ WARM_UP = 2
 """First steps of a repeat, which are not counted."""
 STEPS = 8
 """Counted steps of a repeat."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measure:
-    """An arm against what it is compared with."""
-
-    measure: str
-    workload: str
-    peer: str
-    ours: Sequence[str]
-    """Overrides of our arm."""
-    theirs: Sequence[str]
-
-
-OVERHEAD = Measure(
-    measure="clipo_overhead",
-    workload="arithmetic stories, one GRPO step of the laptop scale",
-    peer="the same objective without the contrastive reward",
-    ours=["experiment=clipo_laptop", "budget.clipo.warmup_steps=0"],
-    theirs=["experiment=grpo_laptop"],
-)
 
 
 class StepTimes(L.Callback):

@@ -21,18 +21,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arm import ArmFailed
-from benchmarks.clipo import OVERHEAD, run_overhead
-from benchmarks.environment import NoEnvironment, peer_python
-from benchmarks.files import FOLDER
-from benchmarks.findings import Findings, Tell
-from benchmarks.measures import MEASURES, PARTS, ROOFLINE, planned
-from benchmarks.models import MODELS, QWEN2, SMALL
-from benchmarks.ourselves import scaling
+from benchmarks.arms import ArmFailed, NoEnvironment, Tell, peer_python
+from benchmarks.clipo import run_overhead
+from benchmarks.measures import MEASURES, OVERHEAD, PARTS, ROOFLINE, Findings, Result, planned
 from benchmarks.page import Setting, page
-from benchmarks.result import Result
-from benchmarks.side_by_side import SideBySide, UnequalWork
-from benchmarks.workloads import WORKLOADS, on
+from benchmarks.side_by_side import SideBySide, UnequalWork, scaling
+from benchmarks.workloads import FOLDER, MODELS, QWEN2, SMALL, WORKLOADS, on
 from experiments.schema import register
 from experiments.system.files import write_json, write_text
 

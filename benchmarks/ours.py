@@ -15,8 +15,7 @@ import torch
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
-from benchmarks.clock import now, timed
-from benchmarks.peers.conversation import Conversation, read_work
+from benchmarks.peers.conversation import Conversation, now, read_work, timed
 from benchmarks.roofline import COPIED, copy_bandwidth, decode_bytes, traffic_of
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rollout.batch import RolloutBatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.result import Result
+from benchmarks.measures import Result
 
 HEAD = """\
 # Performance, side by side

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.clock import timed
+from benchmarks.peers.conversation import timed
 
 COPIED = {"cpu": 2**27, "cuda": 2**31}
 """Bytes of the copy, many times those of a cache."""

@@ -8,20 +8,57 @@ uneven  8 prompts of ~30 tokens × 8 completions of 32 to 512 tokens
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from math import log
+from pathlib import Path
 from random import Random
+from typing import Any
 
-from benchmarks.models import SMALL, architecture
-from contrastive_reasoning.policies.tiny import TinyArchitecture
+import torch
+
+from contrastive_reasoning.policies.tiny import TinyArchitecture, TinyModel, tiny_model, train_tokenizer
 from contrastive_reasoning.rollout.sampling import Seed, row_uniforms
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown import CountdownProblem
+from experiments.system.files import write_json
 
 SEED: Seed = (0, "rollout", 0, 0)
 """What our rollouts are drawn by in every repeat: seed, purpose, rollout batch, rank."""
 END_SHARE = 1 / 200
 """The probability of the end token at every token, where completions end by themselves."""
 SHORTEST = 32
+
+
+VOCABULARY = 512
+"""Of the tokenizer, and of the small policy."""
+HEAD_WIDTH = 32
+SMALL = "small"
+CONTEXT = 4096
+
+QWEN2 = {
+    "qwen2_05b": TinyArchitecture(
+        kind="qwen2",
+        hidden_size=896,
+        intermediate_size=4864,
+        layers=24,
+        heads=14,
+        key_value_heads=2,
+        max_length=CONTEXT,
+        vocab_size=151936,
+    ),
+    "qwen2_15b": TinyArchitecture(
+        kind="qwen2",
+        hidden_size=1536,
+        intermediate_size=8960,
+        layers=28,
+        heads=12,
+        key_value_heads=2,
+        max_length=CONTEXT,
+        vocab_size=151936,
+    ),
+}
+"""Of Qwen2's two smallest, embeddings tied to the head as in theirs."""
+MODELS = (SMALL, *QWEN2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,3 +177,137 @@ DOUBLED = {
     "width": replace(BASE, key="width", hidden_size=384),
 }
 """What is doubled → the base with that doubled."""
+
+
+def architecture(model: str, *, hidden_size: int) -> TinyArchitecture:
+    """The shape of that name; the width is that of ``small``."""
+    return QWEN2[model] if model in QWEN2 else small(hidden_size)
+
+
+def small(hidden_size: int) -> TinyArchitecture:
+    """The Llama of 4 layers."""
+    return TinyArchitecture(
+        kind="llama",
+        hidden_size=hidden_size,
+        intermediate_size=hidden_size * 8 // 3,
+        layers=4,
+        heads=hidden_size // HEAD_WIDTH,
+        key_value_heads=hidden_size // HEAD_WIDTH,
+        max_length=CONTEXT,
+        vocab_size=VOCABULARY,
+    )
+
+
+NEVER = -3.0
+"""Component 0 of a token that is not to be drawn: its logit lies about 4 h₀ below the others."""
+
+
+def save_policy(folder: Path, tokenizer: Any, *, shape: TinyArchitecture, end_share: float) -> None:
+    """Write policy and tokenizer.
+
+    Args:
+        folder: where to.
+        tokenizer: from ``train_tokenizer``.
+        shape: of the policy; tokens that the tokenizer does not have are never drawn.
+        end_share: the probability of the end token at every token; 0: it is never drawn.
+    """
+    model = tiny_model(shape, tokenizer, seed=0)
+    set_end_share(model, [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id], end_share)
+    if shape.vocab_size > VOCABULARY:
+        add_tokens(model, shape.vocab_size)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@torch.no_grad()
+def set_end_share(model: TinyModel, specials: Sequence[int], share: float) -> None:
+    """Make the last of the special tokens, the end, as likely as ``share`` at every token; the others are never drawn.
+
+    Component 0 of every token's embedding is a constant, so one component h₀ of the last hidden state is nearly the
+    same everywhere; the head being tied, the end token's own component 0 sets its logit against all others:
+
+        P(end) = e^{h₀ c} / (e^{h₀ c} + Σ_v e^{h₀ + …})   ⇒   c = 1 + log(n p / (1 − p)) / h₀    for n ordinary tokens
+    """
+    embedding: Any = model.get_input_embeddings().weight
+    embedding[:, 0] = 1.0
+    embedding[list(specials)] = 0.0
+    embedding[list(specials), 0] = NEVER
+    if share > 0:
+        generator = torch.Generator().manual_seed(0)
+        ids = torch.randint(len(specials), len(embedding), (8, 64), generator=generator)
+        constant = float(model.base_model(input_ids=ids).last_hidden_state[..., 0].mean())
+        embedding[specials[-1], 0] = 1 + log((len(embedding) - len(specials)) * share / (1 - share)) / constant
+
+
+@torch.no_grad()
+def add_tokens(model: TinyModel, vocabulary: int) -> None:
+    """Make the vocabulary as large as asked by tokens that are never drawn: the work of a large head is done."""
+    known = model.get_input_embeddings().num_embeddings
+    model.resize_token_embeddings(vocabulary, mean_resizing=False)
+    embedding: Any = model.get_input_embeddings().weight
+    embedding[known:] = 0.0
+    embedding[known:, 0] = NEVER
+
+
+FOLDER = Path(".bench").resolve()
+"""The peers' environment and the files of every workload; git ignores it."""
+LEARNING_RATE = 1e-12
+"""The update is done in full, and no weight of ordinary size changes by it: all repeats see the same policy."""
+
+
+class WorkFiles:
+    """The files of one workload."""
+
+    def __init__(self, workload: Workload, folder: Path = FOLDER) -> None:
+        self.workload = workload
+        self.folder = folder / workload.key
+        self.problems = workload.problems()
+        shape = workload.shape
+        tokenizer = train_tokenizer(tokenizer_corpus(), vocab_size=VOCABULARY, kind=shape.kind)
+        self.bos = str(tokenizer.bos_token)
+        encoded = [tokenizer(problem.prompt)["input_ids"] for problem in self.problems]
+        self.prompt_tokens = 1 + max(len(ids) for ids in encoded)  # pyright: ignore[reportArgumentType]
+        """Of the longest prompt, the token that begins every text included."""
+        end_share = END_SHARE if workload.uneven else 0.0
+        save_policy(self.folder / "policy", tokenizer, shape=shape, end_share=end_share)
+
+    def for_us(self) -> Path:
+        """Our own arm's: problems, and budgets in tokens that are the peer's budgets in rows."""
+        longest = self.prompt_tokens + self.workload.max_tokens
+        return self._write(
+            "ours.json",
+            problems=[asdict(problem) for problem in self.problems],
+            microbatch_tokens=self.workload.microbatch_rows * longest,
+            batch_tokens=len(self.problems) * self.workload.group_size * longest,
+        )
+
+    def for_peers(self, lengths: Sequence[int]) -> Path:
+        """Prompts as text with the token that begins ours; of completions that end by themselves the lengths."""
+        return self._write(
+            "peers.json",
+            prompts=[self.bos + problem.prompt for problem in self.problems],
+            lengths=list(lengths) if self.workload.uneven else None,
+            microbatch_rows=self.workload.microbatch_rows,
+            scratch=str(self.folder / "scratch"),
+        )
+
+    def log(self, name: str) -> Path:
+        """Where an arm's other output goes."""
+        return self.folder / f"{name}.log"
+
+    def _write(self, name: str, **content: Any) -> Path:
+        path = self.folder / name
+        common = {
+            "policy": str(self.folder / "policy"),
+            "group_size": self.workload.group_size,
+            "max_tokens": self.workload.max_tokens,
+            "learning_rate": LEARNING_RATE,
+            "device": self.workload.device,
+        }
+        write_json(path, {**common, **content})
+        return path
+
+
+def tokenizer_corpus() -> list[str]:
+    """The same for every workload, so that all have one tokenizer."""
+    return [CountdownProblem((21, 16, 17, 26), 46).prompt, stated((21, 16, 17, 26), 46)]

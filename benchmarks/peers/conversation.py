@@ -1,4 +1,6 @@
-"""An arm's side of the conversation: requests in, seconds out, one JSON object a line. Standard library only.
+"""What every arm shares: its side of the conversation, a clock, and completions of given lengths.
+
+Requests come in and seconds go out, one JSON object a line:
 
     benchmark → arm    {"measure": "step"}
     arm → benchmark    {"seconds": {"generation": 1.5, "update": 0.7, "whole_step": 2.2}, "tokens": {…}}
@@ -12,8 +14,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import perf_counter
 from typing import Any
+
+import torch
+from torch import Tensor
 
 STEP = "step"
 """The request for a whole GRPO step; every other one is answered without a step."""
@@ -61,3 +67,43 @@ def read_work() -> dict[str, Any]:
     """The work of this arm: the JSON file named by the first argument."""
     with open(sys.argv[1], encoding="utf-8") as file:
         return json.load(file)
+
+
+def now() -> float:
+    """Seconds on a clock, once the work of the current GPU is done: a GPU answers a call before its work is done."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return perf_counter()
+
+
+def timed(function: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    start = now()
+    function()
+    return now() - start
+
+
+def processors(work: dict[str, Any], *, prompt_tokens: int, end: int) -> list[GivenLengths]:
+    """What ``generate`` needs for the lengths of this work; nothing where no completion ends by itself."""
+    if work["lengths"] is None:
+        return []
+    return [GivenLengths(work["lengths"], prompt_tokens=prompt_tokens, end=end, longest=work["max_tokens"])]
+
+
+class GivenLengths:
+    """A logits processor by which row i ends with its token number ``lengths[i]``: the end token is allowed only there.
+
+    A row whose length is that of the longest completion allowed is cut there instead, without an end token.
+    """
+
+    def __init__(self, lengths: Sequence[int], *, prompt_tokens: int, end: int, longest: int) -> None:
+        self.lengths = torch.tensor(lengths)
+        self.prompt_tokens, self.end, self.longest = prompt_tokens, end, longest
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        place = input_ids.shape[1] - self.prompt_tokens + 1
+        ends = (self.lengths == place) & (self.lengths < self.longest)
+        scores[:, self.end] = float("-inf")
+        scores[ends] = float("-inf")
+        scores[ends, self.end] = 0.0
+        return scores

@@ -7,9 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.clock import timed
-from benchmarks.peers.conversation import Conversation, read_work
-from benchmarks.peers.lengths import processors
+from benchmarks.peers.conversation import Conversation, processors, read_work, timed
 
 # Imported by name: in this environment of the peer's own the version is the peer's.
 transformers: Any = import_module("transformers")

@@ -8,9 +8,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.clock import now, timed
-from benchmarks.peers.conversation import Conversation, read_work
-from benchmarks.peers.lengths import processors
+from benchmarks.peers.conversation import Conversation, now, processors, read_work, timed
 
 # Imported by name: they are not in the environment in which our own code is checked.
 datasets: Any = import_module("datasets")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.command import elsewhere, options
-from benchmarks.models import MODELS, SMALL
+from benchmarks.workloads import MODELS, SMALL
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Namespace:

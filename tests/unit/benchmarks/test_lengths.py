@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.peers.lengths import GivenLengths, processors
+from benchmarks.peers.conversation import GivenLengths, processors
 
 LENGTHS, PROMPT, END, LONGEST = [1, 3, 4, 2], 5, 2, 4
 

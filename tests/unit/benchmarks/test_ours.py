@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.files import WorkFiles
+from benchmarks.arms import arms_that_close
 from benchmarks.measures import PARTS
-from benchmarks.ourselves import our_arm
-from benchmarks.race import arms_that_close
-from benchmarks.side_by_side import check_lengths
-from benchmarks.workloads import BASE
+from benchmarks.side_by_side import check_lengths, our_arm
+from benchmarks.workloads import BASE, WorkFiles
 
 
 @pytest.mark.whole

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+from benchmarks.measures import Result, faster
 from benchmarks.page import Setting, page
-from benchmarks.result import Result, faster
 
 RESULTS = [
     faster("generation", "short prompts", "TRL 1.0", ours=[0.5, 0.25], theirs=[1.0, 1.0]),

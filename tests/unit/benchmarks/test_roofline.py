@@ -9,13 +9,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from benchmarks import models
-from benchmarks.files import WorkFiles
-from benchmarks.findings import Findings
-from benchmarks.ourselves import decode_roofline, our_arm
-from benchmarks.race import arms_that_close
+from benchmarks import workloads
+from benchmarks.arms import arms_that_close
+from benchmarks.measures import Findings
 from benchmarks.roofline import Traffic, copy_bandwidth, decode_bytes, traffic_of
-from benchmarks.workloads import BASE, on
+from benchmarks.side_by_side import decode_roofline, our_arm
+from benchmarks.workloads import BASE, WorkFiles, on
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, train_tokenizer
 
@@ -59,7 +58,7 @@ def test_a_copy_has_a_bandwidth() -> None:
 
 @pytest.mark.parametrize(("model", "billions"), [("qwen2_05b", 0.494), ("qwen2_15b", 1.544)])
 def test_shapes_have_the_size_they_are_called_by(model: str, billions: float) -> None:
-    shape = models.QWEN2[model]
+    shape = workloads.QWEN2[model]
     size = dict(vocab_size=shape.vocab_size, hidden_size=shape.hidden_size, intermediate_size=shape.intermediate_size)
     heads = dict(num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads)
     config = AutoConfig.for_model("qwen2", **size, **heads, num_hidden_layers=shape.layers, tie_word_embeddings=True)
@@ -71,7 +70,7 @@ def test_shapes_have_the_size_they_are_called_by(model: str, billions: float) ->
 @pytest.mark.slow
 def test_another_model_goes_all_the_way_to_a_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Qwen2 with more tokens than its tokenizer has, as those of a GPU have."""
-    monkeypatch.setitem(models.QWEN2, "toy", TOY)
+    monkeypatch.setitem(workloads.QWEN2, "toy", TOY)
     workload = replace(BASE, prompts=2, group_size=2, prompt_numbers=3, max_tokens=24, microbatch_rows=2)
     workload = on(workload, model="toy", device="cpu")
     files, found = WorkFiles(workload, tmp_path), Findings()

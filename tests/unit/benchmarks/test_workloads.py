@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.files import WorkFiles
-from benchmarks.workloads import BASE, DOUBLED, END_SHARE, SEED, SHORTEST, WORKLOADS, Workload
+from benchmarks.workloads import BASE, DOUBLED, END_SHARE, SEED, SHORTEST, WORKLOADS, WorkFiles, Workload
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import load_policy
 from contrastive_reasoning.rollout import Engine, Sampling

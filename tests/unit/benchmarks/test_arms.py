@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.arm import Arm, ArmFailed, Skipped
-from benchmarks.race import arms_that_close, race
+from benchmarks.arms import (
+    REQUIREMENTS,
+    STAMP,
+    Arm,
+    ArmFailed,
+    NoEnvironment,
+    Skipped,
+    arms_that_close,
+    peer_python,
+    race,
+)
+from experiments.system.files import write_json
 
 STEPPING = """
 from benchmarks.peers.conversation import Conversation
@@ -91,3 +101,25 @@ def test_without_the_first_arm_there_is_nothing_to_compare(tmp_path: Path) -> No
         arms += [arm(tmp_path, "ours", ENDS_IN_THE_THIRD_STEP), arm(tmp_path, "b")]
         with pytest.raises(ArmFailed, match=r"^ours ended"):
             race(arms, {"step": ["b"]}, warm=[], repeats=3, tell=lambda what: None)
+
+
+def test_an_environment_that_is_there_is_reused(tmp_path: Path) -> None:
+    write_json(tmp_path / STAMP, list(REQUIREMENTS))
+    assert peer_python(tmp_path) == tmp_path / "bin" / "python"
+    assert [path.name for path in tmp_path.iterdir()] == [STAMP], "nothing was made"
+
+
+def test_what_cannot_be_made_is_one_sentence_and_leaves_no_stamp(tmp_path: Path) -> None:
+    write_json(tmp_path / STAMP, ["older==1.0"])
+    (tmp_path / "bin").write_text("a file where a folder has to be")
+    with pytest.raises(NoEnvironment, match=r"^could not make an environment: exit status \d+$"):
+        peer_python(tmp_path)
+    assert not (tmp_path / STAMP).exists()
+
+
+def test_every_version_is_pinned_and_torch_is_ours() -> None:
+    assert all("==" in requirement for requirement in REQUIREMENTS)
+    constraints = (Path(__file__).resolve().parents[3] / "constraints.txt").read_text().splitlines()
+    ours = [line.split(";")[0].split("+")[0].strip() for line in constraints]
+    for library in ("torch", "transformers", "tokenizers", "accelerate", "numpy"):
+        assert next(r for r in REQUIREMENTS if r.startswith(f"{library}==")) in ours
