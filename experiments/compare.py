@@ -14,18 +14,20 @@ gained, go to ``outputs/compare/`` and to MLflow.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.analysis.comparison import CURVE, Comparison, Request, comparison_of, request_of, request_parser
+from experiments.analysis.comparison import CURVE, Comparison, Request, comparison_of
 from experiments.analysis.curves import Curve, draw_curves
 from experiments.analysis.evaluation_sets import SAMPLED
 from experiments.analysis.gains import draw_gains
 from experiments.analysis.preregistration import NOTHING_FIXED, Preregistration, preregistration
-from experiments.analysis.runs import Refused, log_comparison
+from experiments.analysis.runs import Refused, log_comparison, stage_with, stages_below
+from experiments.cli.arguments import KeyValueParser
 from experiments.config.folders import ConfigDirError, take_config_dir
-from experiments.mlflow_sync import TrackedRun, Tracker, TrackerError, connect
+from experiments.mlflow_sync import Tracker, TrackerError, connect
 from experiments.study.launched import launched
 from experiments.study.named import split
 from experiments.study.plan import StudyError
@@ -33,7 +35,6 @@ from experiments.system.files import join_names, name_flaw, quoted, write_text
 from experiments.system.terminal import protect_output
 
 OUTPUT = Path("outputs") / "compare"
-STAGES_WITH_CURVES = ("grpo", "critic", "warm_start")
 
 
 def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregistration = NOTHING_FIXED) -> list[str]:
@@ -74,16 +75,39 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
 
 def read_curves(tracker: Tracker, found: Comparison, metric: str) -> list[Curve]:
     """Per arm the histories of its runs, each from the stage that logged ``metric`` while it trained."""
-    stage_of: dict[str, TrackedRun] = {}
-    stages = [run for run in tracker.runs(found.request.names, kind="stage") if metric in run.metrics]
-    for wanted in reversed(STAGES_WITH_CURVES):
-        stage_of |= {run.tags["mlflow.parentRunId"]: run for run in stages if run.tags["stage"] == wanted}
-    curves = []
+    below, curves = stages_below(tracker, found.request.names), list[Curve]()
     for arm in found.arms:
-        logged = [stage_of[run.run_id].run_id for run in arm.runs.values() if run.run_id in stage_of]
-        if logged:
-            curves.append(Curve(label=arm.label, seeds=[dict(tracker.history(run, metric)) for run in logged]))
+        logged = [stage_with(metric, below.get(run.run_id, {})) for run in arm.runs.values()]
+        seeds = [dict(tracker.history(stage.run_id, metric)) for stage in logged if stage is not None]
+        curves += [Curve(label=arm.label, seeds=seeds)] if seeds else []
     return curves
+
+
+def request_parser(module: str, doc: str | None) -> KeyValueParser:
+    """The arguments that every comparison takes.
+
+    Args:
+        module: run as ``python -m``.
+        doc: its docstring, whose first line describes it.
+    """
+    parser = KeyValueParser(module, doc)
+    parser.add_argument("names", nargs="+", help="experiments")
+    parser.add_argument("--metric", help=f"by its name for the main set; what published figures are of, else {SAMPLED}")
+    parser.add_argument("--sets", help="the evaluation sets to show, with commas; main is the suite's main one")
+    parser.add_argument("--by", help="tags or parameters that make an arm, with commas")
+    parser.add_argument("--baseline", help="an arm, or a value that only one arm has")
+    parser.add_argument("--curve", help="the metric of the large picture")
+    return parser
+
+
+def request_of(options: argparse.Namespace, names: Sequence[str]) -> Request:
+    """The request in parsed arguments, for the experiments that their names stand for."""
+
+    def listed(value: str | None) -> list[str] | None:
+        return None if value is None else [one.strip() for one in value.strip("[]").split(",")]
+
+    sets, by = listed(options.sets), listed(options.by)
+    return Request(names=names, metric=options.metric, sets=sets, by=by, baseline=options.baseline, curve=options.curve)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,11 +13,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.analysis.comparison import comparison_of, request_of, request_parser
+from experiments.analysis.comparison import comparison_of
 from experiments.analysis.preregistration import preregistration
 from experiments.analysis.report.gather import Gathered, gather
 from experiments.analysis.report.page import page, result_of
 from experiments.analysis.runs import Refused, near
+from experiments.compare import request_of, request_parser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.mlflow_sync import TrackerError, connect
 from experiments.study.launched import launched

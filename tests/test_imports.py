@@ -70,7 +70,7 @@ LAYERS: tuple[set[str], ...] = (
 imports make no circle."""
 OLD = {"stage": "stages", "tracking": "mlflow_sync", "track": "mlflow_sync", "sweep": "jobs"}
 """Folders that are being dissolved, and whose layer they are in until then."""
-KNOWN_VIOLATIONS = {("sweep", "study"), ("sweep", "analysis"), ("analysis", "study"), ("analysis", "cli")}
+KNOWN_VIOLATIONS = {("sweep", "study"), ("sweep", "analysis"), ("analysis", "study")}
 """They only get fewer."""
 KNOWN_CIRCLE = {"mlflow_sync", "stages", "tracking", "track", "sweep", "analysis", "study", "compare"}
 

@@ -11,12 +11,11 @@ clipo · gspo     → grpo · gspo
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from experiments.analysis.evaluation_sets import SAMPLED, columns_of, default_metric, published_beside
+from experiments.analysis.evaluation_sets import columns_of, default_metric, published_beside
 from experiments.analysis.preregistration import NOTHING_FIXED, Preregistration
 from experiments.analysis.runs import (
     Arm,
@@ -32,7 +31,6 @@ from experiments.analysis.runs import (
     without_local_paths,
 )
 from experiments.analysis.set_table import SetTable, set_table
-from experiments.cli.arguments import KeyValueParser
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.study.plan import START
 
@@ -66,33 +64,6 @@ class Request:
         """Whether it is one name and nothing else."""
         options = (self.metric, self.sets, self.by, self.baseline, self.curve)
         return len(self.names) == 1 and not any(options)
-
-
-def request_parser(module: str, doc: str | None) -> KeyValueParser:
-    """The arguments that every comparison takes.
-
-    Args:
-        module: run as ``python -m``.
-        doc: its docstring, whose first line describes it.
-    """
-    parser = KeyValueParser(module, doc)
-    parser.add_argument("names", nargs="+", help="experiments")
-    parser.add_argument("--metric", help=f"by its name for the main set; what published figures are of, else {SAMPLED}")
-    parser.add_argument("--sets", help="the evaluation sets to show, with commas; main is the suite's main one")
-    parser.add_argument("--by", help="tags or parameters that make an arm, with commas")
-    parser.add_argument("--baseline", help="an arm, or a value that only one arm has")
-    parser.add_argument("--curve", help="the metric of the large picture")
-    return parser
-
-
-def request_of(options: argparse.Namespace, names: Sequence[str]) -> Request:
-    """The request in parsed arguments, for the experiments that their names stand for."""
-
-    def listed(value: str | None) -> list[str] | None:
-        return None if value is None else [one.strip() for one in value.strip("[]").split(",")]
-
-    sets, by = listed(options.sets), listed(options.by)
-    return Request(names=names, metric=options.metric, sets=sets, by=by, baseline=options.baseline, curve=options.curve)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,12 @@ NO_AXES = ("seed", "git_sha", "key", "kind", "sweep", "method")
 """Tags by which runs are never told apart."""
 
 
+TRAINING_STAGES = ("grpo", "critic", "warm_start")
+"""In the order in which a metric is looked for."""
+Stages = Mapping[str, TrackedRun]
+"""Stage → its run."""
+
+
 class Refused(ValueError):
     """A request that cannot be met, in one sentence."""
 
@@ -69,6 +75,19 @@ def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
             f"None of the runs of {', '.join(missing)} has finished: run `{command_line('exp', missing[0])}` first"
         )
     return finished
+
+
+def stages_below(tracker: Tracker, names: Sequence[str]) -> dict[str, dict[str, TrackedRun]]:
+    """Id of an experiment's run → its stages."""
+    found: dict[str, dict[str, TrackedRun]] = {}
+    for stage in tracker.runs(names, kind="stage"):
+        found.setdefault(stage.tags.get("mlflow.parentRunId", ""), {})[stage.tags["stage"]] = stage
+    return found
+
+
+def stage_with(metric: str, stages: Stages) -> TrackedRun | None:
+    """The first of ``TRAINING_STAGES`` that logged ``metric``."""
+    return next((stages[name] for name in TRAINING_STAGES if name in stages and metric in stages[name].metrics), None)
 
 
 def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from contrastive_reasoning.evaluation import pass_at_k
 from experiments.analysis.equal_cost import CostCurve, curve_of
-from experiments.analysis.runs import value_of
+from experiments.analysis.runs import stages_below, value_of
 from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.study.finished import Mark, counted
@@ -117,10 +117,7 @@ def read_results(
     """
     runs, _ = counted(tracker, study, marks, missing or {})
     newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
-    stages: dict[str, dict[str, TrackedRun]] = {}
-    for stage in tracker.runs([study.name], kind="stage"):
-        stages.setdefault(stage.tags["mlflow.parentRunId"], {})[stage.tags["stage"]] = stage
-    baseline = study.primary.baseline
+    stages, baseline = stages_below(tracker, [study.name]), study.primary.baseline
     arms = []
     for name in dict.fromkeys([baseline, *(arm for row in study.order for arm in row)]):
         found = {seed: newest[name, seed] for seed in sorted((s for arm, s in newest if arm == name), key=int)}

@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from experiments.analysis.comparison import CURVE
 from experiments.analysis.curves import Curve, draw_on, look
 from experiments.analysis.report.gather import Gathered, identity
+from experiments.analysis.runs import TRAINING_STAGES
 from experiments.mlflow_sync import TrackedRun
 
-STAGES = ("grpo", "critic", "warm_start")
 VALIDATION = (CURVE, "val/verifier/accuracy")
 HEALTH = (
     *("train/reward/outcome", "train/reward/verifier", "train/verdict/ok", "train/reward/critic"),
@@ -88,8 +88,8 @@ def _stages(found: Gathered, metric: str) -> Iterator[tuple[int, list[TrackedRun
     is one critic, and shows nothing of the spread over seeds."""
     seen: set[tuple[str, str]] = set()
     for place, arm in enumerate(found.arms[:MOST_ARMS]):
-        new = {identity(run): run for run in found.stages_of(arm, metric, STAGES)}
-        yield place, [run for key, run in new.items() if key not in seen or run.tags["stage"] == STAGES[0]]
+        new = {identity(run): run for run in found.logged(arm, metric)}
+        yield place, [run for key, run in new.items() if key not in seen or run.tags["stage"] == TRAINING_STAGES[0]]
         seen |= new.keys()
 
 

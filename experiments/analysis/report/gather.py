@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.analysis.comparison import Comparison
-from experiments.analysis.runs import Arm
+from experiments.analysis.runs import Arm, Stages, stage_with, stages_below
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.run_folder.reader import ORIGIN, Origin
-
-Stages = Mapping[str, TrackedRun]
-"""Stage → its run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,25 +40,23 @@ class Gathered:
         newest = max(arm.runs.values(), key=lambda run: run.start)
         return self.stages.get(newest.run_id, {})
 
-    def stages_of(self, arm: Arm, metric: str, order: Sequence[str]) -> list[TrackedRun]:
-        """Of each run of an arm the first stage in ``order`` that logged ``metric``; of some runs none."""
-        found = [
-            [there[name] for name in order if name in there and metric in there[name].metrics]
-            for there in (self.stages.get(run.run_id, {}) for run in arm.runs.values())
-        ]
-        return [stages[0] for stages in found if stages]
+    def logged(self, arm: Arm, metric: str) -> list[TrackedRun]:
+        """Of each run of an arm the training stage that logged ``metric``; of some runs none."""
+        found = (stage_with(metric, self.stages.get(run.run_id, {})) for run in arm.runs.values())
+        return [stage for stage in found if stage is not None]
 
 
 def gather(tracker: Tracker, comparison: Comparison) -> Gathered:
     """Read the stages and the origins of the runs that a comparison counts."""
     counted = {run.run_id for arm in comparison.arms for run in arm.runs.values()}
-    stages: dict[str, dict[str, TrackedRun]] = {run_id: {} for run_id in counted}
-    for stage in tracker.runs(comparison.request.names, kind="stage"):
-        if (parent := stage.tags.get("mlflow.parentRunId", "")) in counted:
-            stages[parent][stage.tags["stage"]] = stage
+    below = stages_below(tracker, comparison.request.names)
     recorded = [run_id for run_id in counted if ORIGIN in tracker.artifacts.files(run_id)]
-    origins = {run_id: Origin.parse(tracker.artifacts.read(run_id, ORIGIN)) for run_id in recorded}
-    return Gathered(tracker=tracker, comparison=comparison, stages=stages, origins=origins)
+    return Gathered(
+        tracker=tracker,
+        comparison=comparison,
+        stages={run_id: below.get(run_id, {}) for run_id in counted},
+        origins={run_id: Origin.parse(tracker.artifacts.read(run_id, ORIGIN)) for run_id in recorded},
+    )
 
 
 def identity(stage: TrackedRun) -> tuple[str, str]:

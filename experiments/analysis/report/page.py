@@ -16,8 +16,8 @@ from experiments.analysis.evaluation_sets import GREEDY, SAMPLED, columns_of, ha
 from experiments.analysis.gains import compared_to, draw_gains
 from experiments.analysis.report import charts, figures
 from experiments.analysis.report.commands import commands, is_recorded, study_command
-from experiments.analysis.report.gather import Gathered, Stages
-from experiments.analysis.runs import ABSENT, Arm, value_of
+from experiments.analysis.report.gather import Gathered
+from experiments.analysis.runs import ABSENT, Arm, Stages, value_of
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.config.hints import command_line
 from experiments.mlflow_sync import Tracker
