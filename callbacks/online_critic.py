@@ -61,7 +61,6 @@ from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.explored_states import State, known_states, moves_of
 
-VERSION = 3
 NAME = "train/online_critic/"
 
 

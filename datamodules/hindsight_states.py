@@ -26,8 +26,6 @@ from datamodules.batch_stream import training_loader
 from datamodules.oracle_states import held_out_states, oracle_batches, target_form
 from datamodules.random_play import VALUES, HeldOut, Plays, draw_anchors, encode_boards, search_under
 
-VERSION = 2
-
 VALIDATION = 1_000_000_007
 """Stands for the split in the seed of the validation batches; training batches have 0 there."""
 

@@ -12,8 +12,6 @@ from numpy import ndarray
 
 from contrastive_reasoning.critics.base import NONE, Pairs
 
-VERSION = 2
-
 
 class EveryGoal:
     """Each goal of the batch stands once, and every anchor is asked about it: many positives, many certified dead ends.

@@ -24,8 +24,6 @@ from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import search_trace, shuffled_trace
 from datamodules.batch_stream import Example, ExampleData
 
-VERSION = 1
-
 
 def random_play(
     numbers: Sequence[int], moves: Callable[[tuple[int, ...]], Sequence[Move]], rng: random.Random

@@ -14,8 +14,6 @@ from yaml import YAMLError
 
 from contrastive_reasoning.tasks.rows import PlacedRow
 
-VERSION = 2
-
 JSON_ENDINGS = (".jsonl", ".json")
 BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv"}
 REMOTE = ("https://", "hf://")

@@ -14,8 +14,6 @@ from contrastive_reasoning.policies.flops import NO_WORK
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 
-VERSION = 1
-
 NAMED = 5
 """Problems that the warning names where more are left out."""
 LISTED = 1_000

@@ -25,7 +25,6 @@ from contrastive_reasoning.tasks.arithmetic.words import NAMES, NEW_NAMES
 from contrastive_reasoning.tasks.base import Split
 from datamodules.batch_stream import Example, ExampleData
 
-VERSION = 1
 CONSONANTS, VOWELS = "bdfghklmnprstvz", "aeiou"
 
 

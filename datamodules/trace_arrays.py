@@ -35,8 +35,6 @@ from contrastive_reasoning.tasks.countdown.triples import array_row, target_row
 from datamodules.batch_stream import training_loader
 from datamodules.oracle_states import Encoding, array_form, held_out_states, oracle_batches, target_form
 
-VERSION = 2
-
 T = TypeVar("T")
 R = TypeVar("R")
 DrawRow = Callable[[SearchTree, random.Random], Sequence[int]]

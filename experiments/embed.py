@@ -3,7 +3,7 @@
     make exp name=llama_baseline over='stages=[warm_start] policy.pretrained=null'
     python -m experiments.embed outputs/stages/warm_start/<fingerprint> llama_countdown
 
-Beside the policy stand the configuration that made it and ``origin.json``: fingerprint, versions and the command.
+Beside the policy stand the configuration that made it and ``origin.json``: fingerprint and the command.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def embed(stage: Path, name: str, *, room: Path = EMBEDDED_FOLDER) -> Path:
     seed = OmegaConf.load(stage / "config.yaml").seed
     family, _, task = name.partition("_")
     command = COMMAND.format(family=family, task="" if task == "countdown" else f"task={task} ", seed=seed)
-    kept = {key: result[key] for key in ("stage", "fingerprint", "versions")}
-    write_json(target / "origin.json", {**kept, "command": command})
+    origin = {key: result[key] for key in ("stage", "fingerprint")}
+    write_json(target / "origin.json", {**origin, "command": command})
     return target
 
 

@@ -34,8 +34,6 @@ from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.metrics import OracleMetrics, batch_metrics
 from lightning_modules.optim import AdamW, nan_unless_finite
 
-VERSION = 1
-
 
 class CriticPretraining(FiniteSteps):
     """Trains ``critic`` with ``loss`` by automatic optimization.

@@ -50,8 +50,6 @@ from lightning_modules.minibatch_update import (
 )
 from lightning_modules.optim import AdamW, backward_all, clipped_step
 
-VERSION = 2
-
 T = TypeVar("T")
 CPU_REFUSAL = "can't allocate memory"
 """In the message of torch's allocator for the host, a plain RuntimeError."""

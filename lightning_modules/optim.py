@@ -18,8 +18,6 @@ from torch.optim.lr_scheduler import LambdaLR
 from contrastive_reasoning.distributed import ranks
 from lightning_modules.zero import zero_of
 
-VERSION = 2
-
 Schedule = Literal["constant", "linear", "cosine"]
 
 

@@ -16,8 +16,6 @@ from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.optim import AdamW, nan_unless_finite
 
-VERSION = 1
-
 
 class PreferencePretraining(FiniteSteps):
     """Trains ``critic`` by automatic optimization; after the last step sets its goal.

@@ -22,8 +22,6 @@ from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.optim import AdamW, nan_unless_finite
 
-VERSION = 1
-
 
 class WarmStart(FiniteSteps):
     """Next-token training of ``policy`` on batches of (prompt, completion) pairs; logs by step.

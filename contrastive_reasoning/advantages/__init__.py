@@ -10,9 +10,6 @@ from contrastive_reasoning.advantages.survival import Survival
 from contrastive_reasoning.advantages.trust_gate import TrustGate
 from contrastive_reasoning.advantages.vineppo import VinePPO
 
-VERSION = 5
-"""Increment it when the same configuration would give another result: finished stages are then computed anew."""
-
 __all__ = [
     "Advantage",
     "GRPOLambda",

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from contrastive_reasoning.critics.preference import PreferenceBatch, PreferenceCritic
     from contrastive_reasoning.critics.text import TextCritic
 
-VERSION = 2
-"""Increment it when the same configuration would give another result: finished stages are then computed anew."""
-
 _LAZY = {
     "Frozen": "encoder",
     "FullTraining": "encoder",

@@ -54,6 +54,3 @@ __all__ = [
     "wilson",
     "with_intervals",
 ]
-
-VERSION = 1
-"""Increment it when the same configuration would give another result: finished stages are then computed anew."""

@@ -143,7 +143,9 @@ def evaluate(
     Raises:
         ValueError: for no problems, a ``greedy`` that samples, or a k above ``samples``.
     """
-    _check(problems, samples, greedy, k_values)
+    if not problems:
+        raise ValueError("no problems were given: an evaluation needs at least one")
+    check_samples(samples, greedy, k_values)
     mine = share(problems)
     own = mine or problems[:1]  # unused then: in some engines ranks wait for each other
     so_far = SoFar(task, own, count=len(problems), samples=samples, watch=watch if mine else None)
@@ -272,9 +274,8 @@ def _row(
     return line | ({"samples_correct": f"{correct[row]}/{samples}"} if correct else {})
 
 
-def _check(problems: Sequence[Problem], samples: int, greedy: Sampling, k_values: Sequence[int]) -> None:
-    if not problems:
-        raise ValueError("no problems were given: an evaluation needs at least one")
+def check_samples(samples: int, greedy: Sampling, k_values: Sequence[int]) -> None:
+    """Raise ValueError where pass@k is to be estimated from fewer than k samples, or greedy completions are drawn."""
     if not greedy.greedy:
         raise ValueError(f"greedy.temperature must be 0, got {greedy.temperature}")
     for k in k_values:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 
-from contrastive_reasoning.evaluation.evaluator import Evaluation, Rates, Watch, evaluate
+from contrastive_reasoning.evaluation.evaluator import Evaluation, Rates, Watch, check_samples, evaluate
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.published import PublishedTable, published_table
 from contrastive_reasoning.rollout.base import RolloutEngine
@@ -22,7 +22,10 @@ MAIN = "main"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One task, with how many completions are written of each problem, and how."""
+    """One task, with how many completions are written of each problem, and how.
+
+    Raises ValueError where a k of pass@k is beyond the samples.
+    """
 
     task: Task
     problems: int | None
@@ -33,6 +36,9 @@ class Setting:
     greedy: Sampling
     k_values: Sequence[int]
     """pass@k for these k."""
+
+    def __post_init__(self) -> None:
+        check_samples(self.samples, self.greedy, self.k_values)
 
     @property
     def asked(self) -> Sequence[Problem]:
@@ -141,6 +147,7 @@ class Track:
     """The row of that table which ours is compared with."""
 
     def __post_init__(self) -> None:
+        check_samples(self.samples, self.greedy, self.k_values)
         for name, sets in self.averages.items():
             if unknown := [one for one in sets if one not in self.sets]:
                 raise ValueError(f"averages.{name}: no set {', '.join(unknown)}; there are {', '.join(self.sets)}")

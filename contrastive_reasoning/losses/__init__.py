@@ -32,9 +32,6 @@ from contrastive_reasoning.losses.supcon import (
     supcon_in,
 )
 
-VERSION = 1
-"""Increment it when the same configuration would give another result: finished stages are then computed anew."""
-
 __all__ = [
     "BackwardInfoNCE",
     "BalancedBinaryNCE",

@@ -18,9 +18,6 @@ from contrastive_reasoning.objectives.gspo import GSPO
 from contrastive_reasoning.objectives.kl import K1, K2, K3, KL, AbsoluteKL, FullKL
 from contrastive_reasoning.objectives.ratio import Correction, NoCorrection, SequenceCorrection, TokenCorrection
 
-VERSION = 1
-"""Increment it when the same configuration would give another result: finished stages are then computed anew."""
-
 __all__ = [
     "CISPO",
     "DAPO",

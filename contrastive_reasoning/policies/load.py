@@ -143,6 +143,8 @@ def _tokenizer(path: str, *, trust_remote_code: bool) -> PreTrainedTokenizerBase
         raise ValueError(f"policy.pretrained={path}: a file of the tokenizer is no JSON ({error})") from error
     if not tokenizer("1+1=2", add_special_tokens=False)["input_ids"]:
         raise ValueError(f"policy.pretrained={path}: the model has no tokenizer (tokenizer.json is missing)")
+    if tokenizer.eos_token_id is None:
+        raise ValueError(f"policy.pretrained={path}: its tokenizer names no eos_token, which ends a completion")
     return tokenizer
 
 

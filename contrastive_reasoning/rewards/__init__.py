@@ -18,9 +18,6 @@ from contrastive_reasoning.rewards.oracle import OracleReward, PerfectMoveReward
 from contrastive_reasoning.rewards.trl import TRLReward
 from contrastive_reasoning.rewards.verifier import FormatReward, OverlongReward, VerifierReward
 
-VERSION = 6
-"""Increment it when the same configuration would give another result: finished stages are then computed anew."""
-
 __all__ = [
     "AnswerPool",
     "CLIPOReward",

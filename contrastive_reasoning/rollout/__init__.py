@@ -21,6 +21,3 @@ __all__ = [
     "token_spans",
     "tokens_of_span",
 ]
-
-VERSION = 3
-"""Increment it when the same configuration would give another result: finished stages are then computed anew."""

@@ -3,6 +3,3 @@
 from contrastive_reasoning.tasks.base import Problem, Split, Status, Step, Task, Verdict, VerifiesTogether
 
 __all__ = ["Problem", "Split", "Status", "Step", "Task", "Verdict", "VerifiesTogether"]
-
-VERSION = 6
-"""Increment it when the same configuration would give another result: finished stages are then computed anew."""

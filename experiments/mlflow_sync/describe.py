@@ -114,10 +114,12 @@ def describe(folder: Path) -> list[RunDescription]:
 
 
 def _describe_stage(experiment: RunDescription, stage: str, folder: Path, entry: Mapping[str, Any]) -> RunDescription:
-    config, files = read_config(folder), read_json(folder / "begun.json").get("files", {})
+    config, manifest = read_config(folder), read_json(folder / "begun.json")
     finished = (folder / RESULT).exists()
     limit = float(experiment.params.get("logger.model_megabytes", 0))
     own_tags = {"stage": stage, "fingerprint": str(entry["fingerprint"]), "reused": str(entry["reused"])}
+    if "settings" in manifest:
+        own_tags["settings"] = str(manifest["settings"])
     return RunDescription(
         key=f"{experiment.key}/{stage}",
         kind="stage",
@@ -126,7 +128,7 @@ def _describe_stage(experiment: RunDescription, stage: str, folder: Path, entry:
         folder=folder,
         params=flatten(config),
         tags={**experiment.tags, **own_tags},
-        data_sets=data_sets(stage, config, files=files, choices=experiment.tags),
+        data_sets=data_sets(stage, config, files=manifest.get("files", {}), choices=experiment.tags),
         model=model_upload(folder, most_megabytes=limit) if finished and not entry["reused"] else None,
         status="FINISHED" if finished else experiment.status,  # the experiment ended in the stage without a result
         ended=None if finished else experiment.ended,

@@ -1,34 +1,53 @@
-"""The rooms whose code a configuration uses, with their versions and the hash of their code.
+"""The code that decides a stage's result: module → hash of its syntax tree, without docstrings and comments.
 
-An integer ``VERSION`` stands in a room's ``__init__``, or in a module that wants its own; it is raised when the same
-configuration would give another result, and decides whether a stage is reused. The code's hash only tells: an edited
-docstring retrains nothing, but the difference is named.
+    targets of the configuration, driver ──► modules that define them ──► modules that these import ──► …
+
+``contrastive_reasoning.losses.InfoNCE`` leads to the module that defines it, not to the package that re-exports it. A
+package whose name is not found that way counts whole: star imports, attributes of an imported package, names of modules
+that are computed. Libraries are pinned and not looked at. Code of one's own outside this project is hashed like ours.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 import sysconfig
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from experiments.import_paths import OURS, is_ours
+from experiments.import_paths import is_ours
 
-PURE = "contrastive_reasoning"
-IMPORTED = re.compile(rf"^\s*(?:from|import) ({PURE}\.\w+|{'|'.join(OURS[1:])})\b", re.MULTILINE)
-"""A room in an import statement."""
-SHOWING = {f"{PURE}.progress"}
-"""Rooms by which no result comes out otherwise."""
+DRIVERS = ("experiments.stages.train", "experiments.stages.evaluate", "experiments.assemble")
+"""Of ``experiments`` these modules decide results; all others plan, show, record or refuse."""
+WATCHING = ("contrastive_reasoning.progress", "contrastive_reasoning.published")
+"""Packages that only show something."""
+INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+DOTTED = re.compile(r"\w+(\.\w+)+")
+LENGTH = 12
 
 
-def targets(config: Any) -> Iterator[str]:
-    """Every ``_target_`` of ours in a resolved configuration."""
-    return (target for target in all_targets(config) if is_ours(target))
+def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
+    """Module → hash, sorted by name.
+
+    Args:
+        config: what the stage builds, resolved; its ``_target_`` are where the search begins.
+        drivers: dotted paths of the functions that build and run it.
+    """
+    used, left = set[str](), {module for path in (*all_targets(config), *drivers) for module in defining(path)}
+    while left:
+        module = left.pop()
+        used.add(module)
+        left |= dependencies(module) - used
+    return {module: parsed(module).digest for module in sorted(used)}
+
+
+def changed_modules(now: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
+    """The modules whose code differs, or that only one of them uses."""
+    return sorted(module for module in now.keys() | then.keys() if now.get(module) != then.get(module))
 
 
 def all_targets(config: Any) -> Iterator[str]:
@@ -44,84 +63,195 @@ def all_targets(config: Any) -> Iterator[str]:
             yield from all_targets(value)
 
 
-def room_of(target: str) -> str:
-    """The package a target lives in: ``contrastive_reasoning.losses``, ``datamodules``."""
-    parts = target.split(".")
-    return ".".join(parts[:2]) if parts[0] == PURE else parts[0]
+class Parsed(NamedTuple):
+    """One module's code."""
+
+    digest: str
+    imports: frozenset[str]
+    """Dotted paths that it imports anywhere, in functions too; ``package.*`` means all of a package."""
+    exports: Mapping[str, str]
+    """Name → dotted path from which it was imported, at the top level or for type checkers."""
+    defines: frozenset[str]
+    """Names that are assigned or defined at the top level."""
 
 
-def versions(config: Any) -> dict[str, int]:
-    """Module or room → its ``VERSION``, for every target: the nearest one going up from the target's module."""
-    return dict(_nearest_version(target) for target in targets(config))
+def defining(path: str) -> set[str]:
+    """The modules in which a dotted path is defined; empty for what a library defines or nobody."""
+    module, names = _split(path)
+    if module is None or _ignored(module):
+        return set()
+    if not _is_package(module):
+        above, _, own = module.rpartition(".")
+        return {module} if names else {module} | _exported(above, own)  # a function may have its module's name
+    name = names[0] if names else "*"
+    if exported := _exported(module, name):
+        return exported
+    return {module} if name in parsed(module).defines else _all_modules(module)
 
 
-def _nearest_version(target: str) -> tuple[str, int]:
-    module = target.rpartition(".")[0]
-    while module:
-        if hasattr(found := import_module(module), "VERSION"):
-            return module, int(found.VERSION)
-        module = module.rpartition(".")[0]
-    raise AttributeError(f"neither the module of {target} nor a package above it states an integer VERSION")
+def _exported(package: str, name: str) -> set[str]:
+    """The modules that define what a package re-exports by this name."""
+    if not package or not _is_package(package) or (path := parsed(package).exports.get(name)) is None:
+        return set()
+    return {path} if path == f"{package}.{name}" else defining(path)
 
 
-def code_hashes(config: Any) -> dict[str, str]:
-    """Room → a hash over its Python files, for every room that the configuration uses, and those that these import."""
-    return {room: _code_hash(_folder(room)) for room in _used({room_of(target) for target in targets(config)})}
+@cache
+def dependencies(module: str) -> frozenset[str]:
+    """The modules that define what a module imports."""
+    return frozenset(found for path in parsed(module).imports for found in defining(path))
 
 
-def changed_rooms(config: Any, then: Mapping[str, str]) -> list[str]:
-    """The rooms whose code differs from what ``then`` recorded; of one that it says nothing of nothing is known.
+def parsed(module: str) -> Parsed:
+    """The module's code as it is now; parsed once for each change of its file."""
+    file = module_file(module)
+    assert file is not None, f"no module {module}"
+    return _parsed(module, file, file.stat().st_mtime_ns)
 
-    Where nothing at all was recorded, all of them.
-    """
-    return [room for room, code in code_hashes(config).items() if then.get(room, code if then else "") != code]
+
+def module_file(module: str) -> Path | None:
+    """The file of a module that is ours or the user's own; None of a library's. Nothing is imported."""
+    first, *inner = module.split(".")
+    package = _root(first)
+    if package is None or not inner:
+        return package
+    folder = package.parent.joinpath(*inner)
+    candidates = (folder / "__init__.py", folder.with_suffix(".py"))
+    return next((file for file in candidates if package.name == "__init__.py" and file.is_file()), None)
 
 
-def _used(rooms: Collection[str]) -> list[str]:
-    """The rooms, and all that their files import, sorted; without those that only show something."""
-    used, left = set[str](), {*rooms}
+@cache
+def _root(name: str) -> Path | None:
+    try:
+        spec = find_spec(name)  # of a name without dots, which imports nothing
+    except (ImportError, ValueError):  # ``__main__``
+        return None
+    if spec is None or spec.origin is None or not spec.has_location:
+        return None
+    file = Path(spec.origin)
+    return file if is_ours(name) or not any(file.is_relative_to(place) for place in INSTALLED) else None
+
+
+@cache
+def _parsed(module: str, file: Path, changed: int) -> Parsed:
+    content = file.read_bytes()
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):  # of the user's own: building it raises
+        return Parsed(hashlib.sha256(content).hexdigest()[:LENGTH], frozenset(), {}, frozenset())
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    exports, defines = dict[str, str](), set[str]()
+    for node in tree.body:
+        if _for_type_checkers(node):
+            exports |= {name: path for part in ast.walk(node) for name, path in _bindings(part, package)}
+        exports |= dict(_bindings(node, package))
+        defines |= set(_defined(node))
+    digest = hashlib.sha256(_canonical(tree).encode()).hexdigest()[:LENGTH]
+    return Parsed(digest, frozenset(_imports(tree, package)), exports, frozenset(defines))
+
+
+def _split(path: str) -> tuple[str | None, list[str]]:
+    """The longest module at the beginning of a dotted path, and the names after it."""
+    parts = path.split(".")
+    for length in range(len(parts), 0, -1):
+        if module_file(module := ".".join(parts[:length])) is not None:
+            return module, parts[length:]
+    return None, []
+
+
+def _ignored(module: str) -> bool:
+    if module.partition(".")[0] == "experiments":
+        return module not in DRIVERS
+    return any(f"{module}.".startswith(f"{package}.") for package in WATCHING)
+
+
+def _is_package(module: str) -> bool:
+    file = module_file(module)
+    return file is not None and file.name == "__init__.py"
+
+
+def _all_modules(package: str) -> set[str]:
+    file = module_file(package)
+    assert file is not None
+    parts = (path.relative_to(file.parent).with_suffix("").parts for path in file.parent.rglob("*.py"))
+    return {".".join([package, *path]).removesuffix(".__init__") for path in parts}
+
+
+def _for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING"
+
+
+def _last_name(node: ast.AST) -> str:
+    """``TYPE_CHECKING`` of ``typing.TYPE_CHECKING``."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _bindings(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
+    """Name → dotted path, of one import statement."""
+    if isinstance(node, ast.ImportFrom):
+        above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+        origin = ".".join([*above, *([node.module] if node.module else [])])
+        yield from ((name.asname or name.name, f"{origin}.{name.name}") for name in node.names)
+    elif isinstance(node, ast.Import):
+        yield from ((name.asname or name.name.partition(".")[0], name.name) for name in node.names)
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    else:
+        yield from (
+            part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        )
+
+
+def _imports(tree: ast.AST, package: str) -> set[str]:
+    """Dotted paths of all that is imported when the code runs, and of modules that it names, say for ``python -m``."""
+    found, left = set[str](), [tree]
     while left:
-        room = left.pop()
-        used.add(room)
-        found = {name for path in _folder(room).rglob("*.py") for name in IMPORTED.findall(path.read_text())}
-        left |= found - used - SHOWING
-    return sorted(used)
+        node = left.pop()
+        if _for_type_checkers(node):
+            continue
+        found |= {path for _, path in _bindings(node, package)}
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and DOTTED.fullmatch(node.value) and _is_module(node.value):
+                found.add(node.value)
+        elif isinstance(node, ast.Call) and _last_name(node.func) in ("import_module", "__import__"):
+            first = node.args[0] if node.args else None
+            found.add(str(first.value) if isinstance(first, ast.Constant) else f"{package}.*")
+        left += ast.iter_child_nodes(node)
+    return found
 
 
-def _folder(room: str) -> Path:
-    spec = find_spec(room)
-    assert spec is not None, f"no package {room}"
-    assert spec.origin is not None, f"{room} has no __init__.py"
-    return Path(spec.origin).parent
+def _is_module(name: str) -> bool:
+    return is_ours(name) and module_file(name) is not None and not _is_package(name)
 
 
-def _code_hash(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
-    return digest.hexdigest()[:12]
+def _canonical(tree: ast.AST) -> str:
+    """A syntax tree as text that is the same in every version of Python; strings that are statements are left out."""
+    words: list[str] = []
+
+    def write(node: Any) -> None:
+        if isinstance(node, ast.Constant):
+            words.append(repr(node.value))
+        elif isinstance(node, ast.AST):
+            words.append(f"{type(node).__name__}(")
+            for name in node._fields:
+                if (value := getattr(node, name, None)) is not None and value != [] and name != "ctx":
+                    words.append(name)
+                    write(value)
+            words.append(")")
+        elif isinstance(node, list):
+            for part in node:
+                if not _is_text(part):
+                    write(part)
+            words.append(";")
+        else:
+            words.append(repr(node))
+
+    write(tree)
+    return " ".join(words)
 
 
-INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-
-
-def own_files(config: Any) -> dict[str, Path]:
-    """Name as it stands in the configuration → the file of its module."""
-    found = {target: _file_of(target) for target in all_targets(config) if not is_ours(target)}
-    return {target: path for target, path in found.items() if path is not None and not _installed(path)}
-
-
-def _file_of(target: str) -> Path | None:
-    """The module's file, the module itself not imported; None where there is none, which building it will say."""
-    module = target.rpartition(".")[0]
-    while module:  # the module of my.module.Class.make is two names up
-        with suppress(ImportError, ValueError):  # a parent is no package; it was loaded as a script
-            spec = find_spec(module)
-            if spec is not None:
-                return Path(spec.origin) if spec.origin is not None and spec.has_location else None
-        module = module.rpartition(".")[0]
-    return None
-
-
-def _installed(path: Path) -> bool:
-    return any(path.is_relative_to(place) for place in INSTALLED)
+def _is_text(node: Any) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

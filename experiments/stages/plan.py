@@ -1,8 +1,9 @@
-"""What a stage is about to do, and whether it was done before: its relevant configuration, parents and fingerprint."""
+"""What a stage is about to do: its relevant configuration, its parents, and the fingerprint that it is known by."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.assemble import AssemblyError
-from experiments.config.composition import open_critics
+from experiments.config.composition import critic_checkpoints, open_critics
 from experiments.config.folders import EMBEDDED
-from experiments.stages.code_hash import own_files, versions
+from experiments.import_paths import with_current_targets
+from experiments.stages.code_hash import code_hashes
 from experiments.system.checksums import BLOCK, STRIDE, content_hash, fingerprint
 
 POLICY, CRITIC = "policy", "critic"
@@ -38,6 +40,15 @@ KEYS = {
 """Of the configuration, what decides the result of each stage; ``budget.<stage>`` and the numerics are added."""
 NUMERICS = ("accelerator", "devices", "num_nodes", "strategy", "precision")
 """Of the trainer, what decides the result."""
+DRIVERS = {
+    "warm_start": "experiments.stages.train.warm_start",
+    "critic": "experiments.stages.train.critic",
+    "grpo": "experiments.stages.train.grpo",
+    "evaluate": "experiments.stages.evaluate.evaluate",
+}
+"""The function that runs each stage."""
+NAMING = {"pretrained": STRIDE, "checkpoint": STRIDE, "train_file": BLOCK, "longproc_dir": BLOCK, "path": BLOCK}
+"""Keys whose value may be a path: what lies there decides the result, not only its name. Data sets are read whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,42 +60,101 @@ class StagePlan:
     """Its relevant part of the configuration, resolved."""
     parents: Mapping[str, str]
     """Stage → fingerprint of what it builds on."""
-    versions: Mapping[str, int]
-    """Module or room → version, of the code it uses."""
     files: Mapping[str, str]
     """Name in the configuration → hash of what lies there."""
+    code: Mapping[str, str]
+    """Module → hash of its code, of all that decide the result."""
+    settings: str
+    """Hash of the configuration and what it names, the parents' too, without code: a study knows its runs by it."""
     fingerprint: str
+    """Hash of all of this: the name of the stage's folder."""
     folder: Path
 
 
-def plan_stage(
-    stage: str,
+def plan_stages(
     config: DictConfig,
-    finished: Mapping[str, StagePlan],
     *,
     elsewhere: Mapping[str, str] | None = None,
+    accept: Callable[[StagePlan], StagePlan] | None = None,
+) -> dict[str, StagePlan]:
+    """Every stage that the experiment needs, in order, none of which has to have run.
+
+    Args:
+        config: of the experiment.
+        elsewhere: see ``plan_stage``.
+        accept: gives the stage that is taken in the place of a planned one, before later ones are planned on top of it.
+    """
+    planned: dict[str, StagePlan] = {}
+    for stage in config.stages:
+        if needed(stage, config):
+            plan = plan_stage(stage, config, planned, elsewhere=elsewhere)
+            planned[stage] = accept(plan) if accept else plan
+    return planned
+
+
+def plan_stage(
+    stage: str, config: DictConfig, earlier: Mapping[str, StagePlan], *, elsewhere: Mapping[str, str] | None = None
 ) -> StagePlan:
-    """Plan ``stage`` on top of the stages that have finished.
+    """Plan ``stage`` on top of the stages before it.
 
     Args:
         stage: its name.
         config: of the experiment.
-        finished: what it may stand on.
-        elsewhere: hashes of what the configuration names and is not on this machine, to tell the stage's fingerprint.
+        earlier: what it may build on.
+        elsewhere: hashes of what the configuration names, by name, where they are not to be read on this machine.
     """
     relevant = relevant_config(stage, config)
-    above = {name: finished[name].fingerprint for name in parents(stage, config) if name in finished}
-    used = versions(relevant)
-    content = {"config": relevant, "parents": above, "versions": used, "files": file_hashes(relevant, elsewhere or {})}
+    above = {name: earlier[name] for name in parents(stage, config) if name in earlier}
+    files = file_hashes(relevant, elsewhere or {})
+    chosen = {"config": _with_contents(with_current_targets(relevant), files)}
+    settings = fingerprint(chosen | {"parents": {name: plan.settings for name, plan in above.items()}})
+    content = {
+        "config": relevant,
+        "parents": {name: plan.fingerprint for name, plan in above.items()},
+        "files": files,
+        "code": code_hashes(relevant, [DRIVERS[stage]]),
+    }
     mark = fingerprint(content)
     folder = Path(config.output_dir) / "stages" / stage / mark
-    return StagePlan(name=stage, **content, fingerprint=mark, folder=folder)
+    return StagePlan(name=stage, **content, settings=settings, fingerprint=mark, folder=folder)
 
 
-def changed_files(plan: StagePlan) -> list[str]:
-    """What of ``plan.files`` is not as it was when the stage was planned, which may be hours ago."""
-    now = file_hashes(plan.config, {})
-    return sorted(name for name in plan.files.keys() | now.keys() if plan.files.get(name) != now.get(name))
+def needed(stage: str, config: DictConfig) -> bool:
+    """False for the critic stage where GRPO takes all its critics from checkpoints."""
+    given = "grpo" in config.stages and any(critic_checkpoints(config.reward)) and not open_critics(config)
+    return not (stage == "critic" and given)
+
+
+def parents(stage: str, config: DictConfig) -> list[str]:
+    """The stages of this experiment whose results ``stage`` uses."""
+    earlier = list(config.stages)[: list(config.stages).index(stage)]
+    start = ("warm_start",) if config.policy.pretrained is None else ()
+    wanted = {
+        "warm_start": (),
+        "critic": (),
+        "grpo": (*start, *(("critic",) if open_critics(config) else ())),
+        "evaluate": (*start, "grpo"),
+    }[stage]
+    return [name for name in wanted if name in earlier]
+
+
+def values_from_parents(stage: str, config: DictConfig, folders: Mapping[str, Path]) -> dict[str, Any]:
+    """The values, by dotted path, that finished stages give to the configuration of ``stage``."""
+    values: dict[str, Any] = {}
+    if config.policy.pretrained is None and stage in ("grpo", "evaluate") and "warm_start" in folders:
+        values |= {"policy.pretrained": str(folders["warm_start"] / POLICY)}
+    if stage == "grpo" and "critic" in folders:
+        values |= {f"{path}.checkpoint": str(folders["critic"] / CRITIC) for path in open_critics(config)}
+    return values
+
+
+def changed_since(plan: StagePlan) -> list[str]:
+    """What of the plan's files and of its code that is not loaded yet has changed since it was planned."""
+    files = file_hashes(plan.config, {})
+    code = code_hashes(plan.config, [DRIVERS[plan.name]])
+    late = {module for module in plan.code.keys() | code.keys() if module not in sys.modules}
+    changed = [name for name in plan.files.keys() | files.keys() if plan.files.get(name) != files.get(name)]
+    return sorted(changed) + sorted(module for module in late if plan.code.get(module) != code.get(module))
 
 
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
@@ -99,20 +169,15 @@ def plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
-NAMING = {"pretrained": STRIDE, "checkpoint": STRIDE, "train_file": BLOCK, "longproc_dir": BLOCK, "path": BLOCK}
-"""Keys whose value may be a path: what lies there decides the result, not only its name. Data sets are read whole."""
-
-
 def file_hashes(relevant: Mapping[str, Any], elsewhere: Mapping[str, str]) -> dict[str, str]:
-    """Name → hash of what the configuration only names: policies, critics, problems, code of one's own.
+    """Name → hash of what the configuration only names: policies, critics, problems.
 
-    Of what is not on this machine as ``elsewhere`` says.
+    Of the names in ``elsewhere`` as that says; names of the hub have none.
     """
-    found = {(name, _local(name), NAMING[key]) for key, name in named_things(relevant)}
+    found = {(name, _local(name), NAMING[key]) for key, name in named_things(relevant) if name not in elsewhere}
     ordered = sorted(found, key=lambda one: (one[0], -one[2]))  # named in both ways it is read whole
-    named = {name: content_hash(path, stride=stride) for name, path, stride in ordered if path is not None}
-    named |= {name: elsewhere[name] for name, path, _ in ordered if path is None and name in elsewhere}
-    return named | {target: content_hash(path, stride=BLOCK) for target, path in own_files(relevant).items()}
+    known = {name: elsewhere[name] for _, name in named_things(relevant) if name in elsewhere}
+    return known | {name: content_hash(path, stride=stride) for name, path, stride in ordered if path is not None}
 
 
 def named_things(node: Any) -> Iterator[tuple[str, str]]:
@@ -126,6 +191,16 @@ def named_things(node: Any) -> Iterator[tuple[str, str]]:
             yield from named_things(value)
 
 
+def _with_contents(node: Any, files: Mapping[str, str]) -> Any:
+    """A copy of a configuration in which what lies at a path stands in the place of the path."""
+    if isinstance(node, Mapping):
+        return {
+            key: files.get(value, value) if key in NAMING and isinstance(value, str) else _with_contents(value, files)
+            for key, value in node.items()
+        }
+    return [_with_contents(value, files) for value in node] if isinstance(node, list) else node
+
+
 def _local(name: str) -> Path | None:
     """Where a named thing lies on this machine; None for a name on the hub."""
     from contrastive_reasoning.policies.load import resolve  # imports torch, and a typo is answered before that
@@ -135,25 +210,3 @@ def _local(name: str) -> Path | None:
     except (ValueError, OSError) as error:
         raise AssemblyError(str(error)) from error
     return path if path.exists() else None
-
-
-def parents(stage: str, config: DictConfig) -> list[str]:
-    """The stages of this experiment whose results ``stage`` uses."""
-    earlier = list(config.stages)[: list(config.stages).index(stage)]
-    wanted = {
-        "warm_start": (),
-        "critic": (),
-        "grpo": ("warm_start", *(("critic",) if open_critics(config) else ())),
-        "evaluate": ("warm_start", "grpo"),
-    }[stage]
-    return [name for name in wanted if name in earlier]
-
-
-def filled(stage: str, config: DictConfig, folders: Mapping[str, Path]) -> dict[str, Any]:
-    """The values, by dotted path, that finished stages give to the configuration of ``stage``."""
-    values: dict[str, Any] = {}
-    if config.policy.pretrained is None and stage in ("grpo", "evaluate") and "warm_start" in folders:
-        values |= {"policy.pretrained": str(folders["warm_start"] / POLICY)}
-    if stage == "grpo" and "critic" in folders:
-        values |= {f"{path}.checkpoint": str(folders["critic"] / CRITIC) for path in open_critics(config)}
-    return values

@@ -1,220 +1,283 @@
-"""What a stage was begun with: written into its folder, and looked at when it is to go on or another begins beside it.
+"""What happens with the stages that earlier runs left: one of these, decided before the first stage runs.
 
-    stages/grpo/194b5949ff48/begun.json    {"config": …, "parents": …, "versions": …, "files": …, "code": …, "typed": …}
+    finished, the same fingerprint                  reused
+    finished, other code alone                      trained again; reused with resume_changed_code=true
+    unfinished, the same fingerprint                goes on from its newest checkpoint
+    unfinished, other code alone                    refused; goes on with resume_changed_code=true
+    unfinished, other settings that nobody gave     refused: an edited default, an omitted override, other data, devices
+    unfinished, settings of the command line        another run: it begins beside it, and a line names the difference
 
-What decides the result is in the folder's name, the code and what was typed are not. A setting that is typed now and
-was not then means another experiment: the stage begins anew in a folder of its own, and a line names what an unfinished
-one beside it had instead. Where nobody typed what differs (a default was edited, an override forgotten), or it is data,
-devices or versions alone, which often change without being meant, beginning anew has to be asked for: days of an
-unfinished stage would be left lying. Code that changed without its version is in no name: what it would go on to is the
-result of neither, so that has to be asked for, too.
+What was refused begins beside it with ``begin_anew=true``. Unfinished ones without a checkpoint are never mentioned.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, NamedTuple
+from typing import Any
 
 from contrastive_reasoning.distributed import from_first, this_rank
 from experiments.mlflow_sync.describe import flatten
-from experiments.run_folder import read_json
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
-from experiments.stages.code_hash import changed_rooms, code_hashes
-from experiments.stages.plan import StagePlan, named_things
-from experiments.system.files import lock, write_json
+from experiments.stages.code_hash import changed_modules
+from experiments.stages.plan import StagePlan
+from experiments.stages.stage_manifest import (
+    LOCK,
+    MANIFEST,
+    RESULT,
+    damaged,
+    read_manifest,
+    record_of,
+    write_manifest,
+)
+from experiments.system.files import lock
 
-BEGUN, RESULT, LOCK = "begun.json", "result.json", ".lock"
-NAMED = ("config", "parents", "versions", "files")
-"""What decides the folder's name."""
 DEVICES = "config.trainer."
-SILENT = ("files.", "versions.", DEVICES)
-"""What may change though nobody meant another experiment: code of one's own is edited to be another."""
-CODE = "code"
-"""Files of one's own code, in a difference."""
-TYPED = "typed"
+UNASKED = ("files.", DEVICES)
+"""What may change though nobody meant another experiment."""
 NEUTRAL = ("output_dir", "checkpoints", "progress", "logger", "callbacks")
-"""What may be typed that decides no result."""
+"""Overrides that decide no result."""
 WHICH = ("experiment", "name", "seed", "scale", "family", "task", "debug", "sweep", "arm")
-"""What says which run it is: without it one means another run, and has forgotten nothing."""
-CONFIG = re.compile(r"(?:^|(?<=\.))config\.")
+"""Overrides that say which run it is: without one of them another run is meant, and nothing was forgotten."""
 ACCEPT, ANEW = "checkpoints.resume_changed_code=true", "checkpoints.begin_anew=true"
 MOST_NAMED = 4
-"""Differences that are told one by one."""
+"""Differences that are named one by one."""
 LONGEST = 60
-"""Letters of a value that are told."""
+"""Letters of a value that are shown."""
+UNKNOWN_CODE = "modules that were not recorded then"
 
 
-def check_left(plans: Sequence[StagePlan], *, anew: bool, compared: bool, typed: Sequence[str] | None = None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """A stage of the same kind that an earlier run left, and how it differs from the one that is planned."""
+
+    folder: Path
+    step: int | None
+    """Of its newest checkpoint; None for a finished stage."""
+    changed: Mapping[str, str]
+    """Dotted key → ``0.1 (now 0.2)``, of settings and data, the parents' too."""
+    modules: Sequence[str]
+    """Those whose code differs, the parents' too."""
+    overrides: Sequence[str] | None
+    """Of the command line that began it; None where nobody knows."""
+
+    @property
+    def by_code_alone(self) -> bool:
+        return not self.changed and bool(self.modules)
+
+    @property
+    def code(self) -> str:
+        return shorten_list(self.modules)
+
+    @property
+    def settings(self) -> str:
+        """``reward.weight 0.1 (now 0.2)`` for each leaf that differs; one that stands in several places once."""
+        named: dict[str, str] = {}
+        for key in sorted(self.changed, key=lambda key: (key.count("."), key)):
+            leaf, path = key.rpartition(".")[2], re.sub(r"(?:^|(?<=\.))config\.", "", key, count=1)
+            named.setdefault(f"{leaf} {self.changed[key]}", f"{path} {self.changed[key]}".strip())
+        return shorten_list(sorted(named.values()))
+
+    def only(self, *beginnings: str) -> bool:
+        """Whether nothing but these settings differ, its own or of the stages that it builds on."""
+        own = [re.sub(r"^(?:\w+\.)*?(?=(?:config|files|parents)\.)", "", f"{key}.") for key in self.changed]
+        return bool(own) and all(key.startswith(beginnings) for key in own)
+
+
+def shorten_list(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join([*names[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
+
+
+def accept_changed_code(plan: StagePlan) -> StagePlan:
+    """Another stage in the plan's place, of the same settings and other code, where there is one to take.
+
+    One that is unfinished gets the name that it has under today's code, and its manifest keeps the earlier code. Rank 0
+    looks and renames; all ranks get the same plan.
+    """
+    return from_first(_accepted(plan) if this_rank() == 0 else None) or plan
+
+
+def _accepted(plan: StagePlan) -> StagePlan | None:
+    if (plan.folder / RESULT).exists():
+        return None
+    found = [one for one in left_by_others(plan, []) if one.by_code_alone]
+    if done := [one for one in found if one.step is None]:
+        newest = max(done, key=lambda one: (one.folder / RESULT).stat().st_mtime)
+        print(f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; taken all the same")
+        return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
+    if not found or (kept(plan.folder / CHECKPOINTS) and plan.folder not in [one.folder for one in found]):
+        return None
+    newest = max(found, key=lambda one: (one.folder == plan.folder, one.step or 0))
+    print(f"{plan.name}: code changed since {newest.folder} was begun, in {newest.code}; going on all the same")
+    manifest = read_manifest(newest.folder)
+    if newest.folder != plan.folder:
+        shutil.rmtree(plan.folder, ignore_errors=True)  # without a checkpoint there is nothing in it to go on from
+        os.replace(newest.folder, plan.folder)
+    earlier = [*manifest.get("earlier_code", []), manifest["code"]]
+    write_manifest(plan, overrides=manifest["overrides"], earlier_code=earlier)
+    return None
+
+
+def check_unfinished(
+    plans: Sequence[StagePlan], *, anew: bool, compared: bool, overrides: Sequence[str] | None = None
+) -> None:
     """Before anything runs: may these stages begin beside the unfinished ones that there are? Rank 0 looks.
 
     Args:
         plans: all that the run needs.
-        anew: begin, whatever is left lying.
+        anew: begin, whatever is left.
         compared: the run is one of several that may differ by their settings, devices too, on purpose.
-        typed: the overrides of this run; None: nobody knows.
+        overrides: of this run; None where nobody knows them.
 
     Raises:
-        CheckpointError: on every rank, where one of those has checkpoints and differs by data, devices or versions
-            alone, or by settings though nothing is typed now that was not typed then, its own or those of the stages
-            that it builds on, unless ``anew`` accepts it.
+        CheckpointError: on every rank; the cases are in the module's docstring.
     """
     looked = this_rank() == 0 and not anew
-    if sentence := from_first(next(_left(plans, compared=compared, typed=typed), None) if looked else None):
+    refusals = (_refusal(plan, plans, compared=compared, overrides=overrides) for plan in plans)
+    if sentence := from_first(next(filter(None, refusals), None) if looked else None):
         raise CheckpointError(sentence)
 
 
-def begin(plan: StagePlan, above: Sequence[StagePlan] = (), *, typed: Sequence[str] | None = None) -> None:
-    """Record what the stage begins with; say what the nearest unfinished one beside it had instead. Rank 0 does.
+def _refusal(
+    plan: StagePlan, plans: Sequence[StagePlan], *, compared: bool, overrides: Sequence[str] | None
+) -> str | None:
+    if (plan.folder / RESULT).exists():
+        return None
+    found = [one for one in left_by_others(plan, plans) if one.step is not None]
+    goes_on = bool(kept(plan.folder / CHECKPOINTS))
+    for one in sorted(found, key=lambda one: (-(one.step or 0), one.folder)):
+        if one.by_code_alone and (one.folder == plan.folder or not goes_on):
+            return (
+                f"{plan.name}: code changed since {one.folder} was begun, in {one.code}; to go on from its checkpoint "
+                f"{one.step} where no result depends on that: {ACCEPT}; to begin anew: {ANEW}"
+            )
+    if goes_on:
+        return None
+    settings = [one for one in found if one.changed]
+    if compared:
+        unmeant = [one for one in settings if one.only(*UNASKED) and not one.only(DEVICES)]
+    else:
+        unmeant = [one for one in settings if one.only(*UNASKED) or _all_given(overrides, one.overrides)]
+    if not unmeant:
+        return None
+    near = min(unmeant, key=lambda one: (len(one.changed), -(one.step or 0), one.folder))
+    return (
+        f"{plan.name}: {near.folder} is unfinished at checkpoint {near.step}, begun with {near.settings}; "
+        f"set that back to go on, or begin anew beside it with {ANEW}"
+    )
 
-    ``above`` are the stages that it builds on, which may not have begun in this folder; ``typed`` the run's overrides.
+
+def begin(plan: StagePlan, plans: Sequence[StagePlan] = (), *, overrides: Sequence[str] | None = None) -> None:
+    """Record what the stage begins with; say why none is reused or gone on with. Rank 0 does.
+
+    Args:
+        plan: of the stage.
+        plans: those of the stages that it builds on.
+        overrides: of the run.
     """
-    if this_rank() == 0:
-        if beside := _beside(plan, above, typed):
-            near = min(beside, key=lambda one: (len(one.leaves), one.folder))
-            print(f"{plan.name}: {near.folder} is unfinished and stays so, it was begun with {near.told}")
-        write_json(plan.folder / BEGUN, _record(plan) | {TYPED: None if typed is None else list(typed)})
+    if this_rank() != 0:
+        return
+    found = left_by_others(plan, plans)
+    if done := [one for one in found if one.step is None and one.by_code_alone]:
+        newest = max(done, key=lambda one: (one.folder / RESULT).stat().st_mtime)
+        changed = f"code changed since {newest.folder} was made, in {newest.code}"
+        print(f"{plan.name}: {changed}; it is made again ({ACCEPT} takes it)")
+    elif unfinished := [one for one in found if one.step is not None]:
+        near = min(unfinished, key=lambda one: (len(one.changed), one.folder))
+        difference = f"with {near.settings}" if near.changed else f"under other code in {near.code}"
+        print(f"{plan.name}: {near.folder} is unfinished and stays so, it was begun {difference}")
+    write_manifest(plan, overrides=overrides)
 
 
-def go_on(plan: StagePlan, *, changed_code: bool) -> None:
-    """Go on under the code that the stage was begun with, or under another one where ``changed_code`` accepts it.
+def reusable(plan: StagePlan) -> bool:
+    """Whether the stage need not run; the same on every rank, of which rank 0 reads the files.
 
     Raises:
-        CheckpointError: on every rank, naming the rooms that have changed and the setting that accepts them.
+        CheckpointError: where a file that it left is damaged, and no checkpoint is there to make it again from.
     """
-    then = read_json(plan.folder / BEGUN)
-    changed = from_first(changed_rooms(plan.config, then.get("code", {})))
-    if not changed:
-        return
-    told = f"{plan.name}: code changed since {plan.folder} was begun, in {', '.join(changed)} (versions did not)"
-    if not changed_code:
+    ended = (plan.folder / RESULT).is_file()
+    ended, sentence = from_first((ended, damaged(plan.folder)) if this_rank() == 0 else (False, None))
+    if sentence is None:
+        return ended
+    if not kept(plan.folder / CHECKPOINTS):
         raise CheckpointError(
-            f"{told}; where no result depends on it, go on with {ACCEPT}; remove the folder to begin anew"
+            f"{plan.name}: {sentence}; no checkpoint is left to make it again from: remove {plan.folder} to begin anew"
         )
-    print(f"{told}; going on all the same")
-    if this_rank() == 0:
-        earlier = [*then.get("earlier_code", []), then.get("code", {})]
-        write_json(plan.folder / BEGUN, _record(plan) | {TYPED: then.get(TYPED), "earlier_code": earlier})
+    print(f"{plan.name}: {sentence}; the stage's newest checkpoint makes it again")
+    return False
 
 
-class _Other(NamedTuple):
-    """An unfinished stage beside one that is to begin."""
-
-    folder: Path
-    leaves: tuple[str, ...]
-    """What it was begun with instead."""
-    silent: bool
-    """Whether that is nothing but what is ``SILENT``."""
-    devices: bool
-    """Whether that is nothing but other devices, or another way to use them."""
-    untyped: bool
-    """Whether nobody typed it: what is typed now was typed then, and no code of one's own was edited."""
-
-    @property
-    def told(self) -> str:
-        more = len(self.leaves) - MOST_NAMED
-        if not self.leaves:
-            return "values that read alike and are of another kind"
-        return ", ".join([*self.leaves[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
-
-
-def _left(plans: Sequence[StagePlan], *, compared: bool, typed: Sequence[str] | None) -> Iterator[str]:
-    """A sentence for each stage that would begin, and leave what it may have been meant to go on with."""
-    for plan in plans:
-        if (plan.folder / RESULT).exists() or kept(plan.folder / CHECKPOINTS):
-            continue
-        beside = _beside(plan, plans, typed)
-        unmeant = [one for one in beside if one.silent or one.untyped]
-        if compared:
-            unmeant = [one for one in beside if one.silent and not one.devices]
-        steps = {one: max(stop.step for stop in stops) for one in unmeant if (stops := kept(one.folder / CHECKPOINTS))}
-        if steps:
-            near = min(steps, key=lambda one: (len(one.leaves), -steps[one], one.folder))
-            yield (
-                f"{plan.name}: {near.folder} is unfinished at checkpoint {steps[near]}, begun with {near.told}; "
-                f"set that back to go on, or begin anew beside it with {ANEW}"
-            )
-
-
-def _beside(plan: StagePlan, above: Sequence[StagePlan], typed: Sequence[str] | None) -> list[_Other]:
-    known = {one.fingerprint: _record(one) for one in above}
+def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
+    """The stages of this kind that have a result or a checkpoint, and differ; none that another run works in."""
+    known = {one.fingerprint: record_of(one) for one in plans}
     stages = plan.folder.parents[1]
-    ours = _named(_record(plan), stages, known)
-    found: list[_Other] = []
-    for folder in _unfinished(plan):
-        record = read_json(folder / BEGUN)
-        changed = _changed(_named(record, stages, known), ours)
-        own = [_own(key) for key in changed]
-        silent = bool(own) and all(f"{key}.".startswith(SILENT) for key in own)
-        devices = bool(own) and all(f"{key}.".startswith(DEVICES) for key in own)
-        edited = any(key.startswith(f"{CODE}.") for key in own)
-        untyped = bool(own) and not edited and _all_typed(typed, record.get(TYPED))
-        leaves = tuple(differences(changed))
-        found.append(_Other(folder=folder, leaves=leaves, silent=silent, devices=devices, untyped=untyped))
+    now = record_of(plan)
+    found: list[Left] = []
+    for folder in sorted(path.parent for path in plan.folder.parent.glob(f"*/{MANIFEST}")):
+        done, checkpoints = (folder / RESULT).exists(), kept(folder / CHECKPOINTS)
+        if not (done or checkpoints) or (not done and folder != plan.folder and _at_work(folder)):
+            continue
+        then = read_manifest(folder)
+        changed, modules = _settings_changed(then, now, stages, known), _modules_changed(then, now, stages, known)
+        if changed or modules:
+            step = None if done else checkpoints[-1].step
+            found.append(Left(folder=folder, step=step, changed=changed, modules=modules, overrides=then["overrides"]))
     return found
 
 
-def _all_typed(now: Sequence[str] | None, then: Sequence[str] | None) -> bool:
-    """Whether what is typed now, and may decide a result, was all typed then, for the same run."""
-    if now is None or then is None:
-        return False
-    asked, known = ({one for one in typed if _root(one) not in NEUTRAL} for typed in (now, then))
-    return asked <= known and not any(_root(one) in WHICH for one in known - asked)
+def _settings_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
+    before, today = (_named(record, stages, known) for record in (then, now))
+    keys = before.keys() | today.keys()
+    if then["settings"] is None:  # of an earlier version: keys that one of them lacks came or went with the code
+        keys = before.keys() & today.keys()
+    changed = {key for key in keys if before.get(key) != today.get(key)}
+    if not changed and then["settings"] not in (None, now["settings"]):
+        return {"": "values that read alike and are of another kind"}
+    shown = {
+        key: [shorten(one.get(key, "absent"), LONGEST, placeholder="…") for one in (before, today)] for key in changed
+    }
+    return {key: f"{old} (now {new})" for key, (old, new) in shown.items()}
 
 
-def _root(override: str) -> str:
-    return re.split(r"[./=@]", override.lstrip("+~"))[0]
+def _modules_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]) -> list[str]:
+    if not then["code"]:
+        return [UNKNOWN_CODE]
+    changed = set(changed_modules(now["code"], then["code"]))
+    for stage, mark in now["parents"].items():
+        before = then["parents"].get(stage, mark)
+        if before != mark:
+            parents = [known.get(one) or read_manifest(stages / stage / one) for one in (before, mark)]
+            changed |= set(_modules_changed(*parents, stages, known)) if all(parents) else set()
+    return sorted(changed)
 
 
-def _own(key: str) -> str:
-    """Without the stages above that it may be of: ``warm_start.config.trainer.devices``."""
-    return re.sub(rf"^(?:\w+\.)*?(?=(?:{'|'.join((*NAMED, CODE))})\.)", "", key)
-
-
-def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """Key → ``0.1 (now 0.2)``, for all that are not the same."""
-    keys = [key for key in then.keys() | now.keys() if then.get(key) != now.get(key)]
-    return {key: f"{_said(then, key)} (now {_said(now, key)})" for key in keys}
-
-
-def differences(changed: Mapping[str, str]) -> list[str]:
-    """``reward.weight 0.1 (now 0.2)`` for each leaf that is not the same; one that stands in several places once."""
-    told: dict[str, str] = {}
-    for key in sorted(changed, key=lambda key: (key.count("."), key)):
-        leaf = key.rpartition(".")[2]
-        told.setdefault(f"{leaf} {changed[key]}", f"{re.sub(CONFIG, '', key, count=1)} {changed[key]}")
-    return sorted(told.values())
-
-
-def _record(plan: StagePlan) -> dict[str, Any]:
-    return {name: getattr(plan, name) for name in NAMED} | {"code": code_hashes(plan.config)}
-
-
-def _said(values: Mapping[str, str], key: str) -> str:
-    return shorten(values.get(key, "absent"), LONGEST, placeholder="…")
-
-
-def _named(record: Mapping[str, Any], stages: Path, known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Dotted key → value of all that is in the folder's name; in a parent's place, what that was begun with."""
-    paths = {name for _, name in named_things(record["config"])}
-    data = {name: mark for name, mark in record["files"].items() if name in paths}
-    code = {name: mark for name, mark in record["files"].items() if name not in paths}
-    parts = {"config": record["config"], "versions": record["versions"], "files": data, CODE: code}
+def _named(record: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
+    """Dotted key → value of settings and data; in a parent's place, what that was begun with."""
+    parts = {"config": record["config"], "files": record["files"]}
     named = flatten({name: part for name, part in parts.items() if part}, longest=None)
     for stage, mark in record["parents"].items():
-        parent = known.get(mark) or read_json(stages / stage / mark / BEGUN)
+        parent = known.get(mark) or read_manifest(stages / stage / mark)
         of_parent = _named(parent, stages, known) if parent else {"parents": str(mark)}
         named |= {f"{stage}.{key}": value for key, value in of_parent.items()}
     return named
 
 
-def _unfinished(plan: StagePlan) -> list[Path]:
-    """Stages of this kind that were stopped or killed: begun, without a result, and nobody works in them."""
-    begun = [path.parent for path in plan.folder.parent.glob(f"*/{BEGUN}")]
-    open_ones = [folder for folder in begun if folder != plan.folder and not (folder / RESULT).exists()]
-    return [folder for folder in open_ones if not _at_work(folder)]
+def _all_given(now: Sequence[str] | None, then: Sequence[str] | None) -> bool:
+    """Whether what is given now, and may decide a result, was all given then, for the same run."""
+    if now is None or then is None:
+        return False
+    given, known = ({one for one in overrides if _group(one) not in NEUTRAL} for overrides in (now, then))
+    return given <= known and not any(_group(one) in WHICH for one in known - given)
+
+
+def _group(override: str) -> str:
+    return re.split(r"[./=@]", override.lstrip("+~"))[0]
 
 
 def _at_work(folder: Path) -> bool:

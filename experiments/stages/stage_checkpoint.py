@@ -22,6 +22,8 @@ from types import FrameType
 from typing import Any
 
 import lightning as L
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
 
 from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.progress import steps_done
@@ -91,6 +93,14 @@ def _raise(number: int, frame: FrameType | None) -> None:
     raise Interrupted(f"stopped by {SIGNALS[signal.Signals(number)]} before the first step (no checkpoint yet)")
 
 
+class CheckpointFile(TorchCheckpointIO):
+    """Writes a checkpoint to its path: Lightning's own goes through ``$TMPDIR``, which may have no room for it."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        with Path(path).open("wb") as file:
+            torch.save(checkpoint, file)
+
+
 class StageCheckpoint(L.Callback):
     """Saves what resumes a run; stands before the callbacks that act. Only watches, but for a stop that was asked for.
 
@@ -112,10 +122,11 @@ class StageCheckpoint(L.Callback):
         self, *, folder: Path, every: int, keep: int, best: Mapping[str, str] | None, stop: StopRequest
     ) -> None:
         for name, value in (("checkpoint_every", every), ("checkpoints.keep", keep)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if best is not None and (len(best) != 1 or set(best.values()) - set(MODES)):
-            raise ValueError(f"checkpoints.best takes one metric with {' or '.join(MODES)}, got {dict(best)}")
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
+        one = isinstance(best, Mapping) and len(best) == 1 and set(best.values()) <= set(MODES)
+        if best is not None and not one:
+            raise ValueError(f"checkpoints.best takes one metric with {' or '.join(MODES)}, got {best}")
         self.folder = folder
         self.every = every
         self.keep = keep
@@ -126,6 +137,9 @@ class StageCheckpoint(L.Callback):
         self._measured: Metric | None = None
         self._validated = False
         """Whether the last step is one to be validated, if only on no batches."""
+
+    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+        trainer.strategy.checkpoint_io = CheckpointFile()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         first: Any = trainer

@@ -23,7 +23,7 @@ from contrastive_reasoning.progress import steps_done
 from experiments.assemble import AssemblyError, build
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest_sound
-from experiments.stages.plan import CRITIC, POLICY
+from experiments.stages.plan import CRITIC, POLICY, plain
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from experiments.system.terminal import first_line
 
@@ -128,14 +128,7 @@ def build_trainer(
     """
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
     budget = config.budget[stage]
-    best = config.checkpoints.best[stage]
-    saving = StageCheckpoint(
-        folder=folder / CHECKPOINTS,
-        every=budget.checkpoint_every,
-        keep=config.checkpoints.keep,
-        best=None if best is None else dict(best),
-        stop=stop,
-    )
+    saving = stage_checkpoint(config, stage, folder, stop)
     optimizer_steps = budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1)
     return make_trainer(
         config,
@@ -149,6 +142,25 @@ def build_trainer(
         default_root_dir=str(folder),
         **instead,
     )
+
+
+def stage_checkpoint(config: DictConfig, stage: str, folder: Path, stop: StopRequest | None = None) -> StageCheckpoint:
+    """What saves the stage's checkpoints in its folder.
+
+    Raises:
+        AssemblyError: for settings of ``checkpoints`` that it refuses.
+    """
+    best = plain(config.checkpoints.best[stage])
+    try:
+        return StageCheckpoint(
+            folder=folder / CHECKPOINTS,
+            every=config.budget[stage].checkpoint_every,
+            keep=config.checkpoints.keep,
+            best=best,
+            stop=stop or StopRequest(),
+        )
+    except ValueError as error:
+        raise AssemblyError(str(error)) from error
 
 
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:

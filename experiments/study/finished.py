@@ -1,6 +1,7 @@
-"""Which jobs of a study are done: MLflow has their runs, finished, with the fingerprint that they would have today.
+"""Which runs of a study are done and count, by what MLflow has of them.
 
-A run with another one, of an older configuration or older code, is neither reused nor compared.
+A job is done where a finished run has the fingerprint that it would have today: what was made by other code is made
+again. A report counts every run of today's settings, whatever code made it, and names the code where it differs.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from experiments.stages.plan import StagePlan, plan_stages
 from experiments.study.jobs import Job, composed, jobs_of
 from experiments.study.plan import START, Study, StudyError
-from experiments.study.starts import Elsewhere, stage_plans, start_policies, starts_elsewhere
+from experiments.study.starts import Contents, same_stage, start_contents, start_policies
 from experiments.track import Tracker
 from experiments.tracking.tracked_run import TrackedRun
 
@@ -23,8 +25,8 @@ class Mark(NamedTuple):
 
     arm: str
     seed: str
-    fingerprint: str
-    """Of its last stage, which the earlier ones are part of."""
+    stage: str
+    """The settings of its last stage, which the earlier ones are part of; the fingerprint where the code counts too."""
 
 
 class Today(NamedTuple):
@@ -36,10 +38,14 @@ class Today(NamedTuple):
 
 
 @cache  # a second or two each, and asked for twice: before the jobs run, and by the report
+def planned(job: Job, elsewhere: Sequence[tuple[str, str]] = ()) -> list[StagePlan]:
+    """The stages of a job; ``elsewhere``: hashes of policies that it names, whatever lies there on this machine."""
+    return list(plan_stages(composed(job), elsewhere=dict(elsewhere)).values())
+
+
 def mark_of(job: Job, elsewhere: Sequence[tuple[str, str]] = ()) -> Mark:
-    """The mark that a job will leave; ``elsewhere``: of policies on another machine the hash of what they are."""
-    *_, last = stage_plans(composed(job), dict(elsewhere))
-    return Mark(job.arm, str(job.seed), last.fingerprint)
+    """The mark by which a report knows a run of the job."""
+    return Mark(job.arm, str(job.seed), planned(job, elsewhere)[-1].settings)
 
 
 def todays_jobs(study: Study) -> list[Job]:
@@ -49,18 +55,43 @@ def todays_jobs(study: Study) -> list[Job]:
 
 def today(tracker: Tracker, study: Study) -> Today:
     """By what runs count today, as far as their arm and seed have a finished run of any configuration."""
-    there = {(run.tags["arm"], run.tags["seed"]) for run in study_runs(tracker, study.name)}
+    runs = [run for run in study_runs(tracker, study.name) if run.tags["arm"] != START]
+    there = {(run.tags["arm"], run.tags["seed"]) for run in runs}
     jobs = [job for job in todays_jobs(study) if (job.arm, str(job.seed)) in there]
-    starts = starts_elsewhere(tracker, study) if jobs else Elsewhere(contents={}, unknown={})
-    known = tuple(sorted(starts.contents.items()))
-    return Today(marks={mark_of(job, known) for job in jobs}, missing=starts.unknown)
+    starts = start_contents(tracker, study) if jobs else Contents(known={}, unknown={})
+    policies = start_policies(study)
+    marks: set[Mark] = set()
+    for job in jobs:
+        policy = policies.get(job.seed)
+        contents = starts.known.get(policy, []) if policy else []
+        marks |= {mark_of(job, ((str(policy), content),)) for content in contents} or {mark_of(job)}
+    return Today(marks=marks | _marks_of_earlier_versions(tracker, study, jobs), missing=starts.unknown)
+
+
+def _marks_of_earlier_versions(tracker: Tracker, study: Study, jobs: Sequence[Job]) -> set[Mark]:
+    """Of runs that were recorded before settings had a hash: all of their stages have the parameters of today's."""
+    by_run: dict[str, dict[str, TrackedRun]] = {}
+    for stage in tracker.runs([study.name], kind="stage"):
+        if "settings" not in stage.tags and stage.tags.get("arm") != START:
+            by_run.setdefault(stage.tags["mlflow.parentRunId"], {})[stage.tags["stage"]] = stage
+    marks: set[Mark] = set()
+    for job in jobs if by_run else []:
+        plans = {plan.name: plan for plan in planned(job)}
+        for stages in by_run.values():
+            *_, last = stages.values()
+            alike = all(name in plans and same_stage(run, plans[name]) for name, run in stages.items())
+            if alike and (last.tags.get("arm"), last.tags["seed"]) == (job.arm, str(job.seed)):
+                marks.add(_mark(last))
+    return marks
 
 
 def finished_marks(tracker: Tracker, study: Study) -> set[Mark]:
-    """The marks of all jobs of the study that have ended well."""
+    """The marks, with their fingerprints, of all jobs of the study that have ended well."""
     done = {run.run_id: run for run in study_runs(tracker, study.name)}
-    stages = tracker.runs([study.name], kind="stage")
-    return {_mark(run) for run in stages if run.status == "FINISHED" and run.tags["mlflow.parentRunId"] in done}
+    stages = [run for run in tracker.runs([study.name], kind="stage") if run.tags["mlflow.parentRunId"] in done]
+    return {
+        Mark(run.tags["arm"], run.tags["seed"], run.tags["fingerprint"]) for run in stages if run.status == "FINISHED"
+    }
 
 
 def study_runs(tracker: Tracker, name: str) -> list[TrackedRun]:
@@ -97,8 +128,8 @@ def counted(
         )
     if others and not runs:
         raise StudyError(
-            f"{study.name}: {len(others)} runs have finished, none of today's configuration: since then a key, a code "
-            f"VERSION or the policy they begin from has changed; {study.command} runs them anew"
+            f"{study.name}: {len(others)} runs have finished, none of today's configuration: since then a key, "
+            f"data or the policy they begin from has changed; {study.command} runs them anew"
         )
     return runs, others
 
@@ -112,8 +143,9 @@ def lacking_starts(missing: Mapping[int, str]) -> str:
 
 
 def still_to_do(jobs: Sequence[Job], done: set[Mark]) -> list[Job]:
-    return [job for job in jobs if mark_of(job) not in done]
+    return [job for job in jobs if Mark(job.arm, str(job.seed), planned(job)[-1].fingerprint) not in done]
 
 
 def _mark(stage: TrackedRun) -> Mark:
-    return Mark(stage.tags["arm"], stage.tags["seed"], stage.tags["fingerprint"])
+    known = stage.tags.get("settings", stage.tags["fingerprint"])  # which earlier versions did not record
+    return Mark(stage.tags["arm"], stage.tags["seed"], known)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.analysis.study_report import report
 from experiments.compare import OUTPUT
-from experiments.stages.result import finished
+from experiments.stages.stage_manifest import finished
 from experiments.study.finished import (
     finished_marks,
     still_to_do,

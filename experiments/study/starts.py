@@ -1,56 +1,42 @@
-"""The warm starts of a study: where each lies, and what it is where it lies on another machine.
+"""The warm starts of a study: where each lies, and what it holds where it lies on another machine.
 
-A run's fingerprint holds the hash of the policy that it begins from. Of one that is not here MLflow has it: every stage
-leaves it with its result.
+The settings of a run hold the hash of the policy that it begins from. MLflow has it: every stage leaves it with its
+result. A start may have been trained more than once, under other code: then runs from each of them count.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
-from omegaconf import DictConfig
-
-from experiments.stages.experiment import needed
-from experiments.stages.plan import POLICY, StagePlan, plan_stage
-from experiments.stages.result import CONTENTS
-from experiments.stages.resume import RESULT
+from experiments.import_paths import current
+from experiments.mlflow_sync.describe import flatten
+from experiments.stages.plan import NAMING, POLICY, StagePlan, plan_stages
+from experiments.stages.stage_manifest import CONTENTS, RESULT
 from experiments.study.jobs import Job, composed, start_jobs
 from experiments.study.plan import Study
+from experiments.system.checksums import content_hash
 from experiments.track import Tracker
 from experiments.tracking.tracked_run import TrackedRun
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elsewhere:
-    """Policies of warm starts that are not on this machine."""
+class Contents:
+    """What the policies of a study's warm starts hold."""
 
-    contents: Mapping[str, str]
-    """Policy → hash of what it is, by MLflow."""
+    known: Mapping[str, Sequence[str]]
+    """Path of a policy → hashes of what was trained for it, here or by MLflow."""
     unknown: Mapping[int, str]
-    """By seed of the arms, the policy of which MLflow does not say it either."""
-
-
-def stage_plans(config: DictConfig, elsewhere: Mapping[str, str] | None = None) -> Iterator[StagePlan]:
-    """The stages that an experiment will run or reuse, in order.
-
-    Args:
-        config: of the experiment.
-        elsewhere: hashes of what it names and is not on this machine.
-    """
-    plans: dict[str, StagePlan] = {}
-    for stage in config.stages:
-        if needed(stage, config):
-            plans[stage] = plan_stage(stage, config, plans, elsewhere=elsewhere)
-            yield plans[stage]
+    """By seed of the arms, the policy that is not here, and of which MLflow does not say it either."""
 
 
 @cache
 def start_plan(start: Job) -> StagePlan:
     """The one stage of a warm start."""
-    *_, plan = stage_plans(composed(start))
+    *_, plan = plan_stages(composed(start)).values()
     return plan
 
 
@@ -59,28 +45,46 @@ def start_policies(study: Study) -> dict[int, str]:
     return {seed: str(start_plan(job).folder / POLICY) for seed, job in start_jobs(study).items()}
 
 
-def starts_elsewhere(tracker: Tracker, study: Study) -> Elsewhere:
-    """What is known of the starts that are not on this machine."""
-    contents, unknown = dict[str, str](), dict[int, str]()
+def start_contents(tracker: Tracker, study: Study) -> Contents:
+    """What is known of the starts."""
+    known, unknown = dict[str, Sequence[str]](), dict[int, str]()
     for seed, job in start_jobs(study).items():
         folder = start_plan(job).folder / POLICY
-        if folder.exists() or str(folder) in contents:
-            continue
-        found = _content(tracker, study, start_plan(job))
-        if found is None:
+        if str(folder) not in known:
+            here = [content_hash(folder)] if folder.exists() else []
+            known[str(folder)] = list(dict.fromkeys([*here, *_tracked(tracker, study, start_plan(job))]))
+        if not known[str(folder)]:
             unknown[seed] = str(folder)
-        else:
-            contents[str(folder)] = found
-    return Elsewhere(contents=contents, unknown=unknown)
+    return Contents(known=known, unknown=unknown)
 
 
-def _content(tracker: Tracker, study: Study, plan: StagePlan) -> str | None:
-    """As the newest run of the stage says; another study may have made the same start."""
+def _tracked(tracker: Tracker, study: Study, plan: StagePlan) -> Iterator[str]:
+    """Of the study's own runs of the stage; where there are none, of others': another may have made the same start."""
     for names in ([study.name], tracker.experiments()):
-        for run in reversed(tracker.runs(names, kind="stage")):
-            if run.tags.get("fingerprint") == plan.fingerprint and (found := _left(tracker, run)) is not None:
-                return found
-    return None
+        runs = [run for run in tracker.runs(names, kind="stage") if same_stage(run, plan)]
+        found = [left for run in runs if (left := _left(tracker, run)) is not None]
+        if found:
+            yield from found
+            return
+
+
+def same_stage(run: TrackedRun, plan: StagePlan) -> bool:
+    """Whether a tracked run is of this stage's settings, under whatever code.
+
+    Of one that was recorded before settings had a hash, its parameters are compared.
+    """
+    if run.tags.get("stage") != plan.name:
+        return False
+    if "settings" in run.tags:
+        return run.tags["settings"] == plan.settings
+    return run.tags.get("fingerprint") == plan.fingerprint or same_parameters(run.params, plan.config)
+
+
+def same_parameters(recorded: Mapping[str, str], config: Mapping[str, Any]) -> bool:
+    """Whether all keys that both have are alike; paths are not compared, import paths are taken as today's."""
+    now = flatten(config)
+    keys = [key for key in recorded.keys() & now.keys() if key.rpartition(".")[2] not in NAMING]
+    return bool(keys) and all(current(recorded[key]) == current(now[key]) for key in keys)
 
 
 def _left(tracker: Tracker, run: TrackedRun) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,14 +61,9 @@ def _marked(job: Job, config: DictConfig, runs: Mapping[Path, Mapping[str, str]]
 def _fingerprints(config: DictConfig) -> dict[str, str]:
     """Empty for what cannot be planned: the job's own process then says why."""
     from experiments.assemble import AssemblyError
+    from experiments.stages.plan import plan_stages
 
     try:
-        return dict(_planned(config))
+        return {name: plan.fingerprint for name, plan in plan_stages(config).items()}
     except AssemblyError:
         return {}
-
-
-def _planned(config: DictConfig) -> Iterator[tuple[str, str]]:
-    from experiments.study.finished import stage_plans
-
-    yield from ((plan.name, plan.fingerprint) for plan in stage_plans(config))

@@ -75,13 +75,14 @@ def import_parts(overrides: list[str]) -> None:
     from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
 
-    from experiments.stages.code_hash import targets
+    from experiments.import_paths import is_ours
+    from experiments.stages.code_hash import all_targets
 
     for ours in ("experiments.run", "experiments.stages.experiment"):  # the first makes the schema known
         import_module(ours)
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", overrides)
-    for target in targets(OmegaConf.to_container(config, resolve=True)):
+    for target in filter(is_ours, all_targets(OmegaConf.to_container(config, resolve=True))):
         import_module(target.rpartition(".")[0])
     for late in ("deepspeed", "mlflow", "sklearn.isotonic", "sklearn.manifold", "sklearn.linear_model"):  # in functions
         with suppress(ImportError):

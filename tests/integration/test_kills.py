@@ -18,7 +18,7 @@ from experiments.stages.checkpoints import newest_sound, path_of
 from experiments.system.launch import INTERRUPTED
 from tests.integration.forking import Forks
 from tests.integration.killing import runs
-from tests.unit.experiments.stages.test_kept_checkpoints import flip
+from tests.unit.experiments.stages.test_checkpoints import flip
 
 KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM
 WHOLE = [
@@ -165,14 +165,14 @@ def test_a_killed_stage_goes_on_under_changed_code_only_where_that_was_asked_for
     assert run(*WHOLE, here, place="rollout", step=2) == KILLED
     begun = stage(tmp_path, "grpo") / "begun.json"
     record = json.loads(begun.read_text())
-    record["code"]["contrastive_reasoning.rewards"] = "other"
+    record["code"]["contrastive_reasoning.rewards.critic"] = "other"
     begun.write_text(json.dumps(record))
     before = files(stage(tmp_path, "grpo"))
     assert run(*WHOLE, here) == 1
     told = run.log.read_text().splitlines()[-1]
     assert told.startswith("grpo: code changed since ")
-    assert "was begun, in contrastive_reasoning.rewards (" in told
-    assert "checkpoints.resume_changed_code=true" in told
+    assert "was begun, in contrastive_reasoning.rewards.critic; to go on" in told
+    assert "checkpoints.resume_changed_code=true; to begin anew: checkpoints.begin_anew=true" in told
     assert files(stage(tmp_path, "grpo")) == before
     assert run(*WHOLE, here, "checkpoints.resume_changed_code=true", place="reward", step=2) == KILLED
     assert f"grpo: going on in {stage(tmp_path, 'grpo')}" in run.log.read_text()

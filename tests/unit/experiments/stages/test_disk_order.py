@@ -10,8 +10,7 @@ import pytest
 from experiments.run_folder import METRICS_FILE
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import path_of, seal
-from experiments.stages.result import write_result
-from experiments.stages.resume import RESULT
+from experiments.stages.stage_manifest import RESULT, write_result
 from experiments.system.files import write_text
 from tests.unit.experiments.stages.test_stage_checkpoint import Line, fit, saving
 

@@ -265,8 +265,8 @@ def test_nothing_may_act_before_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"every": 0}, "checkpoint_every must be at least 1, got 0"),
-        ({"keep": 0}, r"checkpoints\.keep must be at least 1, got 0"),
+        ({"every": 0}, "checkpoint_every must be a whole number of at least 1, got 0"),
+        ({"keep": 0}, r"checkpoints\.keep must be a whole number of at least 1, got 0"),
         ({"best": {"val/score": "more"}}, "takes one metric with max or min, got {'val/score': 'more'}"),
         ({"best": {}}, "takes one metric with max or min"),
     ],

@@ -78,6 +78,7 @@ class StudyRuns:
         unsampled: int = 0,
         further: Mapping[str, Any] | None = None,
         fingerprint: str | None = None,
+        settings: str | None = None,
         made_by: Mapping[str, str] | None = None,
     ) -> None:
         """A run that solved problems as ``solved`` says, one sample of four more each time it did.
@@ -85,6 +86,7 @@ class StudyRuns:
         ``siblings``: the AUROC among siblings by rollout batch; None: it values no steps. ``elsewhere``: success in
         other settings, by name. ``unvalidated``: steps after the last validation. ``unsampled``: of so many problems
         no samples were drawn. ``further``: keys of its configuration. ``made_by``: what its stage grpo says of itself.
+        ``settings``: hash of those of its evaluation; None: an earlier version recorded the run.
         """
         mark = fingerprint or f"{self.name}-{arm}-{seed}-{configuration}"
         if configuration == TODAY:
@@ -100,6 +102,8 @@ class StudyRuns:
         success = {"test/verifier/accuracy": {0: sum(solved) / len(solved)}, "test/verifier/pass_at_4": {0: 0.75}}
         success |= {f"test/{name}/verifier/accuracy": {0: value} for name, value in (elsewhere or {}).items()}
         stages["evaluate"] = self.outputs.stage("evaluate", mark, success)
+        if settings is not None:
+            (stages["evaluate"] / "begun.json").write_text(json.dumps({"settings": settings}))
         rows = [
             {
                 "setting": setting,

@@ -9,12 +9,13 @@ import pytest
 import yaml
 
 from experiments.schema import register
+from experiments.stages.plan import plan_stages
 from experiments.study.command import showing
 from experiments.study.comparable import check_comparable
 from experiments.study.finished import mark_of
 from experiments.study.jobs import check_jobs, composed, jobs_of, start_jobs
 from experiments.study.plan import STUDIES, StudyError, find_study, read_study, study_names
-from experiments.study.starts import stage_plans, start_policies
+from experiments.study.starts import start_policies
 from experiments.validation import check_credit_fits
 
 CONTENT = yaml.safe_load("""
@@ -152,10 +153,10 @@ def test_a_mark_knows_the_seed_and_what_is_trained_and_not_the_studys_name() -> 
     first, *others = jobs_of(read_study("s", changed("start", None)), {})
     another_seed = next(job for job in others if job.arm == first.arm)
     another_arm = next(job for job in others if job.arm != first.arm and job.seed == first.seed)
-    marks = [mark_of(job).fingerprint for job in (first, another_seed, another_arm)]
+    marks = [mark_of(job).stage for job in (first, another_seed, another_arm)]
     assert len(set(marks)) == len(marks)
     again = next(iter(jobs_of(read_study("other", changed("start", None)), {})))
-    assert mark_of(again).fingerprint == marks[0]
+    assert mark_of(again).stage == marks[0]
 
 
 @pytest.mark.whole
@@ -166,7 +167,7 @@ def test_every_arm_of_every_study_can_be_run(name: str) -> None:
     check_jobs(list(jobs.values()))
     check_comparable(study, [job for arm, job in jobs.items() if arm != "start"])
     for arm, job in jobs.items():
-        stages = [plan.name for plan in stage_plans(composed(job))]
+        stages = [plan.name for plan in plan_stages(composed(job)).values()]
         assert arm == "start" or {"grpo", "evaluate"} <= set(stages)
         check_credit_fits(composed(job))
     assert (STUDIES / f"{name}.yaml").read_text().splitlines()[0].endswith(f"make study name={name}")

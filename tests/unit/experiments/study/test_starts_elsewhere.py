@@ -13,14 +13,24 @@ import pytest
 
 from experiments.analysis.study_notes import notes_on_left_out
 from experiments.analysis.study_report import report
+from experiments.mlflow_sync.describe import flatten
 from experiments.mlflow_sync.sync import FolderSync
 from experiments.schema import register
 from experiments.stages.plan import POLICY
-from experiments.stages.result import CONTENTS, write_result
-from experiments.study.finished import Today, mark_of, today, todays_jobs
+from experiments.stages.stage_manifest import CONTENTS, write_result
+from experiments.study.finished import (
+    Today,
+    by_configuration,
+    finished_marks,
+    mark_of,
+    planned,
+    still_to_do,
+    today,
+    todays_jobs,
+)
 from experiments.study.jobs import start_jobs
 from experiments.study.plan import Start, Study, StudyError, read_study
-from experiments.study.starts import start_plan
+from experiments.study.starts import same_parameters, start_plan
 
 FLAT = {0: 0.2, 10: 0.2}
 register()
@@ -31,7 +41,7 @@ def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     """Of one arm beside the baseline, a seed each, in a folder of its own; what another test planned is forgotten."""
     monkeypatch.chdir(tmp_path)
     runs.name = re.sub(r"\W", "_", runs.name)  # it is typed as name=…
-    for cached in (mark_of, start_plan):
+    for cached in (planned, start_plan):
         cached.cache_clear()
     content = runs.content(seeds=1, start={"overrides": ["experiment=llama_baseline"], "seed": 0})
     content["common"] = ["debug=fast"]
@@ -65,9 +75,9 @@ def send_start(study: Study, folder: Path, tracker: Any, name: str) -> None:
 def add_arms(runs: Any, study: Study) -> set[Any]:
     """A finished run of each arm with the fingerprint that its job has while the start is there."""
     marks = {mark_of(job) for job in todays_jobs(study)}
-    mark_of.cache_clear()
+    planned.cache_clear()
     for mark in marks:
-        runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=mark.fingerprint)
+        runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=mark.stage)
     return marks
 
 
@@ -109,3 +119,27 @@ def test_a_start_that_is_here_is_read_here(runs: Any, study: Study) -> None:
     assert today(runs.tracker, study) == Today(marks=set(), missing={}), "nothing has run"
     marks = add_arms(runs, study)
     assert today(runs.tracker, study) == Today(marks=marks, missing={})
+
+
+def test_runs_of_other_code_count_in_a_report_and_are_made_again(runs: Any, study: Study) -> None:
+    """The start was trained under other code, too, and holds something else."""
+    leave_start(study)
+    jobs = todays_jobs(study)
+    marks = {mark_of(job) for job in jobs}
+    for mark in marks:
+        runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=f"of other code {mark.arm}", settings=mark.stage)
+    assert today(runs.tracker, study) == Today(marks=marks, missing={})
+    assert len(by_configuration(runs.tracker, study, marks)[0]) == 2
+    assert still_to_do(jobs, finished_marks(runs.tracker, study)) == jobs
+    for job in jobs:
+        mark = planned(job)[-1].fingerprint
+        runs.add(job.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=mark, time="2026-01-02T00-00-00")
+    assert still_to_do(jobs, finished_marks(runs.tracker, study)) == []
+
+
+def test_a_run_of_before_settings_had_a_hash_counts_where_its_parameters_are_todays(study: Study) -> None:
+    config = planned(todays_jobs(study)[0])[-1].config
+    recorded = flatten(config) | {"a key": "of then", "policy.pretrained": "another path"}
+    assert same_parameters(recorded, config)
+    assert not same_parameters(recorded | {"budget.problems": "-1"}, config)
+    assert not same_parameters({"a key": "of then"}, config)

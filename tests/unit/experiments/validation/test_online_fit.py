@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError
 from experiments.schema import register
-from experiments.stages.experiment import check_light_parts
+from experiments.stages.experiment import check_parts
 from experiments.validation import check_online
 
 register()
@@ -33,7 +33,7 @@ def composed(*overrides: str) -> DictConfig:
     ],
 )
 def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
-    check_light_parts(composed(*overrides))
+    check_parts(composed(*overrides))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
 )
 def test_what_does_not_fit_is_one_sentence(overrides: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(AssemblyError, match=sentence):
-        check_light_parts(composed(*overrides))
+        check_parts(composed(*overrides))
 
 
 def test_a_reward_that_hides_its_critic_is_named() -> None:

@@ -10,10 +10,10 @@ import pytest
 from experiments.run_folder import read_json
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
 from experiments.stages.plan import StagePlan
-from experiments.stages.result import finished, reusable, write_result
-from experiments.stages.resume import RESULT
+from experiments.stages.resume import reusable
+from experiments.stages.stage_manifest import RESULT, finished, write_result
 from experiments.system.files import write_json
-from tests.unit.experiments.stages.test_kept_checkpoints import flip
+from tests.unit.experiments.stages.test_checkpoints import flip
 
 WEIGHTS = "policy/model.safetensors"
 
@@ -30,7 +30,9 @@ def plan(tmp_path: Path) -> StagePlan:
     checkpoint.write_bytes(b"state")
     seal(checkpoint, step=6, metric=None)
     write_result(folder, {"stage": "grpo"})
-    return StagePlan(name="grpo", config={}, parents={}, versions={}, files={}, fingerprint="0", folder=folder)
+    return StagePlan(
+        name="grpo", config={}, parents={}, files={}, code={}, settings="0", fingerprint="0", folder=folder
+    )
 
 
 def test_a_stage_that_left_what_it_wrote_is_reused(plan: StagePlan, capsys: pytest.CaptureFixture[str]) -> None:

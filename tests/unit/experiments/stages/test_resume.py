@@ -1,0 +1,286 @@
+"""Stages that go on, are taken, or begin beside others: real plans and folders, nothing trained."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from experiments.run_folder.record import SWEEP_VARIABLE
+from experiments.schema import register
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
+from experiments.stages.experiment import compared, plans
+from experiments.stages.plan import StagePlan
+from experiments.stages.resume import begin, check_unfinished
+from experiments.stages.stage_manifest import LOCK, MANIFEST, RESULT, read_manifest
+from experiments.system.files import lock
+from tests.unit.experiments.stages.test_plan import edit_code
+
+register()
+FRESH = "policy.pretrained=null"
+ACCEPT, ANEW = "checkpoints.resume_changed_code=true", "checkpoints.begin_anew=true"
+BASE = ["experiment=llama_baseline"]
+WIDER = [*BASE, "advantage.epsilon=0.5"]
+
+
+def chain(outputs: Path, *overrides: str) -> list[StagePlan]:
+    """The stages as a run plans them, without the evaluation."""
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", [*BASE, f"output_dir={outputs}", *overrides])
+    return [plan for stage, plan in plans(config).items() if stage != "evaluate"]
+
+
+def finish(plan: StagePlan) -> None:
+    begin(plan)
+    (plan.folder / RESULT).write_text("{}")
+
+
+def stop(chain: Sequence[StagePlan], step: int = 6, overrides: Sequence[str] | None = None) -> None:
+    """The warm start has finished, GRPO was stopped after a checkpoint."""
+    finish(chain[0])
+    begin(chain[1], overrides=overrides)
+    path = path_of(chain[1].folder / CHECKPOINTS, step)
+    path.parent.mkdir()
+    path.write_text("weights")
+    seal(path, step=step, metric=None)
+
+
+def check(plans: Sequence[StagePlan], overrides: Sequence[str] | None = None, **options: bool) -> None:
+    check_unfinished(plans, **{"anew": False, "compared": False, **options}, overrides=overrides)
+
+
+def test_under_the_same_code_and_settings_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stop(chain(tmp_path))
+    check(chain(tmp_path))
+    assert capsys.readouterr().out == ""
+
+
+def test_under_other_code_it_goes_on_only_where_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop(before := chain(tmp_path), overrides=BASE)
+    edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
+    changed = f"grpo: code changed since {before[1].folder} was begun, in contrastive_reasoning.objectives.grpo"
+    now = chain(tmp_path)
+    for options in ({}, {"compared": True}):
+        with pytest.raises(CheckpointError, match=rf"^{re.escape(changed)}; .* checkpoint 6 .*{ACCEPT}; .*{ANEW}$"):
+            check(now, **options)
+    check(now, anew=True)
+    accepted = chain(tmp_path, ACCEPT)
+    assert f"{changed}; going on all the same\n" in capsys.readouterr().out
+    check(accepted)
+    assert not before[1].folder.exists()
+    assert [path.name for path in (accepted[1].folder / CHECKPOINTS).glob("*.ckpt")] == ["step=000006.ckpt"]
+    manifest = read_manifest(accepted[1].folder)
+    assert (manifest["code"], manifest["earlier_code"]) == (accepted[1].code, [before[1].code])
+    assert manifest["overrides"] == BASE
+    check(chain(tmp_path)), "it is the stage's own code now"
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="code changed since"):
+        check(chain(tmp_path))
+
+
+def test_the_code_of_a_stage_below_counts_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop(before := chain(tmp_path, FRESH))
+    edit_code(monkeypatch, "lightning_modules.warm_start")
+    now = chain(tmp_path, FRESH)
+    with pytest.raises(CheckpointError, match=rf"^grpo: .*{before[1].folder} .* in lightning_modules\.warm_start; "):
+        check(now)
+    begin(now[0])
+    assert capsys.readouterr().out == (
+        f"warm_start: code changed since {before[0].folder} was made, in lightning_modules.warm_start; "
+        f"it is made again ({ACCEPT} takes it)\n"
+    )
+    accepted = chain(tmp_path, FRESH, ACCEPT)
+    assert accepted[0].folder == before[0].folder, "the warm start is taken as it is"
+    assert accepted[1].folder == before[1].folder, "and GRPO goes on from it"
+
+
+def test_a_finished_stage_of_other_code_is_taken_only_where_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for plan in (before := chain(tmp_path, FRESH)):
+        finish(plan)
+    edit_code(monkeypatch, "lightning_modules.grpo")
+    now, accepted = chain(tmp_path, FRESH), chain(tmp_path, FRESH, ACCEPT)
+    assert [one.folder == other.folder for one, other in zip(now, before, strict=True)] == [True, False]
+    assert [one.folder for one in accepted] == [one.folder for one in before]
+
+
+def earlier_version(folder: Path) -> None:
+    """Rewrite a manifest as versions of before modules were hashed wrote it."""
+    manifest = json.loads((folder / MANIFEST).read_text())
+    for name in ("settings", "overrides", "earlier_code"):
+        del manifest[name]
+    manifest["config"]["policy"]["key_of_old"] = 1
+    del manifest["config"]["seed"]
+    further = {"versions": {"lightning_modules": 1}, "code": {"lightning_modules": "0" * 12}, "typed": BASE}
+    (folder / MANIFEST).write_text(json.dumps(manifest | further))
+
+
+def test_what_an_earlier_version_left_is_of_unknown_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stop(before := chain(tmp_path, FRESH))
+    moved = [one.folder.rename(one.folder.with_name("0" * 12)) for one in before]
+    for folder in moved:
+        earlier_version(folder)
+    manifest = json.loads((moved[1] / MANIFEST).read_text())
+    (moved[1] / MANIFEST).write_text(json.dumps(manifest | {"parents": {"warm_start": "0" * 12}}))
+    now = chain(tmp_path, FRESH)
+    with pytest.raises(CheckpointError, match=r"in modules that were not recorded then; .* checkpoint 6 "):
+        check(now)
+    begin(now[0])
+    assert "it is made again" in capsys.readouterr().out
+    (now[0].folder / MANIFEST).unlink()
+    accepted = chain(tmp_path, FRESH, ACCEPT)
+    assert accepted[0].folder == moved[0]
+    assert (accepted[1].folder / CHECKPOINTS).is_dir()
+    other = chain(tmp_path, FRESH, ACCEPT, "policy.architecture.layers=1")
+    assert other[0].folder != moved[0], "another value is another stage"
+
+
+@pytest.mark.parametrize(
+    ("override", "difference"),
+    [
+        ("trainer.devices=2", "trainer.devices 1 (now 2)"),
+        (
+            "trainer=zero2",
+            "trainer.accelerator cpu (now auto), trainer.devices 1 (now 2), trainer.strategy auto (now absent), "
+            "trainer.strategy._target_ absent (now lightning_modules.zero.ZeroStrategy), 5 more",
+        ),
+    ],
+)
+def test_one_of_other_devices_is_left_only_where_that_was_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, difference: str
+) -> None:
+    before, now = chain(tmp_path, FRESH), chain(tmp_path, FRESH, override)
+    assert now[0].fingerprint != before[0].fingerprint, "the warm start is of other devices, too"
+    stop(before)
+    shown = re.escape(f"{before[1].folder} is unfinished at checkpoint 6, begun with {difference};")
+    with pytest.raises(CheckpointError, match=rf"^grpo: {shown} set that back .* with {ANEW}$"):
+        check(now)
+    check(now, anew=True)
+    check(now, compared=True)
+    begin(now[0])
+    begin(now[1], now)
+    out = capsys.readouterr().out
+    assert f"grpo: {before[1].folder} is unfinished and stays so, it was begun with {difference}\n" in out
+
+
+def test_so_is_one_of_other_data(tmp_path: Path) -> None:
+    problems = tmp_path / "problems.jsonl"
+    settings = ("task.train=file", f"task.train_file={problems}")
+    problems.write_text('{"nums": [1, 2, 3], "target": 6}')
+    stop(before := chain(tmp_path, *settings))
+    problems.write_text('{"nums": [1, 2, 4], "target": 7}')
+    now = chain(tmp_path, *settings)
+    hashes = [plan[1].files[str(problems)] for plan in (before, now)]
+    named = re.escape(f"begun with files.{problems} {hashes[0]} (now {hashes[1]})")
+    for options in ({}, {"compared": True}):
+        with pytest.raises(CheckpointError, match=named):
+            check(now, **options)
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (BASE, BASE),  # a default was edited
+        (WIDER, BASE),  # an override was forgotten
+        (BASE, [*BASE, "progress=quiet", "output_dir=here", "checkpoints.keep=3", "+logger.more=1"]),
+    ],
+)
+def test_so_is_one_of_settings_that_were_not_given(tmp_path: Path, then: list[str], now: list[str]) -> None:
+    stop(before := chain(tmp_path, "advantage.epsilon=0.5"), overrides=then)
+    after = chain(tmp_path)
+    shown = f"{before[1].folder} is unfinished at checkpoint 6, begun with advantage.epsilon 0.5 (now 1e-06);"
+    with pytest.raises(CheckpointError, match=rf"^grpo: {re.escape(shown)} .* with {ANEW}$"):
+        check(after, now)
+    check(after, now, anew=True)
+    check(after, now, compared=True)
+
+
+@pytest.mark.parametrize("which", ["debug=fast", "seed=1", "experiment=llama_critic", "+arm=x"])
+def test_without_what_said_which_run_it_was_another_one_is_meant(tmp_path: Path, which: str) -> None:
+    stop(chain(tmp_path, "advantage.epsilon=0.5"), overrides=[*WIDER, which])
+    check(chain(tmp_path), BASE)
+
+
+@pytest.mark.parametrize("then", [BASE, None])
+def test_what_is_given_now_is_another_experiment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], then: list[str] | None
+) -> None:
+    stop(chain(tmp_path), overrides=then)
+    now = chain(tmp_path, "advantage.epsilon=0.5", "trainer.devices=2")
+    check(now, WIDER)
+    check(now)
+    begin(now[1], now)
+    assert capsys.readouterr().out.endswith("advantage.epsilon 1e-06 (now 0.5), trainer.devices 1 (now 2)\n")
+
+
+def test_of_several_the_nearest_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    others = [f"rollout.sampling.{value}" for value in ("temperature=0.5", "top_k=2", "top_p=0.9")]
+    two = ("advantage.epsilon=0.5", "seed=1")
+    stop(chain(tmp_path, *others, *two))
+    begin(chain(tmp_path)[1])
+    assert capsys.readouterr().out.endswith("rollout.sampling.top_p 0.9 (now 1.0), 1 more\n")
+    stop(near := chain(tmp_path, *two))
+    capsys.readouterr()
+    begin(chain(tmp_path)[1])
+    assert str(near[1].folder) in capsys.readouterr().out
+
+
+def test_a_nearer_one_that_was_meant_hides_none_that_was_not(tmp_path: Path) -> None:
+    before, nearer = chain(tmp_path, FRESH), chain(tmp_path, FRESH, "trainer=zero2", "seed=1")
+    stop(before)
+    stop(nearer)
+    with pytest.raises(CheckpointError, match=re.escape(f"{before[1].folder} is unfinished at checkpoint 6")):
+        check(chain(tmp_path, FRESH, "trainer=zero2"))
+
+
+@pytest.mark.parametrize("how", ["no checkpoint", "finished", "at work", "unknown parent"])
+def test_one_that_cannot_be_gone_on_with_is_never_mentioned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    stop(before := chain(tmp_path, FRESH))
+    folder = before[1].folder
+    if how == "no checkpoint":
+        for path in (folder / CHECKPOINTS).iterdir():
+            path.unlink()
+    elif how == "finished":
+        (folder / RESULT).write_text("{}")
+    elif how == "unknown parent":
+        (before[0].folder / MANIFEST).unlink()
+    now = chain(tmp_path, FRESH, "trainer.devices=2")
+    with lock(folder / LOCK) if how == "at work" else lock(tmp_path / "other"):
+        check(now)
+        if how != "unknown parent":
+            begin(now[1], now)
+    assert capsys.readouterr().out == ""
+
+
+def test_settings_that_differ_late_or_by_their_kind_are_other_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "word " * 60
+    stop(chain(tmp_path, f"rollout.sampling.stop=['{long}a']"))
+    check(chain(tmp_path, f"rollout.sampling.stop=['{long}b']"))
+    stop(chain(tmp_path / "kind", "rollout.sampling.stop='1'"))
+    now = chain(tmp_path / "kind", "rollout.sampling.stop=1")
+    check(now)
+    begin(now[1], now)
+    assert "it was begun with values that read alike and are of another kind" in capsys.readouterr().out
+
+
+def test_jobs_of_a_sweep_and_arms_of_a_study_differ_on_purpose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", [f"output_dir={tmp_path}"])
+    assert not compared(config)
+    assert compared(OmegaConf.merge(config, {"arm": "oracle"}))
+    monkeypatch.setenv(SWEEP_VARIABLE, "{}")
+    assert compared(config)
