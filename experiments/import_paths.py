@@ -11,6 +11,7 @@ from typing import Any
 OURS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
 """Packages of this project."""
 MOVED: dict[str, str] = {
+    "contrastive_reasoning.evaluation.problem_sets": "contrastive_reasoning.tasks.problem_set.problem_sets",
     "callbacks.action_probe.ActionProbe": "callbacks.critic_validation.ActionProbe",
     "callbacks.alarms.Alarms": "callbacks.health.Alarms",
     "callbacks.calibration.Calibration": "callbacks.critic_validation.Calibration",
@@ -35,7 +36,7 @@ MOVED: dict[str, str] = {
     "datamodules.shuffled_searches.ShuffledSearches": "datamodules.plays.ShuffledSearches",
     "datamodules.traces_v1.TracesV1": "datamodules.trace_arrays.TracesV1",
     "datamodules.traces_v2.TracesV2": "datamodules.trace_arrays.TracesV2",
-    "contrastive_reasoning.rewards.pool.AnswerPool": "contrastive_reasoning.rewards.AnswerPool",
+    "contrastive_reasoning.rewards.pool.AnswerPool": "contrastive_reasoning.rewards.answer_pool.AnswerPool",
 }
 """Dotted path of an earlier version → dotted path of today."""
 

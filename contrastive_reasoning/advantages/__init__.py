@@ -9,18 +9,3 @@ from contrastive_reasoning.advantages.subsampled import Subsampled
 from contrastive_reasoning.advantages.survival import Survival
 from contrastive_reasoning.advantages.trust_gate import TrustGate
 from contrastive_reasoning.advantages.vineppo import VinePPO
-
-__all__ = [
-    "Advantage",
-    "GRPOLambda",
-    "GroupRelative",
-    "LeaveOneOut",
-    "MeanCentred",
-    "Potential",
-    "Process",
-    "StatefulAdvantage",
-    "Subsampled",
-    "Survival",
-    "TrustGate",
-    "VinePPO",
-]

@@ -38,34 +38,6 @@ _LAZY = {
     "load_encoder": "encoder",
 }
 
-__all__ = [
-    "Calibration",
-    "Critic",
-    "CriticBatch",
-    "CriticOracleBatch",
-    "DotProductCritic",
-    "EnsembleCritic",
-    "Frozen",
-    "FullTraining",
-    "Isotonic",
-    "JointCritic",
-    "LoRATraining",
-    "NumericV1",
-    "NumericV2",
-    "Platt",
-    "PreferenceBatch",
-    "PreferenceCritic",
-    "TextCritic",
-    "TextEncoder",
-    "TwoTowerCritic",
-    "load_critic_weights",
-    "load_encoder",
-    "members_of",
-    "rows_of",
-    "save_critic",
-    "take",
-]
-
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:

@@ -26,31 +26,4 @@ from contrastive_reasoning.evaluation.intervals import (
     probability_of_improvement,
     wilson,
 )
-from contrastive_reasoning.evaluation.suite import Setting, Suite, Track, problem_sets
-
-__all__ = [
-    "GREEDY",
-    "SAMPLED",
-    "Estimate",
-    "Evaluation",
-    "Interval",
-    "Rates",
-    "Setting",
-    "Suite",
-    "Track",
-    "Watch",
-    "bootstrap",
-    "correct_per_problem",
-    "evaluate",
-    "interquartile_mean",
-    "mean_interval",
-    "nested_difference",
-    "nested_mean",
-    "pass_at_k",
-    "probability_of_improvement",
-    "problem_sets",
-    "reason_kind",
-    "sampled_values",
-    "wilson",
-    "with_intervals",
-]
+from contrastive_reasoning.evaluation.suite import Setting, Suite, Track

@@ -2,5 +2,3 @@
 
 from contrastive_reasoning.geometry.projection import Projection, parity_accuracy, parity_of, pca, tsne
 from contrastive_reasoning.geometry.spread import alignment, effective_rank, uniformity
-
-__all__ = ["Projection", "alignment", "effective_rank", "parity_accuracy", "parity_of", "pca", "tsne", "uniformity"]

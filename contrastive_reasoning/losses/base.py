@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
@@ -25,14 +26,11 @@ class ContrastiveLoss(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerAnchorLoss:
-    """Mean of ``formula`` over the anchors that have a positive; a true zero where none has."""
+class LossAtTemperature(ABC):
+    """The class form of a formula: ``reduced`` of s/τ."""
 
     temperature: float
     """τ > 0; the scores are divided by it."""
-
-    formula: ClassVar[Callable[[Tensor, Tensor, Tensor], Tensor]]
-    """(logits, positive, candidate), each (A,C), to ℓ per anchor (A,)."""
 
     def __post_init__(self) -> None:
         require_positive(type(self).__name__, temperature=self.temperature)
@@ -40,8 +38,23 @@ class PerAnchorLoss:
     def __call__(
         self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
     ) -> Float[Tensor, ""]:
-        losses = type(self).formula(scores / self.temperature, positive, candidate)
-        return mean_over(losses, positive.any(dim=1))
+        return self.reduced(scores / self.temperature, positive, candidate)
+
+    @classmethod
+    @abstractmethod
+    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+        """One number from logits and masks, each (A,C): the formula, reduced over the entries that it is about."""
+
+
+class PerAnchorLoss(LossAtTemperature):
+    """Mean of ``formula`` over the anchors that have a positive; a true zero where none has."""
+
+    formula: ClassVar[Callable[[Tensor, Tensor, Tensor], Tensor]]
+    """(logits, positive, candidate), each (A,C), to ℓ per anchor (A,)."""
+
+    @classmethod
+    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+        return mean_over(cls.formula(logits, positive, candidate), positive.any(dim=1))
 
 
 def require_positive(owner: str, **values: float) -> None:

@@ -7,13 +7,11 @@ poster writes one negative per positive, and with all pairs of a batch as candid
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from contrastive_reasoning.losses.base import require_positive
+from contrastive_reasoning.losses.base import LossAtTemperature
 from contrastive_reasoning.losses.masked import mean_over
 
 
@@ -47,33 +45,17 @@ def binary_nce_balanced(
     return mean_over(losses, positive) + mean_over(losses, negative)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BinaryNCE:
+class BinaryNCE(LossAtTemperature):
     """Plain mean of ``binary_nce`` over all pairs that count."""
 
-    temperature: float
-    """τ > 0; the scores are divided by it."""
-
-    def __post_init__(self) -> None:
-        require_positive("BinaryNCE", temperature=self.temperature)
-
-    def __call__(
-        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
-    ) -> Float[Tensor, ""]:
-        return mean_over(binary_nce(scores / self.temperature, positive, candidate), positive | candidate)
+    @classmethod
+    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+        return mean_over(binary_nce(logits, positive, candidate), positive | candidate)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BalancedBinaryNCE:
+class BalancedBinaryNCE(LossAtTemperature):
     """``binary_nce_balanced`` at a temperature."""
 
-    temperature: float
-    """τ > 0; the scores are divided by it."""
-
-    def __post_init__(self) -> None:
-        require_positive("BalancedBinaryNCE", temperature=self.temperature)
-
-    def __call__(
-        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
-    ) -> Float[Tensor, ""]:
-        return binary_nce_balanced(scores / self.temperature, positive, candidate)
+    @classmethod
+    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+        return binary_nce_balanced(logits, positive, candidate)

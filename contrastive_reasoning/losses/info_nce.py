@@ -11,12 +11,10 @@ nothing (a dead end) is a negative of the goal columns it is a candidate of.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.losses.base import PerAnchorLoss, require_positive
+from contrastive_reasoning.losses.base import LossAtTemperature, PerAnchorLoss
 from contrastive_reasoning.losses.masked import mean_over
 from contrastive_reasoning.losses.supcon import supcon
 
@@ -81,33 +79,17 @@ class InfoNCE(PerAnchorLoss):
     formula = staticmethod(info_nce)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackwardInfoNCE:
+class BackwardInfoNCE(LossAtTemperature):
     """Mean of ``info_nce_backward`` over the goals that have a positive."""
 
-    temperature: float
-    """τ > 0; the scores are divided by it."""
-
-    def __post_init__(self) -> None:
-        require_positive("BackwardInfoNCE", temperature=self.temperature)
-
-    def __call__(
-        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
-    ) -> Float[Tensor, ""]:
-        return mean_over(info_nce_backward(scores / self.temperature, positive, candidate), positive.any(dim=0))
+    @classmethod
+    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+        return mean_over(info_nce_backward(logits, positive, candidate), positive.any(dim=0))
 
 
-@dataclass(frozen=True, kw_only=True)
-class SymmetricInfoNCE:
+class SymmetricInfoNCE(LossAtTemperature):
     """``info_nce_symmetric`` at a temperature."""
 
-    temperature: float
-    """τ > 0; the scores are divided by it."""
-
-    def __post_init__(self) -> None:
-        require_positive("SymmetricInfoNCE", temperature=self.temperature)
-
-    def __call__(
-        self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
-    ) -> Float[Tensor, ""]:
-        return info_nce_symmetric(scores / self.temperature, positive, candidate)
+    @classmethod
+    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+        return info_nce_symmetric(logits, positive, candidate)

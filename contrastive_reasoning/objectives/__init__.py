@@ -17,31 +17,3 @@ from contrastive_reasoning.objectives.grpo import GRPO
 from contrastive_reasoning.objectives.gspo import GSPO
 from contrastive_reasoning.objectives.kl import K1, K2, K3, KL, AbsoluteKL, FullKL
 from contrastive_reasoning.objectives.ratio import Correction, NoCorrection, SequenceCorrection, TokenCorrection
-
-__all__ = [
-    "CISPO",
-    "DAPO",
-    "GMPO",
-    "GRPO",
-    "GSPO",
-    "K1",
-    "K2",
-    "K3",
-    "KL",
-    "AbsoluteKL",
-    "Aggregation",
-    "ConstantLength",
-    "Correction",
-    "DrGRPO",
-    "FullKL",
-    "NoCorrection",
-    "Objective",
-    "ObjectiveInputs",
-    "ObjectiveOutputs",
-    "SeqMeanTokenMean",
-    "SeqMeanTokenSum",
-    "SequenceCorrection",
-    "TokenCorrection",
-    "TokenMean",
-    "needs_full_kl",
-]

@@ -7,5 +7,3 @@ from contrastive_reasoning.published.table import (
     published_table,
     same_model,
 )
-
-__all__ = ["PublishedArm", "PublishedTable", "published_names", "published_table", "same_model"]

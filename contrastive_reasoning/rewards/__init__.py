@@ -1,6 +1,5 @@
 """Rewards: what a rollout batch is worth, every source by its own name, per rollout and per step."""
 
-from contrastive_reasoning.rewards.answer_pool import AnswerPool
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
 from contrastive_reasoning.rewards.calibrated import CalibratedReward
 from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead, MLPHead
@@ -17,30 +16,3 @@ from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward
 from contrastive_reasoning.rewards.oracle import OracleReward, PerfectMoveReward
 from contrastive_reasoning.rewards.trl import TRLReward
 from contrastive_reasoning.rewards.verifier import FormatReward, OverlongReward, VerifierReward
-
-__all__ = [
-    "AnswerPool",
-    "CLIPOReward",
-    "CalibratedReward",
-    "ConstantValueReward",
-    "Credit",
-    "CriticReward",
-    "FlippedOracleReward",
-    "FormatReward",
-    "FunctionReward",
-    "FunctionVerifier",
-    "GameLevelReward",
-    "LinearHead",
-    "MLPHead",
-    "MonteCarloReward",
-    "OracleReward",
-    "OverlongReward",
-    "PerfectMoveReward",
-    "RandomPotentialReward",
-    "Reward",
-    "ShuffledReward",
-    "StepCredit",
-    "TRLReward",
-    "VerifierReward",
-    "WeightedSum",
-]

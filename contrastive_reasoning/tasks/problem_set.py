@@ -263,3 +263,49 @@ def _sentences(text: str) -> list[tuple[int, int, int]]:
     ends = [*[found.start() for found in breaks], len(text)]
     shown = [found.start() + 1 if found[0][0] == "\n" else found.end() + 1 for found in breaks]
     return list(zip(starts, ends, [*shown, len(text) + 1], strict=True))
+
+
+def problem_sets(
+    *,
+    path: str | None,
+    rows: Rows,
+    format: Format,
+    on_bad: str,
+    verifier: VerifyMany | None,
+    answers: Mapping[str, str],
+    choices: Mapping[str, str],
+) -> dict[str, AnswerTask]:
+    """A task for each of many sets of one format in one folder, whose rows are all test problems. Nothing is read.
+
+    Args:
+        path: the folder, or the address below which the files lie; None: reading raises.
+        rows: how a file is read; each set reads its own.
+        format: how problems stand in rows, in every file.
+        on_bad: what to do with rows that cannot be posed or scored.
+        verifier: judges many completions at once; None: in this process.
+        answers: name → file of the sets whose gold is an answer.
+        choices: name → file of the sets whose gold is a letter.
+
+    Raises:
+        ValueError: for a name that is given twice.
+    """
+    if both := sorted(answers.keys() & choices.keys()):
+        raise ValueError(f"{', '.join(both)}: named among the answers and among the choices")
+    judges = {name: "answer" for name in answers} | {name: "choice" for name in choices}
+    return {
+        name: AnswerTask(
+            name=name,
+            train=None,
+            validation=None,
+            test=rows,
+            path=None if path is None else f"{path.rstrip('/')}/{file}",
+            format=format,
+            judge=judges[name],
+            on_bad=on_bad,
+            train_problems=None,
+            validation_problems=0,
+            test_problems=0,
+            verifier=verifier,
+        )
+        for name, file in (*answers.items(), *choices.items())
+    }

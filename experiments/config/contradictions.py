@@ -31,7 +31,7 @@ ON_BAD = ("refuse", "leave_out")
 CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "contrastive_reasoning.critics.TextCritic": {"style": ("longproc", "annotated")},
     "contrastive_reasoning.critics.load_encoder": {"dtype": DTYPES},
-    "contrastive_reasoning.evaluation.problem_sets": {"on_bad": ON_BAD},
+    "contrastive_reasoning.tasks.problem_set.problem_sets": {"on_bad": ON_BAD},
     "contrastive_reasoning.policies.load.load_policy": {
         "weights_dtype": DTYPES,
         "compute_dtype": DTYPES,

@@ -10,13 +10,13 @@ from statistics import mean
 import pytest
 import torch
 
-from contrastive_reasoning.evaluation import Suite, Track, problem_sets
+from contrastive_reasoning.evaluation import Suite, Track
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.tasks.formats import PlainAnswer
-from contrastive_reasoning.tasks.problem_set import AnswerTask
+from contrastive_reasoning.tasks.problem_set import AnswerTask, problem_sets
 from datamodules.problem_rows import ProblemRows
 
 SAMPLED = Sampling(temperature=0.6, top_k=None, top_p=0.95, max_tokens=3, stop=[])
