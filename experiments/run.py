@@ -6,9 +6,13 @@ everything else is imported when there is something to run.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -16,10 +20,10 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from experiments.config.composition import JOB_MODE
+from experiments.config.composition import JOB_MODE, composed, parse, single_runs
 from experiments.config.contradictions import device_count
 from experiments.config.folders import ConfigDirError, take_config_dir
-from experiments.config.override_checks import override_error
+from experiments.config.override_checks import override_error, starts_multirun
 from experiments.schema import register
 from experiments.sweep.watch import watched
 from experiments.system.launch import (
@@ -34,14 +38,15 @@ from experiments.system.launch import (
 from experiments.system.terminal import be_quiet, protect_output
 
 USAGE_ERROR = 2
+DISK_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.ENAMETOOLONG}
 register()
 
 
 @hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
 def run(config: DictConfig) -> float | None:
-    """Run the stages of one experiment, or have a process of its own do so for a job of a sweep.
+    """Run the stages of one experiment, or start a process that does so for a job of a sweep.
 
-    A part that refuses its arguments ends the process with one sentence. The number is what a sweeper may learn from.
+    A part that refuses its arguments ends the process with one sentence. Returns the number that a sweeper optimizes.
     """
     if HydraConfig.get().mode == RunMode.MULTIRUN and not launched():
         from experiments.sweep.supervise import supervise
@@ -63,13 +68,18 @@ def run(config: DictConfig) -> float | None:
     except AssemblyError as error:
         sys.exit(_refuse(str(error)))
     except VerifierFailed as error:
-        _say_of_rank(str(error))
+        _print_of_rank(str(error))
         sys.exit(FAILED)
     except (CheckpointError, RewardFailed) as error:
-        _say(str(error))
+        _print_once(str(error))
+        sys.exit(FAILED)
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            raise
+        _print_of_rank(f"{error.filename or config.output_dir}: {error.strerror}")
         sys.exit(FAILED)
     except Interrupted as stop:
-        _say(f"{stop}; to go on from there run the same command again")
+        _print_once(f"{stop}; to go on from there run the same command again")
         sys.exit(INTERRUPTED)
     return None
 
@@ -95,27 +105,41 @@ def main() -> None:
     except ConfigDirError as error:
         sys.exit(_refuse(str(error)))
     arguments = get_args_parser().parse_args()
-    sentence = override_error(arguments.overrides) if not arguments.help and not arguments.hydra_help else None
-    if sentence is not None:
-        sys.exit(_refuse(sentence))
+    if not arguments.help and not arguments.hydra_help:
+        lines = arguments.overrides
+        error = override_error(lines, multirun=arguments.multirun or starts_multirun(lines)) or _folder_error(lines)
+        if error is not None:
+            sys.exit(_refuse(error))
     watched(run)
 
 
+def _folder_error(overrides: Sequence[str]) -> str | None:
+    """Why nothing can be written into the output folder; None where something can."""
+    with hydra.initialize_config_module("conf", version_base="1.3"):
+        folder = Path(composed(*next(single_runs(parse(overrides)))).output_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        return f"output_dir={folder}: {error.strerror}; choose a folder that can be written, output_dir=FOLDER"
+    return None
+
+
 def _refuse(sentence: str) -> int:
-    _say(sentence)
+    _print_once(sentence)
     return USAGE_ERROR
 
 
-def _say(sentence: str) -> None:
-    """Once: ranks other than 0 stop for the same reason, or who started them says why."""
+def _print_once(sentence: str) -> None:
+    """Of ranks that stop for the same reason rank 0 prints it; of one that fails alone, its launcher."""
     if is_rank_zero():
         print(sentence, file=sys.stderr)
 
 
-def _say_of_rank(sentence: str) -> None:
-    """What one rank alone may stop for: where nobody answers for it, it says so itself."""
+def _print_of_rank(sentence: str) -> None:
+    """What may stop one rank alone: it prints it itself where its launcher does not."""
     if is_rank_zero() or launcher_reports_cause():
-        _say(sentence)
+        _print_once(sentence)
     else:
         print(f"rank {os.environ['RANK']}: {sentence}", file=sys.stderr)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.config.folders import summaries
 from experiments.config.hints import command_line
+from experiments.system.terminal import protect_output
 
 SECTIONS = {
     "experiment": f"Experiments: {command_line('exp', 'NAME')}",
@@ -23,4 +24,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    protect_output()
     main()

@@ -16,6 +16,7 @@ from typing import NoReturn
 from experiments.cli.commands import COMMANDS, Command
 from experiments.cli.completion import SCRIPTS, completions
 from experiments.config.hints import did_you_mean
+from experiments.system.terminal import protect_output
 
 PROGRAM = "contrastive-reasoning"
 USAGE_ERROR = 2
@@ -24,6 +25,7 @@ HELP, COMPLETION, VERSION = ("help", "-h", "--help"), "completion", "--version"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answer help and typos; else become the command and not return."""
+    protect_output()
     first, *given = (sys.argv[1:] if arguments is None else arguments) or [""]
     if first in HELP or not first:
         print(overview())

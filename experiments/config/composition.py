@@ -16,7 +16,7 @@ from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, OverrideType
 from omegaconf import DictConfig, ListConfig, Node, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from experiments.config.folders import config_dir_option
 
@@ -133,6 +133,22 @@ def leaves(config: DictConfig | ListConfig, above: str = "") -> Iterator[tuple[s
             if node._is_interpolation() and not REFERENCE.fullmatch(str(written)):
                 with suppress(OmegaConfBaseException):
                     yield path, config[key]
+
+
+def dangling_reference(config: DictConfig | ListConfig, above: str = "") -> tuple[str, str] | None:
+    """(dotted path, OmegaConf's message) of the first value that refers to a missing key."""
+    for path, key, node in _nodes(config, above):
+        if isinstance(node, DictConfig | ListConfig) and _is_open(node):
+            if (found := dangling_reference(node, f"{path}.")) is not None:
+                return found
+        elif isinstance(node, Node) and node._is_interpolation():
+            try:
+                config[key]
+            except InterpolationKeyError as error:
+                return path, (error.msg or str(error)).splitlines()[0]
+            except OmegaConfBaseException:
+                continue  # other resolvers may only work within a run
+    return None
 
 
 def parts(config: DictConfig | ListConfig, above: str = "") -> Iterator[tuple[str, DictConfig]]:

@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config.composition import critic_checkpoints, leaves, parts
+from experiments.config.composition import critic_checkpoints, dangling_reference, leaves, parts
 from experiments.config.folders import EMBEDDED, EMBEDDED_FOLDER, experiment_names
 from experiments.config.hints import did_you_mean
 from experiments.config.whole import wrong_key_or_value
@@ -69,6 +69,7 @@ def contradiction(config: DictConfig) -> str | None:
     """The first thing that cannot work, in one sentence; None where nothing is known to be wrong."""
     checks: tuple[Callable[[DictConfig], str | None], ...] = (
         no_experiment,
+        missing_key,
         bad_folder_name,
         secret_value,
         unknown_stage,
@@ -88,6 +89,12 @@ def no_experiment(config: DictConfig) -> str | None:
     if not OmegaConf.is_missing(config, "name"):
         return None
     return f"choose an experiment: experiment=NAME; there are {', '.join(experiment_names())}"
+
+
+def missing_key(config: DictConfig) -> str | None:
+    """A reference to a key that is not there; where it is read later, its own key is not known any more."""
+    found = dangling_reference(config)
+    return None if found is None else f"{found[0]}: {found[1]}"
 
 
 def bad_folder_name(config: DictConfig) -> str | None:

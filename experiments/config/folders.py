@@ -74,7 +74,7 @@ def summaries(group: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in filter(None, (CONF, own_folder())):
         paths = sorted((folder / group).glob("*.yaml"))
-        found |= {path.stem: first_comment(path.read_text(encoding="utf-8")) for path in paths}
+        found |= {path.stem: first_comment(path.read_text(encoding="utf-8", errors="replace")) for path in paths}
     return found
 
 

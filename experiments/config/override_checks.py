@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from hydra import compose, initialize_config_module
 from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -72,9 +73,9 @@ def _command_error(lines: Sequence[str], multirun: bool) -> str | None:
     overrides: list[Override] = []
     for line in lines:
         try:
-            overrides += parse([line])
-        except OverrideParseException as error:
-            return _grammar_error(line, str(error).removeprefix(f"Error parsing override '{line}'\n").splitlines()[0])
+            overrides.append(OverridesParser.create().parse_override(line))
+        except HydraException as error:
+            return _grammar_error(line, one_line(error))
     secret_in = secret_finder()
     for override in overrides:
         if (name := secret_in(_line(override))) is not None:
@@ -173,13 +174,17 @@ def _run_error(overrides: Sequence[Override]) -> str | None:
 
 
 def _file_error(override: Override) -> str | None:
-    """A file of one's own that lacks the header which every file of its group in conf/ has."""
+    """A file of one's own that is no UTF-8, or lacks the header which every file of its group in conf/ has."""
     group, option, folder = override.key_or_group, override.value(), own_folder()
     path = None if folder is None else folder / group / f"{option}.yaml"
-    theirs = sorted((CONF / group).glob("*.yaml"))
-    if path is None or not path.is_file() or not theirs or GLOBAL not in theirs[0].read_text(encoding="utf-8"):
+    if path is None or not path.is_file():
         return None
-    if GLOBAL in path.read_text(encoding="utf-8", errors="replace"):
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        return f"{path}: {error}"
+    theirs = sorted((CONF / group).glob("*.yaml"))
+    if GLOBAL in text or not theirs or GLOBAL not in theirs[0].read_text(encoding="utf-8"):
         return None
     return f"{path}: its first line must be '{GLOBAL}', as in every file of {group}/"
 

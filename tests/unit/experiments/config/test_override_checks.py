@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
-from experiments.config.folders import summaries
+from experiments.config.composition import parse
+from experiments.config.folders import VARIABLE, summaries
 from experiments.config.override_checks import override_error
 from experiments.schema import register
 
@@ -136,6 +139,116 @@ def test_what_a_preset_varies_is_tried_before_the_first_job() -> None:
 @pytest.mark.parametrize("preset", [*summaries("sweep")])
 def test_every_preset_is_right_for_the_experiment_that_it_is_of(preset: str) -> None:
     assert override_error(["experiment=clipo_laptop", f"sweep={preset}"]) is None
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        (
+            "policy.pretrained=log/epoch=999-step=87999",
+            "the value holds =, which must be quoted: 'policy.pretrained=\"log/epoch=999-step=87999\"' "
+            "(Hydra: mismatched input '=' expecting <EOF>)",
+        ),
+        (
+            "output_dir=out#1",
+            "the value holds #, which must be quoted: 'output_dir=\"out#1\"' (Hydra: token recognition error at: '#')",
+        ),
+        (
+            "task.path={a",
+            "the value holds {, which must be quoted: 'task.path=\"{a\"' (Hydra: no viable alternative at input '{a')",
+        ),
+        (
+            "name=größe",
+            "the value holds ö ß, which must be quoted: 'name=\"größe\"' (Hydra: token recognition error at",
+        ),
+        (
+            "policy.pretrained=FOLDER,b",
+            "several values, and this is a single run; to run each of them use make sweep, for one value that holds a "
+            "comma quote it: 'policy.pretrained=\"FOLDER,b\"'",
+        ),
+        ("experiment=grpo_laptop,clipo_laptop", "several values, and this is a single run; to run each of them use"),
+    ],
+)
+def test_a_value_that_hydras_grammar_does_not_take_is_shown_as_it_can_be_given(override: str, sentence: str) -> None:
+    error = override_error([CRITIC, override], multirun=False)
+    assert error is not None
+    assert error.startswith(f"{override}: {sentence}")
+    quoted = shlex.split(error.partition("quote")[2].partition(": ")[2].partition(" (Hydra")[0]) if "'" in error else []
+    assert all(len(parse([line])) == 1 for line in quoted), "what is proposed parses"
+
+
+@pytest.mark.parametrize("escape", [r"\n", r"\t"])
+def test_an_escape_is_not_taken_for_the_character(escape: str) -> None:
+    error = override_error([CRITIC, f'rollout.sampling.stop=["{escape}"]'])
+    assert error is not None
+    assert error.startswith(f"rollout.sampling.stop: an override reads {escape} as two characters")
+    assert override_error([CRITIC, 'rollout.sampling.stop=["\n"]']) is None
+
+
+HEADER = "# @package _global_\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("# Mine.\nname: a\n", "{path}: its first line must be '# @package _global_', as in every file of experiment/"),
+        (
+            "defaults:\n  - override /family: qwen\n",
+            "{path}: its first line must be '# @package _global_', as in every file of experiment/",
+        ),
+        (
+            f"{HEADER}name: a\nbudget:\n\tgrpo: 1\n",
+            "while scanning for the next token found character '\\t' that cannot start any token in "
+            '"{path}", line 4, column 1',
+        ),
+        (
+            f"{HEADER}name: a\nname: b\n",
+            'while constructing a mapping in "{path}", line 2, column 1 found duplicate key name in "{path}", line 3, '
+            "column 1",
+        ),
+        (
+            f"{HEADER}name: a\nrewards: {{weight: 1}}\n",
+            "In 'experiment/mine': rewards: no such key; did you mean 'reward'?",
+        ),
+        (
+            f"{HEADER}name: a\nstages: grpo\n",
+            "In 'experiment/mine': stages: Invalid value assigned: AnyNode is not a ListConfig, list or tuple.",
+        ),
+        (
+            f"{HEADER}name: a\nseed: abc\n",
+            "In 'experiment/mine': seed: Value 'abc' of type 'str' could not be converted to Integer",
+        ),
+        (f"{HEADER}- a\n", "In 'experiment/mine': Cannot merge DictConfig with ListConfig"),
+        (f"{HEADER}name: a\nseed: ${{nothing.here}}\n", "seed: Interpolation key 'nothing.here' not found"),
+        (
+            f"{HEADER}defaults:\n  - override /familie: qwen\n",
+            "In 'experiment/mine': Could not override 'familie'. No match in the defaults list.",
+        ),
+    ],
+)
+def test_a_mistake_in_a_file_of_ones_own_names_file_or_key_and_the_reason(
+    text: str, sentence: str, own_folder: Path
+) -> None:
+    (own_folder / "mine.yaml").write_text(text)
+    assert override_error(["experiment=mine"]) == sentence.format(path=own_folder / "mine.yaml")
+
+
+def test_a_file_of_ones_own_with_another_ending_or_encoding_is_named(own_folder: Path) -> None:
+    (own_folder / "other.yml").write_text(f"{HEADER}name: a\n")
+    (own_folder / "latin.yaml").write_bytes(f"{HEADER}name: café\n".encode("latin-1"))
+    ending, encoding = override_error(["experiment=other"]), override_error(["experiment=latin"])
+    assert ending is not None
+    assert ending.startswith(f"experiment=other: {own_folder / 'other.yml'} must be called other.yaml")
+    assert encoding is not None
+    assert encoding.startswith(f"{own_folder / 'latin.yaml'}: 'utf-8' codec can't decode byte 0xe9")
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The experiments of a folder of one's own."""
+    (tmp_path / "experiment").mkdir()
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    return tmp_path / "experiment"
 
 
 def test_without_an_experiment_all_of_them_are_named() -> None:

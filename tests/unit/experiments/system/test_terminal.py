@@ -40,6 +40,34 @@ def test_nothing_that_python_says_holds_a_secret() -> None:
         assert told in done.stderr
 
 
+def printed(script: str, **environment: str) -> subprocess.Popen[str]:
+    command = [
+        sys.executable,
+        "-c",
+        f"from experiments.system.terminal import protect_output\nprotect_output()\n{script}",
+    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=os.environ | environment, encoding="latin-1", **pipes)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_characters_that_the_terminal_cannot_show_are_replaced(encoding: str) -> None:
+    said, errors = printed("print('Δ = 1 κ')", PYTHONIOENCODING=encoding).communicate()
+    assert (said, errors) == ("? = 1 ?\n", "")
+
+
+@pytest.mark.parametrize("ending", ["print('last')", "sys.exit(130)", "raise SystemExit('a sentence')"])
+def test_a_reader_that_goes_away_changes_neither_the_run_nor_its_exit_code(ending: str) -> None:
+    script = "import sys\nfor number in range(100_000): print(number)\nsys.stdout.flush()\n" + ending
+    process = printed(script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "0\n"
+    process.stdout.close()
+    errors = process.stderr.read() if process.stderr is not None else ""
+    expected = {"print('last')": (0, ""), "sys.exit(130)": (130, "")}.get(ending, (1, "a sentence\n"))
+    assert (process.wait(), errors) == expected
+
+
 def test_what_holds_none_is_said_as_it_is() -> None:
     stream = ProtectedStream(StringIO())
     assert stream.write("ten letter") == 10

@@ -1,0 +1,51 @@
+"""The entry: where it can be started, and what it refuses before anything is loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.run import _folder_error
+
+ROOT = Path(__file__).resolve().parents[3]
+TYPO = ("experiment=llama_critic", "seeed=1")
+ANSWER = "seeed: no such key; did you mean 'seed'?\n"
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        error = _folder_error(["experiment=llama_critic", f"output_dir={folder}"])
+        assert error is not None
+        assert error.startswith(f"output_dir={folder}: ")
+        assert error.endswith("; choose a folder that can be written, output_dir=FOLDER")
+        assert "\n" not in error
+    assert _folder_error(["experiment=llama_critic", f"output_dir={tmp_path / 'new'}"]) is None
+
+
+@pytest.mark.parametrize("module", [("experiments.run",), ("experiments.cli.main", "exp")], ids=["module", "command"])
+def test_modules_of_ones_own_with_our_names_change_nothing(module: tuple[str, ...], tmp_path: Path) -> None:
+    """The working folder comes before ours on the search path, as it does with an editable install."""
+    (tmp_path / "callbacks.py").write_text("raise RuntimeError('not ours')\n")
+    for name in ("conf", "datamodules"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('not ours')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", *module, *TYPO],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, ANSWER)
+    script = "import experiments, callbacks, conf, datamodules; print(callbacks.__file__)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    found = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert found.stdout == f"{ROOT / 'callbacks' / '__init__.py'}\n"
