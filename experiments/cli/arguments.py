@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import NoReturn
 
 from experiments.config.hints import did_you_mean
@@ -58,3 +59,29 @@ def _join_values(arguments: Sequence[str]) -> Iterator[str]:
         bare = argument.startswith("--") and "=" not in argument and argument != "--help"
         value = next(left, None) if bare else None
         yield argument if value is None else f"{argument}={value}"
+
+
+def split_own_keys(
+    arguments: Sequence[str], own: Sequence[str], *, keys: Sequence[str] = ()
+) -> tuple[dict[str, str], list[str]]:
+    """The values of a command's own keys, and the overrides of the configuration that are left.
+
+    Args:
+        arguments: both, as they were given.
+        own: the command's own keys.
+        keys: of the configuration, which are never taken for a mistyped own one.
+
+    Raises:
+        ValueError: for what is most likely a mistyped own key.
+    """
+    given: dict[str, str] = {}
+    left: list[str] = []
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if equals and key in own:
+            given[key] = value
+        elif key not in keys and (near := get_close_matches(key, own, n=1, cutoff=0.8)):
+            raise ValueError(f"{key}: no such key; did you mean {near[0]!r}?")
+        else:
+            left.append(argument)
+    return given, left

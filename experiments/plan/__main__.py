@@ -1,19 +1,118 @@
-"""``python -m experiments.plan experiment=NAME``: quiet before the libraries are imported, then the command."""
+"""What an experiment costs before anything is loaded:  make plan name=grpo_gsm8k scale=paper gpus=8
+
+python -m experiments.plan experiment=NAME [overrides] [the plan's own arguments]
+
+gpus=8                 devices of the plan, GPUs; else as many as the trainer says, of its kind
+gpu_memory=80          GiB of each
+mfu=0.4                share of the peak that a step uses; train/throughput/step_utilisation of a run says it
+tflops=989             peak of each device in 10¹² operations a second
+prompt_tokens=200      of a prompt; else the budget's longest
+completion_tokens=800  of a completion on average, for work and hours; memory is planned for the longest
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from experiments.cli.arguments import USAGE_ERROR, split_own_keys
+from experiments.config.folders import take_config_dir
+from experiments.config.override_checks import override_error
+from experiments.schema import register
 from experiments.system.terminal import be_quiet, protect_output
 
+WHOLE = ("gpus", "prompt_tokens", "completion_tokens")
 
-def main() -> int:
-    be_quiet()
-    protect_output()
-    from experiments.plan.command import main as command
 
-    return command(sys.argv[1:])
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the experiment itself does not set. Raises ValueError for a number that is out of range."""
+
+    gpus: int | None = None
+    """Devices; None: those of the trainer."""
+    gpu_memory: float = 80.0
+    """GiB of each."""
+    mfu: float = 0.4
+    """Share of the peak that a whole step uses: ``train/throughput/step_utilisation`` of an earlier run."""
+    tflops: float | None = None
+    """Peak of each device, 10¹² operations a second; None: an H100's on GPUs, and no hours on a CPU."""
+    prompt_tokens: int | None = None
+    """Of a prompt; None: the longest that the budget allows."""
+    completion_tokens: int | None = None
+    """Of a completion on average, for work and hours; None: the longest. Memory is planned for the longest."""
+
+    def __post_init__(self) -> None:
+        for name in WHOLE:
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        for name in ("gpu_memory", "tflops"):
+            if (value := getattr(self, name)) is not None and not value > 0:  # nan is not, either
+                raise ValueError(f"{name} must be positive, got {value}")
+        if not 0 < self.mfu <= 1:
+            raise ValueError(f"mfu must lie in (0, 1], got {self.mfu}")
+
+
+def parse_arguments(arguments: Sequence[str]) -> tuple[Options, list[str]]:
+    """The plan's own arguments, and the overrides that are left for Hydra.
+
+    Raises:
+        ValueError: for a value that is no number or out of range, or a mistyped name.
+    """
+    given, left = split_own_keys(arguments, [field.name for field in fields(Options)])
+    return Options(**{name: _number(name, value) for name, value in given.items()}), left  # pyright: ignore
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return int(value) if name in WHOLE else float(value)
+    except ValueError as error:
+        kind = "a whole number" if name in WHOLE else "a number"
+        raise ValueError(f"{name}={value}: it takes {kind}") from error
+
+
+def with_trainer(overrides: Sequence[str], options: Options) -> list[str]:
+    """``gpus=…`` plans for GPUs, whatever an experiment's own trainer is, unless a trainer was chosen."""
+    chosen = any(override.startswith("trainer=") for override in overrides)
+    return [*overrides] if options.gpus is None or chosen else [*overrides, "trainer=gpu"]
+
+
+def compose_with_trainer(overrides: Sequence[str]) -> tuple[Any, str]:
+    """The configuration, and the choice of the group ``trainer``."""
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", list(overrides), return_hydra_config=True)
+    return config, config.hydra.runtime.choices.trainer
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer a mistake in a sentence, else print the plan."""
+    if not arguments or {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0 if arguments else USAGE_ERROR
+    register()
+    try:
+        options, overrides = parse_arguments(take_config_dir(arguments))
+        overrides = with_trainer(overrides, options)
+        if (error := override_error(overrides, multirun=False)) is not None:
+            raise ValueError(error)
+        config, trainer = compose_with_trainer(overrides)
+        from rich.console import Console  # what takes longer to import comes after what can be wrong
+
+        from experiments.plan.page import page, show
+
+        node: Any = OmegaConf.to_container(config.trainer, resolve=True)
+        show(Console(), page(config, trainer, node, options))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return USAGE_ERROR
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    be_quiet()
+    protect_output()
+    sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,19 @@
-"""A model as it stands on one device: its shape, what its numbers are kept in, and which of them are trained."""
+"""A model on one device: its shape, dtypes and trained weights, and how training spreads its states over the devices.
+
+unsharded     weights · w      gradients · g       moments · 2·g                    per parameter, w and g its bytes
+ZeRO 1        as they are      as they are         (4 + 4 + 4) / devices            fp32 weights and both moments
+ZeRO 2        as they are      g / devices, more   the same
+ZeRO 3        w / devices      g / devices         the same; fp32 weights need no copy there
+
+More: whole gradients of parameters that lie in two shares or more. Of adapters, which are small, g / devices is taken.
+ZeRO is that of arXiv:1910.02054. DeepSpeed keeps a copy of the trained weights in fp32 beside both moments, in stages 1
+and 2 also where the weights are in fp32 already.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,10 +21,18 @@ from omegaconf import ListConfig, OmegaConf
 
 from contrastive_reasoning.policies.flops import DecoderSize, Weights
 from contrastive_reasoning.policies.shape import LINEAR_LAYERS, FoundShape, ModelShape, find_shape
+from contrastive_reasoning.policies.sharding import most_in_a_share
 
+FLOAT = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 ADAPTER_BYTES = 4
 """peft keeps adapters in fp32, whatever the model is kept in."""
+BUCKET = 200_000_000
+"""Numbers that DeepSpeed exchanges at once by default: the YAML files' and Lightning's own."""
+LIVE = 1_000_000_000
+"""Weights of stage 3 that are gathered at a time at most, in numbers: DeepSpeed's own default."""
+MILD_TO_STRONG = ("ddp", "zero1", "zero2", "zero3", "zero3_offload")
+"""Trainers over several devices, each saving more memory than the one before, and costing more exchange."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +43,11 @@ class Learner:
     weight_bytes: int
     """Of each weight."""
     compute_bytes: int
-    """Of the numbers that matrix products are taken in."""
+    """Of the numbers in which matrix products are computed."""
     rank: int | None
     """Of LoRA adapters; None: all weights are trained, or none where ``frozen``."""
     targets: Sequence[str]
-    """The linear layers that adapters stand at."""
+    """The linear layers that have adapters."""
     frozen: bool
     checkpointing: bool
     on_cpu: bool
@@ -76,18 +95,13 @@ class Learner:
 
     @property
     def decoder_size(self) -> DecoderSize:
-        """What the formulas of ``policies.flops`` ask for."""
-        layers = self.shape.num_hidden_layers * self.shape.layer_weights
-        head = self.shape.vocabulary_matrix
+        """The input of the formulas of ``policies.flops``."""
+        layers, head = self.shape.num_hidden_layers * self.shape.layer_weights, self.shape.vocabulary_matrix
         return DecoderSize(
             layers=Weights(total=layers + self.adapters, trained=layers if self.full else self.adapters),
             projection=Weights(total=head, trained=head if self.full else 0),
             attention=self.shape.num_hidden_layers * self.shape.query_width,
         )
-
-    def as_reference(self) -> Learner:
-        """The same model, of which nothing is trained."""
-        return replace(self, frozen=True)
 
 
 def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
@@ -96,8 +110,7 @@ def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
     Raises:
         ValueError: for a model whose shape is not known, an unknown dtype or an adapter on no linear layer.
     """
-    found = _shape(policy)
-    lora = policy.lora
+    found, lora = _shape(policy), policy.lora
     named = None if lora is None else lora.target_modules
     targets: Any = OmegaConf.to_container(named) if isinstance(named, ListConfig) else named
     learner = Learner(
@@ -112,6 +125,26 @@ def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
         chunk=1024,
     )
     return learner, found.source
+
+
+def encoder_learner(encoder: Any, policy: Learner) -> Learner:
+    """The learner of a text critic's encoder, on the device of ``policy``.
+
+    Raises:
+        ValueError: as :func:`learner_of`.
+    """
+    shape, size = find_shape(encoder.pretrained).shape, size_of("critic.encoder.dtype", encoder.dtype)
+    rank = encoder.training.get("rank")
+    return replace(
+        policy,
+        shape=shape,
+        weight_bytes=size,
+        compute_bytes=size,
+        rank=rank,
+        targets=() if rank is None else shape.adapted(encoder.training.target_modules),
+        frozen=str(encoder.training._target_).endswith("Frozen"),
+        checkpointing=False,
+    )
 
 
 def size_of(key: str, dtype: str) -> int:
@@ -140,3 +173,120 @@ def _shape(policy: Any) -> FoundShape:
         tie_word_embeddings=True,
     )
     return FoundShape(shape=shape, source="policy.architecture")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharding:
+    """The trainer's way of spreading states. Raises ValueError for fewer than one device or an unknown stage."""
+
+    trainer: str
+    """The choice of the group ``trainer``."""
+    devices: int
+    stage: int
+    """Of ZeRO; 0: every device keeps all states."""
+    offload_optimizer: bool
+    offload_parameters: bool
+    bucket_elements: int
+    """Numbers that DeepSpeed exchanges at once."""
+
+    def __post_init__(self) -> None:
+        if self.devices < 1:
+            raise ValueError(f"gpus must be at least 1, got {self.devices}")
+        if self.stage not in (0, 1, 2, 3):
+            raise ValueError(f"trainer={self.trainer}: a ZeRO stage is 0, 1, 2 or 3, got {self.stage}")
+
+    @property
+    def deepspeed(self) -> bool:
+        return self.stage > 0
+
+
+def sharding_of(trainer: str, config: Mapping[str, Any], *, gpus: int | None) -> Sharding:
+    """The sharding of the choice ``trainer`` and its node; ``gpus`` replaces their number of devices where given.
+
+    A strategy that is a node of its own may set ``stage``, ``offload_optimizer``, ``offload_parameters`` and
+    ``bucket_elements``; else the name of the choice decides.
+    """
+    named = by_name(trainer, gpus or _count(config.get("devices", 1)) * _count(config.get("num_nodes", 1)))
+    strategy = config.get("strategy")
+    if not isinstance(strategy, Mapping):
+        return named
+    keys = ("stage", "offload_optimizer", "offload_parameters", "bucket_elements")
+    return replace(named, **{key: type(getattr(named, key))(strategy[key]) for key in keys if key in strategy})
+
+
+def by_name(trainer: str, devices: int) -> Sharding:
+    """A trainer called ``zero2`` or ``zero3_offload``; any other name is unsharded."""
+    found = re.match(r"zero(\d)(_offload)?", trainer)
+    offload = found is not None and found[2] is not None
+    return Sharding(
+        trainer=trainer,
+        devices=devices,
+        stage=int(found[1]) if found else 0,
+        offload_optimizer=offload,
+        offload_parameters=offload,
+        bucket_elements=BUCKET,
+    )
+
+
+def _count(value: Any) -> int:
+    """A number of devices; ``auto`` and -1, which depend on the machine, count as one."""
+    if isinstance(value, list | tuple):
+        return len(value)
+    if isinstance(value, str) and "," in value:
+        return len([index for index in value.split(",") if index.strip()])
+    return max(int(value), 1) if str(value).lstrip("-").isdigit() else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class States:
+    """Bytes on one device."""
+
+    weights: int
+    gathered: int
+    """Weights of the other devices that are gathered while a step passes through them."""
+    all_gathered: int
+    """The same while rollouts are drawn, for which stage 3 gathers the whole policy once."""
+    gradients: int
+    optimizer: int
+    exchange: int
+    """Buffers in which gradients pass between the devices."""
+
+
+def states(learner: Learner, sharding: Sharding) -> States:
+    """The states of a learner on one of the devices; of one that is not trained only the weights."""
+    trained, devices, whole = learner.trained, sharding.devices, learner.weights_in_bytes
+    spread = sharding.stage == 3 and trained > 0
+    weights = 0 if spread and sharding.offload_parameters else whole // devices if spread else whole
+    gradients = trained * learner.trained_bytes
+    optimizer = 2 * gradients  # AdamW's moments
+    if sharding.deepspeed:
+        copied = not (spread and learner.trained_bytes == FLOAT)
+        optimizer = trained * FLOAT * (2 + copied) // devices
+        gradients = _gradient_share(learner, sharding) if sharding.stage >= 2 else gradients
+    if sharding.offload_optimizer:
+        optimizer = 0
+        gradients = 0 if sharding.stage >= 2 else gradients
+    missing = whole - weights if spread else 0
+    return States(
+        weights=weights,
+        gathered=min(missing, LIVE * learner.weight_bytes),
+        all_gathered=missing,
+        gradients=gradients,
+        optimizer=optimizer,
+        exchange=_exchange(learner, sharding),
+    )
+
+
+def _gradient_share(learner: Learner, sharding: Sharding) -> int:
+    """Gradients on one device in stage 2 or 3."""
+    if sharding.stage == 3 or not learner.full:
+        return learner.trained * learner.trained_bytes // sharding.devices
+    sizes = [(count, count * learner.trained_bytes) for count in learner.shape.parameter_sizes()]
+    return most_in_a_share(sizes, sharding.devices)
+
+
+def _exchange(learner: Learner, sharding: Sharding) -> int:
+    """DDP copies all gradients into buckets; DeepSpeed has two of a size, one filling while the other is sent."""
+    if sharding.deepspeed:
+        return 2 * min(sharding.bucket_elements, learner.trained) * learner.trained_bytes
+    return learner.trained * learner.trained_bytes if sharding.devices > 1 else 0

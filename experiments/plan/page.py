@@ -1,19 +1,41 @@
-"""The lines of a plan, in the order in which they are read."""
+"""The page of a plan: moments side by side, what does not fit and what would, the work of a step and its hours.
+
+    rollout    reading every prompt once and every completion
+    scoring    reading again: by the reference, and by the policy of all mini-batches but the first
+    update     forward and backward, for each update
+
+    hours = steps · operations / (devices · peak · mfu)
+
+The formulas are those of ``policies.flops``, so ``mfu`` is ``train/throughput/step_utilisation`` of a run: true tokens
+once, nothing for padding or for what checkpointing computes again. Validation and evaluation are left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.table import Table
 
-from experiments.plan.options import H100, Options
-from experiments.plan.sharding import Sharding, sharding_of
-from experiments.plan.stages import Experiment, experiment_of, uncounted
-from experiments.plan.tables import beside, memory_table, verdict
-from experiments.plan.work import StepWork, hours, step_work
+from contrastive_reasoning.policies.flops import DecoderSize, learning_flops, reading_flops
+from experiments.plan.learner import MILD_TO_STRONG, Sharding, by_name, sharding_of
+from experiments.plan.rollouts import Rollouts
+from experiments.plan.stages import CONTEXT, SLACK, Experiment, Moment, experiment_of, uncounted
 
-TERA, MILLION = 1e12, 1e6
+if TYPE_CHECKING:
+    from experiments.plan.__main__ import Options
+
+GIB, TERA, MILLION = 2**30, 1e12, 1e6
+H100 = 989.0
+"""10¹² operations a second in bfloat16, dense, by its data sheet."""
+PARTS = (
+    *("weights", "gathered", "gradients", "optimizer", "exchange", "reference", "critic", "head", "server"),
+    *("activations", "passing", "loss", "cache", "logits", "weight copies"),
+)
+"""The rows of the table, in this order; one that is empty is left out."""
+WIDE = 160
 
 
 def page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -> list[str | Table]:
@@ -31,54 +53,157 @@ def page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -
     sharding = sharding_of(trainer, node, gpus=options.gpus)
     on_cpu = node.get("accelerator") == "cpu"
     plan = experiment_of(config, options, on_cpu=on_cpu, devices=sharding.devices)
-    moments = plan.moments(sharding)
-    lines: list[str | Table] = [heading(plan, sharding)]
-    if moments:
-        lines += [memory_table(moments, on_cpu=on_cpu), beside(on_cpu=on_cpu)]
-        lines += [] if on_cpu else [verdict(plan, sharding, options.gpu_memory)]
+    lines: list[str | Table] = [_heading(plan, sharding)]
+    if moments := plan.moments(sharding):
+        lines += [_memory_table(moments, on_cpu=on_cpu), _caption(on_cpu=on_cpu)]
+        lines += [] if on_cpu else [_verdict(plan, sharding, options.gpu_memory)]
     if "grpo" in config.stages:
-        lines += work_lines(plan, sharding, options)
+        lines += _work_lines(plan, sharding, options)
     return [*lines, *(f"note: {sentence}" for sentence in uncounted(plan))]
 
 
-def heading(plan: Experiment, sharding: Sharding) -> str:
+def show(console: Console, lines: Sequence[str | Table]) -> None:
+    """Print them; outside a terminal no line is folded."""
+    if not console.is_terminal:
+        console.width = WIDE
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=not isinstance(line, Table))
+
+
+def _heading(plan: Experiment, sharding: Sharding) -> str:
     """Which model on which devices."""
     learner, config = plan.learner, plan.config
-    counted = f"{millions(learner.shape.parameters)} parameters"
-    trained = (
-        "all of them trained" if learner.full else f"{millions(learner.trained)} more in adapters, which are trained"
-    )
-    devices = f"{sharding.devices} ({'CPU' if learner.on_cpu else 'GPU'})"
-    policy = config.policy.pretrained or "a fresh policy"
+    more = f"{_millions(learner.trained)} more in adapters, which are trained"
     return (
-        f"{config.name}: {policy}, {counted}, {trained}; trainer={sharding.trainer}, devices: {devices}\n"
-        f"shape: {plan.source}"
+        f"{config.name}: {config.policy.pretrained or 'a fresh policy'}, {_millions(learner.shape.parameters)} "
+        f"parameters, {'all of them trained' if learner.full else more}; trainer={sharding.trainer}, "
+        f"devices: {sharding.devices} ({'CPU' if learner.on_cpu else 'GPU'})\nshape: {plan.source}"
     )
 
 
-def millions(parameters: int) -> str:
+def _millions(parameters: int) -> str:
     """``8,030 million``, or ``1.2 million``."""
-    return (
-        f"{parameters / MILLION:,.0f} million" if parameters >= 100 * MILLION else f"{parameters / MILLION:.2g} million"
+    return f"{parameters / MILLION:{',.0f' if parameters >= 100 * MILLION else '.2g'}} million"
+
+
+def _memory_table(moments: Sequence[Moment], *, on_cpu: bool) -> Table:
+    """Parts by moment, in GiB on one device."""
+    table = Table(caption="GiB on one device")
+    table.add_column("", no_wrap=True)
+    for moment in moments:
+        table.add_column(f"{moment.stage}\n{moment.name}", justify="right", no_wrap=True)
+    for part in PARTS:
+        sizes = [moment.parts.get(part, 0) for moment in moments]
+        if any(sizes):
+            table.add_row(part, *(_gib(size) if size else "" for size in sizes))
+    if not on_cpu:
+        table.add_row("context, slack", *(_gib(moment.total(on_cpu=False) - moment.tensors) for moment in moments))
+    table.add_section()
+    table.add_row("total", *(_gib(moment.total(on_cpu=on_cpu)) for moment in moments))
+    return table
+
+
+def _gib(size: int) -> str:
+    """Three digits, so that a laptop's megabytes are not nothing."""
+    value = size / GIB
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
+
+
+def _caption(*, on_cpu: bool) -> str:
+    if on_cpu:
+        return "tensors alone; what Python and its libraries take comes on top, about 1 GiB"
+    return f"context, slack: {CONTEXT / GIB:.1f} GiB of CUDA and libraries; {SLACK:.0%} of tensors, lost between blocks"
+
+
+def _verdict(plan: Experiment, sharding: Sharding, memory: float) -> str:
+    """Whether the fullest moment fits, and where it does not the mildest trainer under which it would."""
+
+    def fullest(spread: Sharding) -> tuple[Moment, float]:
+        worst = max(plan.moments(spread), key=lambda moment: moment.total(on_cpu=plan.learner.on_cpu))
+        return worst, worst.total(on_cpu=plan.learner.on_cpu) / GIB
+
+    worst, needs = fullest(sharding)
+    where, trainers = f"{worst.stage} {worst.name}", ", ".join(MILD_TO_STRONG)
+    if needs <= memory:
+        return f"fits: needs {needs:.1f} of {memory:g} GiB, in {where}"
+    for name in MILD_TO_STRONG:
+        other, least = fullest(by_name(name, sharding.devices))
+        if least <= memory:
+            would = f"the mildest that fits of {trainers}: trainer={name}, {least:.1f} GiB"
+            break
+    else:
+        would = f"none of {trainers} fits on {sharding.devices}; what to lower: {_setting_behind(other)}"
+    return f"does not fit: needs {needs:.1f} of {memory:g} GiB, in {where}; {would}"
+
+
+def _setting_behind(moment: Moment) -> str:
+    """The setting behind the largest part of a moment."""
+    largest = max(moment.parts, key=lambda part: moment.parts[part])
+    if largest in ("cache", "logits"):
+        return "rollout.engine.max_batch_tokens"
+    if largest in ("activations", "passing", "loss"):
+        return "budget.grpo.microbatch_tokens" if moment.stage == "grpo" else f"budget.{moment.stage}.batch_size"
+    if largest == "reference":
+        return "the reference: module=grpo_reference_offloaded keeps it on the device only while it scores"
+    return f"nothing but the policy's size: {largest} take most"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepWork:
+    """Of one GRPO step, over all devices."""
+
+    generated: int
+    """Tokens of completions."""
+    learned: int
+    """The same tokens, as often as they pass forward and backward."""
+    rollout: int
+    """Floating-point operations."""
+    scoring: int
+    update: int
+
+    @property
+    def flops(self) -> int:
+        return self.rollout + self.scoring + self.update
+
+
+def step_work(
+    size: DecoderSize, rollouts: Rollouts, *, updates: int, minibatches: int, reference: bool, full_kl: bool
+) -> StepWork:
+    """Where every rollout teaches; groups of equal rewards, which need no update, make it less."""
+    work = rollouts.work()
+    read = reading_flops(size, work)
+    by_reference = (updates if full_kl else 1) if reference else 0
+    return StepWork(
+        generated=work.projected,
+        learned=updates * work.projected,
+        rollout=read,
+        scoring=by_reference * read + read * (minibatches - 1) // minibatches,
+        update=updates * learning_flops(size, work),
     )
 
 
-def work_lines(plan: Experiment, sharding: Sharding, options: Options) -> list[str]:
+def hours(flops: int, *, steps: int, devices: int, tflops: float, mfu: float) -> float:
+    """Of a run of so many steps."""
+    return steps * flops / (devices * tflops * 1e12 * mfu) / 3600
+
+
+def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> list[str]:
     """Tokens and operations of a step, and the hours of all steps."""
-    budget = plan.config.budget.grpo
+    budget, rollouts = plan.config.budget.grpo, plan.rollouts
     work = step_work(
         plan.learner.decoder_size,
-        plan.rollouts,
+        rollouts,
         updates=budget.updates,
         minibatches=budget.minibatches,
-        reference=plan.others.reference is not None,
-        full_kl=plan.others.full_kl,
+        reference=plan.reference is not None,
+        full_kl=plan.full_kl,
     )
+    phases = {"rollout": work.rollout, "scoring": work.scoring, "update": work.update}
     lines = [
-        f"grpo step: {plan.rollouts.problems} problems × {plan.rollouts.group_size} completions of "
-        f"{plan.rollouts.mean_tokens} tokens after prompts of {plan.rollouts.prompt_tokens}: "
-        f"{work.generated:,} tokens generated, {work.learned:,} learned",
-        f"           {operations(work)}",
+        f"grpo step: {rollouts.problems} problems × {rollouts.group_size} completions of {rollouts.mean_tokens} tokens "
+        f"after prompts of {rollouts.prompt_tokens}: {work.generated:,} tokens generated, {work.learned:,} learned",
+        f"           {work.flops / TERA:,.4g} TFLOP: "
+        + ", ".join(f"{name} {flops / TERA:,.4g}" for name, flops in phases.items()),
     ]
     tflops = options.tflops or (None if plan.learner.on_cpu else H100)
     if tflops is None:
@@ -86,10 +211,3 @@ def work_lines(plan: Experiment, sharding: Sharding, options: Options) -> list[s
     taken = hours(work.flops, steps=budget.steps, devices=sharding.devices, tflops=tflops, mfu=options.mfu)
     peak = f"{options.mfu:.0%} of {tflops:g} TFLOP/s"
     return [*lines, f"grpo: {budget.steps} steps take {taken:.3g} h at {peak} on each of {sharding.devices}"]
-
-
-def operations(work: StepWork) -> str:
-    """Of a step and its phases, in 10¹² floating-point operations."""
-    phases = {"rollout": work.rollout, "scoring": work.scoring, "update": work.update}
-    parts = ", ".join(f"{name} {flops / TERA:,.4g}" for name, flops in phases.items())
-    return f"{work.flops / TERA:,.4g} TFLOP: {parts}"

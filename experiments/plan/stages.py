@@ -1,44 +1,98 @@
-"""The moments of every stage of an experiment, from its composed configuration."""
+"""The moments of every stage at which memory can be fullest, each with its parts in bytes on one device.
+
+    rollout    the policy, its optimizer, keys and values, logits
+    scoring    the policy, its optimizer, the reference's pass
+    forward    gradients of earlier micro-batches, what is kept so far, copies of weights
+    loss       the same, all that is kept, and the chunks of logits
+    backward   the same, all that is kept, and one layer's own work
+
+What lies on the device all the time (weights, optimizer, a reference that stays) is in every one of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.policies.shape import find_shape
-from experiments.plan.cache import Seating, seating
-from experiments.plan.companions import Companions, companions, uses_server
-from experiments.plan.learner import Learner, learner_of, size_of
-from experiments.plan.moments import Moment, grpo_moments, rollout_moment, update_moments
-from experiments.plan.options import Options
-from experiments.plan.rollouts import Rollouts, fullest_microbatch, rollouts_of
-from experiments.plan.sharding import Sharding, by_name
+from experiments.config.composition import critic_checkpoints
+from experiments.plan.activations import activations, loss_workspace, reading, scoring_workspace
+from experiments.plan.learner import Learner, Sharding, by_name, encoder_learner, learner_of, size_of, states
+from experiments.plan.rollouts import (
+    Rollouts,
+    Rows,
+    cache_blocks,
+    cache_bytes,
+    decoder_copies,
+    drawing_bytes,
+    first_rows,
+    fullest_microbatch,
+    rollouts_of,
+)
+
+if TYPE_CHECKING:
+    from experiments.plan.__main__ import Options
+
+CONTEXT = int(0.8 * 2**30)
+"""Of a GPU, before any tensor: the CUDA context and the libraries' workspaces, 0.5 to 1 GiB on recent cards."""
+SLACK = 0.05
+"""Share of tensors that the caching allocator holds and cannot use: blocks of other sizes than those asked for."""
+TRAINED = 4 * (1 + 1 + 2)
+"""Bytes of a parameter in fp32 with its gradient and AdamW's moments."""
+
+Parts = Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """One moment of a stage; parts of 0 bytes are not shown."""
+
+    stage: str
+    name: str
+    parts: Parts
+
+    @property
+    def tensors(self) -> int:
+        return sum(self.parts.values())
+
+    def total(self, *, on_cpu: bool) -> int:
+        """Tensors and what a GPU takes besides."""
+        return self.tensors if on_cpu else int(self.tensors * (1 + SLACK)) + CONTEXT
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What of an experiment its cost is a function of."""
+    """What the cost of an experiment is a function of."""
 
     config: Any
     learner: Learner
     source: str
     """Where the shape of the policy comes from."""
     rollouts: Rollouts
-    seats: Seating
-    others: Companions
+    rows: Rows
+    reference: Learner | None
+    full_kl: bool
+    """Whether the reference computes in every update too."""
+    critic: int
+    """Bytes of a text critic beside the policy; other critics are some MiB, and count as nothing."""
+
+    @property
+    def server(self) -> int:
+        """The least bytes of a vLLM server on the same card; 0: there is none.
+
+        Weights in the compute dtype, and keys and values of the rows that are requested at a time. A server takes what
+        ``--gpu-memory-utilization`` gives it, and uses the rest for more rows.
+        """
+        if not uses_server(self.config.rollout.engine):
+            return 0
+        weights = self.learner.shape.parameters * self.learner.compute_bytes
+        return weights + sum(cache_blocks(self.learner, self.rows))
 
     def moments(self, sharding: Sharding) -> list[Moment]:
         """Of all its stages."""
-        found: list[Moment] = []
-        for stage in self.config.stages:
-            found += MOMENTS[stage](self, sharding)
-        return found
-
-    def problems_on_one(self, devices: int) -> int:
-        """Problems of a step on one device: the batch is the budget's, whatever the number of devices."""
-        return -(-self.rollouts.problems // devices)
+        return [moment for stage in self.config.stages for moment in MOMENTS[stage](self, sharding)]
 
 
 def experiment_of(config: Any, options: Options, *, on_cpu: bool, devices: int) -> Experiment:
@@ -48,26 +102,79 @@ def experiment_of(config: Any, options: Options, *, on_cpu: bool, devices: int) 
         ValueError: where the shape of a model is not known, or a dtype is none.
     """
     learner, source = learner_of(config.policy, on_cpu=on_cpu)
-    rollouts = rollouts_of(config, learner.shape, options)
-    seats = _seats(config.rollout.engine, rollouts, problems=-(-rollouts.problems // devices))
+    rollouts = rollouts_of(
+        config, learner.shape, prompt_tokens=options.prompt_tokens, completion_tokens=options.completion_tokens
+    )
+    compared = config.objective.get("kl") is not None and config.objective.get("kl_weight", 0.0) > 0
+    reference = replace(learner, frozen=True) if config.module.reference is not None and compared else None
+    kl = str((config.objective.get("kl") or {}).get("_target_"))
     return Experiment(
         config=config,
         learner=learner,
         source=source,
         rollouts=rollouts,
-        seats=seats,
-        others=companions(config, learner, seats),
+        rows=first_rows(config.rollout.engine, rollouts, prompts=-(-rollouts.problems // devices)),
+        reference=reference,
+        full_kl=reference is not None and kl.endswith(".FullKL"),
+        critic=_text_critic_bytes(config) if any(True for _ in critic_checkpoints(config.reward)) else 0,
     )
 
 
-def _seats(engine: Any, rollouts: Rollouts, *, problems: int, group_size: int | None = None) -> Seating:
-    return seating(
-        prompts=problems,
-        group_size=group_size or rollouts.group_size,
-        prompt_tokens=rollouts.prompt_tokens,
-        completion_tokens=rollouts.completion_tokens,
-        budget=engine.max_batch_tokens,
-    )
+def uses_server(engine: Any) -> bool:
+    """Whether a vLLM server draws."""
+    return str(engine._target_).endswith("VLLMEngine")
+
+
+def _text_critic_bytes(config: Any) -> int:
+    encoder = config.critic.get("encoder")
+    if encoder is None:
+        return 0
+    shape = find_shape(encoder.pretrained).shape
+    backbone = shape.parameters - (0 if shape.tie_word_embeddings else shape.vocabulary_matrix)
+    return backbone * size_of("critic.encoder.dtype", encoder.dtype)
+
+
+def _head_bytes(reward: Any, hidden: int) -> int:
+    """Of CLIPO's head: a matrix to its dimension, and a square one before it where it has two layers."""
+    head = reward.get("head")
+    if head is None:
+        return 0
+    square = hidden**2 if str(head._target_).endswith("MLPHead") else 0
+    return TRAINED * (square + hidden * head.dimension)
+
+
+def update_moments(stage: str, learner: Learner, lengths: Lengths, sharding: Sharding, beside: Parts) -> list[Moment]:
+    """Of learning from a micro-batch, when an earlier one has left its gradients."""
+    own, kept = states(learner, sharding), activations(learner, lengths)
+    standing = {
+        "weights": own.weights,
+        "optimizer": own.optimizer,
+        "gradients": own.gradients,
+        "gathered": own.gathered,
+        "exchange": own.exchange,
+        **beside,
+        "activations": kept.kept,
+    }
+    loss = loss_workspace(learner, sum(lengths.completions))
+    return [
+        Moment(stage=stage, name="forward", parts={**standing, "passing": kept.forward}),
+        Moment(stage=stage, name="loss", parts={**standing, "loss": loss}),
+        Moment(stage=stage, name="backward", parts={**standing, "passing": kept.backward}),
+    ]
+
+
+def _rollout_moment(stage: str, learner: Learner, rows: Rows | None, sharding: Sharding, beside: Parts) -> Moment:
+    """Of drawing completions; None: a server draws them."""
+    own = states(learner, sharding)
+    parts = {"weights": own.weights, "optimizer": own.optimizer, "exchange": own.exchange, **beside}
+    if rows is not None:
+        parts |= {
+            "gathered": own.all_gathered,
+            "cache": cache_bytes(learner, rows),
+            "logits": drawing_bytes(learner, rows),
+            "weight copies": decoder_copies(learner),
+        }
+    return Moment(stage=stage, name="rollout", parts=parts)
 
 
 def _warm_start(plan: Experiment, sharding: Sharding) -> list[Moment]:
@@ -88,42 +195,40 @@ def _critic(plan: Experiment, sharding: Sharding) -> list[Moment]:
     encoder = plan.config.critic.get("encoder")
     if encoder is None:
         return []
-    shape, size = find_shape(encoder.pretrained).shape, size_of("critic.encoder.dtype", encoder.dtype)
-    training = encoder.training
-    frozen = str(training._target_).endswith("Frozen")
-    rank = training.get("rank")
-    learner = Learner(
-        shape=shape,
-        weight_bytes=size,
-        compute_bytes=size,
-        rank=rank,
-        targets=() if rank is None else shape.adapted(training.target_modules),
-        frozen=frozen,
-        checkpointing=False,
-        on_cpu=plan.learner.on_cpu,
-        chunk=plan.learner.chunk,
-    )
     rows, length = 2 * -(-plan.config.budget.critic.batch_size // sharding.devices), plan.config.critic.max_length
     lengths = Lengths(prompts=[1] * rows, completions=[length - 1] * rows, owner=list(range(rows)))
-    return [m for m in update_moments("critic", learner, lengths, sharding, {}) if m.name == "backward"]
+    return update_moments("critic", encoder_learner(encoder, plan.learner), lengths, sharding, {})[-1:]
 
 
 def _grpo(plan: Experiment, sharding: Sharding) -> list[Moment]:
-    lengths = fullest_microbatch(plan.rollouts, plan.learner.shape, problems=plan.problems_on_one(sharding.devices))
-    seats = None if uses_server(plan.config) else plan.seats
-    return grpo_moments(plan.learner, lengths, seats, sharding, plan.others)
+    learner, reference, server, rollout = plan.learner, plan.reference, plan.server, plan.config.rollout
+    problems = -(-plan.rollouts.problems // sharding.devices)  # the batch is the budget's, over any number of devices
+    lengths = fullest_microbatch(plan.rollouts, learner.shape, problems=problems)
+    held = 0 if reference is None else reference.weights_in_bytes
+    always = 0 if plan.config.module.offload_reference else held
+    awake = 0 if server and rollout.engine.sleep_level is not None else server
+    head = _head_bytes(plan.config.reward, learner.shape.hidden_size)
+    beside = {"reference": always, "critic": plan.critic, "head": head, "server": awake}
+    rows = None if server else plan.rows
+    moments = [_rollout_moment("grpo", learner, rows, sharding, {**beside, "server": server})]
+    if reference is not None:
+        own, (passing, left) = states(learner, sharding), reading(reference, lengths)
+        work = max(passing, left + scoring_workspace(reference, sum(lengths.completions)))
+        standing = {"weights": own.weights, "optimizer": own.optimizer, "exchange": own.exchange}
+        parts = {**standing, **beside, "reference": held, "passing": work}
+        moments.append(Moment(stage="grpo", name="scoring", parts=parts))
+    in_update = {**beside, "reference": held if plan.full_kl else always}
+    return moments + update_moments("grpo", learner, lengths, sharding, in_update)
 
 
 def _evaluate(plan: Experiment, sharding: Sharding) -> list[Moment]:
-    """The policy alone, with as many greedy rows as the engine seats; completions as long as in training."""
+    """The policy alone, with as many greedy rows as the engine draws at a time, as long as in training."""
     engine = plan.config.suite.engine
-    if str(engine._target_).endswith("VLLMEngine"):
+    if uses_server(engine):
         return []
-    problems = plan.config.budget.evaluate.problems
-    seats = _seats(engine, plan.rollouts, problems=problems, group_size=1)
-    alone = by_name("gpu", 1)
-    moment = rollout_moment("evaluate", plan.learner, seats, alone, {})
-    return [Moment(stage="evaluate", name="rollout", parts={**moment.parts, "optimizer": 0})]
+    rows = first_rows(engine, plan.rollouts, prompts=plan.config.budget.evaluate.problems, group_size=1)
+    moment = _rollout_moment("evaluate", plan.learner, rows, by_name("gpu", 1), {})
+    return [replace(moment, parts={**moment.parts, "optimizer": 0})]
 
 
 MOMENTS: dict[str, Callable[[Experiment, Sharding], list[Moment]]] = {
@@ -135,15 +240,15 @@ MOMENTS: dict[str, Callable[[Experiment, Sharding], list[Moment]]] = {
 
 
 def uncounted(plan: Experiment) -> Iterator[str]:
-    """What of this experiment the figures leave out or assume, in sentences."""
+    """What the figures leave out or assume of this experiment, in sentences."""
     config = plan.config
     if plan.rollouts.assumed:
         yield f"prompts of {plan.rollouts.prompt_tokens} tokens are an assumption: prompt_tokens=NUMBER says better"
-    if ("critic" in config.stages or plan.others.critic) and config.critic.get("encoder") is None:
+    if ("critic" in config.stages or plan.critic) and config.critic.get("encoder") is None:
         yield "the critic is a small network and not counted"
-    if plan.others.server:
+    if plan.server:
         yield "the vLLM server: the least it can do with; it takes what --gpu-memory-utilization gives it"
-    if plan.others.full_kl:
+    if plan.full_kl:
         yield "the logits of the KL over the whole vocabulary are not counted"
     if config.policy.get("kernels") == "liger":
         yield "log-probs are counted as torch computes them; liger's kernel needs less"

@@ -12,8 +12,7 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.policies.shape import ModelShape
 from contrastive_reasoning.policies.sharding import expected_bytes
-from experiments.plan.sharding import by_name
-from experiments.plan.states import states
+from experiments.plan.learner import by_name, states
 from lightning_modules.finite_steps import SKIPPED
 from lightning_modules.microbatches import cut_into_parts
 from tests.two_ranks import on_ranks

@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_module
 
 from experiments import compare, report
 from experiments.cli.commands import COMMANDS
-from experiments.plan.options import Options as PlanOptions
+from experiments.plan.__main__ import Options as PlanOptions
 from experiments.sample.options import SHORT
 from experiments.sample.options import Options as SampleOptions
 from experiments.schema import register

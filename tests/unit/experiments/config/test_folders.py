@@ -19,7 +19,7 @@ from experiments.config.folders import (
     take_config_dir,
 )
 from experiments.config.override_checks import override_error
-from experiments.plan.command import main as plan
+from experiments.plan.__main__ import main as plan
 from experiments.schema import register
 from experiments.tracking.origin import command, origin_of
 

@@ -7,20 +7,28 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.policies.shape import ModelShape
-from experiments.plan.activations import activations, reading
-from experiments.plan.cache import cache_blocks, cache_bytes, decoder_copies, drawing_bytes, seating
-from experiments.plan.learner import BYTES, Learner
-from experiments.plan.loss import loss_workspace, scoring_workspace
-from experiments.plan.moments import update_moments
-from experiments.plan.sharding import by_name
+from experiments.plan.activations import activations, loss_workspace, reading, scoring_workspace
+from experiments.plan.learner import BYTES, Learner, by_name
+from experiments.plan.rollouts import (
+    Rollouts,
+    Rows,
+    cache_blocks,
+    cache_bytes,
+    decoder_copies,
+    drawing_bytes,
+    first_rows,
+)
+from experiments.plan.stages import update_moments
 
 ROOT = Path(__file__).resolve().parents[4]
 WITHIN = 0.15
@@ -165,8 +173,8 @@ def check_update(case: Mapping[str, Any], real: Mapping[str, Any]) -> None:
         assert moments[0].parts[part] == real[part], part
     assert activations(model, lengths).kept == pytest.approx(real["kept"], rel=CLOSER)
     assert loss_workspace(model, sum(lengths.completions)) == pytest.approx(real["loss"], rel=CLOSER)
-    passing, left = reading(model.as_reference(), lengths)
-    scoring = max(passing, left + scoring_workspace(model.as_reference(), sum(lengths.completions)))
+    passing, left = reading(replace(model, frozen=True), lengths)
+    scoring = max(passing, left + scoring_workspace(replace(model, frozen=True), sum(lengths.completions)))
     assert scoring == pytest.approx(real["scoring"], rel=WITHIN)
     states = real["weights"] + real["gradients"] + real["optimizer"]
     fullest = max(moment.total(on_cpu=True) for moment in moments)
@@ -185,29 +193,32 @@ def test_an_update_takes_what_was_planned(number: int, found: list[dict[str, Any
 def test_rollouts_take_what_was_planned(found: list[dict[str, Any]]) -> None:
     real = found[-2]
     model = learner(case("llama", F, B, None, False, DRAWN), real["shape"])
-    seats = _seats(DRAWN, real)
-    assert (seats.rows, seats.waiting) == (real["rows"], False)
-    assert sum(cache_blocks(model, seats)) == real["cache"]
-    planned = cache_bytes(model, seats) + drawing_bytes(model, seats) + decoder_copies(model)
+    rows = _rows(DRAWN, real)
+    assert (rows.rows, rows.waiting) == (real["rows"], False)
+    assert sum(cache_blocks(model, rows)) == real["cache"]
+    planned = cache_bytes(model, rows) + drawing_bytes(model, rows) + decoder_copies(model)
     assert planned == pytest.approx(real["peak"], rel=WITHIN)
 
 
 @pytest.mark.whole
-def test_as_many_rows_sit_down_as_the_engine_seats_and_their_cache_is_as_large(found: list[dict[str, Any]]) -> None:
+def test_as_many_rows_sit_down_as_the_engine_rows_and_their_cache_is_as_large(found: list[dict[str, Any]]) -> None:
     real = found[-1]
-    seats = _seats(WAITING, real)
-    assert (seats.rows, seats.waiting) == (real["rows"], True)
-    assert sum(cache_blocks(learner(case("llama", B, B, 8, False, WAITING), real["shape"]), seats)) == real["cache"]
+    rows = _rows(WAITING, real)
+    assert (rows.rows, rows.waiting) == (real["rows"], True)
+    assert sum(cache_blocks(learner(case("llama", B, B, 8, False, WAITING), real["shape"]), rows)) == real["cache"]
 
 
-def _seats(drawn: Mapping[str, Any], real: Mapping[str, Any]) -> Any:
-    return seating(
-        prompts=drawn["problems"],
+def _rows(drawn: Mapping[str, Any], real: Mapping[str, Any]) -> Rows:
+    rollouts = Rollouts(
+        problems=drawn["problems"],
         group_size=drawn["group"],
         prompt_tokens=real["prompt"],
         completion_tokens=drawn["completion"],
-        budget=drawn["max_batch_tokens"],
+        mean_tokens=drawn["completion"],
+        microbatch_tokens=0,
+        assumed=False,
     )
+    return first_rows(SimpleNamespace(**drawn), rollouts, prompts=drawn["problems"])
 
 
 @pytest.mark.slow

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.shape import QWEN_3B
 from contrastive_reasoning.rollout.continuous import Schedule
-from experiments.plan.cache import seating
-from experiments.plan.rollouts import Rollouts, fullest_microbatch
+from experiments.plan.rollouts import Rollouts, first_rows, fullest_microbatch
 from lightning_modules.microbatches import rows_by_budget
 
 PAPER = Rollouts(
@@ -75,9 +75,8 @@ def test_as_many_rows_sit_down_first_as_the_schedule_lets_in(
 ) -> None:
     schedule = Schedule([prompt] * prompts, limit=completion, group_size=group, budget=budget)
     joined = schedule.join([])
-    seats = seating(
-        prompts=prompts, group_size=group, prompt_tokens=prompt, completion_tokens=completion, budget=budget
-    )
-    assert (seats.rows, seats.waiting) == (len(joined), schedule.waiting)
+    rollouts = replace(PAPER, group_size=group, prompt_tokens=prompt, completion_tokens=completion)
+    rows = first_rows(SimpleNamespace(max_batch_tokens=budget), rollouts, prompts=prompts)
+    assert (rows.rows, rows.waiting) == (len(joined), schedule.waiting)
     held = len(schedule.held(joined))
-    assert seats.prompts == held
+    assert rows.prompts == held

@@ -16,8 +16,8 @@ from contrastive_reasoning.rollout.engine import Engine
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Problem
 from experiments.plan.learner import Learner
+from experiments.plan.page import StepWork, hours, step_work
 from experiments.plan.rollouts import Rollouts
-from experiments.plan.work import StepWork, hours, step_work
 from tests.unit.experiments.plan.learners import whole_on_cpu
 
 GROUP, PROBLEMS, COMPLETION = 4, 2, 40

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.plan.command import composed, main, with_trainer
-from experiments.plan.options import Options, parsed
-from experiments.plan.page import page
-from experiments.plan.sharding import by_name
+from experiments.plan.__main__ import Options, compose_with_trainer, main, parse_arguments, with_trainer
+from experiments.plan.learner import by_name
+from experiments.plan.page import PARTS, page
 from experiments.plan.stages import experiment_of
-from experiments.plan.tables import PARTS
 from experiments.schema import Root, register
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -37,7 +35,7 @@ def plan(*arguments: str) -> subprocess.CompletedProcess[str]:
 def lines(*overrides: str, **options: float) -> list[str]:
     """The plan without its table."""
     chosen = Options(**options)  # pyright: ignore[reportArgumentType]
-    config, trainer = composed(with_trainer([f"experiment={overrides[0]}", *overrides[1:]], chosen))
+    config, trainer = compose_with_trainer(with_trainer([f"experiment={overrides[0]}", *overrides[1:]], chosen))
     return [line for line in page(config, trainer, dict(config.trainer), chosen) if isinstance(line, str)]
 
 
@@ -50,7 +48,7 @@ def found(text: str, pattern: str) -> float:
 def test_the_papers_experiment_on_eight_gpus_and_nothing_heavy_is_imported() -> None:
     before = os.times()
     script = (
-        "import sys; from experiments.plan.command import main\n"
+        "import sys; from experiments.plan.__main__ import main\n"
         "main(['experiment=grpo_gsm8k', 'scale=paper', 'gpus=8'])\n"
         "print([m for m in ('lightning', 'mlflow', 'transformers', 'peft') if m in sys.modules])"
     )
@@ -76,14 +74,14 @@ def test_a_typo_gets_the_answer_that_a_run_would_give() -> None:
 
 def test_a_plan_is_of_one_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["experiment=grpo_gsm8k", "seed=0,1"]) == 2
-    assert capsys.readouterr().err == "seed=0,1: a plan is of one run, give one value\n"
+    assert capsys.readouterr().err.startswith("seed=0,1: several values, and this is a single run; ")
     assert main(["experiment=grpo_gsm8k", "policy.pretrained=nobody/nothing"]) == 2
     assert "policy.pretrained=nobody/nothing: its shape is not at hand" in capsys.readouterr().err
 
 
 def test_no_root_key_or_group_is_taken_for_a_mistyped_argument() -> None:
     names = [f"{field.name}=1" for field in fields(Root)] + ["experiment=x", "sweep=y", "debug=z", "hydra.run.dir=a"]
-    assert parsed(names)[1] == names
+    assert parse_arguments(names)[1] == names
 
 
 def test_what_does_not_fit_is_said_with_the_mildest_trainer_that_does() -> None:
@@ -134,7 +132,34 @@ def test_every_kind_of_experiment_has_a_plan(name: str, scale: str) -> None:
 
 def test_every_part_has_its_row_in_the_table() -> None:
     for name, overrides in (("clipo_gsm8k", []), ("llama_critic", ["critic=text"]), ("grpo_gsm8k", ["rollout=vllm"])):
-        config, _ = composed([f"experiment={name}", "scale=paper", "trainer=gpu", *overrides])
+        config, _ = compose_with_trainer([f"experiment={name}", "scale=paper", "trainer=gpu", *overrides])
         experiment = experiment_of(config, Options(), on_cpu=False, devices=8)
         for moment in experiment.moments(by_name("zero3", 8)):
             assert set(moment.parts) <= set(PARTS)
+
+
+def test_the_plans_own_arguments_are_taken_out_and_overrides_are_left() -> None:
+    options, left = parse_arguments(
+        ["experiment=grpo_gsm8k", "gpus=8", "mfu=0.3", "scale=paper", "budget.grpo.steps=3"]
+    )
+    assert options == Options(gpus=8, mfu=0.3)
+    assert left == ["experiment=grpo_gsm8k", "scale=paper", "budget.grpo.steps=3"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        ("gpus=many", "gpus=many: it takes a whole number"),
+        ("gpus=0", "gpus must be at least 1, got 0"),
+        ("gpus=1.5", "gpus=1.5: it takes a whole number"),
+        ("mfu=40", r"mfu must lie in \(0, 1\], got 40"),
+        ("mfu=nan", r"mfu must lie in \(0, 1\], got nan"),
+        ("tflops=-1", "tflops must be positive, got -1"),
+        ("gpu_memory=nan", "gpu_memory must be positive, got nan"),
+        ("gpu_memory=0", "gpu_memory must be positive, got 0"),
+        ("completion_tokens=0", "completion_tokens must be at least 1, got 0"),
+    ],
+)
+def test_a_mistake_gets_its_one_sentence(argument: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        parse_arguments([argument])
