@@ -28,9 +28,8 @@ from experiments.analysis.runs import Refused, log_comparison, stage_with, stage
 from experiments.cli.arguments import KeyValueParser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.mlflow_sync import Tracker, TrackerError, connect
-from experiments.study.launched import launched
-from experiments.study.named import split
-from experiments.study.plan import StudyError
+from experiments.studies.launched import launched
+from experiments.studies.plan import StudyError, split
 from experiments.system.files import join_names, name_flaw, quoted, write_text
 from experiments.system.terminal import protect_output
 

@@ -21,9 +21,8 @@ from experiments.analysis.runs import Refused, near
 from experiments.compare import request_of, request_parser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.mlflow_sync import TrackerError, connect
-from experiments.study.launched import launched
-from experiments.study.named import split
-from experiments.study.plan import StudyError
+from experiments.studies.launched import launched
+from experiments.studies.plan import StudyError, split
 from experiments.system.files import join_names, name_flaw, quoted, write_text
 from experiments.system.terminal import be_quiet, protect_output
 

@@ -49,7 +49,7 @@ def run(config: DictConfig) -> float | None:
     A part that refuses its arguments ends the process with one sentence. Returns the number that a sweeper optimizes.
     """
     if HydraConfig.get().mode == RunMode.MULTIRUN and not launched():
-        from experiments.sweep.supervise import supervise
+        from experiments.jobs.runner import supervise
 
         return supervise(HydraConfig.get())
     ranks = (device_count(config.trainer) or 1) * config.trainer.num_nodes

@@ -17,7 +17,6 @@ from pathlib import Path
 from experiments.config.folders import experiment_names, study_names
 from experiments.config.hints import did_you_mean, nearest
 from experiments.mlflow_sync import Tracker, TrackerError, tracking_address
-from experiments.mlflow_sync import connect as connect
 from experiments.mlflow_sync.sync import follow, sync
 from experiments.system.terminal import protect_output
 

@@ -32,7 +32,7 @@ from experiments.analysis.runs import (
 )
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.study.plan import START
+from experiments.studies.plan import START
 
 CURVE = "val/verifier/accuracy_sampled"
 SETTING = ("scale", "family", "task", "objective", "advantage", "debug")

@@ -24,7 +24,7 @@ from scipy.stats import spearmanr
 
 from experiments.analysis.curves import COLOURS, write_caption
 from experiments.analysis.study_rows import Gain, Row
-from experiments.study.plan import Study
+from experiments.studies.plan import Study
 from experiments.table import Table
 
 LEAST_ARMS = 4

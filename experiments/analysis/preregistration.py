@@ -14,7 +14,7 @@ from experiments.analysis.statistics import (
 )
 from experiments.config.hints import command_line
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.study.plan import Study
+from experiments.studies.plan import Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def preregistration(tracker: Tracker, studies: Sequence[Study], *, alone: bool) 
         return NOTHING_FIXED
     from experiments.analysis.study_notes import notes_on_left_out  # slow: they compose today's configurations
     from experiments.schema import register
-    from experiments.study.finished import counted, today
+    from experiments.studies.finished import counted, today
 
     register()
     run_ids, notes = list[str](), list[str]()

@@ -10,8 +10,8 @@ from experiments.analysis.runs import arms_by, names_the_start, value_of
 from experiments.analysis.statistics import seeds_to_compare, shared_seeds
 from experiments.analysis.study_results import ArmResult, SeedResult
 from experiments.mlflow_sync import TrackedRun
-from experiments.study.finished import lacking_starts
-from experiments.study.plan import Study
+from experiments.studies.finished import lacking_starts
+from experiments.studies.plan import Study
 
 TEST_BED = (
     *("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens"),
@@ -31,7 +31,7 @@ def notes_on(
         study: whose arms and seeds were planned.
         arms: that are compared, the baseline first.
         left_out: finished runs that are not.
-        missing: see :class:`experiments.study.finished.Today`.
+        missing: see :class:`experiments.studies.finished.Today`.
     """
     done = {arm.name: len(arm.seeds) for arm in arms}
     planned = {name: arm.seeds for name, arm in study.arms.items()}
@@ -51,7 +51,7 @@ def notes_on(
 
 
 def notes_on_left_out(study: Study, runs: Sequence[TrackedRun], missing: Mapping[int, str]) -> list[str]:
-    """Which finished runs are in no table, and why; ``missing``: see :class:`experiments.study.finished.Today`."""
+    """Which finished runs are in no table, and why; ``missing``: see :class:`experiments.studies.finished.Today`."""
     beyond, unknown, others = list[TrackedRun](), list[TrackedRun](), list[TrackedRun]()
     for run in runs:
         arm, seed = study.arms.get(run.tags["arm"]), int(run.tags["seed"])

@@ -25,9 +25,9 @@ from experiments.analysis.study_table import (
 )
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
-from experiments.study.finished import Mark, by_configuration, today
-from experiments.study.launched import notes_on_primary
-from experiments.study.plan import Study
+from experiments.studies.finished import Mark, by_configuration, today
+from experiments.studies.launched import notes_on_primary
+from experiments.studies.plan import Study
 from experiments.system.files import write_text
 
 POINTS = 60
@@ -59,7 +59,7 @@ def report(
         study: which.
         marks: of the runs that count.
         output: the folder above the study's own.
-        missing: see :class:`experiments.study.finished.Today`.
+        missing: see :class:`experiments.studies.finished.Today`.
 
     Raises:
         StudyError: where there is nothing to compare.

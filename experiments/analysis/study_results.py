@@ -17,8 +17,8 @@ from experiments.analysis.equal_cost import CostCurve, curve_of
 from experiments.analysis.runs import stages_below, value_of
 from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.study.finished import Mark, counted
-from experiments.study.plan import METRICS, SETTING, Study, StudyError
+from experiments.studies.finished import Mark, counted
+from experiments.studies.plan import METRICS, SETTING, Study, StudyError
 
 COMPLETIONS = "test/completions"
 TRAINED = ("critic", "grpo")
@@ -110,7 +110,7 @@ def read_results(
         tracker: where the runs are.
         study: which.
         marks: of the runs that count, today's; of two with the same one the newer counts.
-        missing: see :class:`experiments.study.finished.Today`.
+        missing: see :class:`experiments.studies.finished.Today`.
 
     Raises:
         StudyError: where MLflow has no such run of the baseline, or of the curve, or runs saw other test problems.

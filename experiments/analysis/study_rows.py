@@ -22,7 +22,7 @@ from experiments.analysis.equal_cost import RESAMPLES, SEED, AtCost, at_cost
 from experiments.analysis.evaluation_sets import SAMPLED
 from experiments.analysis.statistics import Difference, difference, seeds_to_compare, with_sign
 from experiments.analysis.study_results import ArmResult
-from experiments.study.plan import Study
+from experiments.studies.plan import Study
 
 PASS_AT = "test/verifier/pass_at_"
 OTHER_SETTING = re.compile(r"test/(?P<setting>[^/]+)/verifier/accuracy")

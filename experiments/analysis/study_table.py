@@ -12,7 +12,7 @@ from experiments.analysis.preregistration import difference_in_a_study
 from experiments.analysis.statistics import with_sign
 from experiments.analysis.study_results import ArmResult
 from experiments.analysis.study_rows import Row, with_interval
-from experiments.study.plan import Study
+from experiments.studies.plan import Study
 from experiments.table import Table, as_csv
 
 ABSENT = "–"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from experiments.jobs.job import read_state
 from experiments.run_folder.reader import (
     ORIGIN,
     POLICY,
@@ -22,7 +23,6 @@ from experiments.run_folder.reader import (
     stage_folders,
     sweep_folder,
 )
-from experiments.sweep.state import read_state
 from experiments.system.checksums import fingerprint
 
 Kind = Literal["sweep", "experiment", "stage"]

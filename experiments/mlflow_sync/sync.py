@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import select
 import shlex
 import subprocess
@@ -42,6 +43,8 @@ from experiments.system.terminal import first_line
 
 COMMAND = ("-m", "experiments.track")
 LOG_FILE, MEMORY_FILE, LOCK_FILE = "mirror.log", "mirror.json", ".mirror.lock"
+FAILURE_LINE = re.compile(r".+: not all was sent \(.*\)$|MLflow at |MLflow's |MLFLOW_TRACKING_URI=")
+"""Of a sync process' log."""
 PASS_SECONDS = 5.0
 LAST_PASSES, PAUSE_SECONDS = 3, 1.0
 CHUNK = 1000
@@ -330,7 +333,7 @@ def sync_apart(folders: Sequence[Path], log: Path, *, timeout: float) -> bool:
 def missing_from_mlflow(folders: Sequence[Path], log: Path) -> str:
     """A sentence for a person: MLflow lacks something of these folders, the command that sends it, and the reason."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    reasons = [line.partition(" not all was sent ")[2] for line in lines if " not all was sent (" in line]
+    failed = [line.partition(": not all was sent ")[2][1:-1] or line for line in lines if FAILURE_LINE.match(line)]
     command = shlex.join(["python", *COMMAND, *map(str, folders)])
-    reason = f"\n  {reasons[-1].removeprefix('(').removesuffix(')')}" if reasons else ""
+    reason = f"\n  {failed[-1]}" if failed else ""
     return f"MLflow has not everything yet; to send the rest: {command}{reason}"

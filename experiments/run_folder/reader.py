@@ -19,6 +19,12 @@ from omegaconf import OmegaConf
 METRICS_FILE, RESULT = "metrics.jsonl", "result.json"
 ORIGIN, ENVIRONMENT, INSTALLED = "origin.json", "environment.json", "installed.txt"
 STAGES, SUMMARY, FAILURE, SWEEP_FILE = "stages.json", "summary.json", "failure.json", "sweep.json"
+SWEEP_VARIABLE = "CONTRASTIVE_REASONING_SWEEP"
+"""The variable by which a job's process, and the ranks that it starts, know the sweep they belong to."""
+JOB_VARIABLE = "CONTRASTIVE_REASONING_JOB"
+"""The variable that names the folder of a job, where its run writes ``JOB_RUN``."""
+JOB_RUN, SWEEP_COMMAND = "run.json", "typed.json"
+"""Files of a job's folder, ``{"folder": …}`` of its run, and of a sweep's folder, ``{"overrides": […]}``."""
 POLICY, CRITIC = "policy", "critic"
 """The folders in which a stage leaves what later stages need."""
 

@@ -29,10 +29,14 @@ from experiments.run_folder.reader import (
     ENVIRONMENT,
     FAILURE,
     INSTALLED,
+    JOB_RUN,
+    JOB_VARIABLE,
     ORIGIN,
     STAGES,
     SUMMARY,
+    SWEEP_COMMAND,
     SWEEP_FILE,
+    SWEEP_VARIABLE,
     Failure,
     Origin,
     last_values,
@@ -41,12 +45,6 @@ from experiments.run_folder.reader import (
 from experiments.system.files import write_json, write_text, write_yaml
 from experiments.system.terminal import first_line
 
-SWEEP_VARIABLE = "CONTRASTIVE_REASONING_SWEEP"
-"""The variable by which a job's process, and the ranks that it starts, know the sweep they belong to."""
-JOB_VARIABLE = "CONTRASTIVE_REASONING_JOB"
-"""The variable that names the folder of a job, where its run writes ``JOB_RUN``."""
-JOB_RUN, SWEEP_COMMAND = "run.json", "typed.json"
-"""Files of a job's folder, ``{"folder": …}`` of its run, and of a sweep's folder, ``{"overrides": […]}``."""
 PACKAGES = ("torch", "lightning", "transformers", "peft", "hydra-core", "mlflow", "numpy")
 PROJECT = "contrastive-reasoning"
 

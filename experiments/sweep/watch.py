@@ -2,7 +2,7 @@
 
     main ──► watched(run) ──► Hydra ──► on_multirun_start: jobs done already, the live table, Ctrl-C
                 │                └────► launcher ──► supervise, once for each job
-                └─ the summary, and the exit code
+                └─ the summary, MLflow, and the exit code
 
 Hydra turns an exception of its callbacks into a warning, which is made an exception again here: without its table a
 sweep would end well whatever its jobs did.
@@ -14,29 +14,27 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from experiments.sweep.direction import wrong_direction
-from experiments.sweep.job import STOP, TYPED, write_job
-from experiments.system.devices import GPU_GROUPS, SEPARATOR, THREADS, cores_each, gpu_groups
 from experiments.system.files import lock, write_json
 from experiments.system.launch import FAILED, INTERRUPTED, launched
 
 if TYPE_CHECKING:
-    from experiments.sweep.live import LiveJobs
+    from experiments.jobs.job import Job
+    from experiments.jobs.progress import LiveJobs
 
-SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
-GO_ON = "the same command goes on: what is finished is not run again, what was stopped continues from its checkpoint"
 LOCK = ".lock"
 USAGE_ERROR = 2
+SYNC_START_SECONDS = 40.0
+"""What importing MLflow may take on a busy machine, beside what ``logger.patience`` allows."""
 _held: list[AbstractContextManager[bool]] = []
 _watched: list[LiveJobs] = []
 """The sweep of this process, if it is one. Not of the callback, which launchers send to other processes."""
@@ -61,22 +59,6 @@ def watched(run: Callable[[], Any]) -> None:
         sys.exit(code or ended)
 
 
-def _end(live: LiveJobs, code: str | int | None) -> int:
-    """Show and write down what became of a sweep whose launcher ended with ``code``; returns the exit code."""
-    from experiments.sweep.close import close_sweep
-    from experiments.sweep.summary import summarise
-
-    jobs = live.stop()
-    print("\n".join(summarise(live.sweep, jobs)), flush=True)
-    stopped = (live.sweep / STOP).exists() or code == INTERRUPTED
-    failed = bool(code) or any(job.state == "failed" for job in jobs)
-    if stopped:
-        print(f"stopped; {GO_ON}", file=sys.stderr)
-    for line in close_sweep(live.sweep, "stopped" if stopped else "failed" if failed else "done", jobs):
-        print(line)
-    return INTERRUPTED if stopped else FAILED if failed else 0
-
-
 class SweepWatch(Callback):
     """What Hydra calls before the jobs of a multirun, and in each job's process."""
 
@@ -84,50 +66,104 @@ class SweepWatch(Callback):
         self._process = os.getpid()
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Find what is done already, share cores and GPUs out, open the table and take Ctrl-C."""
+        """Find what is done already, share out cores and GPUs, open the table and take Ctrl-C."""
+        from experiments.run_folder.reader import SWEEP_COMMAND
+        from experiments.sweep.plan import at_once, expected_jobs, job_config, mark_done, runs_here, wrong_direction
+
+        launcher = config.hydra.launcher
         if (sentence := wrong_direction(config.hydra.sweeper)) is not None:
             _refuse(sentence)
         sweep = Path(config.hydra.sweep.dir)
         # Hydra's own sweeper writes the command line down as well, Optuna's does not
-        write_json(sweep / TYPED, {"overrides": list(config.hydra.overrides.task)})
+        write_json(sweep / SWEEP_COMMAND, {"overrides": list(config.hydra.overrides.task)})
         if launched():  # by torchrun: the jobs run here, as ranks
             return
         from rich.console import Console
 
-        _hold(sweep)
-        from experiments.sweep.close import open_sweep
-        from experiments.sweep.done import job_config, mark_done
-        from experiments.sweep.expected import at_once, expected_jobs, runs_here
-        from experiments.sweep.live import LiveJobs
+        from experiments.jobs.job import write_job
+        from experiments.jobs.progress import LiveJobs
+        from experiments.jobs.runner import begin
 
-        open_sweep(sweep)
+        _hold(sweep)
         jobs = expected_jobs(config)
         configs = [job_config(job, config) for job in jobs]
-        trainers = [one.trainer for one in configs] or [config.trainer]
-        _share_out(trainers, at_once(config.hydra.launcher, len(jobs)))
-        for job in (jobs := mark_done(jobs, configs)):
-            if job.state == "done already":
-                write_job(sweep / str(job.number), job)
+        jobs = mark_done(jobs, configs)
         # a table is for those who watch; a cluster's jobs take days, and their files are far away
-        console = Console() if runs_here(config.hydra.launcher) else Console(force_terminal=False)
-        live = LiveJobs(sweep=sweep, expected=jobs, console=console)
-        _watched.append(live)
-        live.start()
-        _take_signals(sweep / STOP)
+        console = Console() if runs_here(launcher) else Console(force_terminal=False)
+        _watched.append(LiveJobs(group=sweep, expected=jobs, console=console))
+        trainers = [one.trainer for one in configs] or [config.trainer]
+        begin(sweep, trainers=trainers, at_once=at_once(launcher, len(jobs)), live=_watched[-1])
+        for job in jobs:
+            if job.state == "done already":
+                write_job(sweep, job)
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        """In another process than the sweep's leave Ctrl-C to the sweep, which tells all jobs by a file."""
+        """In another process than the sweep's leave Ctrl-C to the sweep, which stops all jobs by a file."""
         if os.getpid() != self._process and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, lambda *_: None)  # ignored it would be in the job's process too
 
 
-def _share_out(trainers: Sequence[Any], jobs_at_once: int) -> None:
-    """Leave the jobs, which have these trainers, in variables which cores and GPUs of this machine each may have."""
-    share = cores_each(jobs_at_once)
-    if share < (os.cpu_count() or 1):
-        for name in THREADS:
-            os.environ.setdefault(name, str(share))
-    os.environ[GPU_GROUPS] = SEPARATOR.join(gpu_groups(trainers, jobs_at_once))
+def _end(live: LiveJobs, code: str | int | None) -> int:
+    """Show, write down and send to MLflow what became of a sweep whose launcher ended with ``code``; its exit code."""
+    from experiments.jobs.job import GroupState, write_state
+    from experiments.jobs.runner import GO_ON, end_of
+
+    jobs = live.stop()
+    print("\n".join(summarise(live.group, jobs)), flush=True)
+    end = "stopped" if code == INTERRUPTED else end_of(live.group, jobs)
+    if end == "stopped":
+        print(f"stopped; {GO_ON}", file=sys.stderr)
+    elif code:
+        end = "failed"
+    write_state(live.group, GroupState(state=end, ended=time.time()))
+    for line in send_to_mlflow(live.group, jobs):
+        print(line)
+    return {"stopped": INTERRUPTED, "failed": FAILED, "done": 0}[end]
+
+
+def summarise(sweep: Path, jobs: Sequence[Job]) -> list[str]:
+    """Print the table, write it and its pictures; returns the lines that follow it."""
+    from experiments.analysis.sweep import summarise_points
+    from experiments.jobs.job import LOG, PRIMARY, SUCCEEDED, final_metrics
+    from experiments.jobs.progress import label, tally, varying
+
+    keys = varying(jobs)
+    values = {job.number: {key: job.values[key] for key in keys if key in job.values} for job in jobs}
+    metrics = {job.number: final_metrics(job.run_folder(sweep)) for job in jobs if job.state in SUCCEEDED}
+    failures = [
+        f"job {job.number} ({label(job, keys)}) FAILED: {job.cause}; log {job.folder(sweep) / LOG}"
+        for job in jobs
+        if job.state == "failed"
+    ]
+    return [tally(jobs), *summarise_points(sweep, values, metrics, primary=PRIMARY), *failures]
+
+
+def send_to_mlflow(sweep: Path, jobs: Sequence[Job]) -> list[str]:
+    """Send the sweep's end, table and pictures to its run in MLflow; returns a line where that did not succeed.
+
+    The jobs' own sync processes have ended. A sweep has a run in each experiment that its jobs belong to.
+    """
+    from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, sync_apart
+    from experiments.run_folder import read_config
+
+    one_of_each_experiment = {run.parent: run for run in _own_runs(sweep, jobs)}.values()
+    loggers = {run: read_config(run).get("logger", {}) for run in one_of_each_experiment}
+    patience = {run: float(logger["patience"]) for run, logger in loggers.items() if logger.get("mirror")}
+    log = sweep / LOG_FILE
+    if not patience or sync_apart([*patience], log, timeout=SYNC_START_SECONDS + max(patience.values())):
+        return []
+    return [missing_from_mlflow([*patience], log)]
+
+
+def _own_runs(sweep: Path, jobs: Sequence[Job]) -> Iterator[Path]:
+    """The run folders of the jobs that ran as part of this sweep: that of one done already is of an earlier one."""
+    from experiments.run_folder import read_json
+    from experiments.run_folder.reader import SWEEP_FILE
+
+    for job in jobs:
+        folder = job.run_folder(sweep)
+        if folder is not None and read_json(folder / SWEEP_FILE).get("sweep") == sweep.name:
+            yield folder
 
 
 def _hold(sweep: Path) -> None:
@@ -141,19 +177,3 @@ def _hold(sweep: Path) -> None:
 def _refuse(sentence: str) -> NoReturn:
     print(sentence, file=sys.stderr)
     sys.exit(USAGE_ERROR)
-
-
-def _take_signals(stop: Path) -> None:
-    """The first one asks all jobs to stop, a second one ends them at once."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        stop.parent.mkdir(parents=True, exist_ok=True)
-        stop.touch()
-        for each in SIGNALS:
-            signal.signal(each, signal.default_int_handler)
-        print(f"\n{SIGNALS[signal.Signals(number)]}: stopping the sweep; once more to end its jobs now", flush=True)
-
-    with suppress(ValueError):  # outside the main thread nobody can
-        for number in before:
-            signal.signal(number, ask)

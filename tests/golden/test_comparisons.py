@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from experiments import compare, report
-from experiments.study.finished import Mark, Today
+from experiments.studies.finished import Mark, Today
 
 DATA = Path(__file__).parent / "comparisons"
 EXPECTED = DATA / "shown.json"

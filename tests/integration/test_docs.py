@@ -18,7 +18,7 @@ from experiments.cli.commands import COMMANDS
 from experiments.config.folders import VARIABLE, summaries, take_config_dir
 from experiments.config.override_checks import override_error, override_errors
 from experiments.schema import register
-from experiments.study.plan import find_study, study_names
+from experiments.studies.plan import find_study, study_names
 
 register()
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,9 +13,9 @@ import pytest
 
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
-from experiments.study.jobs import start_jobs
-from experiments.study.plan import find_study
-from experiments.study.starts import start_plan
+from experiments.studies.jobs import start_jobs
+from experiments.studies.plan import find_study
+from experiments.studies.starts import start_plan
 
 STUDY = """
 question: Does the machinery run?

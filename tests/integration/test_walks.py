@@ -88,7 +88,7 @@ WALKS = {
 }
 
 
-STUDY, WALKED_THERE = "A study: arms, seeds, and what decides", "tests/unit/experiments/study/test_own_study.py"
+STUDY, WALKED_THERE = "A study: arms, seeds, and what decides", "tests/unit/experiments/studies/test_own_study.py"
 """The one section that is of several runs, and where its commands are tried."""
 
 

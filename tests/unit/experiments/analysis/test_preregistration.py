@@ -11,7 +11,7 @@ import pytest
 
 from experiments.compare import main as compare
 from experiments.report import main as report
-from experiments.study.finished import Today
+from experiments.studies.finished import Today
 
 FLAT = {0: 0.2, 10: 0.2}
 GREEDY = "test/verifier/accuracy"

@@ -18,8 +18,8 @@ from experiments.analysis.statistics import Difference
 from experiments.analysis.study_report import choose_arms, report
 from experiments.analysis.study_results import ArmResult, mean_defined, read_results
 from experiments.analysis.study_rows import Gain, Row, rows_of, verdict
-from experiments.study.finished import finished_marks
-from experiments.study.plan import StudyError
+from experiments.studies.finished import finished_marks
+from experiments.studies.plan import StudyError
 
 METRIC = "test/verifier/accuracy"
 FLAT, RISING = {0: 0.2, 10: 0.2}, {0: 0.2, 5: 0.4, 10: 0.4}

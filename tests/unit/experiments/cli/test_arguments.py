@@ -7,8 +7,8 @@ import pytest
 from experiments.cli.arguments import KeyValueParser
 from experiments.compare import main as compare
 from experiments.report import main as report
-from experiments.study.command import main as study
-from experiments.study.command import options
+from experiments.study import main as study
+from experiments.study import options
 
 Main = Callable[[Sequence[str]], int]
 NOT_OF_COMPARE = "no such key; did you mean 'metric' of baseline, by, curve, metric, sets?"

@@ -14,13 +14,12 @@ from types import ModuleType
 import pytest
 from hydra import compose, initialize_config_module
 
-from experiments import compare, report
+from experiments import compare, report, study
 from experiments.cli.commands import COMMANDS
 from experiments.plan.__main__ import Options as PlanOptions
 from experiments.sample.options import SHORT
 from experiments.sample.options import Options as SampleOptions
 from experiments.schema import register
-from experiments.study import command as study
 
 register()
 ROOT = Path(__file__).resolve().parents[4]

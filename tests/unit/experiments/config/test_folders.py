@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_module
 
+from experiments.analysis.report.commands import command
 from experiments.config.folders import (
     VARIABLE,
     ConfigDirError,
@@ -21,7 +22,6 @@ from experiments.config.folders import (
 from experiments.config.override_checks import override_error
 from experiments.plan.__main__ import main as plan
 from experiments.schema import register
-from experiments.tracking.origin import command, origin_of
 
 register()
 ROOT = Path(__file__).resolve().parents[4]
@@ -121,10 +121,10 @@ def test_a_file_that_would_be_hidden_is_refused(folder: Path) -> None:
 def test_its_experiments_are_listed_and_what_was_typed_can_be_typed_again(folder: Path) -> None:
     take_config_dir(["--config-dir", str(folder)])
     assert summaries("experiment")["mine"] == "My experiment."
-    origin = origin_of(["experiment=mine", *config_dir_option()], "mine")
-    assert origin.about == "My experiment."
-    assert command(origin.overrides) == f"python -m experiments.run experiment=mine --config-dir={folder}"
-    assert take_config_dir(command(origin.overrides).split()[3:]) == ["experiment=mine"]
+    line = command(["experiment=mine", *config_dir_option()])
+    assert summaries("experiment")["mine"] == "My experiment."
+    assert line == f"python -m experiments.run experiment=mine --config-dir={folder}"
+    assert take_config_dir(line.split()[3:]) == ["experiment=mine"]
 
 
 def test_the_plan_reads_it_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,140 @@
+"""A job and the group that it belongs to, as their files say: written by who runs a job, read by who watches it.
+
+outputs/sweeps/<time>/, outputs/studies/<name>/
+    state.json        {"state": …, "host": …, "pid": …, "ended": …} of the process that runs the group
+    stop              there once somebody has asked the jobs to stop; holds "now" once they are to be killed
+    <job>/job.json    a Job
+    <job>/run.json    {"folder": …}, the run folder that the job opened
+    <job>/log.txt     its output
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from experiments.run_folder import read_json
+from experiments.run_folder.reader import JOB_RUN, SUMMARY
+from experiments.system.files import write_json
+
+State = Literal["waiting", "running", "done", "done already", "failed", "stopped"]
+STATES: tuple[State, ...] = get_args(State)
+SUCCEEDED = ("done", "done already")
+End = Literal["done", "failed", "stopped"]
+JOB, LOG, STOP, GROUP_STATE = "job.json", "log.txt", "stop", "state.json"
+PRIMARY = (
+    "test/verifier/accuracy_sampled",
+    "test/verifier/accuracy",
+    "val/verifier/accuracy_sampled",
+    "val/verifier/accuracy",
+    "val/oracle/auroc_depth1",
+)
+"""The number by which jobs are ordered, the first that there is. All are shares, where more is better: sampled success
+varies least, a critic alone has only the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One process: ``python -m experiments.run`` with these overrides."""
+
+    number: int
+    overrides: Sequence[str]
+    """All of its command line, swept or not."""
+    name: str = ""
+    """Of its folder within the group; empty: its number."""
+    state: State = "waiting"
+    began: float | None = None
+    """Seconds since the epoch."""
+    ended: float | None = None
+    cause: str | None = None
+    """Why it failed, in a line."""
+    run: str | None = None
+    """Of a job that was done already: the run folder that has its result."""
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Key → value of every override, without Hydra's escapes."""
+        pairs = (override.partition("=") for override in self.overrides)
+        return {key: re.sub(r"\\(.)", r"\1", value) for key, _, value in pairs}
+
+    def folder(self, group: Path) -> Path:
+        return group / (self.name or str(self.number))
+
+    def run_folder(self, group: Path) -> Path | None:
+        """Where the job's numbers are; None before its run has opened a folder."""
+        folder = self.run or read_json(self.folder(group) / JOB_RUN).get("folder")
+        return Path(folder) if folder else None
+
+
+def read_job(folder: Path) -> Job | None:
+    """The job of a folder; None where it has not begun."""
+    content = read_json(folder / JOB)
+    return Job(**content) if content else None
+
+
+def write_job(group: Path, job: Job) -> None:
+    write_json(job.folder(group) / JOB, asdict(job))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupState:
+    """How far a group of jobs is, and the process that runs it."""
+
+    state: Literal["running"] | End = "running"
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    ended: float | None = None
+    """Seconds since the epoch."""
+
+
+def write_state(group: Path, state: GroupState) -> None:
+    write_json(group / GROUP_STATE, asdict(state))
+
+
+def read_state(group: Path) -> GroupState | None:
+    """None where nobody watches the jobs: ranks that torchrun started run those of a sweep themselves.
+
+    A process that was killed could not write its end; on its own machine it is seen that it is gone.
+    """
+    content = read_json(group / GROUP_STATE)
+    if not content:
+        return None
+    state = GroupState(**content)
+    killed = state.state == "running" and state.host == socket.gethostname() and not _alive(state.pid)
+    return replace(state, state="stopped") if killed else state
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another person's
+        return True
+    return True
+
+
+class Found(NamedTuple):
+    """A metric and its value."""
+
+    name: str
+    value: float
+
+    def __str__(self) -> str:
+        """``0.412 test accuracy_sampled``."""
+        return f"{self.value:.3f} {self.name.partition('/')[0]} {self.name.rpartition('/')[2]}"
+
+
+def primary_metric(metrics: Mapping[str, float]) -> Found | None:
+    return next((Found(name, metrics[name]) for name in PRIMARY if name in metrics), None)
+
+
+def final_metrics(run: Path | None) -> dict[str, float]:
+    """Every metric of a run that has ended, at its last step; empty before its end."""
+    stages = {} if run is None else read_json(run / SUMMARY).get("metrics", {})
+    return {name: value for metrics in stages.values() for name, value in metrics.items()}

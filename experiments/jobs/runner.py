@@ -1,0 +1,213 @@
+"""Run jobs, each as a process of its own: whatever becomes of one, the others go on.
+
+    Hydra's launcher (basic, joblib, submitit, Ray) ──► supervise ─┐
+    run_jobs, so many at a time on this machine ───────────────────┴► run_job ──► python -m experiments.run …
+                                                                        └─ job.json, log.txt; passes a stop on
+
+A process of its own, because an error that left ``run`` would end all jobs under Hydra's launchers, and so would one
+that is killed for want of memory. Each job begins with fresh memory, and the threads and GPUs that it is given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from experiments.jobs.job import (
+    JOB,
+    LOG,
+    STOP,
+    SUCCEEDED,
+    End,
+    GroupState,
+    Job,
+    final_metrics,
+    primary_metric,
+    read_job,
+    write_job,
+    write_state,
+)
+from experiments.jobs.progress import LiveJobs
+from experiments.run_folder.reader import JOB_RUN, JOB_VARIABLE, SWEEP_COMMAND, SWEEP_VARIABLE
+from experiments.system.devices import GPU_GROUPS, SEPARATOR, THREADS, cores_each, gpu_groups, gpus_of_job
+from experiments.system.launch import INTERRUPTED
+
+LOOK_SECONDS = 0.3
+GRACE_SECONDS = 120.0
+"""What a stopped job may take to end its step, write a checkpoint and send the rest to MLflow."""
+LONGEST_CAUSE = 300
+TAIL = 8192
+"""Bytes of a log in which its last line is looked for."""
+SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+KILL = "now"
+"""In the file ``stop``: the jobs are not waited for."""
+GO_ON = "the same command goes on: what is finished is not run again, what was stopped continues from its checkpoint"
+
+
+def supervise(hydra: Any) -> float | None:
+    """Run the job that ``hydra`` describes, unless it is done already or all are to stop.
+
+    Returns:
+        The primary metric, for a sweeper that learns from it; None where the job failed or was stopped.
+    """
+    from experiments.run_folder.record import sweep_of
+
+    group, number = Path(hydra.sweep.dir), int(hydra.job.num)
+    job = read_job(group / str(number)) or Job(number=number, overrides=tuple(hydra.overrides.task))
+    if job.state != "done already":
+        sweep = {SWEEP_VARIABLE: json.dumps(sweep_of(hydra))} if (group / SWEEP_COMMAND).exists() else {}
+        job = run_job(job, group, variables=sweep)
+    found = primary_metric(final_metrics(job.run_folder(group))) if job.state in SUCCEEDED else None
+    return None if found is None else found.value
+
+
+def run_jobs(jobs: Sequence[Job], group: Path, *, trainers: Sequence[Any], at_once: int, live: LiveJobs) -> list[Job]:
+    """Run all jobs on this machine, so many at a time, begun in their order; as they ended.
+
+    Args:
+        jobs: in the order in which they begin.
+        group: their common folder.
+        trainers: the node ``trainer`` of each.
+        at_once: how many run at a time.
+        live: shows what they do.
+    """
+    begin(group, trainers=trainers, at_once=at_once, live=live)
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(lambda job: run_job(job, group), jobs))
+    ended = live.stop()
+    write_state(group, GroupState(state=end_of(group, ended), ended=time.time()))
+    return ended
+
+
+def begin(group: Path, *, trainers: Sequence[Any], at_once: int, live: LiveJobs) -> None:
+    """From now on the jobs run: clear what earlier ones left, share out cores and GPUs, show them, take Ctrl-C.
+
+    Args:
+        group: the folder of the jobs.
+        trainers: the node ``trainer`` of each.
+        at_once: how many run at a time on this machine.
+        live: shows what they do.
+    """
+    for path in (group / STOP, *group.glob(f"*/{JOB}"), *group.glob(f"*/{JOB_RUN}")):
+        path.unlink(missing_ok=True)
+    write_state(group, GroupState())
+    share = cores_each(at_once)
+    if share < (os.cpu_count() or 1):
+        for name in THREADS:
+            os.environ.setdefault(name, str(share))
+    os.environ[GPU_GROUPS] = SEPARATOR.join(gpu_groups(trainers, at_once))
+    live.start()
+    _take_signals(group / STOP)
+
+
+def end_of(group: Path, jobs: Sequence[Job]) -> End:
+    """How a group of jobs ended."""
+    if (group / STOP).exists():
+        return "stopped"
+    return "failed" if any(job.state == "failed" for job in jobs) else "done"
+
+
+def _take_signals(stop: Path) -> None:
+    """The first one asks all jobs to stop, a second one kills them."""
+
+    def kill(number: int, frame: FrameType | None) -> None:
+        stop.write_text(KILL, encoding="utf-8")
+        for each in SIGNALS:
+            signal.signal(each, signal.default_int_handler)
+        raise KeyboardInterrupt
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stop.parent.mkdir(parents=True, exist_ok=True)
+        stop.touch()
+        for each in SIGNALS:
+            signal.signal(each, kill)
+        print(f"\n{SIGNALS[signal.Signals(number)]}: stopping the jobs; once more to end them now", flush=True)
+
+    with suppress(ValueError):  # outside the main thread nobody can
+        for each in SIGNALS:
+            signal.signal(each, ask)
+
+
+def run_job(job: Job, group: Path, *, variables: Mapping[str, str] | None = None) -> Job:
+    """Run one job, with the first free GPUs of its group; as it ended.
+
+    Args:
+        job: which.
+        group: the folder of its group.
+        variables: added to the environment of its process.
+    """
+    folder, stop = job.folder(group), group / STOP
+    if stop.exists():
+        job = replace(job, state="stopped")
+    else:
+        with gpus_of_job(group) as gpus:
+            write_job(group, job := replace(job, state="running", began=time.time()))
+            code = _wait(_start(job, folder, {**(variables or {}), **gpus}), stop)
+        job = replace(job, ended=time.time(), **_outcome(code, folder / LOG, stopped=stop.exists()))
+    write_job(group, job)
+    return job
+
+
+def _command(job: Job) -> list[str]:
+    # RUN, or a preset of conf/sweep among the overrides would start the sweep again
+    return [sys.executable, "-m", "experiments.run", *job.overrides, "hydra.mode=RUN"]
+
+
+def _start(job: Job, folder: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    own = {JOB_VARIABLE: str(folder), "HYDRA_FULL_ERROR": "1", "PYTHONUNBUFFERED": "1"}
+    with (folder / LOG).open("ab") as log:
+        return subprocess.Popen(
+            _command(job),
+            env={**os.environ, **own, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches it once, from here
+        )
+
+
+def _wait(process: subprocess.Popen[bytes], stop: Path) -> int:
+    """Wait for its end; when the group is to stop, interrupt it, and kill it where it takes too long. Its exit code."""
+    deadline = None
+    try:
+        while process.poll() is None:
+            if deadline is None and stop.exists():
+                process.send_signal(signal.SIGINT)
+                deadline = time.monotonic() + GRACE_SECONDS
+            if deadline is not None and (time.monotonic() > deadline or stop.read_text(encoding="utf-8") == KILL):
+                process.kill()
+            time.sleep(LOOK_SECONDS)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    return process.returncode
+
+
+def _outcome(code: int, log: Path, *, stopped: bool) -> dict[str, Any]:
+    """What became of a process. How one ends that was asked to stop depends on where it was, and means nothing."""
+    if code == 0:
+        return {"state": "done"}
+    if stopped or code == INTERRUPTED:
+        return {"state": "stopped"}
+    return {"state": "failed", "cause": f"killed by {signal.Signals(-code).name}" if code < 0 else last_line(log)}
+
+
+def last_line(log: Path) -> str:
+    """The last line that is not blank, where a refusal stands or what a traceback ends with."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL))
+        lines = file.read().decode("utf-8", errors="replace").splitlines()
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+    return last if len(last) <= LONGEST_CAUSE else last[: LONGEST_CAUSE - 1] + "…"

@@ -1,0 +1,76 @@
+"""A study as it was launched, kept in MLflow: what was fixed before the first run, and its file as it was last run.
+
+The run of kind ``study`` in the study's experiment:
+
+    params                 primary.metric, primary.arm, primary.baseline, when it was first launched
+    first/NAME.yaml        its file then
+    NAME.yaml              its file at the last launch, by which who has no such file reads its runs
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import yaml
+
+from experiments.mlflow_sync import TrackedRun, Tracker
+from experiments.studies.plan import FILE, Primary, Study, read_study
+
+KIND, FIRST = "study", "first"
+
+
+def keep(tracker: Tracker, study: Study) -> None:
+    """Say that a study is launched; what was said the first time stays."""
+    if study.file is None:
+        return
+    key = f"{study.name}/{KIND}"
+    found = tracker.find_run(study.name, key)
+    if found is not None and found.deleted:
+        return  # a person deleted it
+    run_id = found.run_id if found else None
+    if run_id is None:
+        tags = {"key": key, "kind": KIND, "experiment": study.name}
+        run_id = tracker.create_run(study.name, name=f"study {study.name}", start=time.time(), tags=tags, parent=None)
+        tracker.describe(run_id, params=_params(study.primary), tags={})
+        tracker.log_file(run_id, study.file, FIRST)
+    tracker.log_file(run_id, study.file, "")
+    tracker.set_status(run_id, "FINISHED", end=time.time())
+
+
+def launched(tracker: Tracker, names: Sequence[str]) -> list[Study]:
+    """The studies among experiments' names, as their files were when they were last launched."""
+    return [_read(tracker, run) for run in tracker.runs(names, kind=KIND) if _file(run) in _files(tracker, run)]
+
+
+def notes_on_primary(tracker: Tracker, study: Study) -> list[str]:
+    """A sentence where what decides today is not what did when the study was first launched."""
+    first = next(iter(tracker.runs([study.name], kind=KIND)), None)
+    if first is None or all(first.params.get(key) == value for key, value in _params(study.primary).items()):
+        return []
+    then = {key.rpartition(".")[2]: first.params.get(key, "unknown") for key in _params(study.primary)}
+    when = time.strftime("%Y-%m-%d", time.gmtime(first.start))
+    return [
+        f"What decides was another when the study was first launched, on {when}: "
+        f"{then['metric']} of {then['arm']} minus that of {then['baseline']}."
+    ]
+
+
+def _params(primary: Primary) -> dict[str, str]:
+    return {
+        "primary.metric": primary.metric,
+        "primary.arm": primary.arm,
+        "primary.baseline": primary.baseline,
+    }
+
+
+def _file(run: TrackedRun) -> str:
+    return f"{run.experiment}{FILE}"
+
+
+def _files(tracker: Tracker, run: TrackedRun) -> Sequence[str]:
+    return tracker.artifacts.files(run.run_id)
+
+
+def _read(tracker: Tracker, run: TrackedRun) -> Study:
+    return read_study(run.experiment, yaml.safe_load(tracker.artifacts.read(run.run_id, _file(run))))

@@ -1,0 +1,209 @@
+"""Run what is left of a study, then show what there is:  make study name=countdown_credit
+
+python -m experiments.study NAME [parallel=1] [only=arm,arm] [seeds=2]      fewer jobs at once, a part of the arms
+python -m experiments.study NAME [progress=json]                            how its jobs say how far they are
+python -m experiments.study NAME --config-dir FOLDER                        NAME, or what it names, of one's own
+
+The warm starts are run first, then every job that MLflow has not seen finish.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
+from experiments.config.folders import ConfigDirError, take_config_dir
+from experiments.config.hints import did_you_mean
+from experiments.schema import register
+from experiments.studies.jobs import ArmJob, check_comparable, check_jobs, composed, jobs_of, start_jobs
+from experiments.studies.plan import Study, StudyError, find_study
+from experiments.system.terminal import be_quiet, protect_output
+
+FAILED, INTERRUPTED = 1, 130
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Flags may be written as overrides: ``parallel=1`` is ``--parallel=1``."""
+    parser = KeyValueParser("experiments.study", __doc__)
+    parser.add_argument("name", help="a file of conf/study/ or of your own study/, or the path of one")
+    parser.add_argument("--parallel", type=int, help="jobs at once; else as the study says")
+    parser.add_argument("--only", help="arms, with commas")
+    parser.add_argument("--seeds", type=int, help="the first so many seeds of each arm")
+    parser.add_argument("--progress", help="of the jobs: a file of conf/progress/")
+    return parser.read(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    register()
+    try:
+        chosen = options(take_config_dir(arguments))
+    except ConfigDirError as error:
+        print(error, file=sys.stderr)
+        return USAGE_ERROR
+    # Also where a shell that started us in the background had switched Ctrl-C off, for us and for our jobs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        study, only = chosen_study(chosen)
+        check_jobs([*start_jobs(study).values(), *jobs_of(study, {})])
+        check_comparable(study, jobs_of(study, {}))
+        return run_study(study, only=only, seeds=chosen.seeds)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except StudyError as error:
+        print(error, file=sys.stderr)
+        return USAGE_ERROR
+
+
+def chosen_study(chosen: argparse.Namespace) -> tuple[Study, list[str]]:
+    """The study as the options change it, and the arms that are to run (all where none is named).
+
+    Raises:
+        StudyError: for an option that does not fit the study.
+    """
+    study = find_study(chosen.name)
+    if chosen.progress is not None:  # what the jobs compute, and how they are found again, is the same
+        study = replace(study, common=[*study.common, f"progress={chosen.progress}"])
+    only = [arm.strip() for arm in chosen.only.strip("[]").split(",")] if chosen.only else []
+    for arm in only:
+        if arm not in study.arms:
+            raise StudyError(f"only={arm}: no such arm; {did_you_mean(arm, study.arms)}")
+    parallel = study.parallel if chosen.parallel is None else chosen.parallel
+    for name, value in (("parallel", parallel), ("seeds", chosen.seeds)):
+        if value is not None and value < 1:
+            raise StudyError(f"{name} must be at least 1, got {value}")
+    return replace(study, parallel=parallel), only
+
+
+def run_study(study: Study, *, only: Sequence[str], seeds: int | None) -> int:
+    """Run what is not finished; returns the exit code.
+
+    Args:
+        study: which.
+        only: arms; empty: all.
+        seeds: the first so many of each arm; None: all.
+
+    Raises:
+        StudyError: where another process runs this study, or MLflow cannot be used.
+        KeyboardInterrupt: after the jobs were stopped.
+    """
+    # everything heavy is imported here, after what can be wrong has been answered
+    from experiments.mlflow_sync import TrackerError
+    from experiments.run_folder.record import git_sha
+    from experiments.studies.finished import todays_jobs
+    from experiments.system.files import lock
+
+    jobs = [job for job in todays_jobs(study) if (not only or job.arm in only) and (seeds is None or job.seed < seeds)]
+    outputs = Path(composed(jobs[0]).output_dir)
+    folder = outputs / "studies" / study.name
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock(folder / ".lock", wait=False) as alone:
+        if not alone:
+            raise StudyError(f"{study.name}: another process runs this study ({folder / '.lock'})")
+        tell(study.question)
+        if git_sha().endswith("-dirty"):
+            tell(
+                "The working tree has uncommitted changes, and each job runs the code as it is when it begins: to go "
+                "on editing, run the study at a fixed commit and with outputs/ of its own, in a second working tree "
+                f"(git worktree add ../{study.name} HEAD)"
+            )
+        try:
+            return _run(study, jobs, outputs / "runs" / study.name, folder)
+        except TrackerError as error:
+            raise StudyError(str(error)) from error
+
+
+def _run(study: Study, jobs: Sequence[ArmJob], runs: Path, folder: Path) -> int:
+    from experiments.mlflow_sync import connect
+    from experiments.stages.stage_manifest import finished
+    from experiments.studies.finished import finished_marks, still_to_do
+    from experiments.studies.launched import keep
+    from experiments.studies.starts import start_plan
+
+    keep(tracker := connect(), study)
+    runs.mkdir(parents=True, exist_ok=True)
+    _send(runs)
+    seeds = {job.seed for job in jobs}
+    starts = {seed: job for seed, job in start_jobs(study).items() if seed in seeds}
+    missing = [job for job in dict.fromkeys(starts.values()) if not finished(start_plan(job).folder)]
+    no_start = _run_jobs(missing, folder, study.parallel)
+    begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
+    left = still_to_do(begun, finished_marks(tracker, study))
+    tell(f"{len(begun) - len(left)} of {len(jobs)} jobs are finished; {len(left)} to run, {study.parallel} at a time")
+    failed = _run_jobs(left, folder, study.parallel)
+    return close(study, {**no_start, **failed}, sent=runs if left else None)
+
+
+def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int) -> Mapping[str, Path]:
+    """Run jobs, so many at a time; label → log of those that failed.
+
+    Raises:
+        KeyboardInterrupt: after all running jobs were asked to stop and have ended.
+    """
+    from rich.console import Console
+
+    from experiments.jobs.job import LOG, SUCCEEDED, Job
+    from experiments.jobs.progress import LiveJobs
+    from experiments.jobs.runner import GO_ON, end_of, run_jobs
+
+    if not arms:
+        return {}
+    jobs = [
+        Job(number=number, name=f"{one.arm}-{one.seed}", overrides=one.overrides) for number, one in enumerate(arms)
+    ]
+    live = LiveJobs(group=folder, expected=jobs, console=Console(), keys=("arm", "seed"))
+    ended = run_jobs(jobs, folder, trainers=[composed(one).trainer for one in arms], at_once=parallel, live=live)
+    if end_of(folder, ended) == "stopped":
+        print(f"stopped; {GO_ON}", file=sys.stderr)
+        raise KeyboardInterrupt
+    return {arms[job.number].label: job.folder(folder) / LOG for job in ended if job.state not in SUCCEEDED}
+
+
+def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int:
+    """Send what ``sent`` holds, show the report, and last, whatever came of that, name the jobs that failed."""
+    from experiments.analysis.study_report import report
+    from experiments.compare import OUTPUT
+    from experiments.mlflow_sync import TrackerError, connect
+    from experiments.studies.finished import today
+
+    shown = False
+    try:
+        if sent is not None:
+            _send(sent)
+        tracker = connect()
+        print("\n".join(report(tracker, study, **today(tracker, study)._asdict(), output=OUTPUT)))
+        shown = True
+    except StudyError as error:  # the baseline has not finished, say
+        tell(str(error))
+        shown = True
+    except TrackerError as error:
+        tell(str(error))
+    finally:
+        for label, log in failed.items():
+            tell(f"{label}: FAILED, see {log}")
+    return FAILED if failed or not shown else 0
+
+
+def _send(runs: Path) -> None:
+    """What MLflow missed while a job ran or was killed."""
+    from experiments.mlflow_sync import connect
+    from experiments.mlflow_sync.sync import COMMAND, sync
+
+    if any(runs.rglob("stages.json")) and not sync([runs], connect):
+        tell(f"MLflow has not everything yet; to send the rest: python {' '.join(COMMAND)} {runs}")
+
+
+def tell(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
+
+
+if __name__ == "__main__":
+    be_quiet()
+    protect_output()
+    sys.exit(main(sys.argv[1:]))

@@ -1,1 +1,0 @@
-from experiments.mlflow_sync import Artifacts as Artifacts

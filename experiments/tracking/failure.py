@@ -1,1 +1,0 @@
-from experiments.run_folder.record import write_failure as write_failure

@@ -1,1 +1,0 @@
-from experiments.mlflow_sync.describe import flatten as flatten

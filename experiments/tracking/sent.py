@@ -1,1 +1,0 @@
-from experiments.mlflow_sync.sync import MEMORY_FILE as MEMORY_FILE

@@ -1,1 +1,0 @@
-from experiments.mlflow_sync.tracker import TrackedRun as TrackedRun

@@ -1,0 +1,138 @@
+"""What files say of a group of jobs, and so MLflow of a sweep: its parent run follows its state."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.jobs.job import End, GroupState, Job, read_state, write_state
+from experiments.mlflow_sync import Tracker
+from experiments.mlflow_sync.sync import FolderSync
+from experiments.run_folder.reader import JOB_RUN
+from experiments.sweep.watch import send_to_mlflow
+from experiments.system.files import write_json
+
+SWEEP = "2026-01-01T00-00-00"
+
+
+def folder_of(outputs: Any) -> Path:
+    return outputs.root / "sweeps" / SWEEP
+
+
+def begun(outputs: Any, name: str, *, number: int, mirror: bool = False) -> tuple[Path, Job]:
+    """A run folder of a job, not ended yet, and the job as it will have ended."""
+    folder, sweep = outputs.run(name, seed=number, final=0.4, sweep=SWEEP), folder_of(outputs)
+    (folder / "summary.json").unlink()
+    with (folder / "config.yaml").open("a") as config:
+        config.write(f"logger:\n  mirror: {str(mirror).lower()}\n  patience: 120\n")
+    write_json(sweep / str(number) / JOB_RUN, {"folder": str(folder)})
+    return folder, Job(number=number, overrides=(f"seed={number}",), state="failed")
+
+
+def status(tracker: Tracker, name: str) -> str:
+    (parent,) = tracker.runs([name], kind="sweep")
+    return parent.status
+
+
+def send(folder: Path, tracker: Tracker, *, live: bool = False) -> None:
+    """As a process of its own would."""
+    FolderSync(folder, tracker).send(live=live)
+
+
+@pytest.mark.parametrize(("end", "shown"), [("done", "FINISHED"), ("failed", "FAILED"), ("stopped", "KILLED")])
+def test_a_parent_ends_as_its_sweep_does(tracker: Tracker, outputs: Any, end: End, shown: str) -> None:
+    name = f"sweep_{end}"
+    write_state(folder_of(outputs), GroupState())
+    folder, _ = begun(outputs, name, number=0)
+    (folder / "summary.json").write_text("{}")
+    send(folder, tracker)
+    assert status(tracker, name) == "RUNNING", "another job is yet to begin"
+    write_state(folder_of(outputs), GroupState(state=end, ended=1_700_000_000.5))
+    send(folder, tracker)
+    (parent,) = tracker.runs([name], kind="sweep")
+    assert parent.status == shown
+    assert tracker._client.get_run(parent.run_id).info.end_time == 1_700_000_000_500
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_a_sweep_that_goes_on_in_its_folder_runs_again(tracker: Tracker, outputs: Any, last: int) -> None:
+    """What sends a new job knows nothing of the first end, and what sends an old one nothing of what came after."""
+    name = f"sweep_again_{last}"
+    sweep = folder_of(outputs)
+    first, _ = begun(outputs, name, number=0)
+    write_state(sweep, GroupState(state="failed"))
+    send(first, tracker)
+    write_state(sweep, GroupState())
+    second, _ = begun(outputs, name, number=1)
+    send(second, tracker, live=True)
+    assert status(tracker, name) == "RUNNING"
+    write_state(sweep, GroupState(state="done"))
+    send((first, second)[last], tracker)
+    assert status(tracker, name) == "FINISHED"
+    write_state(sweep, GroupState())
+    send(second, tracker, live=True)
+    write_state(sweep, GroupState(state="failed"))
+    send(first, tracker)
+    assert status(tracker, name) == "FAILED"
+
+
+def test_a_group_whose_process_was_killed_was_stopped(tmp_path: Path) -> None:
+    """Seen where it ran only: no other machine knows its processes."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    elsewhere = GroupState(pid=gone.pid, host="elsewhere")
+    for state, end in (
+        (GroupState(pid=os.getpid()), "running"),
+        (elsewhere, "running"),
+        (GroupState(pid=gone.pid), "stopped"),
+        (replace(elsewhere, state="done"), "done"),
+    ):
+        write_state(tmp_path, state)
+        read = read_state(tmp_path)
+        assert read is not None
+        assert read.state == end
+    assert read_state(tmp_path / "nobody watches") is None
+
+
+def test_a_sweep_of_two_experiments_is_sent_to_both(tracker: Tracker, outputs: Any) -> None:
+    """By a process of its own, as the jobs' have ended; what is not to be sent is left alone, as is an earlier run."""
+    jobs = [
+        begun(outputs, "sweep_told_a", number=0, mirror=True)[1],
+        begun(outputs, "sweep_told_b", number=1, mirror=True)[1],
+        begun(outputs, "sweep_untold", number=2)[1],
+        replace(begun(outputs, "sweep_before", number=3, mirror=True)[1], state="done already"),
+    ]
+    earlier = jobs[3].run_folder(folder_of(outputs))
+    assert earlier is not None
+    write_json(earlier / "sweep.json", {"sweep": "an earlier one"})
+    write_state(folder_of(outputs), GroupState(state="failed"))
+    assert send_to_mlflow(folder_of(outputs), jobs) == []
+    assert [status(tracker, name) for name in ("sweep_told_a", "sweep_told_b")] == ["FAILED", "FAILED"]
+    assert not [run for name in ("sweep_untold", "sweep_before") for run in tracker.runs([name], kind="sweep")]
+
+
+def test_a_dead_tracker_costs_a_sweep_a_line(outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, job = begun(outputs, "sweep_dead", number=0, mirror=True)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense:/x")
+    (line,) = send_to_mlflow(folder_of(outputs), [job])
+    assert line.startswith(f"MLflow has not everything yet; to send the rest: python -m experiments.track {folder}\n")
+
+
+def test_a_folder_of_the_sweep_s_own_choosing_is_found(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    folder, _ = begun(outputs, "sweep_elsewhere", number=0)
+    write_json(folder / "sweep.json", {"sweep": "mine", "overrides": "seed=0,1", "folder": str(tmp_path / "mine")})
+    write_state(tmp_path / "mine", GroupState(state="stopped"))
+    send(folder, tracker)
+    (parent,) = tracker.runs(["sweep_elsewhere"], kind="sweep")
+    assert (parent.status, parent.params) == ("KILLED", {"overrides": "seed=0,1"})
+
+
+def test_a_value_has_no_escapes_of_the_command_line() -> None:
+    job = Job(number=0, overrides=(r"policy.pretrained=embedded\:llama_countdown",))
+    assert job.values == {"policy.pretrained": "embedded:llama_countdown"}

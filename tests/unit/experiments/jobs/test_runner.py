@@ -1,0 +1,173 @@
+"""Jobs as processes: what becomes of each, which cores and GPUs they have, and how all are stopped."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from experiments.jobs.job import JOB, LOG, STOP, Job, read_job, read_state
+from experiments.jobs.progress import LiveJobs
+from experiments.jobs.runner import LONGEST_CAUSE, _outcome, _wait, end_of, last_line, run_jobs
+from experiments.run_folder.reader import JOB_RUN
+from experiments.system import devices as shared
+from experiments.system.devices import GPU_GROUPS, THREADS, VISIBLE
+
+GPU = OmegaConf.create({"accelerator": "gpu", "devices": 2})
+CPU = OmegaConf.create({"accelerator": "cpu", "devices": 1})
+
+
+@pytest.fixture(autouse=True)
+def _restore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The variables and the signals that a group of jobs sets."""
+    for name in (*THREADS, GPU_GROUPS):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def run(group: Path, code: str, *, jobs: int, at_once: int, trainer: object = CPU) -> list[Job]:
+    """So many jobs, whose processes run this code instead of an experiment; ``NUMBER`` in it is the job's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "experiments.jobs.runner._command",
+            lambda job: [sys.executable, "-c", code.replace("NUMBER", str(job.number))],
+        )
+        listed = [Job(number=number, name=f"arm-{number}", overrides=(f"seed={number}",)) for number in range(jobs)]
+        live = LiveJobs(group=group, expected=listed, console=Console(file=io.StringIO()))
+        return run_jobs(listed, group, trainers=[trainer] * jobs, at_once=at_once, live=live)
+
+
+def logs(group: Path) -> list[str]:
+    return [path.read_text().strip() for path in sorted(group.glob(f"*/{LOG}"))]
+
+
+def test_one_that_fails_takes_no_other_along(tmp_path: Path) -> None:
+    code = "import os, sys; print('no such model'); sys.exit(NUMBER % 2)"
+    jobs = run(tmp_path, code, jobs=3, at_once=2)
+    assert [(job.state, job.cause) for job in jobs] == [("done", None), ("failed", "no such model"), ("done", None)]
+    assert jobs == [read_job(tmp_path / f"arm-{number}") for number in range(3)]
+    state = read_state(tmp_path)
+    assert state is not None
+    assert (state.state, end_of(tmp_path, jobs)) == ("failed", "failed")
+
+
+@pytest.mark.parametrize(("at_once", "threads"), [(1, None), (2, "3"), (4, "1"), (9, "1")])
+def test_jobs_share_the_cores(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at_once: int, threads: str | None
+) -> None:
+    monkeypatch.setattr(shared.os, "cpu_count", lambda: 6)
+    run(tmp_path, f"import os; print(*(os.environ.get(name) for name in {THREADS}))", jobs=2, at_once=at_once)
+    assert logs(tmp_path) == [f"{threads} {threads}"] * 2
+
+
+def test_the_users_threads_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    run(tmp_path, "import os; print(os.environ['OMP_NUM_THREADS'])", jobs=1, at_once=3)
+    assert logs(tmp_path) == ["7"]
+
+
+def test_jobs_that_run_at_once_see_other_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(VISIBLE, "0,1,2,3")
+    seen = f"import os, time; began = time.monotonic(); time.sleep(1); print(os.environ[{VISIBLE!r}], began, "
+    run(tmp_path, f"{seen}time.monotonic())", jobs=5, at_once=2, trainer=GPU)
+    told = [line.split() for line in logs(tmp_path)]
+    assert {gpus for gpus, *_ in told} == {"0,1", "2,3"}
+    for gpus in ("0,1", "2,3"):
+        times = sorted((float(began), float(ended)) for each, began, ended in told if each == gpus)
+        assert len(times) >= 2
+        assert all(before[1] <= after[0] for before, after in pairwise(times)), "one after the other"
+
+
+def test_jobs_on_cpus_see_what_we_see(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(VISIBLE, "3")
+    run(tmp_path, f"import os; print(os.environ[{VISIBLE!r}])", jobs=1, at_once=1)
+    assert logs(tmp_path) == ["3"]
+
+
+def test_ctrl_c_stops_those_that_run_and_begins_no_other(tmp_path: Path) -> None:
+    threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    jobs = run(tmp_path, "import time; print(flush=True); time.sleep(60)", jobs=3, at_once=2)
+    assert [job.state for job in jobs] == ["stopped"] * 3
+    assert len(logs(tmp_path)) == 2
+    assert end_of(tmp_path, jobs) == "stopped"
+
+
+def test_a_second_ctrl_c_waits_for_nobody(tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+    for seconds in (3.0, 4.0):
+        threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, code, jobs=1, at_once=1)
+    assert time.monotonic() - began < 30
+
+
+def test_nothing_of_earlier_jobs_in_the_folder_is_taken_for_theirs(tmp_path: Path) -> None:
+    run(tmp_path, "pass", jobs=2, at_once=1)
+    (tmp_path / "arm-1" / JOB_RUN).write_text('{"folder": "of before"}')
+    (tmp_path / STOP).touch()
+    (job,) = run(tmp_path, "pass", jobs=1, at_once=1)
+    assert (job.state, job.run_folder(tmp_path)) == ("done", None)
+    assert not (tmp_path / "arm-1" / JOB).exists()
+
+
+def sleeper(*, deaf: bool = False) -> subprocess.Popen[bytes]:
+    """By default it dies of the signal, as a job does while it still imports its libraries."""
+    handler = "signal.SIG_IGN" if deaf else "signal.default_int_handler"
+    code = f"import signal, time; signal.signal(signal.SIGINT, {handler}); print(flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()  # it listens now
+    return process
+
+
+def test_a_job_that_does_not_stop_is_killed_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / STOP).touch()
+    assert _wait(sleeper(), tmp_path / STOP) == -signal.SIGINT
+    monkeypatch.setattr("experiments.jobs.runner.GRACE_SECONDS", 0.5)
+    began = time.monotonic()
+    assert _wait(sleeper(deaf=True), tmp_path / STOP) == -signal.SIGKILL
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("code", "stopped", "outcome"),
+    [
+        (0, True, {"state": "done"}),
+        (130, False, {"state": "stopped"}),
+        (-signal.SIGINT, True, {"state": "stopped"}),
+        (-signal.SIGKILL, False, {"state": "failed", "cause": "killed by SIGKILL"}),
+    ],
+)
+def test_what_becomes_of_a_job_is_its_exit_code(
+    tmp_path: Path, code: int, stopped: bool, outcome: dict[str, str]
+) -> None:
+    assert _outcome(code, tmp_path / LOG, stopped=stopped) == outcome
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("grpo: running\nTraceback\n  line\nValueError: no\n\n \n", "ValueError: no"),
+        ("", "it printed nothing"),
+        ("x" * 10_000, "x" * (LONGEST_CAUSE - 1) + "…"),
+    ],
+)
+def test_the_cause_is_the_last_line_that_is_not_blank(log: str, cause: str, tmp_path: Path) -> None:
+    (tmp_path / LOG).write_text(log)
+    assert last_line(tmp_path / LOG) == cause

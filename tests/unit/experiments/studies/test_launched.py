@@ -1,0 +1,89 @@
+"""What MLflow keeps of a study when it is launched: what decides, from the first time on, and the file of the last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.analysis.study_report import report
+from experiments.compare import main as compare
+from experiments.jobs.job import Job
+from experiments.schema import register
+from experiments.studies.finished import Today
+from experiments.studies.launched import keep, launched, notes_on_primary
+from experiments.studies.plan import find_study
+from experiments.study import run_study
+
+FLAT = {0: 0.2, 10: 0.2}
+OTHER = "test/verifier/accuracy_sampled"
+
+
+def test_another_primary_than_the_first_is_told(runs: Any, tmp_path: Path) -> None:
+    study = find_study(str(runs.file(tmp_path)))
+    keep(runs.tracker, study)
+    assert notes_on_primary(runs.tracker, study) == []
+    later = replace(study, primary=replace(study.primary, metric=OTHER))
+    keep(runs.tracker, later)
+    assert notes_on_primary(runs.tracker, study) == []
+    (note,) = notes_on_primary(runs.tracker, later)
+    assert note.startswith("What decides was another when the study was first launched, on ")
+    assert note.endswith(": test/verifier/accuracy of better minus that of plain.")
+    for arm in ("plain", "better"):
+        runs.add(arm, 0, solved=[0, 1], curve=FLAT)
+    assert note in report(runs.tracker, later, marks=runs.marks, output=tmp_path / "out")
+    assert note in (tmp_path / "out" / runs.name / "study.md").read_text()
+
+
+def test_who_launches_a_study_keeps_it_before_its_first_job(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Nothing is run here: what would be is only counted."""
+    register()
+    content = runs.content(seeds=1, start=None)
+    content["common"] = ["debug=fast", f"output_dir={tmp_path / 'outputs'}"]
+    for arm in content["arms"].values():
+        arm["overrides"] = ["experiment=llama_baseline"]
+    file = tmp_path / f"{runs.name}.yaml"
+    file.write_text(json.dumps(content))
+    begun: list[int] = []
+
+    def run_jobs(jobs: Sequence[Job], *_: Any, **__: Any) -> list[Job]:
+        assert launched(runs.tracker, [runs.name])
+        begun.append(len(jobs))
+        return []
+
+    monkeypatch.setattr("experiments.jobs.runner.run_jobs", run_jobs)
+    assert run_study(find_study(str(file)), only=[], seeds=None) == 0
+    assert begun == [2]
+    assert f"{runs.name}: no seed of the baseline plain has finished yet" in capsys.readouterr().out
+
+
+def test_a_study_that_was_never_launched_has_no_such_note(runs: Any) -> None:
+    for arm in ("plain", "better"):
+        runs.add(arm, 0, solved=[0, 1], curve=FLAT)
+    assert notes_on_primary(runs.tracker, runs.study()) == []
+    assert launched(runs.tracker, [runs.name, "nothing"]) == []
+
+
+def test_the_file_of_the_last_launch_is_read_where_there_is_none(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    keep(runs.tracker, find_study(str(runs.file(tmp_path, seeds=1))))
+    file = runs.file(tmp_path, seeds=3)
+    keep(runs.tracker, find_study(str(file)))
+    file.unlink()
+    (study,) = launched(runs.tracker, [runs.name])
+    assert (study.name, study.arms["plain"].seeds) == (runs.name, 3)
+    (run,) = runs.tracker.runs([runs.name], kind="study")
+    assert {f"first/{file.name}", file.name} <= set(runs.tracker.artifacts.files(run.run_id))
+    for arm in ("plain", "better"):
+        runs.add(arm, 0, solved=[0, 1], curve=FLAT)
+    monkeypatch.setattr("experiments.analysis.study_report.today", lambda *_: Today(runs.marks, {}))
+    monkeypatch.chdir(tmp_path)
+    assert compare([runs.name]) == 0
+    assert "Primary: test/verifier/accuracy of better minus that of plain" in capsys.readouterr().out

@@ -1,0 +1,145 @@
+"""A study whose warm start lies on another machine: its runs count by what MLflow says the start was."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.analysis.study_notes import notes_on_left_out
+from experiments.analysis.study_report import report
+from experiments.mlflow_sync.describe import flatten
+from experiments.mlflow_sync.sync import FolderSync
+from experiments.schema import register
+from experiments.stages.plan import POLICY
+from experiments.stages.stage_manifest import CONTENTS, write_result
+from experiments.studies.finished import (
+    Today,
+    by_configuration,
+    finished_marks,
+    mark_of,
+    planned,
+    still_to_do,
+    today,
+    todays_jobs,
+)
+from experiments.studies.jobs import start_jobs
+from experiments.studies.plan import Start, Study, StudyError, read_study
+from experiments.studies.starts import same_parameters, start_plan
+
+FLAT = {0: 0.2, 10: 0.2}
+register()
+
+
+@pytest.fixture
+def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    """Of one arm beside the baseline, a seed each, in a folder of its own; what another test planned is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    runs.name = re.sub(r"\W", "_", runs.name)  # it is typed as name=…
+    for cached in (planned, start_plan):
+        cached.cache_clear()
+    content = runs.content(seeds=1, start={"overrides": ["experiment=llama_baseline"], "seed": 0})
+    content["common"] = ["debug=fast"]
+    for arm in content["arms"].values():
+        arm["overrides"] = ["experiment=llama_baseline"]
+    content["arms"]["better"]["overrides"] += ["objective.clip_low=0.1"]
+    return read_study(runs.name, content)
+
+
+def leave_start(study: Study) -> Path:
+    """The stage's folder with a policy and its result, as the stage leaves it."""
+    (job,) = set(start_jobs(study).values())
+    folder = start_plan(job).folder
+    (folder / POLICY).mkdir(parents=True)
+    (folder / POLICY / "model.safetensors").write_bytes(b"weights")
+    (folder / "config.yaml").write_text("seed: 0\n")
+    write_result(folder, {"stage": "warm_start"})
+    return folder
+
+
+def send_start(study: Study, folder: Path, tracker: Any, name: str) -> None:
+    run = Path("outputs") / "runs" / name / "2026-01-01T00-00-00-0"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("seed: 0\narm: start\n")
+    entry = {"folder": str(folder), "fingerprint": folder.name, "reused": False}
+    (run / "stages.json").write_text(json.dumps({"warm_start": entry}))
+    (run / "summary.json").write_text("{}\n")
+    FolderSync(run, tracker).send(live=False)
+
+
+def add_arms(runs: Any, study: Study) -> set[Any]:
+    """A finished run of each arm with the fingerprint that its job has while the start is there."""
+    marks = {mark_of(job) for job in todays_jobs(study)}
+    planned.cache_clear()
+    for mark in marks:
+        runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=mark.stage)
+    return marks
+
+
+@pytest.mark.parametrize("made_by", ["this study", "another"])
+def test_runs_count_without_the_start_where_mlflow_says_what_it_was(runs: Any, study: Study, made_by: str) -> None:
+    folder = leave_start(study)
+    marks = add_arms(runs, study)
+    assert len(marks) == 2
+    send_start(study, folder, runs.tracker, study.name if made_by == "this study" else f"{study.name}-before")
+    shutil.rmtree(folder)
+    assert today(runs.tracker, study) == Today(marks=marks, missing={})
+
+
+def test_where_mlflow_does_not_say_it_a_sentence_names_what_lacks(runs: Any, study: Study, tmp_path: Path) -> None:
+    study = replace(study, start=Start(overrides=["experiment=llama_baseline"], seed=5))  # of no other test's
+    folder = leave_start(study)
+    add_arms(runs, study)
+    result = json.loads((folder / "result.json").read_text())
+    del result[CONTENTS]
+    (folder / "result.json").write_text(json.dumps(result))
+    send_start(study, folder, runs.tracker, study.name)
+    shutil.rmtree(folder)
+    found = today(runs.tracker, study)
+    assert found.missing == {0: str(folder / POLICY)}
+    lacking = f"the warm start they began from is not on this machine ({folder / POLICY}), nor does MLflow say"
+    with pytest.raises(StudyError) as refused:
+        report(runs.tracker, study, **found._asdict(), output=tmp_path)
+    assert "2 runs have finished, and whether they are of today's configuration cannot be told: " in str(refused.value)
+    assert lacking in str(refused.value)
+    others = [run for run in runs.tracker.runs([study.name], kind="experiment") if run.tags["arm"] != "start"]
+    (note,) = notes_on_left_out(study, others, found.missing)
+    assert note.startswith("2 runs left out, ")
+    assert f" 0: {lacking}" in note
+    assert notes_on_left_out(study, others, {1: "elsewhere"})[0].startswith("2 runs of another configuration left out")
+
+
+def test_a_start_that_is_here_is_read_here(runs: Any, study: Study) -> None:
+    leave_start(study)
+    assert today(runs.tracker, study) == Today(marks=set(), missing={}), "nothing has run"
+    marks = add_arms(runs, study)
+    assert today(runs.tracker, study) == Today(marks=marks, missing={})
+
+
+def test_runs_of_other_code_count_in_a_report_and_are_made_again(runs: Any, study: Study) -> None:
+    """The start was trained under other code, too, and holds something else."""
+    leave_start(study)
+    jobs = todays_jobs(study)
+    marks = {mark_of(job) for job in jobs}
+    for mark in marks:
+        runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=f"of other code {mark.arm}", settings=mark.stage)
+    assert today(runs.tracker, study) == Today(marks=marks, missing={})
+    assert len(by_configuration(runs.tracker, study, marks)[0]) == 2
+    assert still_to_do(jobs, finished_marks(runs.tracker, study)) == jobs
+    for job in jobs:
+        mark = planned(job)[-1].fingerprint
+        runs.add(job.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=mark, time="2026-01-02T00-00-00")
+    assert still_to_do(jobs, finished_marks(runs.tracker, study)) == []
+
+
+def test_a_run_of_before_settings_had_a_hash_counts_where_its_parameters_are_todays(study: Study) -> None:
+    config = planned(todays_jobs(study)[0])[-1].config
+    recorded = flatten(config) | {"a key": "of then", "policy.pretrained": "another path"}
+    assert same_parameters(recorded, config)
+    assert not same_parameters(recorded | {"budget.problems": "-1"}, config)
+    assert not same_parameters({"a key": "of then"}, config)
