@@ -42,12 +42,13 @@ RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path]], Mapping[str, 
 }
 """Stage → what it does in its folder, given the folders of the stages before; what it returns is part of its result."""
 LIGHT_PARTS = {
-    "warm_start": ("warm_start.datamodule", "warm_start.module.optimizer"),
-    "critic": ("datamodule", "loss", "pretraining.optimizer"),
-    "grpo": ("objective", "correction", "advantage", "optimizer", "prompts", "rollout"),
+    "warm_start": ("warm_start.datamodule",),
+    "critic": ("datamodule", "loss"),
+    "grpo": ("objective", "correction", "advantage", "prompts", "rollout"),
     "evaluate": ("suite",),
 }
 """What each stage builds and that loads no model."""
+OPTIMIZERS = {"warm_start": "warm_start.module.optimizer", "critic": "pretraining.optimizer", "grpo": "optimizer"}
 FAILED_PATIENCE = 5.0
 """Seconds at most that MLflow is waited for by a rank that failed."""
 LOCK_POLL_SECONDS = 2.0
@@ -108,7 +109,8 @@ def check_parts(config: DictConfig) -> None:
     for stage in config.stages:
         for key in (*LIGHT_PARTS[stage], "callbacks.every", f"callbacks.{stage}"):
             build(config, key)
-        if stage != "evaluate":
+        if stage in OPTIMIZERS:
+            check_optimizer(config, OPTIMIZERS[stage])
             train.stage_checkpoint(config, stage, Path())
     if "grpo" in config.stages:
         if not any(True for _ in critic_checkpoints(config.reward)):
@@ -117,6 +119,15 @@ def check_parts(config: DictConfig) -> None:
         check_online(config)
     if "grpo" in config.stages or "evaluate" in config.stages:
         check_prompts_fit(config)
+
+
+def check_optimizer(config: DictConfig, key: str) -> None:
+    """Give the optimizer one number to train: torch checks its settings only then."""
+    optimizer = build(config, key)
+    try:
+        optimizer([torch.nn.Parameter(torch.zeros(1))])
+    except (ValueError, TypeError, IndexError) as error:
+        raise AssemblyError(f"{key}: {first_line(error)}") from error
 
 
 def plans(config: DictConfig) -> dict[str, StagePlan]:

@@ -15,7 +15,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf, isfinite
 from pathlib import Path
 from types import FrameType
@@ -221,7 +221,8 @@ class StageCheckpoint(L.Callback):
                 _replace(fresh, path)
                 seal(path, step=step, metric=metric)
         except (OSError, RuntimeError) as error:  # torch names a full disk a RuntimeError
-            _remove(fresh)
+            with suppress(OSError):
+                _remove(fresh)
             before = kept(self.folder)
             intact = f"the one before, {before[-1].path}, is intact" if before else "there is none before it"
             raise CheckpointError(f"checkpoint {path} cannot be written ({first_line(error)}); {intact}") from error

@@ -20,6 +20,7 @@ from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import CheckpointError, Metric, kept, newest_sound, path_of, seal
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
+from tests.unit.experiments.stages.unwritable import unwritable
 
 
 class Line(L.LightningModule):
@@ -274,3 +275,20 @@ def test_nothing_may_act_before_it(tmp_path: Path) -> None:
 def test_settings_are_checked(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         saving(tmp_path, **changes)
+
+
+def test_it_is_written_beside_its_place_and_not_through_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "full"))  # which nothing can be written to
+    fit(Line(length=2), saving(tmp_path / "checkpoints"))
+    assert steps(tmp_path / "checkpoints") == [1, 2]
+
+
+def test_where_it_may_not_be_written_the_systems_reason_is_given(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    with (
+        unwritable(tmp_path / "checkpoints"),
+        pytest.raises(CheckpointError, match=r"step=000001\.ckpt cannot be written \(.*Permission denied"),
+    ):
+        fit(Line(length=2), saving(tmp_path / "checkpoints"))

@@ -1,0 +1,121 @@
+"""What is refused before the first stage runs, in a sentence, and ranks that wait for another run of a stage."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+
+from contrastive_reasoning.distributed import this_rank
+from experiments.assemble import AssemblyError
+from experiments.config.folders import EMBEDDED_FOLDER
+from experiments.schema import register
+from experiments.stages import experiment
+from experiments.stages.experiment import check_parts, run_experiment
+from experiments.system.files import lock
+from tests.two_ranks import on_ranks
+from tests.unit.experiments.stages.unwritable import unwritable
+
+ROOT = Path(__file__).resolve().parents[4]
+register()
+
+
+def check(*overrides: str) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        check_parts(compose("config", ["experiment=llama_baseline", "debug=fast", *overrides]))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["checkpoints.keep=0"], r"checkpoints\.keep must be a whole number of at least 1, got 0"),
+        (["checkpoints.best.grpo={val/verifier/accuracy:maximum}"], r"checkpoints\.best .*max or min.*maximum"),
+        (["checkpoints.best.grpo=best"], r"checkpoints\.best takes one metric"),
+        (["suite.settings.main.k_values=[9]", "budget.evaluate.samples=4"], "pass@9 needs at least 9 samples"),
+        (["rollout.greedy.temperature=-1.0"], "temperature must be at least 0"),
+        (["rollout.sampling.top_p=0.0"], r"top_p must lie in \(0, 1\], got 0\.0"),
+        (["callbacks.grpo.step_credit.steps=0"], "step_credit"),
+        (["optimizer.betas=[0.9,2.0]"], "optimizer: Invalid beta"),
+    ],
+)
+def test_what_a_later_stage_would_refuse_is_refused_first(overrides: list[str], sentence: str) -> None:
+    with pytest.raises(AssemblyError, match=sentence):
+        check("stages=[warm_start,grpo,evaluate]", *overrides)
+
+
+def test_what_fits_is_not_refused() -> None:
+    check()
+
+
+def test_a_policy_whose_tokenizer_ends_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "policy"
+    shutil.copytree(EMBEDDED_FOLDER / "llama_countdown", folder)
+    for path in folder.glob("*.json"):
+        if path.name != "tokenizer.json":
+            content = json.loads(path.read_text(encoding="utf-8"))
+            named = {key: value for key, value in content.items() if not re.match(r"(eos|pad|bos)_token", key)}
+            path.write_text(json.dumps(named), encoding="utf-8")
+    with pytest.raises(AssemblyError, match=rf"policy\.pretrained={folder}: its tokenizer names no eos_token"):
+        check(f"policy.pretrained={folder}")
+
+
+def test_an_output_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", ["experiment=llama_baseline", "debug=fast", f"output_dir={outputs}"])
+    with unwritable(outputs), pytest.raises(AssemblyError, match=r"^output_dir=.*: cannot be written \(.*denied"):
+        run_experiment(config)
+
+
+def test_files_are_read_as_utf8_whatever_the_locale() -> None:
+    code = "from experiments.stages.code_hash import code_hashes as f; print(len(f({}, ['experiments.stages.train'])))"
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 3
+
+
+ARRIVED, RELEASED = "arrived", "released"
+
+
+def inside(folder: Path) -> bool:
+    """Whether the other run had ended when this rank was let in."""
+    experiment.LOCK_POLL_SECONDS = 0.05
+    (folder / f"{ARRIVED}{this_rank()}").touch()
+    with experiment.held_by_first(folder / "stage" / "lock", waiting="waiting"):
+        return (folder / RELEASED).exists()
+
+
+@pytest.mark.whole
+def test_every_rank_waits_until_the_first_has_the_lock(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def other_run() -> None:
+        while len(list(tmp_path.glob(f"{ARRIVED}*"))) < 2:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        (tmp_path / RELEASED).touch()
+        free.set()
+
+    def holding() -> None:
+        with lock(path):
+            held.set()
+            free.wait()
+
+    free, held = threading.Event(), threading.Event()
+    path = tmp_path / "stage" / "lock"
+    path.parent.mkdir()
+    threads = [threading.Thread(target=one, daemon=True) for one in (holding, other_run)]
+    threads[0].start()
+    held.wait()
+    threads[1].start()
+    assert on_ranks(inside, tmp_path, tmp_path) == [True, True]
+    assert capfd.readouterr().out.count("waiting") == 1
