@@ -60,16 +60,16 @@ def test_a_stopped_study_goes_on_and_ends_with_what_it_has(tmp_path: Path) -> No
     study.send_signal(signal.SIGINT)
     said, _ = study.communicate(timeout=LONGEST)
     assert study.returncode == 130, said
-    logs = {path.stem: path.read_text() for path in (outputs / "studies" / "tiny").glob("*.log")}
+    logs = {path.parent.name: path.read_text() for path in (outputs / "studies" / "tiny").glob("*/log.txt")}
     assert any("to go on from there run the same command again" in log for log in logs.values()), logs
 
     study = start(tmp_path)
     said, _ = study.communicate(timeout=LONGEST)
     assert study.returncode == 1, said
-    log = outputs / "studies" / "tiny" / "broken-0.log"
+    log = outputs / "studies" / "tiny" / "broken-0" / "log.txt"
     assert f"broken seed 0: FAILED, see {log}" in said
     assert "clip_low" in log.read_text()
-    logs = {path.stem: path.read_text() for path in log.parent.glob("*.log")}
+    logs = {path.parent.name: path.read_text() for path in log.parent.parent.glob("*/log.txt")}
     assert any("grpo: going on in" in text for text in logs.values()), logs
 
     tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
@@ -101,7 +101,7 @@ def test_a_seed_whose_warm_start_fails_stops_no_other(tmp_path: Path) -> None:
     blocked.write_text("a file where the folder of seed 1's warm start should be\n")
     said, _ = (study := start(tmp_path, "only=grpo")).communicate(timeout=LONGEST)
     assert study.returncode == 1, said
-    assert f"start seed 1: FAILED, see {outputs / 'studies' / 'tiny' / 'start-1.log'}" in said
+    assert f"start seed 1: FAILED, see {outputs / 'studies' / 'tiny' / 'start-1' / 'log.txt'}" in said
     assert "| grpo | 1 |" in (outputs / "compare" / "tiny" / "study.md").read_text()
 
     blocked.unlink()
