@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import lightning as L
@@ -43,13 +44,15 @@ def training_loader(draw: Callable[[int], BatchT], *, trainer: L.Trainer | None,
     return DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=_as_drawn)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ExampleData(L.LightningDataModule, ABC):
     """Supervised data of a warm start: training batches without end, and a few fixed ones of the validation split."""
 
-    def __init__(self, *, validation_batches: int, workers: int) -> None:
+    validation_batches: int
+    workers: int
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.validation_batches = validation_batches
-        self.workers = workers
 
     @abstractmethod
     def batch(self, number: int, *, split: Split = "train") -> list[Example]:

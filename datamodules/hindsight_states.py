@@ -11,6 +11,7 @@ ends among the targets, so every second finished play stands at one of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import lightning as L
 import numpy as np
@@ -30,66 +31,60 @@ VALIDATION = 1_000_000_007
 """Stands for the split in the seed of the validation batches; training batches have 0 there."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HindsightStates(L.LightningDataModule):
     """Batches of ``batch_size`` anchors, each from its own trajectory; ``state_actions`` (A, 6), ``goals`` (C,).
-
-    Args:
-        task: the numbers of its validation and test problems are never started from; nor are those of the fixed oracle
-            states' problems, and these states themselves are never anchors, whatever start they could come from.
-        numbers: how many a trajectory starts from.
-        number_range: lowest and highest starting number.
-        target_range: lowest and highest target of the trajectories' problems; hindsight goals are drawn from it, too.
-        depth_shares: share of the anchors after 0, 1, 2, … moves; each positive share gets at least one anchor. The
-            share after ``numbers`` − 1 moves is that of the finished plays.
-        exhaust_up_to: the most numbers a state may have for the search under it to be exhausted; from larger ones it
-            goes into one random branch.
-        pairing: which pairs the loss sees.
-        batch_size: A.
-        validation_batches: fixed batches for the contrastive metrics.
-        oracle_batch_size: of the fixed held-out states.
-        workers: loader processes.
-        seed: of all draws.
 
     Raises:
         ValueError: on sizes, shares or ranges that no play can have.
     """
 
-    def __init__(
-        self,
-        *,
-        task: Task,
-        numbers: int,
-        number_range: Sequence[int],
-        target_range: Sequence[int],
-        depth_shares: Sequence[float],
-        exhaust_up_to: int,
-        pairing: Pairing,
-        batch_size: int,
-        validation_batches: int,
-        oracle_batch_size: int,
-        workers: int,
-        seed: int,
-    ) -> None:
+    task: Task
+    """The numbers of its validation and test problems are never started from; nor are those of the fixed oracle states'
+    problems, and these states themselves are never anchors, whatever start they could come from.
+    """
+    numbers: int
+    """How many a trajectory starts from."""
+    number_range: Sequence[int]
+    """Lowest and highest starting number."""
+    target_range: Sequence[int]
+    """Lowest and highest target of the trajectories' problems; hindsight goals are drawn from it, too."""
+    depth_shares: Sequence[float]
+    """Share of the anchors after 0, 1, 2, … moves; each positive share gets at least one anchor. The share after
+    ``numbers`` − 1 moves is that of the finished plays.
+    """
+    exhaust_up_to: int
+    """The most numbers a state may have for the search under it to be exhausted; from larger ones it goes into one
+    random branch.
+    """
+    pairing: Pairing
+    """Which pairs the loss sees."""
+    batch_size: int
+    """A, the anchors of a batch."""
+    validation_batches: int
+    """Fixed batches for the contrastive metrics."""
+    oracle_batch_size: int
+    """Of the fixed held-out states."""
+    workers: int
+    """Loader processes."""
+    seed: int
+    """Of all draws."""
+
+    def __post_init__(self) -> None:
         super().__init__()
-        if not 2 <= numbers <= WIDTH:
-            raise ValueError(f"numbers must be 2 to {WIDTH}, got {numbers}")
-        if not 1 <= len(depth_shares) <= numbers:
-            raise ValueError(f"depth_shares needs 1 to {numbers} shares for {numbers} numbers, got {depth_shares}")
-        check_range("number_range", number_range)
-        check_range("target_range", target_range)
-        if exhaust_up_to < 1:
-            raise ValueError(f"exhaust_up_to must be at least 1, a number left, got {exhaust_up_to}")
-        self.task = task
-        self.numbers = numbers
-        self.number_range = (number_range[0], number_range[1])
-        self.target_range = (target_range[0], target_range[1])
-        self.depth_sizes = split_by_shares(batch_size, depth_shares)
-        self.exhaust_up_to = exhaust_up_to
-        self.pairing = pairing
-        self.validation_batches = validation_batches
-        self.oracle_batch_size = oracle_batch_size
-        self.workers = workers
-        self.seed = seed
+        if not 2 <= self.numbers <= WIDTH:
+            raise ValueError(f"numbers must be 2 to {WIDTH}, got {self.numbers}")
+        if not 1 <= len(self.depth_shares) <= self.numbers:
+            raise ValueError(
+                f"depth_shares needs 1 to {self.numbers} shares for {self.numbers} numbers, got {self.depth_shares}"
+            )
+        check_range("number_range", self.number_range)
+        check_range("target_range", self.target_range)
+        if self.exhaust_up_to < 1:
+            raise ValueError(f"exhaust_up_to must be at least 1, a number left, got {self.exhaust_up_to}")
+        self.number_range = (self.number_range[0], self.number_range[1])
+        self.target_range = (self.target_range[0], self.target_range[1])
+        self.depth_sizes = split_by_shares(self.batch_size, self.depth_shares)
         self.held_out: HeldOut | None = None
 
     def setup(self, stage: str | None = None) -> None:

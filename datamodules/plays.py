@@ -109,24 +109,14 @@ class PlayCorpus:
         return [text for _ in range(self.plays) for text in draw_play(self.task, "train", rng, aimed=True)]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Plays(ExampleData):
     """Batches of plays; the first ``unaimed_steps`` of training, counted from 0, hold unaimed ones."""
 
-    def __init__(
-        self,
-        *,
-        task: CountdownTask,
-        batch_size: int,
-        unaimed_steps: int,
-        validation_batches: int,
-        workers: int,
-        seed: int,
-    ) -> None:
-        super().__init__(validation_batches=validation_batches, workers=workers)
-        self.task = task
-        self.batch_size = batch_size
-        self.unaimed_steps = unaimed_steps
-        self.seed = seed
+    task: CountdownTask
+    batch_size: int
+    unaimed_steps: int
+    seed: int
 
     def batch(self, number: int, *, split: Split = "train") -> list[Example]:
         rng = random.Random(f"{self.seed}/plays/{split}/{number}")
@@ -134,6 +124,7 @@ class Plays(ExampleData):
         return [draw_play(self.task, split, rng, aimed=aimed) for _ in range(self.batch_size)]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ShuffledSearches(ExampleData):
     """Batches of searches in a drawn order.
 
@@ -141,26 +132,18 @@ class ShuffledSearches(ExampleData):
         ValueError: on a style that writes no search, or a bound under the shortest search.
     """
 
-    def __init__(
-        self,
-        *,
-        task: CountdownTask,
-        batch_size: int,
-        max_lines: int,
-        validation_batches: int,
-        workers: int,
-        seed: int,
-    ) -> None:
-        super().__init__(validation_batches=validation_batches, workers=workers)
-        if task.style == "direct":
+    task: CountdownTask
+    batch_size: int
+    max_lines: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task.style == "direct":
             raise ValueError("shuffled searches need a style that writes the search, got task.style='direct'")
-        shortest = 2 * min(task.counts) - 2
-        if max_lines < shortest:
-            raise ValueError(f"max_lines must be at least {shortest}, the shortest search, got {max_lines}")
-        self.task = task
-        self.batch_size = batch_size
-        self.max_lines = max_lines
-        self.seed = seed
+        shortest = 2 * min(self.task.counts) - 2
+        if self.max_lines < shortest:
+            raise ValueError(f"max_lines must be at least {shortest}, the shortest search, got {self.max_lines}")
 
     def batch(self, number: int, *, split: Split = "train") -> list[Example]:
         rng = random.Random(f"{self.seed}/shuffled searches/{split}/{number}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import lightning as L
@@ -45,35 +46,25 @@ class Reader(Protocol):
     def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]: ...
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PreferencePairs(L.LightningDataModule):
-    """Batches of ``batch_size`` preference pairs, each a function of its number.
+    """Batches of ``batch_size`` preference pairs, each a function of its number."""
 
-    Args:
-        task: its reserved, validation and test problems are never trained on.
-        space: what the problems are drawn from.
-        batch_size: B.
-        validation_batches: from problems of the validation split.
-        workers: loader processes.
-        seed: of all draws.
-    """
+    task: CountdownTask
+    """Its reserved, validation and test problems are never trained on."""
+    space: ProblemSpace
+    """What the problems are drawn from."""
+    batch_size: int
+    """B, the pairs of a batch."""
+    validation_batches: int
+    """From problems of the validation split."""
+    workers: int
+    """Loader processes."""
+    seed: int
+    """Of all draws."""
 
-    def __init__(
-        self,
-        *,
-        task: CountdownTask,
-        space: ProblemSpace,
-        batch_size: int,
-        validation_batches: int,
-        workers: int,
-        seed: int,
-    ) -> None:
+    def __post_init__(self) -> None:
         super().__init__()
-        self.task = task
-        self.space = space
-        self.batch_size = batch_size
-        self.validation_batches = validation_batches
-        self.workers = workers
-        self.seed = seed
         self.reader: Reader | None = None
 
     def setup(self, stage: str | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ class ProblemBatch:
         return len(self.problems)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ReasoningPrompts(LightningDataModule):
     """Batches of problems for rollouts.
 
@@ -53,43 +55,34 @@ class ReasoningPrompts(LightningDataModule):
     Of R ranks, rank r has every R-th problem of a batch, from its r-th on: all ranks together have what one process
     would, and as many problems each. Where a validation batch does not come out even a problem fills it up, unscored.
 
-    Args:
-        task: where the problems come from.
-        problems_per_step: P, the problems of one rollout batch.
-        validation_problems: how many of the validation split are used, from its beginning.
-        steps: rollout batches that the policy learns from, one Lightning epoch; a reward that is warmed up alone
-            (the module's ``warmup_steps``) gets its own before them.
-        max_prompt_tokens: training problems with longer prompts are left out; None: none is.
-        seed: of the order.
-
     Raises:
         ValueError: for a number below 1 (``validation_problems``: below 0), or, when training begins, problems of a
             step, or of one of the module's mini-batches, that the ranks cannot share out evenly.
     """
 
-    def __init__(
-        self,
-        *,
-        task: Task,
-        problems_per_step: int,
-        validation_problems: int,
-        steps: int,
-        max_prompt_tokens: int | None,
-        seed: int,
-    ) -> None:
+    task: Task
+    """Where the problems come from."""
+    problems_per_step: int
+    """P, the problems of one rollout batch."""
+    validation_problems: int
+    """How many of the validation split are used, from its beginning."""
+    steps: int
+    """Rollout batches that the policy learns from, one Lightning epoch; a reward that is warmed up alone (the module's
+    ``warmup_steps``) gets its own before them.
+    """
+    max_prompt_tokens: int | None
+    """Training problems with longer prompts are left out; None: none is."""
+    seed: int
+    """Of the order."""
+
+    def __post_init__(self) -> None:
         super().__init__()
-        if max_prompt_tokens is not None and max_prompt_tokens < 1:
-            raise ValueError(f"max_prompt_tokens must be at least 1 (or null), got {max_prompt_tokens}")
-        if problems_per_step < 1:
-            raise ValueError(f"problems_per_step must be at least 1, got {problems_per_step}")
-        if validation_problems < 0:
-            raise ValueError(f"validation_problems must not be negative, got {validation_problems}")
-        self.task = task
-        self.problems_per_step = problems_per_step
-        self.validation_problems = validation_problems
-        self.steps = steps
-        self.max_prompt_tokens = max_prompt_tokens
-        self.seed = seed
+        if self.max_prompt_tokens is not None and self.max_prompt_tokens < 1:
+            raise ValueError(f"max_prompt_tokens must be at least 1 (or null), got {self.max_prompt_tokens}")
+        if self.problems_per_step < 1:
+            raise ValueError(f"problems_per_step must be at least 1, got {self.problems_per_step}")
+        if self.validation_problems < 0:
+            raise ValueError(f"validation_problems must not be negative, got {self.validation_problems}")
 
     def train_dataloader(self) -> ProblemSteps:
         module = self.trainer.lightning_module if self.trainer is not None else None

@@ -82,6 +82,7 @@ class StoryCorpus:
         return [text for _ in range(self.stories) for text in draw_story(self.task, "train", rng, made_up=False)]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Stories(ExampleData):
     """Batches of stories and sums.
 
@@ -89,28 +90,18 @@ class Stories(ExampleData):
     In a share ``made_up`` of the batches all names are made up: they are long, and rows of one batch are padded alike.
     """
 
-    def __init__(
-        self,
-        *,
-        task: ArithmeticTask,
-        batch_size: int,
-        sum_steps: int,
-        sums: float,
-        made_up: float,
-        validation_batches: int,
-        workers: int,
-        seed: int,
-    ) -> None:
-        super().__init__(validation_batches=validation_batches, workers=workers)
-        for name, share in (("sums", sums), ("made_up", made_up)):
+    task: ArithmeticTask
+    batch_size: int
+    sum_steps: int
+    sums: float
+    made_up: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, share in (("sums", self.sums), ("made_up", self.made_up)):
             if not 0 <= share < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {share}")
-        self.task = task
-        self.batch_size = batch_size
-        self.sum_steps = sum_steps
-        self.sums = sums
-        self.made_up = made_up
-        self.seed = seed
 
     def batch(self, number: int, *, split: Split = "train") -> list[Example]:
         rng = random.Random(f"{self.seed}/stories/{split}/{number}")

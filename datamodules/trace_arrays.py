@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count, islice
 from multiprocessing import get_context
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import lightning as L
 import numpy as np
@@ -45,61 +46,47 @@ CHUNK = 64
 """Trajectories handed to a worker at once."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TraceArrays(L.LightningDataModule, ABC):
-    """Batches of ``batch_size`` triples from different trajectories; the diagonal is positive.
+    """Batches of ``batch_size`` triples from different trajectories; the diagonal is positive."""
 
-    Args:
-        task: the keys of its validation and test problems never occur in the trajectories. Their states at the start,
-            and the fixed oracle states, never stand in a triple, whatever the target.
-        space: what the trajectories' problems are drawn from; only those of the training split are.
-        trajectories: how many, all different problems; the first ``validation_batches · batch_size`` validate.
-        triples_each: drawn from one trajectory.
-        mask_same_goal: whether pairs whose goals are equal stop counting as negatives.
-        batch_size: A.
-        validation_batches: for the contrastive metrics.
-        oracle_batch_size: of the fixed held-out states.
-        search_workers: processes that build the table, once.
-        workers: loader processes.
-        seed: of all draws.
-    """
-
-    draw_row: DrawRow
+    draw_row: ClassVar[DrawRow]
     """One triple as integers."""
-    oracle_form: Encoding
+    oracle_form: ClassVar[Encoding]
 
-    def __init__(
-        self,
-        *,
-        task: CountdownTask,
-        space: ProblemSpace,
-        trajectories: int,
-        triples_each: int,
-        mask_same_goal: bool,
-        batch_size: int,
-        validation_batches: int,
-        oracle_batch_size: int,
-        search_workers: int,
-        workers: int,
-        seed: int,
-    ) -> None:
+    task: CountdownTask
+    """The keys of its validation and test problems never occur in the trajectories. Their states at the start, and the
+    fixed oracle states, never stand in a triple, whatever the target.
+    """
+    space: ProblemSpace
+    """What the trajectories' problems are drawn from; only those of the training split are."""
+    trajectories: int
+    """How many, all different problems; the first ``validation_batches · batch_size`` validate."""
+    triples_each: int
+    """Drawn from one trajectory."""
+    mask_same_goal: bool
+    """Whether pairs whose goals are equal stop counting as negatives."""
+    batch_size: int
+    """A, the anchors of a batch."""
+    validation_batches: int
+    """For the contrastive metrics."""
+    oracle_batch_size: int
+    """Of the fixed held-out states."""
+    search_workers: int
+    """Processes that build the table, once."""
+    workers: int
+    """Loader processes."""
+    seed: int
+    """Of all draws."""
+
+    def __post_init__(self) -> None:
         super().__init__()
-        held_back = validation_batches * batch_size
-        if trajectories < held_back + batch_size:
+        held_back = self.validation_batches * self.batch_size
+        if self.trajectories < held_back + self.batch_size:
             raise ValueError(
-                f"trajectories must be at least {held_back + batch_size}, a training batch of {batch_size} after "
-                f"{validation_batches} for validation, got {trajectories}"
+                f"trajectories must be at least {held_back + self.batch_size}, a training batch of {self.batch_size} "
+                f"after {self.validation_batches} for validation, got {self.trajectories}"
             )
-        self.task = task
-        self.space = space
-        self.trajectories = trajectories
-        self.triples_each = triples_each
-        self.mask_same_goal = mask_same_goal
-        self.batch_size = batch_size
-        self.validation_batches = validation_batches
-        self.oracle_batch_size = oracle_batch_size
-        self.search_workers = search_workers
-        self.workers = workers
-        self.seed = seed
         self.table: Int[ndarray, "N T W"] | None = None
 
     @abstractmethod

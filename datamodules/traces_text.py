@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any, Protocol
@@ -37,48 +38,35 @@ class Reader(Protocol):
     def tokenize(self, texts: Sequence[str]) -> Mapping[str, Tensor]: ...
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TracesText(L.LightningDataModule):
-    """Batches of ``batch_size`` text triples from different trajectories; the diagonal is positive.
+    """Batches of ``batch_size`` text triples from different trajectories; the diagonal is positive."""
 
-    Args:
-        task: the keys of its validation and test problems never occur in the trajectories. Their states at the start,
-            and the fixed oracle states, begin no trajectory and stand in no action and no goal, whatever the target.
-        space: what the trajectories' problems are drawn from.
-        discount: γ of the later line; 1 for any later line.
-        mask_same_goal: whether pairs whose goal lines are equal stop counting as negatives.
-        batch_size: A.
-        validation_batches: for the contrastive metrics, from problems of the validation split.
-        oracle_problems: how many of the fixed held-out problems judge the critic; reading text is slow.
-        oracle_batch_size: of their states.
-        workers: loader processes, which search, write and tokenize.
-        seed: of all draws.
+    task: CountdownTask
+    """The keys of its validation and test problems never occur in the trajectories. Their states at the start, and the
+    fixed oracle states, begin no trajectory and stand in no action and no goal, whatever the target.
     """
+    space: ProblemSpace
+    """What the trajectories' problems are drawn from."""
+    discount: float
+    """Γ of the later line; 1 for any later line."""
+    mask_same_goal: bool
+    """Whether pairs whose goal lines are equal stop counting as negatives."""
+    batch_size: int
+    """A, the anchors of a batch."""
+    validation_batches: int
+    """For the contrastive metrics, from problems of the validation split."""
+    oracle_problems: int
+    """How many of the fixed held-out problems judge the critic; reading text is slow."""
+    oracle_batch_size: int
+    """Of their states."""
+    workers: int
+    """Loader processes, which search, write and tokenize."""
+    seed: int
+    """Of all draws."""
 
-    def __init__(
-        self,
-        *,
-        task: CountdownTask,
-        space: ProblemSpace,
-        discount: float,
-        mask_same_goal: bool,
-        batch_size: int,
-        validation_batches: int,
-        oracle_problems: int,
-        oracle_batch_size: int,
-        workers: int,
-        seed: int,
-    ) -> None:
+    def __post_init__(self) -> None:
         super().__init__()
-        self.task = task
-        self.space = space
-        self.discount = discount
-        self.mask_same_goal = mask_same_goal
-        self.batch_size = batch_size
-        self.validation_batches = validation_batches
-        self.oracle_problems = oracle_problems
-        self.oracle_batch_size = oracle_batch_size
-        self.workers = workers
-        self.seed = seed
         self.reader: Reader | None = None
 
     def setup(self, stage: str | None = None) -> None:

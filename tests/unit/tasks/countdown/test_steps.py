@@ -174,6 +174,22 @@ def test_one_search_line(line: str, legal: bool) -> None:
     assert sorted(steps[1][1]) == ([20, 26] if legal else [17, 26, 37])
 
 
+def test_a_search_that_went_back_has_left_the_states_below() -> None:
+    lines = [
+        "Try 21 + 16 = 37. Add 37. Current number set: [37, 17, 26]",
+        "Try 37 - 17 = 20. Add 20. Current number set: [20, 26]",
+        "Try 21 - 16 = 5. Add 5. Current number set: [5, 17, 26]",
+        "Try 26 + 20 = 46. Evaluate 46 == 46, target found!",
+    ]
+    steps = read(SEARCH, "\n".join(lines))
+    assert [(state, legal) for _, state, legal in steps] == [
+        ((37, 17, 26), True),
+        ((20, 26), True),
+        ((5, 17, 26), True),
+        ((5, 17, 26), False),  # 20 is of the branch that was left
+    ]
+
+
 @pytest.mark.parametrize(
     "line",
     [
