@@ -146,7 +146,7 @@ def check_range(name: str, bounds: Sequence[int]) -> None:
 
 
 def draw_reached(
-    reached: Bool[ndarray, "A V"], goal_range: tuple[int, int], rng: np.random.Generator
+    reached: Bool[ndarray, "A V"], goal_range: Sequence[int], rng: np.random.Generator
 ) -> Int[ndarray, " A"]:
     """For each row one of its reached values, uniform over those in the range; −1 for a row that reached none of it."""
     low, high = goal_range

@@ -31,7 +31,7 @@ def random_play(
     """Moves drawn uniformly from what ``moves`` allows until one number is left: joined by ``;``, and that number."""
     state: tuple[int, ...] = tuple(numbers)
     equations: list[str] = []
-    while len(state) > 1:
+    for _ in numbers[1:]:
         move = rng.choice(moves(state))
         equations.append(move.equation)
         state = move.state

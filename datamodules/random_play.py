@@ -100,7 +100,7 @@ def draw_anchors(
     count: int,
     *,
     numbers: int,
-    number_range: tuple[int, int],
+    number_range: Sequence[int],
     moves: int,
     held_out: HeldOut,
     rng: np.random.Generator,

@@ -60,6 +60,7 @@ def test_answer(completion: str, answer: str) -> None:
         ("The answer is 7.\nThat was hard.", "no boxed answer"),
         ("The answer is", "no boxed answer"),
         (r"<think>so it is $\boxed{7}$</think> The answer follows.", "no boxed answer"),
+        (r"<think>\boxed{3}</think> \boxed{4} </think> hm", "no boxed answer"),
         (r"\boxed{}", "empty box"),
         (r"\boxed{7}, in a \boxed{ }", "empty box"),
         (r"\boxed{7}, \boxed{ }", "empty box"),

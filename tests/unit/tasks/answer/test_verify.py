@@ -145,6 +145,7 @@ def test_right(gold: str, answer: str) -> None:
         ("1,-2", "1", "number of answers: 1 instead of 2"),
         ("1,-2", "1, -2, 3", "number of answers: 3 instead of 2"),
         ("1,-2", "1, 1", "an item is missing"),
+        ("1,1,-2", "1, -2, 3", "an item is missing"),
         ("(1,-2)", "-2, 1", "another number"),
         (r"(\frac35,\frac83]", r"[\frac35,\frac83]", "other brackets"),
         ("(1,2)", r"\{1,2\}", "other brackets"),

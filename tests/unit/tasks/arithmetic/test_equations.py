@@ -113,6 +113,7 @@ def test_a_wrong_plan_with_the_right_answer_is_right_and_recognised(wrong_plan: 
         ("", "unparsed"),
         ("\\boxed{7} or rather \\boxed{8}", "wrong"),
         ("\\boxed{8} or rather \\boxed{7}", "ok"),
+        ("\\boxed{8} or \\boxed{7}", "ok"),
         ("\\boxed{7 figs}", "ok"),
         ("\\boxed{7", "unparsed"),
         ("\\boxed{}", "unparsed"),

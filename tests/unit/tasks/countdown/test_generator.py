@@ -61,6 +61,7 @@ def test_splits_never_overlap_whatever_the_seed() -> None:
         split: {problem_key(*pair) for seed in range(2) for pair in problems(split, count=40, seed=seed)}
         for split in SPLITS
     }
+    assert all(split_of(key) == split for split in SPLITS for key in keys[split])
     assert not keys["train"] & keys["validation"]
     assert not keys["train"] & keys["test"]
     assert not keys["validation"] & keys["test"]
