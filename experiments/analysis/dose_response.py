@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -112,7 +113,8 @@ def rank_correlation(arms: Sequence[DosedArm]) -> float | None:
     doses, gains = [arm.dose for arm in arms], [arm.gain.over_seeds.value for arm in arms]
     if len(arms) < LEAST_ARMS or len(set(doses)) == 1 or len(set(gains)) == 1:
         return None
-    return float(spearmanr(doses, gains).statistic)
+    found: Any = spearmanr(doses, gains)
+    return float(found.statistic)
 
 
 def correlation_sentence(arms: Sequence[DosedArm]) -> str:

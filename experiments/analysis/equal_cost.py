@@ -1,7 +1,7 @@
 """An arm and its baseline where both have spent as much, in tokens or seconds: read from validation over cost.
 
 A curve is read anywhere between its points by straight lines; before its first point it has the first value (what the
-policy could while, say, its critic was still being trained), after its last one nothing is known.
+policy could while, say, its critic was being trained); after its last one nothing is known.
 """
 
 from __future__ import annotations
@@ -141,12 +141,12 @@ def time_to_target(
         seed: of the draws.
 
     Raises:
-        ValueError: for an empty side, or other seeds than ``same_seeds`` says.
+        ValueError: for an empty side, or different numbers of seeds with ``same_seeds``.
     """
     if not ours or not baseline:
         raise ValueError(f"each side needs a seed, got {len(ours)} and {len(baseline)}")
     if same_seeds and len(ours) != len(baseline):
-        raise ValueError(f"the same seeds were said of {len(ours)} and {len(baseline)} runs")
+        raise ValueError(f"same_seeds needs as many runs on both sides, got {len(ours)} and {len(baseline)}")
     generator, means, targets = np.random.default_rng(seed), MeanCurves(ours), MeanCurves(baseline)
     costs = np.full(resamples, np.inf)
     for draw in range(resamples):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -118,7 +118,7 @@ def value_of(run: TrackedRun, axis: str) -> str:
     return run.tags.get(axis, run.params.get(axis, ABSENT))
 
 
-def settings_of(runs: Sequence[TrackedRun], axes: Sequence[str]) -> pd.DataFrame:
+def settings_of(runs: Sequence[TrackedRun], axes: Collection[str]) -> pd.DataFrame:
     """A row for each run, a column for each axis."""
     return pd.DataFrame([[value_of(run, axis) for axis in axes] for run in runs], columns=list(axes), dtype=str)
 
@@ -155,11 +155,11 @@ def distinguishing_axes(runs: Sequence[TrackedRun]) -> list[str]:
 def arms_by(runs: Sequence[TrackedRun], axes: Sequence[str]) -> list[Arm]:
     """The arms in the order of their first runs, of each seed its newest run."""
     arms = []
-    for values, rows in settings_of(runs, axes).groupby(list(axes), sort=False):
+    for _, rows in settings_of(runs, axes).groupby(list(axes), sort=False):
         members = sorted((runs[place] for place in rows.index), key=lambda run: run.start)
         newest = {value_of(run, "seed"): run for run in members}
         by_seed = dict(sorted(newest.items(), key=lambda item: (len(item[0]), item[0])))
-        arms.append(Arm(values=dict(zip(axes, values, strict=True)), runs=by_seed, members=members))
+        arms.append(Arm(values=dict(zip(axes, rows.iloc[0], strict=True)), runs=by_seed, members=members))
     return arms
 
 
@@ -187,7 +187,8 @@ def mixed_settings(arm: Arm) -> dict[str, list[str]]:
     """Tags and parameters in which the runs of an arm differ, though they count as one."""
     axes = [*filter(_decides_result, known_axes(arm.members)), "git_sha"]
     values = settings_of(arm.members, axes)
-    return {axis: sorted(values[axis].unique()) for axis in axes if values[axis].nunique() > 1}
+    distinct = {axis: sorted(set(values[axis])) for axis in axes}
+    return {axis: several for axis, several in distinct.items() if len(several) > 1}
 
 
 def names_the_start(name: str) -> bool:
@@ -208,7 +209,7 @@ def _is_start_of_a_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
 
 
 def _is_own_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
-    """Whether it is the run's own seed, handed on; ``task.seed``, say, decides the problems whatever that is."""
+    """Whether it is the run's own seed, passed on; ``task.seed`` decides the problems whatever the run's seed is."""
     return name.rsplit(".", 1)[-1] == "seed" and all(
         run.params.get(name, own) == own for run in runs for own in (value_of(run, "seed"),)
     )

@@ -154,7 +154,7 @@ class SetTable:
                 yield [f"published: Δ to {row.plain}", "", *self._printed(row.deltas, "+.2f")]
 
     def _line(self, label: str, estimates: Mapping[str, Estimate], *, seeds: int | None = None) -> list[str]:
-        """A cell for each column; ``seeds`` of the line above, where that says them."""
+        """A cell for each column; ``seeds`` of the line above, where that shows them."""
         most = max((estimate.n for estimate in estimates.values()), default=0) if seeds is None else seeds
         found = [estimates.get(column.name) for column in self.columns]
         cells = ["" if estimate is None else self._written(estimate, seeds=most) for estimate in found]

@@ -1,4 +1,4 @@
-"""What a few seeds say of a number: its mean, and the difference of two means, each with a 95% interval.
+"""A mean over a few seeds, and the difference of two means, each with a 95% interval.
 
 x̄ ± t₀.₉₇₅(n−1) · s/√n
 paired (the same seeds on both sides):  the same of the differences

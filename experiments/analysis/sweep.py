@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -170,7 +171,7 @@ def _draw_line(axes: Axes, line: Mapping[float, Sequence[float]], label: str, in
     colour, dashes = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
     estimates = {at: over_seeds(seeds) for at, seeds in line.items()}
     means = finite_or_gap(each.value for each in estimates.values())
-    look = {"color": colour, "linestyle": dashes, "marker": MARKERS[index % len(MARKERS)]}
+    look: dict[str, Any] = {"color": colour, "linestyle": dashes, "marker": MARKERS[index % len(MARKERS)]}
     axes.plot(list(estimates), means, linewidth=2, label=label, zorder=3, **look)
     fill_band(axes, list(estimates), list(estimates.values()), color=colour)
     for at, seeds in line.items():

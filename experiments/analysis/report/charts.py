@@ -137,5 +137,5 @@ def as_svg(figure: Figure, *, label: str) -> Markup:
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = file.getvalue()
-    picture = Markup(text[text.index("<svg") :])  # noqa: S704: matplotlib's own markup, in which it escapes texts
+    picture = Markup(text[text.index("<svg") :])  # of matplotlib, which escapes texts
     return Markup('<div role="img" aria-label="{}">{}</div>').format(label, picture)

@@ -36,7 +36,7 @@ MOST_ARMS, MOST_COMPLETIONS, LONGEST = 12, 4, 600
 """Of the completions: arms, rows of each, characters of a cell."""
 SHOWN = ("prompt", "completion", "status", "reason")
 FIGURES = ("samples_correct", "reward", "reward/", "advantage")
-"""Columns that say more than the verdict; every part of a reward has one behind ``reward/``."""
+"""Columns beside the verdict; every part of a reward has one behind ``reward/``."""
 HEADINGS = {"status": "verdict", "samples_correct": "samples"}
 MOST_PARAMETERS = 60
 """Lines of an arm's differences; the whole configuration is in MLflow."""
@@ -63,10 +63,10 @@ def result_of(tracker: Tracker, study: Study) -> StudyResult:
 
     try:
         arms = read_results(tracker, study, *today(tracker, study))
-        said = verdict(study, rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed))
+        sentences = verdict(study, rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed))
     except StudyError as error:
-        said = str(error)
-    return StudyResult(study=study, verdict=said, notes=notes_on_primary(tracker, study))
+        sentences = str(error)
+    return StudyResult(study=study, verdict=sentences, notes=notes_on_primary(tracker, study))
 
 
 def page(found: Gathered, *, curve: str | None = None, studies: Sequence[StudyResult] = ()) -> str:
@@ -172,7 +172,7 @@ def completions(found: Gathered) -> Iterable[dict[str, Any]]:
 
 
 def figures_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns that say more of a completion than its verdict, in the order of ``FIGURES``, parts by name."""
+    """A completion's columns beside its verdict, in the order of ``FIGURES``, parts by name."""
     keys = {key for row in rows for key, value in row.items() if value is not None}
     parts = sorted(key for key in keys if key.startswith("reward/"))
     return [key for name in FIGURES for key in (parts if name == "reward/" else [name] if name in keys else [])]

@@ -90,7 +90,7 @@ def test_a_seed_that_diverged_counts_where_it_is_drawn(lost: float) -> None:
 def test_sides_that_cannot_be_drawn_are_refused() -> None:
     with pytest.raises(ValueError, match="each side needs a seed, got 0 and 3"):
         time_to_target([], THEIRS, same_seeds=False, resamples=2, seed=0)
-    with pytest.raises(ValueError, match="the same seeds were said of 2 and 3 runs"):
+    with pytest.raises(ValueError, match="as many runs on both sides, got 2 and 3"):
         time_to_target(OURS[:2], THEIRS, same_seeds=True, resamples=2, seed=0)
 
 
