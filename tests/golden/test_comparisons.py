@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def shown(folder: Path, case: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> dict[str, list[str]]:
     """File → lines of what the command of a case prints and writes."""
     marks = {name: study["marks"] for name, study in json.loads((folder / "studies.json").read_text()).items()}
-    for module in ("study.finished", "analysis.study_report"):
+    for module in ("studies.finished", "analysis.study_report"):
         monkeypatch.setattr(
             f"experiments.{module}.today", lambda _, study: Today({Mark(*mark) for mark in marks[study.name]}, {})
         )

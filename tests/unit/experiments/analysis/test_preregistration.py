@@ -20,7 +20,7 @@ GREEDY = "test/verifier/accuracy"
 @pytest.fixture
 def counting(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """The study's file; its runs of today count."""
-    for module in ("study.finished", "analysis.study_report"):
+    for module in ("studies.finished", "analysis.study_report"):
         monkeypatch.setattr(f"experiments.{module}.today", lambda *_: Today(runs.marks, {}))
     monkeypatch.chdir(tmp_path)
     return lambda **kwargs: runs.file(tmp_path, **kwargs)
