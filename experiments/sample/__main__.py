@@ -1,19 +1,181 @@
-"""``python -m experiments.sample``: quiet before the libraries are imported, then the command."""
+"""Let a policy write on one problem, and see what the rules, the oracle and a critic say of each step:  make sample
+
+python -m experiments.sample [the sample's own arguments] [overrides]
+
+model=embedded:qwen_countdown         or a hub name, or the folder of a model, stage or run; else the configuration's
+prompt='numbers=3,5,8 target=23'      a problem of Countdown, or any text; else a validation problem, by seed=1 another
+answer=42                             the answer to a text: it is then judged
+critic=FOLDER                         of a trained critic, of its stage, or of a run
+n=3  temperature=1.0  max_tokens=48   completions, how they are drawn (0: greedy), tokens of each at most
+
+Overrides choose the task and the rest: task=arithmetic, task.style=longproc, policy.compute_dtype=float32.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 
+from hydra import initialize_config_module
+from hydra.core.override_parser.types import Quote, QuotedString
+from omegaconf import DictConfig
+
+from contrastive_reasoning.tasks.answer import verify_answer
+from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
+from contrastive_reasoning.tasks.countdown import CountdownTask
+from experiments.assemble import build
+from experiments.cli.arguments import USAGE_ERROR, split_own_keys
+from experiments.config.composition import composed
+from experiments.config.folders import take_config_dir
+from experiments.config.override_checks import override_error
+from experiments.schema import Root, register
 from experiments.system.terminal import be_quiet, protect_output
 
+BASE = ("name=sample", "stages=[evaluate]")
+"""No experiment is needed, and none of its stages is run."""
+SHORT = {
+    "model": ("policy.pretrained={}", "policy.chat_template=null"),
+    "temperature": ("rollout.sampling.temperature={}",),
+    "max_tokens": ("rollout.sampling.max_tokens={}",),
+}
+"""Short name → the overrides that it stands for. A model brings its own chat template, where it has one."""
+EXAMPLE = "prompt='numbers=3,5,8 target=23'"
+MOST_DIGITS = 6
+MOST_NUMBERS = 6
+"""The exact oracle takes a tenth of a second for six, some seconds for seven."""
 
-def main() -> int:
-    be_quiet()
-    protect_output()
-    from experiments.sample.command import main as command
 
-    return command(sys.argv[1:])
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The problem, and what judges it. Raises ValueError for an invalid number of completions."""
+
+    prompt: str | None = None
+    """``numbers=3,5,8 target=23``, or any text; None: a validation problem of the task."""
+    answer: str | None = None
+    """The answer to a text; None: it is not judged."""
+    critic: str | None = None
+    """Folder of a trained critic, of its stage, or of a run that trained one."""
+    n: str = "1"
+    """Completions of the problem."""
+
+    def __post_init__(self) -> None:
+        if not (_is_whole(self.n) and int(self.n) >= 1):
+            raise ValueError(f"n={self.n}: it takes a whole number of at least 1")
+
+
+def parse_arguments(arguments: Sequence[str]) -> tuple[Options, list[str]]:
+    """The sample's own arguments, and the overrides, of which later ones win: short names come first.
+
+    Raises:
+        ValueError: for a mistyped name, a problem without its quotes, or an invalid number of completions.
+    """
+    if loose := next((argument for argument in arguments if argument.startswith(("numbers=", "target="))), None):
+        raise ValueError(f"{loose}: a problem is one word, {EXAMPLE}")
+    own = [field.name for field in fields(Options)]
+    given, overrides = split_own_keys(arguments, [*own, *SHORT], keys=[field.name for field in fields(Root)])
+    given = {key: value for key, value in given.items() if value}
+    if "model" in given:  # which may have any name, with spaces and commas in it, too
+        given["model"] = QuotedString(text=given["model"], quote=Quote.single).with_quotes()
+    short = [override.format(value) for key, value in given.items() for override in SHORT.get(key, ())]
+    return Options(**{key: value for key, value in given.items() if key in own}), [*short, *overrides]
+
+
+def composed_once(overrides: Sequence[str]) -> DictConfig:
+    """The configuration of these overrides. Raises ValueError for a mistake in them, several values included."""
+    if (error := override_error(overrides, multirun=False)) is not None:
+        raise ValueError(error)
+    with initialize_config_module("conf", version_base="1.3"):
+        return composed(*overrides)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A problem, with what reads its completions."""
+
+    problem: Problem
+    steps: Callable[[str], list[Step]]
+    verify: Callable[[str], Verdict] | None
+    """None where no answer is known."""
+
+
+def question(task: Task, *, prompt: str | None, answer: str | None, seed: int) -> Question:
+    """The question that is asked.
+
+    Args:
+        task: poses problems and reads completions.
+        prompt: ``numbers=… target=…`` for Countdown, or a text; None: the validation problem number ``seed``.
+        answer: of a text.
+        seed: which validation problem, modulo their number.
+
+    Raises:
+        ValueError: for invalid numbers, an answer where there is one already, or a task without problems.
+    """
+    if prompt is not None and not prompt.startswith(("numbers=", "target=")):
+        problem = Problem(id="given", prompt=prompt, answer=answer or "")
+        return Question(
+            problem=problem,
+            # Countdown's moves have no meaning without numbers to play them from
+            steps=(lambda _: []) if isinstance(task, CountdownTask) else partial(task.parse_steps, problem),
+            verify=None if answer is None else partial(verify_answer, answer),
+        )
+    if answer is not None:
+        raise ValueError(f"answer={answer}: a problem of the task has its own; an answer goes with a prompt in words")
+    problem = _validation(task, seed) if prompt is None else _countdown(task, prompt)
+    return Question(problem=problem, steps=partial(task.parse_steps, problem), verify=partial(task.verify, problem))
+
+
+def _countdown(task: Task, words: str) -> Problem:
+    """The problem that ``numbers=3,5,8 target=23`` names, posed as the task poses it."""
+    if not isinstance(task, CountdownTask):
+        raise ValueError(f"prompt={words}: such problems are Countdown's, and the task is {task.name}")
+    given = {name: value for name, _, value in (part.partition("=") for part in words.split())}
+    if sorted(given) != ["numbers", "target"]:
+        raise ValueError(f"prompt={words}: a problem has numbers and a target, {EXAMPLE}")
+    numbers = given["numbers"].strip("[]").split(",")
+    for name, text in [*(("numbers", number) for number in numbers), ("target", given["target"])]:
+        if not _is_whole(text):
+            raise ValueError(f"prompt: {name} takes whole numbers of at least 0, got {text!r}; {EXAMPLE}")
+    if len(numbers) > MOST_NUMBERS:
+        raise ValueError(f"numbers={given['numbers']}: at most {MOST_NUMBERS}, got {len(numbers)}")
+    return task.problem([*map(int, numbers)], int(given["target"]))
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+
+
+def _validation(task: Task, seed: int) -> Problem:
+    try:
+        problems = task.problems("validation")
+    except (ValueError, OSError) as error:  # a file that is missing or holds no problems
+        raise ValueError(f"{task.name}: {error}") from error
+    if not problems:
+        raise ValueError(f"{task.name} has no validation problems: give a prompt")
+    return problems[seed % len(problems)]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer a mistake in a sentence, else draw completions and show them."""
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0
+    register()
+    try:
+        options, overrides = parse_arguments(take_config_dir(arguments))
+        config = composed_once([*BASE, *overrides])
+        asked = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
+        from experiments.sample.completions import draw_and_show  # heavy: after what the arguments alone show
+
+        draw_and_show(config, asked, critic=options.critic, count=int(options.n))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return USAGE_ERROR
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    be_quiet()
+    protect_output()
+    sys.exit(main(sys.argv[1:]))

@@ -22,7 +22,7 @@ from hydra import compose, initialize_config_module
 from safetensors.torch import load
 
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps
-from experiments.sample.trained_critic import trained_critic
+from experiments.sample.completions import trained_critic
 from experiments.schema import register
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,8 +17,8 @@ from hydra import compose, initialize_config_module
 from experiments import compare, report, study
 from experiments.cli.commands import COMMANDS
 from experiments.plan.__main__ import Options as PlanOptions
-from experiments.sample.options import SHORT
-from experiments.sample.options import Options as SampleOptions
+from experiments.sample.__main__ import SHORT
+from experiments.sample.__main__ import Options as SampleOptions
 from experiments.schema import register
 
 register()

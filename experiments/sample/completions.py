@@ -1,0 +1,291 @@
+"""Completions of one problem for a person: drawn, judged step by step by rules, oracle and critic, and printed.
+
+Colours only repeat what words say; outside a terminal there are none. Nothing that a model wrote moves the cursor,
+changes colours or reverses the line.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from contrastive_reasoning.critics.checkpoint import DESCRIPTION, read_description
+from contrastive_reasoning.rewards import CriticReward, VerifierReward
+from contrastive_reasoning.rewards.critic import probabilities
+from contrastive_reasoning.rewards.oracle import in_reach
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.rollout.spans import readable
+from contrastive_reasoning.tasks.base import Problem, Step, Verdict
+from contrastive_reasoning.tasks.countdown import reachable
+from experiments.assemble import build
+from experiments.run_folder import read_config, stage_folders
+from experiments.stages.plan import CRITIC
+from experiments.stages.train import device_of
+
+if TYPE_CHECKING:
+    from experiments.sample.__main__ import Question
+
+CRITICS, ENCODER = "contrastive_reasoning.critics", "load_encoder"
+PARTS = (CRITICS, "contrastive_reasoning.losses", "contrastive_reasoning.policies.pooling")
+"""The packages from which a saved critic may name parts; of the functions of critics, which write folders too, one."""
+OURS = "contrastive_reasoning."
+PAIRS = 16384
+"""In one forward pass."""
+GOOD, BAD, UNSURE, QUIET = "bold cyan", "bold red", "yellow", "dim"
+MOST_CHARACTERS, MOST_STEPS = 4000, 60
+"""Of a completion that are shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One step, judged."""
+
+    step: Step
+    reachable: bool | None
+    """Whether the target can still be reached after it, exactly; None for an illegal step, and outside Countdown."""
+    value: float | None
+    """The critic's, σ(f/τ); None for an illegal step, and without a critic."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One completion."""
+
+    text: str
+    tokens: int
+    finished: bool
+    """False where the length limit ended it."""
+    steps: Sequence[Judged]
+    verdict: Verdict | None
+    """None where no answer is known."""
+
+
+def draw_and_show(config: DictConfig, asked: Question, *, critic: str | None, count: int) -> None:
+    """Draw completions and print them.
+
+    Args:
+        config: names the task, the policy and how completions are drawn.
+        asked: the problem, and what reads its completions.
+        critic: folder of the critic that values their steps.
+        count: how many.
+
+    Raises:
+        ValueError: for a model or a critic that is not found or does not fit, or a prompt that leaves no tokens for a
+            completion.
+    """
+    valued_by = None if critic is None else trained_critic(Path(critic).expanduser(), config)
+    engine, sampling = build(config, "rollout.engine"), build(config, "rollout.sampling")
+    policy, seed = build(config, "policy").eval().to(device_of(config)), (config.seed, "sample")
+    rollouts = engine.generate(policy, [asked.problem], group_size=count, sampling=sampling, seed=seed)
+    logits = None if valued_by is None else valued_by.start_logits(rollouts)
+    start = None if logits is None else probabilities([logits])[0][0]
+    show(Console(highlight=False), asked.problem, readings(asked, rollouts, valued_by), start=start)
+
+
+def readings(asked: Question, rollouts: RolloutBatch, critic: CriticReward | None) -> list[Reading]:
+    """Every completion of the one problem of ``rollouts``."""
+    steps = [asked.steps(text) for text in rollouts.texts]
+    valued = [dict[int, float]() for _ in steps]
+    if critic is not None:
+        legal = [[step for step in row if step.legal] for row in steps]
+        valued = [{id(step): value for step, value in row} for row in critic.step_values(rollouts, legal)]
+    return [
+        Reading(
+            text=text,
+            tokens=int(rollouts.mask[row].sum()),
+            finished=rollouts.finish_reasons[row] == "stop",
+            steps=[
+                Judged(step=step, reachable=in_reach(asked.problem, step), value=valued[row].get(id(step)))
+                for step in steps[row]
+            ],
+            verdict=None if asked.verify is None else asked.verify(text),
+        )
+        for row, text in enumerate(rollouts.texts)
+    ]
+
+
+def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
+    """A reward with the critic that lies in ``folder``, or was trained by the stage or run there.
+
+    The folder is data: its description may name nothing but parts of this package.
+
+    Args:
+        folder: of the critic, of its stage, or of a run.
+        config: names the task, and τ where no stage beside the critic has the one that it was trained with.
+
+    Raises:
+        ValueError: no critic there, one that names anything but the package's own parts, or files that are damaged,
+            do not fit each other or are refused by its class.
+    """
+    stages = (place / CRITIC for stage, place, _ in stage_folders(folder) if stage == CRITIC)
+    place = next((path for path in (folder, folder / CRITIC, *stages) if (path / DESCRIPTION).is_file()), None)
+    if place is None:
+        raise ValueError(f"critic={folder}: no critic there ({DESCRIPTION} is missing)")
+    described = read_description(place).get("config")
+    if foreign := next(foreign_parts(described), None):
+        raise ValueError(f"critic={folder}: {DESCRIPTION} names {foreign}, which is no part of a critic")
+    loss = read_config(place.parent).get("loss", config.loss)
+    return CriticReward(
+        outcome=VerifierReward(task=build(config, "task")),
+        task=build(config, "task"),
+        critic=build(OmegaConf.create({"critic": described}), "critic"),
+        checkpoint=str(place),
+        weight=0.0,
+        temperature=float(loss["temperature"]),
+        batch_size=PAIRS,
+    )
+
+
+def foreign_parts(node: Any) -> Iterator[str]:
+    """Whatever would call or load more than the package's own parts when the node is built."""
+    if isinstance(node, dict):
+        target = node.get("_target_")
+        if target is not None and not _is_part(str(target)):
+            yield str(target)
+        if node.get("trust_remote_code"):
+            yield "trust_remote_code"
+    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from foreign_parts(inner)
+
+
+def _is_part(target: str) -> bool:
+    """Whether it is defined by a package of ``PARTS``: they import functions of others, such as ``import_module``."""
+    package, _, name = target.rpartition(".")
+    found = getattr(import_module(package), name, None) if package in PARTS else None
+    made_here = str(getattr(found, "__module__", "")).startswith(OURS)
+    return made_here and (isinstance(found, type) or package != CRITICS or name == ENCODER)
+
+
+def show(console: Console, problem: Problem, found: Sequence[Reading], *, start: float | None) -> None:
+    """Print everything. ``start`` is the critic's value of the problem before any step, where it has one."""
+    console.print(_head(problem, start))
+    console.print(_indented(Text(_cut(problem.prompt.rstrip("\n")), style=QUIET)))
+    for number, reading in enumerate(found, start=1):
+        console.print()
+        console.print(Text(f"Completion {number} of {len(found)}", style="bold"), Text(_ending(reading), style=QUIET))
+        console.print(_indented(_text(reading)))
+        if reading.steps:
+            console.print(_indented(_steps(reading)))
+        console.print(_verdict(reading.verdict))
+    if legend := [*_legend(found)]:
+        console.print()
+        console.print(*legend, sep="\n")
+
+
+def _head(problem: Problem, start: float | None) -> Text:
+    head = Text.assemble(("Problem ", "bold"), visible(problem.id))
+    target = problem.fields.get("target")
+    if target is not None:
+        within = reachable(problem.fields["numbers"], target)
+        head.append(" · the target is ").append(*_reach(within))
+    return head if start is None else head.append(" · critic ").append(*_value(start))
+
+
+def _ending(reading: Reading) -> str:
+    return f"{reading.tokens} tokens, {'ended by itself' if reading.finished else 'cut off at its longest'}"
+
+
+def _text(reading: Reading) -> Text:
+    """The completion, its steps coloured where they stand."""
+    shown, place = Text(), 0
+    for judged in reading.steps:
+        shown.append(visible(reading.text[place : judged.step.start]), style=QUIET)
+        shown.append(visible(reading.text[judged.step.start : judged.step.end]), style=_style(judged))
+        place = judged.step.end
+    shown.append(visible(reading.text[place:]), style=QUIET if reading.steps else "")
+    if len(shown) > MOST_CHARACTERS:
+        more = len(shown) - MOST_CHARACTERS
+        shown = shown[:MOST_CHARACTERS].append(f" … {more} characters more", style=QUIET)
+    return shown
+
+
+def _steps(reading: Reading) -> Table:
+    with_oracle = any(judged.reachable is not None for judged in reading.steps)
+    with_critic = any(judged.value is not None for judged in reading.steps)
+    columns = ["", "step", "state", "rules", *["oracle"] * with_oracle, *["critic"] * with_critic]
+    table = Table(*columns, box=None, header_style=QUIET)
+    for number, judged in enumerate(reading.steps[:MOST_STEPS], start=1):
+        written = visible(reading.text[judged.step.start : judged.step.end])
+        cells = [Text(str(number), style=QUIET), Text(written, style=_style(judged)), Text(_left(judged))]
+        cells += [Text(*_rule(judged))]
+        cells += [Text(*_reach(judged.reachable))] * with_oracle + [Text(*_value(judged.value))] * with_critic
+        table.add_row(*cells)
+    if (more := len(reading.steps) - MOST_STEPS) > 0:
+        table.add_row("", Text(f"… and {more} more", style=QUIET))
+    return table
+
+
+def _left(judged: Judged) -> str:
+    state = judged.step.state
+    return ", ".join(map(str, state)) if isinstance(state, tuple) else ""
+
+
+def _style(judged: Judged) -> str:
+    """Of the step's own text: by the rules first, then by the oracle."""
+    if not judged.step.legal:
+        return BAD
+    return UNSURE if judged.reachable is False else GOOD
+
+
+def _rule(judged: Judged) -> tuple[str, str]:
+    return ("legal", GOOD) if judged.step.legal else ("illegal", BAD)
+
+
+def _reach(within: bool | None) -> tuple[str, str]:
+    return {True: ("within reach", GOOD), False: ("out of reach", UNSURE), None: ("–", QUIET)}[within]
+
+
+def _value(value: float | None) -> tuple[str, str]:
+    return ("–", QUIET) if value is None else (f"{value:.2f}", GOOD if value >= 0.5 else UNSURE)
+
+
+def _verdict(verdict: Verdict | None) -> Text:
+    if verdict is None:
+        return Text("Verdict: none, the answer is not known (answer=… names it)", style=QUIET)
+    return Text.assemble(
+        "Verdict: ",
+        (verdict.status, GOOD if verdict.correct else BAD),
+        visible(f", {verdict.reason}") if verdict.reason else "",
+    )
+
+
+def _legend(found: Sequence[Reading]) -> Iterator[Text]:
+    judged = [step for reading in found for step in reading.steps]
+    with_oracle = any(step.reachable is not None for step in judged)
+    if judged:
+        aimless = [" · ", ("legal, the target out of reach", UNSURE)] if with_oracle else []
+        yield Text.assemble(("legal", GOOD), *aimless, " · ", ("illegal", BAD))
+    if with_oracle:
+        yield Text("oracle: exact, can the target still be reached from the state, the numbers left?", style=QUIET)
+    if any(step.value is not None for step in judged):
+        yield Text("critic: its value of the step, σ(f/τ) in [0, 1]", style=QUIET)
+
+
+def _indented(what: RenderableType) -> Padding:
+    return Padding(what, (0, 0, 0, 2), expand=False)
+
+
+def _cut(text: str) -> str:
+    seen = visible(text)
+    return seen if len(seen) <= MOST_CHARACTERS else f"{seen[:MOST_CHARACTERS]} … {len(seen)} characters in all"
+
+
+def visible(text: str) -> str:
+    r"""``text`` with every invisible character as Python writes it, ``\x1b``; line ends and tabs stay."""
+    return "".join(_written(character) for character in readable(text))
+
+
+def _written(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character)[0] != "C":
+        return character
+    return character.encode("unicode_escape").decode()

@@ -1,0 +1,279 @@
+"""Completions as they are judged, valued by a trained critic, and printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from torch.testing import assert_close
+
+from contrastive_reasoning.critics import NumericV2
+from contrastive_reasoning.critics.checkpoint import DESCRIPTION, WEIGHTS, save_critic
+from contrastive_reasoning.losses import dot
+from contrastive_reasoning.rewards import CriticReward
+from contrastive_reasoning.rewards.oracle import in_reach
+from contrastive_reasoning.rewards.shaping import StepValue
+from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.tasks.base import Problem, Step, Verdict
+from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, verify
+from experiments.sample.__main__ import Question, composed_once
+from experiments.sample.completions import (
+    MOST_CHARACTERS,
+    Judged,
+    Reading,
+    foreign_parts,
+    readings,
+    show,
+    trained_critic,
+    visible,
+)
+from experiments.schema import register
+
+PROBLEM = CountdownProblem((3, 5, 8), 23, style="direct")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+RIGHT, AIMLESS, ILLEGAL = "3*5=15;15+8=23", "8*5=40;40-3=37", "3*5=16;9-1=8"
+HOSTILE = (
+    "\x1b[2J\x1b[31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\ [red]markup[/red] [/] [bold \\[x] :smile: "
+    "\r\x9b5A\u202e\x07\x00"
+)
+
+
+def reading(text: str, *, values: Sequence[float | None] = (), problem: Problem = PROBLEM) -> Reading:
+    steps = parse_steps(problem, text)
+    valued = [*values, *[None] * len(steps)]
+    judged = [
+        Judged(step=step, reachable=in_reach(problem, step), value=value)
+        for step, value in zip(steps, valued, strict=False)
+    ]
+    return Reading(text=text, tokens=7, finished=True, steps=judged, verdict=verify(problem, text))
+
+
+def page(*found: Reading, problem: Problem = PROBLEM, start: float | None = None, terminal: bool = False) -> str:
+    file = StringIO()
+    console = Console(file=file, width=120, force_terminal=terminal, color_system="truecolor" if terminal else None)
+    show(console, problem, found, start=start)
+    return file.getvalue()
+
+
+def rows(text: str) -> list[list[str]]:
+    """The rows of the tables of steps, their cells."""
+    return [re.split(r"  +", line.strip()) for line in text.splitlines() if re.match(r" +\d+  ", line)]
+
+
+def test_each_step_stands_with_what_is_said_of_it() -> None:
+    text = page(reading(RIGHT, values=[0.81, 0.9]), reading(AIMLESS, values=[0.2]), reading(ILLEGAL), start=0.7)
+    assert text.startswith("Problem countdown:3,5,8=23 · the target is within reach · critic 0.70\n")
+    assert rows(text) == [
+        ["1", "3*5=15", "15, 8", "legal", "within reach", "0.81"],
+        ["2", "15+8=23", "23", "legal", "within reach", "0.90"],
+        ["1", "8*5=40", "40, 3", "legal", "out of reach", "0.20"],
+        ["2", "40-3=37", "37", "legal", "out of reach", "–"],
+        ["1", "3*5=16", "3, 5, 8", "illegal"],
+        ["2", "9-1=8", "3, 5, 8", "illegal"],
+    ]
+    verdicts = [line for line in text.splitlines() if line.startswith("Verdict: ")]
+    reason = verify(PROBLEM, ILLEGAL).reason
+    assert verdicts == ["Verdict: ok", "Verdict: wrong, ends at 37 instead of 23", f"Verdict: wrong, {reason}"]
+
+
+def test_no_escape_is_written_where_no_terminal_listens() -> None:
+    assert "\x1b" not in page(reading(RIGHT), reading(HOSTILE))
+
+
+def coloured(text: str) -> dict[str, str]:
+    """Words → the codes before them."""
+    return {words: codes for codes, words in re.findall(r"\x1b\[([0-9;]+)m([^\x1b]+)\x1b\[0m", text)}
+
+
+def test_a_terminal_sees_three_kinds_of_steps_in_the_colours_of_the_legend() -> None:
+    found = coloured(page(reading(RIGHT), reading(AIMLESS), reading(ILLEGAL), terminal=True))
+    kinds = ["legal", "legal, the target out of reach", "illegal"]
+    assert [found[step] for step in ("3*5=15", "8*5=40", "3*5=16")] == [found[kind] for kind in kinds]
+    assert len({found[kind] for kind in kinds}) == 3
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("text", [HOSTILE, f"3*5=15;{HOSTILE}=1;15+8=23", f"{HOSTILE}\n3*5=15;15+8=23"])
+def test_nothing_a_model_wrote_is_obeyed(text: str, terminal: bool) -> None:
+    problem = Problem(id=HOSTILE, prompt=HOSTILE, answer="", fields=PROBLEM.fields)
+    step = Judged(step=Step(start=0, end=len(text), state=(1,), legal=True), reachable=True, value=0.5)
+    said = Reading(
+        text=text, tokens=1, finished=False, steps=[step], verdict=Verdict(status="wrong", reason=f"wrote {text}")
+    )
+    shown = page(said, reading(text), problem=problem, terminal=terminal)
+    plain = COLOUR.sub("", shown)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", plain)
+    joined = re.sub(r"\s+", "", plain)
+    assert r"\x1b[2J\x1b[31mred\x1b[0m" in joined
+    assert joined.count(r"[red]markup[/red][/][bold\[x]:smile:") >= 5  # id, prompt, completion, step, reason
+
+
+def test_a_long_completion_is_cut_and_says_so() -> None:
+    shown = page(reading("x" * (MOST_CHARACTERS + 5)))
+    assert shown.count("x") - shown.count("characters") < MOST_CHARACTERS + 20
+    assert "5 characters more" in " ".join(shown.split())
+
+
+def test_where_no_answer_is_known_there_is_no_verdict() -> None:
+    problem = Problem(id="given", prompt="Hello", answer="")
+    shown = page(Reading(text="World", tokens=1, finished=False, steps=[], verdict=None), problem=problem)
+    assert shown == (
+        "Problem given\n  Hello\n\nCompletion 1 of 1 1 tokens, cut off at its longest\n  World\n"
+        "Verdict: none, the answer is not known (answer=… names it)\n"
+    )
+
+
+TEXTS = ["3*5=15;15+8=23", "3*5=16;8*5=40;40-3=37", "nothing"]
+
+
+class FirstNumber:
+    """Stands for a critic of which the value of every step is known: a hundredth of the first number left."""
+
+    def step_values(self, rollouts: RolloutBatch, steps: list[list[Step]]) -> list[list[StepValue]]:
+        return [[(step, step.state[0] / 100) for step in row] for row in steps]
+
+
+ROLLOUTS = RolloutBatch(
+    problems=[PROBLEM],
+    prompt_ids=torch.ones(1, 2, dtype=torch.long),
+    prompt_mask=torch.ones(1, 2, dtype=torch.bool),
+    completion_ids=torch.ones(3, 9, dtype=torch.long),
+    mask=torch.arange(9) < torch.tensor([[5], [9], [2]]),
+    old_log_probs=torch.zeros(3, 9),
+    temperature=1.0,
+    pooled=None,
+    texts=TEXTS,
+    token_spans=[[], [], []],
+    finish_reasons=["stop", "length", "stop"],
+    group_size=3,
+)
+ASKED = Question(
+    problem=PROBLEM, steps=lambda text: parse_steps(PROBLEM, text), verify=lambda text: verify(PROBLEM, text)
+)
+
+
+def test_each_completion_keeps_its_own_length_end_verdict_and_steps() -> None:
+    found = readings(ASKED, ROLLOUTS, None)
+    assert [(reading.text, reading.tokens, reading.finished) for reading in found] == [
+        (TEXTS[0], 5, True),
+        (TEXTS[1], 9, False),
+        (TEXTS[2], 2, True),
+    ]
+    assert [reading.verdict and reading.verdict.status for reading in found] == ["ok", "unparsed", "unparsed"]
+    judged = [[(step.step.legal, step.reachable, step.value) for step in reading.steps] for reading in found]
+    assert judged == [[(True, True, None)] * 2, [(False, None, None), *[(True, False, None)] * 2], []]
+
+
+def test_a_critic_values_legal_steps_and_no_others() -> None:
+    found = readings(ASKED, ROLLOUTS, cast(CriticReward, FirstNumber()))
+    assert [[step.value for step in reading.steps] for reading in found] == [[0.15, 0.23], [None, 0.4, 0.37], []]
+
+
+SIMILARITY = {"_target_": "contrastive_reasoning.losses.dot", "_partial_": True}
+SIZES = {"dimension": 4, "digit_dimension": 4, "hidden_dimension": 8, "hidden_layers": 1}
+MADE_OF = {"_target_": "contrastive_reasoning.critics.NumericV2", **SIZES, "seed": 0, "similarity": SIMILARITY}
+register()
+CONFIG = composed_once(["name=sample", "stages=[evaluate]", "loss.temperature=0.5"])
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Path:
+    """A finished critic stage."""
+    folder = tmp_path / "stages" / "critic" / "abc"
+    save_critic(NumericV2(**SIZES, seed=3, similarity=partial(dot)), folder / "critic", MADE_OF)
+    return folder
+
+
+def weights(critic: Any) -> torch.Tensor:
+    return torch.cat([value.flatten() for value in critic.state_dict().values()])
+
+
+def test_the_folder_of_a_critic_a_stage_or_a_run_leads_to_its_weights(stage: Path, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "critic" / "now-0"
+    run.mkdir(parents=True)
+    entries = {name: {"folder": f"stages/{name}/abc", "reused": False} for name in ("warm_start", "critic")}
+    (run / "stages.json").write_text(json.dumps(entries))
+    wanted = weights(NumericV2(**SIZES, seed=3, similarity=partial(dot)))
+    for folder in (stage / "critic", stage, run):
+        assert_close(weights(trained_critic(folder, CONFIG).critic), wanted, rtol=0, atol=0)
+
+
+def test_the_temperature_is_that_of_the_training_where_a_stage_tells_it(stage: Path) -> None:
+    assert trained_critic(stage, CONFIG).temperature == 0.5
+    (stage / "config.yaml").write_text("loss:\n  temperature: 0.1\n")
+    assert trained_critic(stage, CONFIG).temperature == 0.1
+
+
+def test_a_folder_without_a_critic_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no critic there \(critic\.json is missing\)$"):
+        trained_critic(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"_target_": "subprocess.run", "args": "true"},
+        {"_target_": "contrastive_reasoning.critics.checkpoint.json.loads"},
+        {"_target_": "contrastive_reasoning.policies.load.load_policy"},
+        {"_target_": "contrastive_reasoning.critics.import_module", "name": "this"},
+        {"_target_": "contrastive_reasoning.critics.no_such_critic"},
+        {"_target_": "contrastive_reasoning.critics.save_critic"},
+        {"_target_": "${oc.env:HOME}"},
+        {"trust_remote_code": True},
+    ],
+)
+def test_a_file_that_names_other_parts_calls_none_of_them(
+    stage: Path, part: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (stage / "critic" / DESCRIPTION).write_text(
+        json.dumps({"class": "x", "frozen": [], "config": {**MADE_OF, "similarity": [part]}})
+    )
+    monkeypatch.setattr("experiments.sample.completions.build", lambda *_: pytest.fail("something was built"))
+    with pytest.raises(ValueError, match=r"which is no part of a critic$"):
+        trained_critic(stage, CONFIG)
+
+
+def test_parts_of_critics_are_none_of_the_foreign(stage: Path) -> None:
+    assert [*foreign_parts(MADE_OF)] == []
+
+
+def test_every_critic_of_the_configuration_is_made_of_parts_that_pass() -> None:
+    root = Path(__file__).resolve().parents[4] / "conf"
+    for path in [*(root / "critic").glob("*.yaml"), *(root / "backbone").glob("*.yaml")]:
+        config = OmegaConf.load(path)
+        assert isinstance(config, DictConfig)
+        assert [*foreign_parts(OmegaConf.to_container(config, resolve=False))] == [], path.name
+
+
+@pytest.mark.parametrize("damage", ["weights", "description"])
+def test_damaged_files_get_one_sentence(stage: Path, damage: str) -> None:
+    (stage / "critic" / (WEIGHTS if damage == "weights" else DESCRIPTION)).write_text("no such thing")
+    with pytest.raises(ValueError, match=r"^the critic in .* cannot be read: [^\n]*$"):
+        trained_critic(stage, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        ("3 × 5 = 15 → é 漢 🙂\n\tnext", "3 × 5 = 15 → é 漢 🙂\n\tnext"),
+        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+        ("\x9b31m", r"\x9b31m"),
+        ("wrong\rright\b\x7f", r"wrong\rright\x08\x7f"),
+        ("\u202eright to left\u2066", r"\u202eright to left\u2066"),
+        ("a\u200bb\ufeff\U000e0041", r"a\u200bb\ufeff\U000e0041"),
+        ("half \udce2\udc82", "half �"),
+        ("[bold]markup[/bold]", "[bold]markup[/bold]"),
+    ],
+)
+def test_what_cannot_be_seen_is_spelled(written: str, seen: str) -> None:
+    assert visible(written) == seen

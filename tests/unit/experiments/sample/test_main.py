@@ -1,0 +1,263 @@
+"""Whole samples by the policies of the package; the arguments, and the question that they ask."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from contrastive_reasoning.critics import NumericV2
+from contrastive_reasoning.critics.checkpoint import save_critic
+from contrastive_reasoning.losses import dot
+from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask, reachable
+from experiments.config.folders import VARIABLE
+from experiments.config.override_checks import override_error
+from experiments.sample.__main__ import SHORT, Options, Question, main, parse_arguments, question
+from experiments.schema import register
+
+register()
+
+SIZES = {"dimension": 4, "digit_dimension": 4, "hidden_dimension": 8, "hidden_layers": 1}
+SIMILARITY = {"_target_": "contrastive_reasoning.losses.dot", "_partial_": True}
+PROMPT = "prompt=numbers=3,5,8 target=23"
+
+
+@pytest.fixture
+def critic(tmp_path: Path) -> Path:
+    made_of = {"_target_": "contrastive_reasoning.critics.NumericV2", **SIZES, "seed": 0, "similarity": SIMILARITY}
+    save_critic(NumericV2(**SIZES, seed=0, similarity=partial(dot)), tmp_path, made_of)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_completions_stand_with_steps_oracle_critic_and_verdict(
+    capsys: pytest.CaptureFixture[str], critic: Path
+) -> None:
+    page = said(capsys, PROMPT, "n=4", f"critic={critic}")
+    assert page.startswith("Problem countdown:3,5,8=23 · the target is within reach · critic 0.")
+    assert re.findall(r"Completion (\d) of 4", page) == ["1", "2", "3", "4"]
+    assert len(re.findall("^Verdict: ", page, re.M)) == 4
+    legal = re.findall(r"^ +\d+ +\S+ +(\d[\d, ]*\d?)  +legal +(within|out of) reach +0\.\d\d", page, re.M)
+    assert len(legal) >= 4
+    for state, within in legal:
+        assert reachable(tuple(map(int, state.split(","))), 23) == (within == "within")
+
+
+def test_the_same_words_write_the_same_and_another_temperature_something_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    warm = said(capsys, PROMPT, "n=3")
+    assert said(capsys, PROMPT, "n=3") == warm
+    greedy = said(capsys, PROMPT, "n=3", "temperature=0.0")
+    completions = re.findall(r"Completion . of 3 .*\n(.*)", greedy)
+    assert len(set(completions)) == 1
+    assert greedy != warm
+
+
+def test_another_model_and_length_are_used(capsys: pytest.CaptureFixture[str]) -> None:
+    ours = said(capsys, PROMPT, "temperature=0.0")
+    assert said(capsys, PROMPT, "temperature=0.0", "model=embedded:qwen_countdown", "seed=0") != ours
+    assert "Completion 1 of 1 3 tokens, cut off at its longest" in said(capsys, PROMPT, "max_tokens=3")
+
+
+def test_a_folder_of_ones_own_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.delenv(VARIABLE)  # and what the command sets is taken back afterwards
+    mine = tmp_path / "rollout" / "brief.yaml"
+    mine.parent.mkdir()
+    mine.write_text("# Mine.\ndefaults:\n  - engine\n  - _self_\nsampling:\n  max_tokens: 3\n")
+    page = said(capsys, "--config-dir", str(tmp_path), "rollout=brief", PROMPT, "temperature=0.0")
+    assert "Completion 1 of 1 3 tokens, cut off at its longest" in page
+
+
+def test_a_text_is_judged_where_its_answer_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "prompt=Ben has 6 toys. Mia gives Ben 2. How many has Ben?"
+    assert "Verdict: none, the answer is not known" in said(capsys, text, "task=arithmetic")
+    judged = said(capsys, text, "answer=8", "task=arithmetic", "temperature=0.0")
+    assert re.search(r"^Verdict: (ok|wrong|unparsed)", judged, re.M)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["sed=1"], "sed: no such key; did you mean 'seed'?"),
+        (["task=aritmetic"], "task=aritmetic: no such task; did you mean 'arithmetic' of arithmetic, countdown, "),
+        (["temperature=warm"], "rollout.sampling.temperature=warm: it takes a number, got a word"),
+        (["temperature=nan"], "rollout.sampling: temperature must be at least 0 and finite, got nan"),
+        (["seed=1,2"], "seed=1,2: several values, and this is a single run; "),
+        (
+            ["model=embedded:llama_countdwn"],
+            "policy.pretrained=embedded:llama_countdwn: no such policy comes with the package; "
+            "did you mean 'embedded:llama_countdown'?",
+        ),
+        (["model=./nowhere"], "policy: policy.pretrained=./nowhere: no model there (config.json is missing)"),
+        (["--config-dir=no/where"], "--config-dir no/where: no such folder"),
+        (["critic=nowhere"], "critic=nowhere: no critic there (critic.json is missing)"),
+        ([f"prompt={'1 ' * 999}"], "problem given: its prompt of "),
+        ([PROMPT, "task=arithmetic"], "prompt=numbers=3,5,8 target=23: such problems are Countdown's, and the task is"),
+    ],
+    ids=lambda value: value[0][:20] if isinstance(value, list) else "",
+)
+def test_a_mistake_gets_its_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1].startswith(sentence)  # behind the bar of loading weights, where one is shown
+
+
+def test_a_critic_that_cannot_read_the_task_says_so(capsys: pytest.CaptureFixture[str], critic: Path) -> None:
+    assert main(["task=arithmetic", "max_tokens=30", "temperature=0.0", f"critic={critic}"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("numeric critics read Countdown problems; ")
+
+
+def test_mistakes_are_answered_before_anything_heavy_is_imported() -> None:
+    script = (
+        "import sys; from experiments.sample.__main__ import main\n"
+        "codes = [main([word]) for word in ('sed=1', 'prompt=numbers=x target=1', 'model=embedded:x', 'seed=1,2')]\n"
+        "print(codes, [m for m in ('torch', 'transformers', 'rich', 'lightning') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[2, 2, 2, 2] []\n"
+    assert done.stderr.count("\n") == 4
+
+
+def test_own_arguments_are_kept_apart_from_overrides() -> None:
+    options, overrides = parse_arguments(
+        ["n=3", "task=arithmetic", "prompt=a=b c", "critic=/a/b", "answer=4", "seed=1"]
+    )
+    assert options == Options(prompt="a=b c", critic="/a/b", answer="4", n="3")
+    assert overrides == ["task=arithmetic", "seed=1"]
+
+
+def test_short_names_stand_before_overrides_which_win() -> None:
+    _, overrides = parse_arguments(["policy.chat_template=true", "temperature=0", "model=a/b", "max_tokens=7"])
+    assert overrides == [
+        "rollout.sampling.temperature=0",
+        "policy.pretrained='a/b'",
+        "policy.chat_template=null",
+        "rollout.sampling.max_tokens=7",
+        "policy.chat_template=true",
+    ]
+
+
+@pytest.mark.parametrize("model", ["my models/a, b", "it's", "a=b", r"c:\a", "[x]", "7"])
+def test_a_model_may_have_any_name(model: str) -> None:
+    override, _ = parse_arguments([f"model={model}"])[1]
+    assert OverridesParser.create().parse_override(override).value() == model
+
+
+def test_every_short_name_is_of_a_key_of_the_configuration() -> None:
+    values = {"model": "embedded:llama_countdown", "temperature": "0.5", "max_tokens": "3"}
+    _, overrides = parse_arguments([f"{name}={values[name]}" for name in SHORT])
+    assert override_error(["name=sample", "stages=[evaluate]", *overrides]) is None
+
+
+def test_what_is_left_empty_was_not_given() -> None:
+    assert parse_arguments(["model=", "prompt=", "critic=", "answer=", "n=", "temperature="]) == (Options(), [])
+
+
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        ("n=0", "n=0: it takes a whole number of at least 1"),
+        ("n=two", "n=two: it takes a whole number of at least 1"),
+        ("n=-1", "n=-1: it takes a whole number of at least 1"),
+        ("n=²", "n=²: it takes a whole number of at least 1"),
+        ("promt=x", "promt: no such key; did you mean 'prompt'?"),
+        ("temprature=1", "temprature: no such key; did you mean 'temperature'?"),
+        ("numbers=3,5,8", "numbers=3,5,8: a problem is one word, prompt='numbers=3,5,8 target=23'"),
+    ],
+)
+def test_a_mistake_in_an_own_argument_gets_its_one_sentence(argument: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        parse_arguments([argument])
+
+
+TASK = CountdownTask(
+    style="direct",
+    train="generated",
+    test="generated",
+    longproc_dir=None,
+    counts=[3],
+    number_range=[1, 30],
+    target_range=[10, 50],
+    max_search_lines=None,
+    train_problems=0,
+    validation_problems=3,
+    test_problems=0,
+    seed=0,
+)
+
+
+def asked(
+    prompt: str | None = None, *, task: CountdownTask = TASK, answer: str | None = None, seed: int = 0
+) -> Question:
+    return question(task, prompt=prompt, answer=answer, seed=seed)
+
+
+@pytest.mark.parametrize("words", ["numbers=3,5,8 target=23", "target=23 numbers=[3,5,8]"])
+def test_words_of_countdown_pose_a_problem_as_the_task_does(words: str) -> None:
+    found = asked(words)
+    assert found.problem == CountdownProblem((3, 5, 8), 23, style="direct")
+    assert found.verify is not None
+    assert [found.verify(text).status for text in ("3*5=15;15+8=23", "3+5=8;8+8=16")] == ["ok", "wrong"]
+    assert [step.state for step in found.steps("3*5=15;15+8=23")] == [(15, 8), (23,)]
+
+
+def test_a_text_is_judged_by_its_answer_alone() -> None:
+    found = asked("What is 6 times 7?", answer="42")
+    assert found.problem.prompt == "What is 6 times 7?"
+    assert found.verify is not None
+    assert [found.verify(text).status for text in (r"\boxed{42}", r"\boxed{41}")] == ["ok", "wrong"]
+    assert found.steps("3*5=15") == []  # from no numbers
+    assert asked("What is 6 times 7?").verify is None
+
+
+def test_without_a_prompt_the_seed_chooses_a_validation_problem_round_and_round() -> None:
+    problems = TASK.problems("validation")
+    assert [asked(seed=seed).problem for seed in (0, 1, 2, 3)] == [*problems, problems[0]]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sentence"),
+    [
+        ("numbers=3,x target=23", "prompt: numbers takes whole numbers of at least 0, got 'x'; prompt='numbers=3,5"),
+        ("numbers= target=23", "prompt: numbers takes whole numbers of at least 0, got ''; "),
+        ("numbers=3,-5 target=23", "prompt: numbers takes whole numbers of at least 0, got '-5'; "),
+        ("numbers=3,٥ target=23", "prompt: numbers takes whole numbers of at least 0, got '٥'; "),
+        ("numbers=3,5 target=1e9", "prompt: target takes whole numbers of at least 0, got '1e9'; "),
+        (f"numbers=3,5 target={'9' * 5000}", "prompt: target takes whole numbers of at least 0, got '999"),
+        ("numbers=1,2,3,4,5,6,7 target=8", "numbers=1,2,3,4,5,6,7: at most 6, got 7"),
+        ("numbers=3,5", "prompt=numbers=3,5: a problem has numbers and a target, prompt='numbers=3,5,8 target=23'"),
+        ("numbers=3,5 target=8 targte=9", "prompt=numbers=3,5 target=8 targte=9: a problem has numbers and a target"),
+    ],
+)
+def test_a_problem_that_is_none_gets_its_one_sentence(prompt: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        asked(prompt)
+
+
+def test_a_problem_of_the_task_has_its_own_answer() -> None:
+    with pytest.raises(ValueError, match=r"^answer=3: a problem of the task has its own"):
+        asked("numbers=3,5,8 target=23", answer="3")
+
+
+def test_a_task_without_problems_or_files_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^countdown has no validation problems: give a prompt$"):
+        asked(task=replace(TASK, validation_problems=0))
+    with pytest.raises(ValueError, match=r"^countdown: "):
+        asked(task=replace(TASK, longproc_dir=str(tmp_path / "nowhere")))
