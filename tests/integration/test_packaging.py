@@ -22,6 +22,7 @@ DATA = (
     "conf/**/*.yaml",
     "contrastive_reasoning/policies/embedded/*/*",
     "contrastive_reasoning/published/*.json",
+    "experiments/analysis/report/templates/*",
     "*/py.typed",
 )
 """Files that are no code."""
