@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from experiments.analysis.statistics import Estimate, over_seeds
+from experiments.analysis.statistics import SeedEstimate, over_seeds
 
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette without its yellow: told apart by colour-blind eyes and, with the dashes, in grey print."""
@@ -48,7 +48,7 @@ class Curve:
         """The finite ones of all seeds."""
         return [value for seed in self.seeds for value in seed.values() if math.isfinite(value)]
 
-    def estimates(self) -> list[Estimate]:
+    def estimates(self) -> list[SeedEstimate]:
         """The mean over seeds at each of ``steps``."""
         return [over_seeds([seed[step] for seed in self.seeds]) for step in self.steps]
 
@@ -115,7 +115,7 @@ def finite_or_gap(values: Iterable[float]) -> list[float]:
     return [value if math.isfinite(value) else math.nan for value in values]
 
 
-def fill_band(axes: Axes, at: Sequence[float], estimates: Sequence[Estimate], *, color: str) -> None:
+def fill_band(axes: Axes, at: Sequence[float], estimates: Sequence[SeedEstimate], *, color: str) -> None:
     """Their intervals, faintly; nothing where there is none."""
     low, high = (finite_or_gap(end) for end in ([e.low for e in estimates], [e.high for e in estimates]))
     axes.fill_between(at, low, high, color=color, alpha=0.13, linewidth=0)

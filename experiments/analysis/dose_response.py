@@ -24,7 +24,7 @@ from matplotlib.transforms import Bbox
 from scipy.stats import spearmanr
 
 from experiments.analysis.curves import COLOURS, write_caption
-from experiments.analysis.study_rows import Gain, Row
+from experiments.analysis.study_rows import ArmRow, Gain
 from experiments.studies.plan import Study
 from experiments.table import Table
 
@@ -98,7 +98,7 @@ class DosedArm:
         return [(dose, 100 * gains[seed]) for seed, dose in self.aurocs.items() if seed in gains]
 
 
-def dose_response(rows: Sequence[Row]) -> list[DosedArm]:
+def dose_response(rows: Sequence[ArmRow]) -> list[DosedArm]:
     """The arms that value steps, the least dose first; the baseline is not among them."""
     arms = [
         DosedArm(name=row.name, seeds=len(row.seeds), aurocs=row.auroc_siblings, gain=row.gain)

@@ -24,8 +24,8 @@ from experiments.analysis.runs import Arm
 from experiments.analysis.statistics import (
     WELCH,
     Difference,
-    Estimate,
     Rule,
+    SeedEstimate,
     difference_over_shared_seeds,
     over_seeds,
 )
@@ -44,12 +44,12 @@ SAME = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class SetRow:
     """One arm on one set."""
 
     label: str
-    final: Estimate
-    start: Estimate | None
+    final: SeedEstimate
+    start: SeedEstimate | None
     """The same quantity before training, where it was measured."""
     delta: Difference | None
     """To the arm that it is compared with; None where there is none."""
@@ -68,9 +68,9 @@ class SetTable:
     """Label of an arm → that of the arm it is compared with."""
     labels: Sequence[str]
     """Of the arms, in order."""
-    rows: Mapping[str, Mapping[str, Row]]
+    rows: Mapping[str, Mapping[str, SetRow]]
     """By column, by label; an arm that was not tested on a set has no row there."""
-    start: Mapping[str, Estimate]
+    start: Mapping[str, SeedEstimate]
     """By column, before training, where all runs of a seed began alike; else empty."""
     published: Mapping[str, PublishedArm]
     """By label."""
@@ -153,14 +153,14 @@ class SetTable:
             if row.deltas:
                 yield [f"published: Δ to {row.plain}", "", *self._printed(row.deltas, "+.2f")]
 
-    def _line(self, label: str, estimates: Mapping[str, Estimate], *, seeds: int | None = None) -> list[str]:
+    def _line(self, label: str, estimates: Mapping[str, SeedEstimate], *, seeds: int | None = None) -> list[str]:
         """A cell for each column; ``seeds`` of the line above, where that shows them."""
         most = max((estimate.n for estimate in estimates.values()), default=0) if seeds is None else seeds
         found = [estimates.get(column.name) for column in self.columns]
         cells = ["" if estimate is None else self._written(estimate, seeds=most) for estimate in found]
         return [label, str(most) if seeds is None else "", *cells]
 
-    def _written(self, estimate: Estimate, *, seeds: int) -> str:
+    def _written(self, estimate: SeedEstimate, *, seeds: int) -> str:
         """``23.9 ± 1.4``; of fewer than ``seeds`` seeds also how many."""
         text = estimate.text(".1f", factor=100) if self.is_share else estimate.text(".4g")
         is_difference = isinstance(estimate, Difference)
@@ -202,17 +202,15 @@ def set_table(
     )
 
 
-def rows_of(
-    arms: Sequence[Arm], column: Column, against: Mapping[str, Arm], rule: Rule = difference_over_shared_seeds
-) -> dict[str, Row]:
+def rows_of(arms: Sequence[Arm], column: Column, against: Mapping[str, Arm], rule: Rule) -> dict[str, SetRow]:
     """By label, the arms that were tested on a set."""
     return {arm.label: _row(arm, column, against.get(arm.label), rule) for arm in arms if arm.metric(column.metric)}
 
 
-def _row(arm: Arm, column: Column, baseline: Arm | None, rule: Rule) -> Row:
+def _row(arm: Arm, column: Column, baseline: Arm | None, rule: Rule) -> SetRow:
     final, reference = arm.metric(column.metric), baseline.metric(column.metric) if baseline else {}
     start = list(arm.metric(column.start_metric).values())
-    return Row(
+    return SetRow(
         label=arm.label,
         final=over_seeds(list(final.values())),
         start=over_seeds(start) if start else None,
@@ -222,9 +220,9 @@ def _row(arm: Arm, column: Column, baseline: Arm | None, rule: Rule) -> Row:
     )
 
 
-def common_start(arms: Sequence[Arm], columns: Sequence[Column]) -> dict[str, Estimate]:
+def common_start(arms: Sequence[Arm], columns: Sequence[Column]) -> dict[str, SeedEstimate]:
     """By column, what all arms were before training; empty where runs of one seed began differently."""
-    found: dict[str, Estimate] = {}
+    found: dict[str, SeedEstimate] = {}
     for column in columns:
         by_seed: dict[str, float] = {}
         for arm in arms:
@@ -236,7 +234,7 @@ def common_start(arms: Sequence[Arm], columns: Sequence[Column]) -> dict[str, Es
     return found
 
 
-def one_set(rows: Sequence[Row], metric: str) -> Table:
+def one_set(rows: Sequence[SetRow], metric: str) -> Table:
     """Trained and before; with one baseline its name stands in the head, with several beside each Δ."""
     baselines = list(dict.fromkeys(row.against for row in rows if row.against is not None))
     delta = ["Δ", "to"] if len(baselines) > 1 else [f"Δ to {label}" for label in baselines]
@@ -250,7 +248,7 @@ def one_set(rows: Sequence[Row], metric: str) -> Table:
     return Table(head=head, rows=cells, title=metric, caption=CAPTION, left=left, unfolded=(head.index("trained"),))
 
 
-def three_decimals(estimate: Estimate | None) -> str:
+def three_decimals(estimate: SeedEstimate | None) -> str:
     """``0.412 ± 0.031``; of a difference also how it was taken."""
     if estimate is None:
         return ""

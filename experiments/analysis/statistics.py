@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, variance
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from scipy.special import stdtrit
 
@@ -22,12 +22,13 @@ WELCH = " ʷ"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class SeedEstimate:
     """``value ± half`` from ``n`` seeds; ``half`` is nan for one seed, or where a value is not finite."""
 
     value: float
     half: float
     n: int
+    signed: ClassVar[bool] = False
 
     @property
     def low(self) -> float:
@@ -38,26 +39,22 @@ class Estimate:
         return self.value + self.half
 
     def text(self, form: str, *, factor: float = 1.0) -> str:
-        """``0.412 ± 0.031``, both times ``factor``; the interval is left out where it is nan."""
-        half = "" if math.isnan(self.half) else f" ± {factor * self.half:{form}}"
-        return f"{factor * self.value:{form}}{half}"
+        """``0.412 ± 0.031``, both times ``factor``; a nan interval is left out, a difference has its sign."""
+        value = with_sign(factor * self.value, form) if self.signed else f"{factor * self.value:{form}}"
+        return value if math.isnan(self.half) else f"{value} ± {factor * self.half:{form}}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference(Estimate):
+class Difference(SeedEstimate):
     """How much larger one mean is than another."""
 
     method: Literal["paired", "welch"]
+    signed: ClassVar[bool] = True
 
     @property
     def is_welch(self) -> bool:
         """Whether it has an interval, which is Welch's."""
         return self.method == "welch" and not math.isnan(self.half)
-
-    def text(self, form: str, *, factor: float = 1.0) -> str:
-        """As of an estimate, with the sign of the difference."""
-        half = "" if math.isnan(self.half) else f" ± {factor * self.half:{form}}"
-        return f"{with_sign(factor * self.value, form)}{half}"
 
     def points(self) -> str:
         """Of shares, in percentage points with Welch's mark: ``+2.0 ± 1.1 ʷ``."""
@@ -73,11 +70,11 @@ def with_sign(value: float, form: str) -> str:
     return "nan" if math.isnan(value) else f"{value:+{form}}"
 
 
-def over_seeds(values: Sequence[float]) -> Estimate:
+def over_seeds(values: Sequence[float]) -> SeedEstimate:
     """The mean with Student's interval; not finite where a value is not, so that a seed that diverged counts too."""
     if not values:
         raise ValueError("a mean over seeds needs at least one value")
-    return Estimate(value=_mean(values), half=_half(_squared_error(values), len(values) - 1), n=len(values))
+    return SeedEstimate(value=_mean(values), half=_half(_squared_error(values), len(values) - 1), n=len(values))
 
 
 def difference(values: BySeed, baseline: BySeed) -> Difference:

@@ -15,7 +15,7 @@ from experiments.analysis.equal_cost import CostCurve, shared_cost
 from experiments.analysis.runs import log_comparison
 from experiments.analysis.study_notes import notes_on
 from experiments.analysis.study_results import ArmResult, Cost, read_results
-from experiments.analysis.study_rows import Row, rows_of, verdict
+from experiments.analysis.study_rows import ArmRow, rows_of, verdict
 from experiments.analysis.study_table import (
     caption_of,
     other_settings_table,
@@ -91,7 +91,7 @@ def report(
     return [verdict(study, rows), caption, *notes, f"Written: {folder / 'study'}.*"]
 
 
-def _as_markdown(study: Study, rows: Sequence[Row], table: str, notes: Sequence[str]) -> str:
+def _as_markdown(study: Study, rows: Sequence[ArmRow], table: str, notes: Sequence[str]) -> str:
     about = [f"- {row.name}: {study.arms[row.name].about}" for row in rows]
     settings = other_settings_table(study, rows)
     parts = [f"# {study.question}", "", verdict(study, rows), "", table.removesuffix("\n"), "", *about, "", *notes, ""]

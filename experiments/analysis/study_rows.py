@@ -57,7 +57,7 @@ class Gain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ArmRow:
     """One arm."""
 
     name: str
@@ -80,7 +80,7 @@ class Row:
     run_ids: Sequence[str]
 
 
-def rows_of(arms: Sequence[ArmResult], metric: str, *, start_per_seed: bool) -> list[Row]:
+def rows_of(arms: Sequence[ArmResult], metric: str, *, start_per_seed: bool) -> list[ArmRow]:
     """A row for each arm; the first arm is the baseline.
 
     Args:
@@ -91,13 +91,13 @@ def rows_of(arms: Sequence[ArmResult], metric: str, *, start_per_seed: bool) -> 
     return [_row(arm, arms[0], metric, start_per_seed=start_per_seed) for arm in arms]
 
 
-def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bool) -> Row:
+def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bool) -> ArmRow:
     own = arm is baseline
     ours, theirs = seeds_to_compare(arm.seeds, baseline.seeds, start_per_seed=start_per_seed)
     left, right = replace(arm, seeds=ours), replace(baseline, seeds=theirs)
     compared = bool(ours) and not own
     aurocs = {seed: result.auroc_siblings for seed, result in arm.seeds.items()}
-    return Row(
+    return ArmRow(
         name=arm.name,
         seeds=list(arm.seeds),
         success=nested_mean(arm.scores(metric), **DRAWS),
@@ -159,7 +159,7 @@ def _other_settings(arm: ArmResult) -> dict[str, dict[str, float]]:
     return {setting: by_seed for setting, by_seed in sorted(found.items()) if len(by_seed) == len(arm.seeds)}
 
 
-def verdict(study: Study, rows: Sequence[Row]) -> str:
+def verdict(study: Study, rows: Sequence[ArmRow]) -> str:
     """A few sentences on the primary arm; at equal cost beside it, which was not fixed beforehand."""
     primary = study.primary
     what = f"Primary: {primary.metric} of {primary.arm} minus that of {primary.baseline}, {AT_EQUAL}"

@@ -11,7 +11,7 @@ from experiments.analysis.equal_cost import SHARES, AtCost
 from experiments.analysis.preregistration import difference_in_a_study
 from experiments.analysis.statistics import with_sign
 from experiments.analysis.study_results import ArmResult
-from experiments.analysis.study_rows import Row, with_interval
+from experiments.analysis.study_rows import ArmRow, with_interval
 from experiments.studies.plan import Study
 from experiments.table import Table, as_csv
 
@@ -35,7 +35,7 @@ RUNS_COLUMNS = (
 )
 
 
-def study_table(study: Study, rows: Sequence[Row], *, brief: bool) -> Table:
+def study_table(study: Study, rows: Sequence[ArmRow], *, brief: bool) -> Table:
     """Shares in percent. ``brief``: for a terminal's width, the last columns without their intervals."""
     shares = "/".join(f"{100 * share:g}" for share in SHARES)
     head = [
@@ -45,7 +45,7 @@ def study_table(study: Study, rows: Sequence[Row], *, brief: bool) -> Table:
     return Table(head=head, rows=[_cells(row, brief=brief) for row in rows], title=study.question)
 
 
-def _cells(row: Row, *, brief: bool) -> list[str]:
+def _cells(row: ArmRow, *, brief: bool) -> list[str]:
     gain = row.gain
     return [
         row.name,
@@ -96,13 +96,13 @@ def _reached(cost: float | None) -> str:
     return "not reached" if cost is None or math.isinf(cost) else f"{cost:,.0f}"
 
 
-def _pass_at(row: Row, k: str, *, brief: bool) -> str:
+def _pass_at(row: ArmRow, k: str, *, brief: bool) -> str:
     """``75.0 (k=4, +3.1 [+0.5, +5.7])``"""
     gain = "" if brief or k not in row.pass_gain else f", {with_interval(row.pass_gain[k], signed=True)}"
     return f"{100 * row.pass_at[k]:.1f} (k={k}{gain})"
 
 
-def caption_of(study: Study, rows: Sequence[Row]) -> str:
+def caption_of(study: Study, rows: Sequence[ArmRow]) -> str:
     """What the columns are."""
     counted = [name for name in ("tokens", "seconds") if any(getattr(row, name) for row in rows)]
     equal = (
@@ -123,7 +123,7 @@ def caption_of(study: Study, rows: Sequence[Row]) -> str:
     )
 
 
-def other_settings_table(study: Study, rows: Sequence[Row]) -> Table | None:
+def other_settings_table(study: Study, rows: Sequence[ArmRow]) -> Table | None:
     """Greedy success in the suite's settings beside ``main``; None where the baseline was tested in no other.
 
     Nothing is decided here: the primary metric is of ``main``.
@@ -145,12 +145,12 @@ def other_settings_table(study: Study, rows: Sequence[Row]) -> Table | None:
     return Table(head=head, rows=lines, caption="Greedy success in percent, the mean over seeds.")
 
 
-def rows_as_csv(study: Study, rows: Sequence[Row]) -> str:
+def rows_as_csv(study: Study, rows: Sequence[ArmRow]) -> str:
     """For other programs: shares as they are, full run ids."""
     return as_csv(CSV_COLUMNS, [_record(study, row) for row in rows])
 
 
-def _record(study: Study, row: Row) -> list[object]:
+def _record(study: Study, row: ArmRow) -> list[object]:
     gain, aurocs = row.gain, row.auroc_siblings.values()
     by_k = [row.pass_at, *({k: found[end] for k, found in row.pass_gain.items()} for end in range(3))]
     settings = {name: fmean(by_seed.values()) for name, by_seed in row.other_settings.items()}

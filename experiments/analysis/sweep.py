@@ -19,7 +19,7 @@ from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
 
 from experiments.analysis.curves import COLOURS, DASHES, fill_band, finite_or_gap, is_share, limit_to, write_caption
 from experiments.analysis.set_table import three_decimals
-from experiments.analysis.statistics import Estimate, over_seeds
+from experiments.analysis.statistics import SeedEstimate, over_seeds
 from experiments.system.files import write_text
 from experiments.table import Table, as_csv
 
@@ -55,7 +55,7 @@ class Point:
     """Seed → metric."""
 
     @property
-    def estimate(self) -> Estimate:
+    def estimate(self) -> SeedEstimate:
         return over_seeds(list(self.seeds.values()))
 
 

@@ -18,7 +18,7 @@ from experiments.analysis.statistics import Difference
 from experiments.analysis.study_notes import notes_on
 from experiments.analysis.study_report import choose_arms, report
 from experiments.analysis.study_results import ArmResult, mean_defined, read_results
-from experiments.analysis.study_rows import Gain, Row, rows_of, verdict
+from experiments.analysis.study_rows import ArmRow, Gain, rows_of, verdict
 from experiments.studies.finished import by_configuration, finished_marks
 from experiments.studies.plan import StudyError
 
@@ -29,7 +29,7 @@ T_1 = 12.706204736432095
 EACH: Mapping[str, Any] = {"overrides": [], "seed": "each"}
 
 
-def rows(runs: Any, study: Any = None) -> list[Row]:
+def rows(runs: Any, study: Any = None) -> list[ArmRow]:
     study = study or runs.study()
     found = read_results(runs.tracker, study, runs.marks)
     return rows_of(found, METRIC, start_per_seed=study.start_per_seed)
@@ -315,12 +315,12 @@ def test_a_picture_has_no_more_lines_than_can_be_told_apart(runs: Any) -> None:
     assert [arm.name for arm in drawn] == ["plain", "arm0", "arm1", "arm2", "most", "better"]
 
 
-def row(name: str, seeds: int, gain: Gain | None) -> Row:
+def row(name: str, seeds: int, gain: Gain | None) -> ArmRow:
     half = Estimate(0.5, 0.4, 0.6)
     unknown: dict[str, Any] = dict.fromkeys(("interquartile", "tokens", "seconds"))
     empty: dict[str, Any] = {key: {} for key in ("pass_at", "pass_gain", "auroc_siblings", "other_settings")}
     named = [str(seed) for seed in range(seeds)]
-    return Row(name=name, seeds=named, success=half, gain=gain, run_ids=[], **unknown, **empty)
+    return ArmRow(name=name, seeds=named, success=half, gain=gain, run_ids=[], **unknown, **empty)
 
 
 @pytest.mark.parametrize(
