@@ -46,13 +46,6 @@ def test_group_relative_by_loops() -> None:
         assert got[i].item() == pytest.approx((reward - mean(group)) / (stdev(group) + 1e-6), abs=1e-6)
 
 
-def test_leave_one_out() -> None:
-    assert_close(LeaveOneOut()(credit([1.0, 0.0]), one_token(2), 2)[:, 0], torch.tensor([1.0, -1.0]).double())
-    rewards = [0.1, 0.7, 0.4]
-    got = LeaveOneOut()(credit(rewards), one_token(3), 3)[:, 0].tolist()
-    assert got == pytest.approx([r - mean(rewards[:i] + rewards[i + 1 :]) for i, r in enumerate(rewards)])
-
-
 def test_mean_centred() -> None:
     got = MeanCentred()(credit([1.0, 0.0, 0.0, 1.0, 1.0, 1.0]), one_token(6), 3)[:, 0]
     assert_close(got, torch.tensor([2 / 3, -1 / 3, -1 / 3, 0, 0, 0]).double())
@@ -161,8 +154,3 @@ def test_what_stands_in_the_outcome_of_a_failed_rollout_is_never_read(advantage:
     other = credit_of([0, 1, 2, 3], [2])
     other.outcome[2] = float("nan")
     assert torch.equal(of(advantage, one, 4), of(advantage, other, 4))
-
-
-def test_other_groups_do_not_notice() -> None:
-    both = credit_of([0, 1, 2, 3, 0, 1, 2, 3], [1])
-    assert torch.equal(of(OUTCOME, both, 4)[4:], of(OUTCOME, credit_of([0, 1, 2, 3], []), 4))

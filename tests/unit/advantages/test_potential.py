@@ -127,11 +127,6 @@ def test_moves_by_hand() -> None:
     assert got == [0.25 - 0.25 - 0.0625] * 2 + [-0.5 - 0.125] * 3 + [-0.25] * 4
 
 
-def test_full_decay_is_the_verdict_less_what_was_there() -> None:
-    steps = [StepCredit(0, 1, 0.75, depth=3), StepCredit(3, 4, 0.25, depth=2)]
-    assert of_one(steps, start=0.5, correct=True, tokens=6, decay=1.0) == [0.5, 0.5, 0.25, 0.25, 0.25, 0.75]
-
-
 def test_a_separator_belongs_to_the_step_that_it_ends() -> None:
     steps = [StepCredit(0, 1, 0.75, depth=3, settled_token=2), StepCredit(3, 4, 0.25, depth=2, settled_token=9)]
     assert of_one(steps, start=0.5, correct=False, tokens=6, decay=0.0) == [0.25] * 3 + [-0.75] * 3
@@ -168,14 +163,6 @@ def test_leaving_a_dead_branch_earns_what_entering_it_cost() -> None:
     steps = [StepCredit(0, 0, 0.0, 2), StepCredit(1, 1, 0.0, 1), StepCredit(2, 2, 0.0, 1), StepCredit(3, 3, 1.0, 2)]
     got = of_one([*steps, StepCredit(4, 4, 1.0, 1)], start=1.0, correct=True, tokens=6, decay=0.0)
     assert got == [-1.0, 1.0, 1.0, 1.0, 0.0, 0.0]
-
-
-def test_a_completion_cut_off_at_the_end_of_a_step_has_failed_there() -> None:
-    assert of_one([StepCredit(0, 1, 1.0, depth=3)], start=0.5, correct=False, tokens=2, decay=0.0) == [-0.5, -0.5]
-
-
-def test_a_rollout_without_steps_is_one_segment() -> None:
-    assert of_one([], start=0.25, correct=True, tokens=2, decay=0.0) == [0.75, 0.75]
 
 
 @pytest.mark.parametrize("name", ["weight", "decay"])

@@ -91,13 +91,6 @@ def test_weight_zero_is_the_outcome_alone() -> None:
     assert torch.equal(got, MeanCentred()(credit, mask, 2))
 
 
-def test_no_rollout_has_a_step() -> None:
-    credit = Credit(outcome=torch.tensor([1.0, 0.0]), parts={}, steps=[[], []])
-    mask = torch.ones(2, 2, dtype=torch.bool)
-    got = Process(outcome=MeanCentred(), weight=1.0, epsilon=0.1)(credit, mask, 2)
-    assert_close(got, torch.tensor([[0.5, 0.5], [-0.5, -0.5]]))
-
-
 def test_a_reward_without_steps_is_named() -> None:
     credit = Credit(outcome=torch.zeros(2), parts={"verifier": torch.zeros(2)})
     with pytest.raises(ValueError, match=r"needs a reward that values steps .* only has: verifier"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +13,8 @@ from contrastive_reasoning.advantages import (
     Advantage,
     GroupRelative,
     GRPOLambda,
-    Potential,
     Process,
-    StatefulAdvantage,
-    Survival,
     TrustGate,
-    VinePPO,
 )
 from contrastive_reasoning.rewards import Credit, StepCredit
 
@@ -98,12 +94,6 @@ def test_values_that_only_tell_problems_apart_are_not_trusted() -> None:
     assert weights(gate(), *[told] * 6) == [0.0] * 6
 
 
-@pytest.mark.parametrize("kind", [Process, Potential, Survival, VinePPO])
-def test_it_takes_what_has_an_outcome_and_a_weight(kind: Any) -> None:
-    settings = {"outcome": OUTCOME, "weight": 0.5, "epsilon": 1e-6, "decay": 1.0, "scale": 1.0}
-    assert gate(advantage=kind(**{field.name: settings[field.name] for field in fields(kind)})).weight == 0.0
-
-
 @pytest.mark.parametrize("other", [OUTCOME, GRPOLambda(outcome=OUTCOME, decay=0.9, floor=None)])
 def test_another_advantage_is_refused(other: Advantage) -> None:
     with pytest.raises(ValueError, match=f"{type(other).__name__} .* process, potential, survival or vineppo"):
@@ -148,11 +138,6 @@ def test_a_reward_that_says_nothing_of_its_steps_is_told_apart_from_one_that_cou
     with pytest.raises(ValueError, match=r"reads steps/auroc_siblings, and this reward \(oracle\) has no metrics"):
         made(silent, MASK, 2)
     assert weights(gate(), *[credit()] * 3) == [0.0] * 3
-
-
-def test_it_remembers_and_the_others_do_not() -> None:
-    assert isinstance(gate(), StatefulAdvantage)
-    assert not isinstance(PROCESS, StatefulAdvantage)
 
 
 def test_a_reward_without_steps_is_refused_and_not_taken_for_a_poor_one() -> None:

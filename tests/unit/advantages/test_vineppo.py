@@ -50,13 +50,6 @@ def test_weight_zero_is_bitwise_the_outcome_alone(outcome: MeanCentred | GroupRe
     assert torch.equal(VinePPO(outcome=outcome, weight=0.0)(credit, mask, 4), outcome(credit, mask, 4))
 
 
-def test_no_rollout_has_a_step() -> None:
-    credit = Credit(outcome=torch.tensor([1.0, 0.0]), parts={}, steps=[[], []], starts=[0.0, 1.0])
-    mask = torch.ones(2, 2, dtype=torch.bool)
-    got = VinePPO(outcome=MeanCentred(), weight=1.0)(credit, mask, 2)
-    assert torch.equal(got, MeanCentred()(credit, mask, 2))
-
-
 def test_the_gradient_is_that_of_the_expected_success_by_enumeration() -> None:
     """Two steps of two choices each: E[Σ_k A_k ∇ log π(a_k)], over all rollouts with exact values and starts, is ∇ of
     the share that succeeds, since a value before a step says nothing of what the step was."""

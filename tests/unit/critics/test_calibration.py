@@ -170,12 +170,6 @@ def test_calibration_error_and_brier_score_by_loops() -> None:
     assert brier_score(predicted, given.share, given.visits) == pytest.approx(squared)
 
 
-def test_certain_predictions_have_a_bin() -> None:
-    sure, ones = torch.tensor([0.0, 1.0]).double(), torch.ones(2).double()
-    assert expected_calibration_error(sure, sure, ones, bins=15) == 0.0
-    assert expected_calibration_error(sure, 1 - sure, ones, bins=15) == 1.0
-
-
 def test_no_visits_are_refused() -> None:
     with pytest.raises(ValueError, match="least_visits must be at least 1, got 0"):
         Calibration(curve=Isotonic(), least_visits=0)
@@ -201,12 +195,6 @@ def test_bins_and_error_are_those_of_plain_loops() -> None:
     assert found.expected_error == pytest.approx(error)
     apart = expected_calibration_error(probability, label.double(), torch.ones_like(probability), bins=7)
     assert found.expected_error == pytest.approx(apart)
-
-
-def test_ends_of_the_range_are_in_the_outer_bins() -> None:
-    found = reliability_bins(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([False, True, True]), bins=2)
-    assert found.count.tolist() == [1, 2]
-    assert found.true.tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(

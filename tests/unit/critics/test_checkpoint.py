@@ -38,11 +38,6 @@ def test_frozen_weights_stay_where_they_are(tmp_path: Path) -> None:
     assert torch.equal(loaded.get_parameter("goal_head.0.weight"), saved.get_parameter("goal_head.0.weight"))
 
 
-def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no critic in .*nowhere: critic\.safetensors is missing"):
-        load_critic_weights(numeric(NumericV2), tmp_path / "nowhere")
-
-
 def test_wrong_class(tmp_path: Path) -> None:
     save_critic(numeric(NumericV1), tmp_path, {})
     with pytest.raises(ValueError, match=r"is a contrastive_reasoning.*NumericV1, expected a .*NumericV2"):

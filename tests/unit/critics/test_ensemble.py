@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader
 
 from contrastive_reasoning.critics import (
     CriticBatch,
-    DotProductCritic,
     EnsembleCritic,
     NumericV2,
     load_critic_weights,
@@ -61,13 +60,6 @@ def test_f_is_the_mean_of_the_members() -> None:
     assert each.std(dim=0).min() > 0, "the members start from different weights"
 
 
-def test_its_embeddings_have_the_mean_as_inner_product() -> None:
-    critic, given = ensemble(), batch()
-    assert isinstance(critic, DotProductCritic)
-    inner = critic.encode_state_action(given.state_actions) @ critic.encode_goal(given.goals).T
-    assert_close(inner, critic(given.state_actions, given.goals))
-
-
 def test_the_first_member_is_the_single_critic_of_that_seed() -> None:
     for own, single in zip(ensemble(seed=7).members[0].parameters(), MEMBER(seed=7).parameters(), strict=True):
         assert torch.equal(own, single)
@@ -104,11 +96,6 @@ def test_saved_and_loaded_as_one(tmp_path: Path) -> None:
         assert torch.equal(weight, loaded.state_dict()[name])
     with pytest.raises(ValueError, match=r"has weights that this one has not: members\.2\."):
         load_critic_weights(ensemble(size=2), tmp_path)
-
-
-def test_one_member_is_refused() -> None:
-    with pytest.raises(ValueError, match="size must be at least 2, got 1"):
-        ensemble(size=1)
 
 
 @pytest.mark.parametrize(("members", "seed"), [(2, 0), (3, 1), (4, 2)])

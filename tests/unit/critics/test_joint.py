@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 import torch
 from torch.testing import assert_close
 
@@ -42,13 +41,6 @@ def test_order_of_the_numbers_does_not_matter() -> None:
     assert_close(critic(STATES.flip(1), GOALS), critic(STATES, GOALS), rtol=0, atol=0)
 
 
-def test_is_not_a_dot_product() -> None:
-    """A dot product of D = 8 and a bias has rank 9 at most."""
-    torch.manual_seed(0)
-    scores = joint()(torch.randint(0, 50, (40, 6)), torch.arange(40))
-    assert torch.linalg.matrix_rank(scores.double(), rtol=1e-8) > 9
-
-
 def test_seed_decides_the_weights_and_leaves_the_global_generator_alone() -> None:
     before = torch.random.get_rng_state()
     one, same, other = joint(seed=1), joint(seed=1), joint(seed=2)
@@ -64,11 +56,6 @@ def test_steps_are_the_states_they_reach() -> None:
     assert states.tolist() == [[37, 26, 17, -1, -1, -1], [26, 20, -1, -1, -1, -1]]
     assert goals.tolist() == [46, 46]
     assert joint().pairs(*joint().encode_steps(problem, "", [])).shape == (0,)
-
-
-def test_refuses_empty_chunks() -> None:
-    with pytest.raises(ValueError, match="pairs_per_chunk must be at least 1, got 0"):
-        joint(pairs_per_chunk=0)
 
 
 def test_features_know_parity_digits_and_padding() -> None:

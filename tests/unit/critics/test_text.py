@@ -134,11 +134,6 @@ def test_a_written_search_is_read_as_it_stands(checkpoints: dict[str, Path]) -> 
     assert torch.equal(state_actions["input_ids"], expected["input_ids"])
 
 
-def test_long_texts_keep_their_end(checkpoints: dict[str, Path]) -> None:
-    critic = build(checkpoints["llama"], max_length=4)
-    assert torch.equal(critic.tokenize(["1+2=3"])["input_ids"], critic.tokenize(["+2=3"])["input_ids"])
-
-
 def test_a_broken_byte_is_read_as_one_unknown_character(checkpoints: dict[str, Path]) -> None:
     critic = build(checkpoints["llama"])
     completion = "\udc80 1+2=3"
@@ -191,11 +186,6 @@ def test_round_trip_keeps_the_values(checkpoints: dict[str, Path], tmp_path: Pat
     assert frozen_is_left_out == (not isinstance(training, FullTraining))
 
 
-def test_unknown_dtype_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be one of float32, bfloat16, float16, got 'half'"):
-        load_encoder(pretrained="nothing", dtype="half", training=Frozen(), trust_remote_code=False)
-
-
 def test_a_goal_that_names_no_target_is_refused(checkpoints: dict[str, Path]) -> None:
     encoder = load_encoder(
         pretrained=str(checkpoints["bert"]), dtype="float32", training=Frozen(), trust_remote_code=False
@@ -204,8 +194,3 @@ def test_a_goal_that_names_no_target_is_refused(checkpoints: dict[str, Path]) ->
     make = partial(make, style="annotated")
     with pytest.raises(ValueError, match=r"goal_text must contain \{target\}, got 'done'"):
         make(goal_text="done")
-
-
-def test_a_rank_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="rank must be at least 1, got 0"):
-        LoRATraining(rank=0, alpha=1.0, dropout=0.0, target_modules="all-linear", seed=0)

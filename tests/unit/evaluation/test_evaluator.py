@@ -139,12 +139,6 @@ def test_the_token_budget_changes_nothing(policy: CausalLMPolicy) -> None:
     assert found(policy, Engine(max_batch_tokens=40)).metrics == found(policy).metrics
 
 
-def test_without_samples_only_greedy_quantities_remain(policy: CausalLMPolicy) -> None:
-    metrics = found(policy, samples=0).metrics
-    assert "verifier/accuracy" in metrics
-    assert not any("sampled" in name or "pass_at" in name for name in metrics)
-
-
 class Watching:
     """What was told, the success asked for each time."""
 

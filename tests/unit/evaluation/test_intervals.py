@@ -120,6 +120,14 @@ def test_what_all_runs_share_cancels() -> None:
     assert nested_mean(hard, resamples=200, seed=0).high > hard.mean() + 0.05
 
 
+def test_what_runs_of_one_seed_share_cancels_where_they_are_drawn_together() -> None:
+    luck = torch.tensor([[0.0], [0.3], [-0.2], [0.1]], dtype=torch.float64).expand(4, 5)
+    found = nested_difference(luck + 0.5, luck, same_seeds=True, resamples=200, seed=0)
+    assert (found.low, found.high) == pytest.approx((0.5, 0.5))
+    apart = nested_difference(luck + 0.5, luck, same_seeds=False, resamples=200, seed=0)
+    assert apart.high - apart.low > 0.1
+
+
 def test_the_interquartile_mean_leaves_out_a_quarter_at_each_end() -> None:
     table = torch.tensor([[0.0, 9.0, 2.0, 3.0], [4.0, 5.0, 6.0, -7.0]], dtype=torch.float64)
     assert interquartile_mean(table, resamples=10, seed=0).value == mean([2.0, 3.0, 4.0, 5.0])

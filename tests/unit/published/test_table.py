@@ -77,17 +77,6 @@ def test_the_arms_of_the_further_tables() -> None:
     assert figures["meta-llama/Llama-3.1-8B-Instruct", "GRPO+CLIPO"]["math_perturb_simple"] == 42.87
 
 
-def test_rows_and_headings() -> None:
-    first, second = (published_table(name) for name in AVERAGES)
-    methods = ["GRPO", "GSPO", "DAPO", "GMPO"]
-    for table in (first, second):
-        assert table.base == "Base Model"
-        assert list(table.rows) == ["Base Model", *methods, *(f"{method}+CLIPO" for method in methods)]
-    assert (first.columns["theoremqa"], first.rows["GRPO+CLIPO"]["gsm_p2"]) == ("thrmQA", 54.16)
-    assert (first.arms[4].method, first.arms[4].figures) == ("GRPO+CLIPO", first.rows["GRPO+CLIPO"])
-    assert (second.columns["math_perturb_hard"], second.rows["DAPO+CLIPO"]["aime25"]) == ("Math_H", 13.33)
-
-
 def test_the_figures_of_the_critics_by_model_and_reward() -> None:
     """The oracle has two readings: the target stays reachable, or the move is perfect. Llama has none."""
     table = published_table("critics")

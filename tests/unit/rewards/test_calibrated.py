@@ -27,7 +27,6 @@ from contrastive_reasoning.rewards import (
     OracleReward,
     VerifierReward,
 )
-from contrastive_reasoning.rewards.base import TrainedReward, refuse_learning
 from contrastive_reasoning.rewards.calibrated import visited_states
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
@@ -114,14 +113,6 @@ def test_states_are_counted_by_loops(task: Task, batches: list[RolloutBatch]) ->
         logit = 1000.0 * (group + 1) if len(state) == 4 else float(sum(state))
         same = (got.logits == logit) & (got.depth == len(state)) & (got.visits == len(ends))
         assert (same & (got.share == sum(ends) / len(ends))).any()
-
-
-def test_coming_back_to_a_state_counts_once(task: Task, rollouts_of) -> None:
-    """As a search would, which writes the first line twice."""
-    rollouts = rollouts_of(["21+16=37;37-17=20;26+20=46"] * 2)
-    (line, *_), correct = task.parse_steps(rollouts.problems[0], rollouts.texts[0]), torch.tensor([True, False])
-    got = visited_states(rollouts, [[line, line], [line]], [[1.0, 1.0], [1.0]], None, correct, ())
-    assert (got.visits.tolist(), got.share.tolist(), got.depth.tolist()) == ([2.0], [0.5], [3])
 
 
 def test_a_rollout_whose_judging_failed_counts_nowhere(task: Task, rollouts_of) -> None:
@@ -255,23 +246,6 @@ def test_another_critic_begins_with_curves_of_its_own_logits(
     assert flat(reward(batches[4])) == flat(alone(batches[4]))
     assert len(reward.seen) == 2
     assert flat(unmoved(batches[4])) != flat(reward(batches[4])), "what is foreseen changes nothing by itself"
-
-
-def test_nothing_legal_nothing_learned(task: Task, rollouts_of, tmp_path: Path) -> None:
-    critic = joint(0)
-    critic.values_states = False  # pyright: ignore
-    reward = calibrated(source(task, tmp_path, critic=critic))
-    credit = reward(rollouts_of(["", "nothing"]))
-    assert flat(credit) == []
-    assert "critic/ece" not in credit.metrics
-    assert not reward.calibration.fitted
-
-
-def test_it_is_a_reward_that_learns(task: Task, tmp_path: Path) -> None:
-    reward = calibrated(source(task, tmp_path))
-    assert isinstance(reward, TrainedReward)
-    with pytest.raises(ValueError, match="CalibratedReward learns, so WeightedSum cannot hold it"):
-        refuse_learning("WeightedSum", reward)
 
 
 class Unverified:

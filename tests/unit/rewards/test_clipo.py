@@ -279,11 +279,6 @@ def test_settings_are_checked(change: dict[str, Any], sentence: str) -> None:
         reward(**change)
 
 
-def test_a_space_needs_a_dimension() -> None:
-    with pytest.raises(ValueError, match=r"head.dimension must be at least 1, got 0"):
-        LinearHead(dimension=0, seed=0)
-
-
 BAD = 2
 """The call in which something is spoiled."""
 NAN, INFINITE = float("nan"), float("inf")

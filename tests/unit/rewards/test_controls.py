@@ -15,7 +15,6 @@ from contrastive_reasoning.rewards import (
     Credit,
     FlippedOracleReward,
     OracleReward,
-    PerfectMoveReward,
     RandomPotentialReward,
     ShuffledReward,
     VerifierReward,
@@ -72,25 +71,12 @@ def test_equal_values_leave_a_per_step_advantage_the_verdict_alone(task: Task, r
     assert credit.outcome.any()
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.5])
-def test_a_value_that_is_no_probability_is_refused(task: Task, value: float) -> None:
-    with pytest.raises(ValueError, match=rf"value must lie in \[0, 1\], got {value}"):
-        ConstantValueReward(outcome=VerifierReward(task=task), task=task, weight=0.0, value=value)
-
-
 def test_no_flips_are_the_oracle(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
     rollouts = rollouts_of(texts, *PROBLEMS)
     true, got = oracle(0.5)(rollouts), flipped(task, 0.0)(rollouts)
     assert torch.equal(got.outcome, true.outcome)
     assert (got.steps, got.starts) == (true.steps, true.starts)
     assert torch.equal(got.parts["oracle_flipped"], true.parts["oracle"])
-
-
-def test_all_flips_are_the_opposite(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
-    rollouts = rollouts_of(texts, *PROBLEMS)
-    true, got = oracle(0.0)(rollouts), flipped(task, 1.0)(rollouts)
-    assert values(got) == [[1.0 - value for value in row] for row in values(true)]
-    assert got.starts == [0.0] * len(texts)
 
 
 def test_a_state_has_one_label_wherever_it_stands(task: Task, rollouts_of) -> None:
@@ -116,12 +102,6 @@ def test_the_share_of_flips_and_their_nesting(task: Task) -> None:
         spread = (flip * (1 - flip) / len(states)) ** 0.5
         assert abs(len(those) / len(states) - flip) < 5 * spread
     assert wrong[0.05] < wrong[0.1] < wrong[0.2] < wrong[0.4]
-
-
-@pytest.mark.parametrize("flip", [-0.1, 1.1, float("nan")])
-def test_a_flip_outside_the_unit_interval_is_refused(task: Task, flip: float) -> None:
-    with pytest.raises(ValueError, match=rf"flip must lie in \[0, 1\], got {flip}"):
-        flipped(task, flip)
 
 
 def test_a_random_potential_is_one_draw_for_each_state_and_target(task: Task, rollouts_of) -> None:
@@ -209,11 +189,6 @@ def test_the_mean_shuffled_value_is_weighed(task: Task, rollouts_of, oracle, tex
     assert torch.allclose(credit.parts["shuffled"], means)
 
 
-def test_true_values_in_the_outcome_are_refused(oracle) -> None:
-    with pytest.raises(ValueError, match=r"OracleReward adds its values to the outcome: .* needs weight 0"):
-        shuffled(oracle(0.5))
-
-
 def test_true_values_in_the_outcome_of_a_sum_are_refused(task: Task, oracle) -> None:
     def summed(weight: float, share: float) -> WeightedSum:
         return WeightedSum(rewards={"oracle": oracle(weight)}, weights={"oracle": share})
@@ -227,8 +202,3 @@ def test_true_values_in_the_outcome_of_a_sum_are_refused(task: Task, oracle) -> 
 def test_a_reward_without_steps_cannot_be_shuffled(task: Task, rollouts_of) -> None:
     with pytest.raises(ValueError, match="without step values cannot be shuffled: verifier"):
         ShuffledReward(reward=VerifierReward(task=task), weight=0.0, seed=0)(rollouts_of(["", ""]))
-
-
-def test_a_reward_without_starts_stays_without(task: Task, rollouts_of, texts: list[str]) -> None:
-    inner = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
-    assert ShuffledReward(reward=inner, weight=0.0, seed=0)(rollouts_of(texts, *PROBLEMS)).starts is None

@@ -116,16 +116,6 @@ def test_a_state_that_completions_share_is_asked_about_once(task: Task, rollouts
     assert critic.asked == 6 + 1, "six states, and the start"
 
 
-def test_a_critic_of_more_than_states_values_no_start(task: Task, rollouts_of, checkpoint: Path) -> None:
-    assert reward(task, Pointer(9.0), checkpoint)(rollouts_of(TEXTS)).starts is None
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
-def test_a_temperature_that_is_not_positive_is_refused(task: Task, temperature: float) -> None:
-    with pytest.raises(ValueError, match=f"temperature must be positive, got {temperature}"):
-        reward(task, Pointer(9.0), None, temperature=temperature)
-
-
 def test_the_critic_is_frozen_and_deterministic(task: Task, rollouts_of, checkpoint: Path) -> None:
     critic = Pointer(9.0).train()
     shaped = reward(task, critic, checkpoint)
@@ -189,10 +179,6 @@ def test_values_and_disagreement_by_member(task: Task, rollouts_of, tmp_path: Pa
     assert credit.metrics["critic/disagreement"] == pytest.approx(spread.item(), rel=1e-5)
     assert 0 < credit.metrics["critic/disagreement"] < 1
     assert (credit.starts is None) == (not by_state)
-
-
-def test_a_single_critic_disagrees_with_nobody(task: Task, rollouts_of, tmp_path: Path) -> None:
-    assert "critic/disagreement" not in rewarded_by(task, MEMBER(seed=0), tmp_path)(rollouts_of(TRIED)).metrics
 
 
 def test_no_steps_no_disagreement(task: Task, rollouts_of, tmp_path: Path) -> None:

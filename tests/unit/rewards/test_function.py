@@ -25,11 +25,9 @@ from contrastive_reasoning.rewards.base import RewardFailed
 from contrastive_reasoning.rewards.function import MODULE
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.tasks.examples import mentions_answer
 from contrastive_reasoning.tasks.function_worker import greeting, pack
 from contrastive_reasoning.tasks.worker_pool import worker_command
 from tests.unit.rewards.faulty_functions import (
-    HARM,
     Unloadable,
     lengths,
     number_or_harm,
@@ -87,10 +85,6 @@ def test_one_call_that_fails_is_told_with_its_reason_and_no_other_is_lost(
         "reward/failed_error": pytest.approx(10 * share),
     }
     assert credit.verdicts is None, "a failure is no verdict on the completion"
-
-
-def test_every_harm_is_in_the_table() -> None:
-    assert set(STATUS_AND_REASON) | {"leaves a child"} == set(HARM)
 
 
 def test_a_failed_rollout_teaches_nothing_and_is_no_part_of_its_group(rollouts_of: Rollouts, reward_of: Build) -> None:
@@ -233,11 +227,6 @@ def test_refuses_what_cannot_be_meant(reward_of: Build, changes: dict[str, Any],
         reward_of(**changes)
 
 
-def test_the_example() -> None:
-    problem = Problem(id="0", prompt="", answer="46")
-    assert [mentions_answer(problem, text) for text in ("20+26=46", "20+26=45")] == [1.0, 0.0]
-
-
 def test_what_a_call_started_ends_with_its_worker(
     rollouts_of: Rollouts, reward_of: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,35 +315,16 @@ def test_too_many_errors_end_the_run_with_a_sentence(verifier_of: BuildJudge) ->
     )
 
 
-def test_how_many_are_judged_together_decides_nothing(verifier_of: BuildJudge) -> None:
-    """An evaluation asks for what has ended since its last line of progress."""
-    verifier = verifier_of(max_failures=0.2)
-    texts = ["right"] * 20 + ["raises"] + ["right"] * 19
-    verdicts = [verdict for begin in range(0, 40, 2) for verdict in judged(verifier, *texts[begin : begin + 2])]
-    assert [verdict.status for verdict in verdicts].count("error") == 1
-
-
 def test_a_timeout_is_the_completions_doing_and_ends_nothing(verifier_of: BuildJudge) -> None:
     verifier = verifier_of(limit_s=0.5, max_failures=0.0)
     judged(verifier, *["right"] * 20)
     assert [verdict.status for verdict in judged(verifier, "hangs", "hangs")] == ["timeout", "timeout"]
 
 
-def test_an_error_among_few_completions_ends_nothing(verifier_of: BuildJudge) -> None:
-    """As in a table of examples."""
-    verdicts = judged(verifier_of(max_failures=0.0), "raises", "right")
-    assert [verdict.status for verdict in verdicts] == ["error", "ok"]
-
-
 def test_a_reason_that_quotes_broken_characters_can_be_written(verifier_of: BuildJudge) -> None:
     """What a model wrote may hold bytes that are no text; tables and pages are UTF-8."""
     (verdict,) = judged(verifier_of(quotes), "7 \udcff 3")
     assert verdict.reason.encode() == "7 \ufffd 3".encode()
-
-
-def test_further_arguments_and_none_at_all(verifier_of: BuildJudge) -> None:
-    assert judged(verifier_of(partial(verdict_or_harm, right="47")), "47", "48")[0].correct
-    assert judged(verifier_of()) == []
 
 
 def test_it_travels_to_other_processes_with_its_task(verifier_of: BuildJudge) -> None:
@@ -364,23 +334,6 @@ def test_it_travels_to_other_processes_with_its_task(verifier_of: BuildJudge) ->
     assert there.pool.pool.running == []
     assert judged(there, "46")[0].correct
     there.close()
-
-
-def test_its_workers_are_used_again_and_end_when_it_is_closed(verifier_of: BuildJudge) -> None:
-    verifier = verifier_of(workers=1)
-    judged(verifier, "46", "raises")
-    (first,) = verifier.pool.pool.running
-    judged(verifier, "46")
-    assert verifier.pool.pool.running == [first]
-    assert first.process.pid != os.getpid()
-    verifier.close()
-    assert verifier.pool.pool.running == []
-
-
-def test_what_no_worker_can_load_ends_the_run_with_a_sentence_for_a_verifier(verifier_of: BuildJudge) -> None:
-    sentence = r"^task\.verifier\.function does not load in a process .*: ImportError: no module named units "
-    with pytest.raises(RewardFailed, match=sentence):
-        judged(verifier_of(Unloadable()), "46")
 
 
 @pytest.mark.parametrize(

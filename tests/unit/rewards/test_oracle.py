@@ -60,12 +60,6 @@ def test_credit_sits_on_the_tokens_of_its_step(task: Task, rollouts_of, tokenize
         assert all(a.last_token < b.first_token for a, b in pairwise(credit.steps[row]))
 
 
-def test_depth_is_the_count_of_numbers_left(task: Task, rollouts_of) -> None:
-    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(TEXTS))
-    assert credit.steps is not None
-    assert [[step.depth for step in row] for row in credit.steps] == [[3, 2, 1], [3, 2, 1], [3, 2, 1], [3, 2], [], []]
-
-
 def test_what_the_rules_forbade_stands_apart(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
     """A number that was not there; wrong sums, twice from one state; after the last number there is no step to make."""
     texts = [KEPT, ILLEGAL, "21+16=38;21+16=39;21+16=37", KEPT + ";46+1=47"]
@@ -180,12 +174,6 @@ def test_another_task_is_refused(task: Task, rollouts_of) -> None:
     problem = Problem(id="7", prompt="?", answer="1", fields={"numbers": (4, 3)})
     with pytest.raises(TypeError, match="knows Countdown only, and problem 7 has no target number"):
         OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(["4+3=7"], problem))
-
-
-def test_steps_are_valued_once(task: Task, rollouts_of) -> None:
-    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)
-    with pytest.raises(ValueError, match="perfect_move cannot shape verifier, oracle"):
-        PerfectMoveReward(outcome=oracle, task=task, weight=0.5)(rollouts_of(TEXTS))
 
 
 def test_a_sum_weighs_outcomes_and_leaves_values_of_steps(task: Task, rollouts_of) -> None:

@@ -174,8 +174,3 @@ def test_without_decay_any_values_leave_the_gradient_as_it_was(kind: str) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 def test_were_steps_to_end_before_they_are_settled_they_would_not(kind: str) -> None:
     assert bias(kind, decay=1.0, by_separators=False) > MATTERS
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_nor_do_they_with_decay(kind: str) -> None:
-    assert bias(kind, decay=0.5) > MATTERS

@@ -8,7 +8,7 @@ from statistics import correlation
 import pytest
 import torch
 
-from contrastive_reasoning.rewards import OracleReward, StepCredit, VerifierReward
+from contrastive_reasoning.rewards import StepCredit
 from contrastive_reasoning.rewards.shaping import Judged, auroc, step_metrics, within_group_correlation
 from contrastive_reasoning.tasks.base import Verdict
 
@@ -33,12 +33,6 @@ def test_auroc_by_pairs(seed: int) -> None:
     values, correct, stratum = (torch.tensor(column) for column in zip(*steps, strict=True))
     assert auroc(values, correct, stratum) == pytest.approx(by_pairs(steps))
     assert auroc(values, correct) == pytest.approx(by_pairs([(value, right, 0) for value, right, _ in steps]))
-
-
-def test_auroc_of_one_kind_is_unknown() -> None:
-    assert auroc(torch.tensor([0.1, 0.2]), torch.tensor([True, True])) is None
-    assert auroc(torch.zeros(0), torch.zeros(0, dtype=torch.bool)) is None
-    assert auroc(torch.tensor([0.1, 0.2]), torch.tensor([True, False]), torch.tensor([0, 1])) is None
 
 
 def test_a_huge_stratum_number_does_not_hide_the_values() -> None:
@@ -128,17 +122,6 @@ def test_a_correlation_with_something_constant_is_unknown() -> None:
     assert within_group_correlation(varied[:0], varied[:0], groups[:0]) is None
 
 
-def test_every_reward_of_steps_tells_how_good_it_is(task, rollouts_of) -> None:
-    """Reachable after the first move in the first two, of which one succeeds; in the third it is not."""
-    texts = ["21+16=37;37-17=20;26+20=46", "21+16=37;37*17=629", "21*16=336", "nothing"]
-    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0)(rollouts_of(texts))
-    assert credit.metrics["steps/auroc_depth3"] == 0.75, "one tie, one pair right"
-    assert credit.metrics["steps/auroc_depth2"] == 1.0
-    assert credit.metrics["steps/auroc"] == pytest.approx((0.5 + 1 + 1) / 3)
-    assert credit.metrics["steps/outcome_correlation"] > 0
-    assert credit.metrics["steps/repeated"] == 0.0
-
-
 def test_a_rollout_whose_judging_failed_tells_nothing_of_its_steps() -> None:
     rng = random.Random(0)
     judged = [[Judged(rng.random(), depth, False) for depth in (3, 2)] for _ in range(2 * GROUP)]
@@ -150,8 +133,3 @@ def test_a_rollout_whose_judging_failed_tells_nothing_of_its_steps() -> None:
     without.pop("steps/return")
     assert got == without
     assert got != step_metrics(judged, [], verdicts([False, *[one.correct for one in judging[1:]]]), GROUP)
-
-
-def test_where_all_judging_failed_there_is_no_return() -> None:
-    judged = [[Judged(0.5, 3, False)], [Judged(0.25, 3, False)]]
-    assert step_metrics(judged, [], [Verdict(status="error", reason="out of order")] * 2, 2) == {}

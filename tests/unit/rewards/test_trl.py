@@ -15,7 +15,6 @@ from contrastive_reasoning.rewards import OverlongReward, TRLReward, WeightedSum
 from contrastive_reasoning.rewards.base import RewardFailed
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import ChatPrompt, Problem
-from contrastive_reasoning.tasks.examples import mentions_answers
 from tests.unit.rewards import faulty_functions as functions
 
 Rollouts = Callable[..., RolloutBatch]
@@ -89,12 +88,6 @@ def test_columns_are_those_of_the_problems_in_the_order_of_the_completions(
     assert all(type(prompt) is str for prompt in given["prompts"]), "the function's process need not know of ours"
     assert given["completions"] == ["a", "b", "c", "d"]
     assert "not a name" not in given
-
-
-def test_a_field_that_is_called_answer_is_the_column(rollouts_of: Rollouts, reward_of: Build) -> None:
-    own = Problem(id="w/0", prompt="", answer="", fields={"answer": 46, "id": "a7"})
-    given = reward_of().arguments(rollouts_of(["a", "b"], own))
-    assert (given["answer"], given["id"]) == ([46, 46], ["a7", "a7"])
 
 
 def test_a_function_that_takes_anything_gets_all_and_any_other_what_it_names(
@@ -173,11 +166,6 @@ def test_where_failures_are_allowed_the_batch_is_left_out(rollouts_of: Rollouts,
     assert reward(rollouts_of(["a", "abc"])).outcome.tolist() == [1, 3]
 
 
-def test_what_no_worker_can_load_ends_the_run_with_a_sentence(rollouts_of: Rollouts, reward_of: Build) -> None:
-    with pytest.raises(RewardFailed, match=r"^reward\.function does not load .*: ImportError: no module named units "):
-        reward_of(partial(functions.Unloadable(), problem=None, completion=None))(rollouts_of(["a", "b"]))
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -190,7 +178,3 @@ def test_what_no_worker_can_load_ends_the_run_with_a_sentence(rollouts_of: Rollo
 def test_refuses_what_cannot_be_meant(reward_of: Build, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         reward_of(**changes)
-
-
-def test_the_example() -> None:
-    assert mentions_answers(completions=["20+26=46", "none", "x"], answer=["46", "46", ""]) == [1.0, 0.0, None]

@@ -90,8 +90,6 @@ def test_weighted_sum_names_its_mistakes(task: Task, rollouts_of) -> None:
         WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0, "b": 1.0})(rollouts_of(TEXTS))
 
 
-LENGTHS = [0, 1, 6, 7, 8, 9, 10, 11, 40]
-EXPECTED = [0.0, 0.0, 0.0, -0.25, -0.5, -0.75, -1.0, -1.0, -1.0]  # L_max = 10, L_cache = 4
 
 
 def of_lengths(rollouts: RolloutBatch, lengths: list[int]) -> RolloutBatch:
@@ -105,27 +103,11 @@ def by_formula(length: int, max_tokens: float, cache: float) -> float:
     return (max_tokens - cache - length) / cache if length <= max_tokens else -1.0
 
 
-def test_by_hand(rollouts_of) -> None:
-    credit = OverlongReward(max_tokens=10, cache_share=0.4)(of_lengths(rollouts_of(["a"] * 9), LENGTHS))
-    assert credit.outcome.tolist() == pytest.approx(EXPECTED)
-    assert list(credit.parts) == ["overlong"]
-    assert credit.verdicts is None
-
-
 @pytest.mark.parametrize("share", [0.2, 0.33, 1.0])
 def test_against_the_formula(rollouts_of, share: float) -> None:
     lengths = list(range(30))
     got = OverlongReward(max_tokens=21, cache_share=share)(of_lengths(rollouts_of(["a"] * 30), lengths))
     assert got.outcome.tolist() == pytest.approx([by_formula(n, 21, 21 * share) for n in lengths], abs=1e-6)
-
-
-def test_beside_any_reward(task: Task, rollouts_of) -> None:
-    rewards = {"verifier": VerifierReward(task=task), "overlong": OverlongReward(max_tokens=1, cache_share=1.0)}
-    credit = WeightedSum(rewards=rewards, weights={"verifier": 1.0, "overlong": 0.5})(
-        rollouts_of(["21+16=37;37-17=20;26+20=46", "no idea"])
-    )
-    assert credit.outcome.tolist() == [0.5, -0.5]
-    assert credit.verdicts is not None
 
 
 @pytest.mark.parametrize(
