@@ -1,9 +1,9 @@
-"""Put a finished warm start into the package, where ``policy.pretrained: embedded:NAME`` finds it.
+"""Copy a finished warm start into the package, where ``policy.pretrained: embedded:NAME`` finds it.
 
     make exp name=llama_baseline over='stages=[warm_start] policy.pretrained=null'
     python -m experiments.embed outputs/stages/warm_start/<fingerprint> llama_countdown
 
-Beside the policy stand the configuration that made it and ``origin.json``: fingerprint and the command.
+Beside the policy stand the configuration that made it and ``origin.json``: its fingerprint and the command.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LARGEST = 5_000_000
 """Bytes that an embedded policy may have: it is part of every clone."""
 
 
-def embed(stage: Path, name: str, *, room: Path = EMBEDDED_FOLDER) -> Path:
-    """Copy the policy of a warm-start folder to ``room/name`` with what made it; an earlier one is replaced.
+def embed(stage: Path, name: str, *, folder: Path = EMBEDDED_FOLDER) -> Path:
+    """Copy the policy of a warm-start folder to ``folder/name`` with what made it; an earlier one is replaced.
 
     A name is the family's and the task's: ``llama_countdown``.
 
@@ -33,8 +33,8 @@ def embed(stage: Path, name: str, *, room: Path = EMBEDDED_FOLDER) -> Path:
         ValueError: for a folder that is no finished warm start, a policy of more than five million bytes, or a name
             that is no plain one.
     """
-    target = room / plain_name(name, what="NAME")
-    result = read_json(stage / "result.json") if (stage / "result.json").is_file() else {}
+    target = folder / plain_name(name, what="NAME")
+    result = read_json(stage / "result.json")
     if result.get("stage") != "warm_start" or not (stage / "policy" / "config.json").is_file():
         raise ValueError(f"{stage} holds no policy of a finished warm start")
     size = sum(file.stat().st_size for file in (stage / "policy").iterdir())
@@ -46,8 +46,9 @@ def embed(stage: Path, name: str, *, room: Path = EMBEDDED_FOLDER) -> Path:
     seed = OmegaConf.load(stage / "config.yaml").seed
     family, _, task = name.partition("_")
     command = COMMAND.format(family=family, task="" if task == "countdown" else f"task={task} ", seed=seed)
-    origin = {key: result[key] for key in ("stage", "fingerprint")}
-    write_json(target / "origin.json", {**origin, "command": command})
+    write_json(
+        target / "origin.json", {"stage": "warm_start", "fingerprint": result["fingerprint"], "command": command}
+    )
     return target
 
 

@@ -75,7 +75,6 @@ LAYERS: tuple[set[str], ...] = (
         "compare",
         "dashboard",
         "embed",
-        "critic_pace",
         "track",
         "run",
     },

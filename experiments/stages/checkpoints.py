@@ -1,11 +1,11 @@
-"""Checkpoints that are whole or do not count: each with a seal beside it that says what it held when it was written.
+"""Checkpoints on disk, each with a seal beside it: the checksums of its files, written last.
 
     checkpoints/
       step=000020.ckpt        a file, or a folder where a strategy writes shards
       step=000020.ckpt.seal   {"step": 20, "files": {"": {"bytes": …, "sha256": …}}, "metric": {"name": …, "value": …}}
 
-The seal is written last. A checkpoint without one was cut off while it was written; one that does not match its seal
-was damaged since. Neither is loaded.
+A checkpoint without a seal was not written to its end; one that does not match its seal was damaged since. Neither is
+loaded.
 """
 
 from __future__ import annotations
@@ -54,27 +54,26 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def seal(path: Path, *, step: int, metric: Metric | None) -> None:
-    """Bring a checkpoint to the disk for good, then say so."""
+    """Sync a checkpoint to the disk, then write its seal."""
     files = checksums(path)
     sync_all(path)
     sync(path.parent.parent)  # in which the folder of checkpoints may be new
-    told = None if metric is None else {"name": metric.name, "value": metric.value}
-    write_json(_seal(path), {"step": step, "files": files, "metric": told})
+    measured = None if metric is None else {"name": metric.name, "value": metric.value}
+    write_json(_seal(path), {"step": step, "files": files, "metric": measured})
 
 
 def kept(folder: Path) -> list[Kept]:
-    """The sealed checkpoints that are there, the oldest first; whether they are sound is not looked at."""
+    """The sealed checkpoints, the oldest first; their files are not checked."""
     found: list[Kept] = []
     for path in folder.glob(f"*{CHECKPOINT}"):
-        if _seal(path).is_file() and (said := _read(_seal(path))) is not None:
-            told = said["metric"]
-            metric = None if told is None else Metric(name=told["name"], value=told["value"])
-            found.append(Kept(path=path, step=said["step"], metric=metric))
+        if _seal(path).is_file() and (content := _read(_seal(path))) is not None:
+            metric = None if content["metric"] is None else Metric(**content["metric"])
+            found.append(Kept(path=path, step=content["step"], metric=metric))
     return sorted(found, key=lambda one: one.step)
 
 
 def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that is as it was written, and a sentence for each newer one that is not.
+    """The newest checkpoint that is undamaged, and a sentence for each newer one that is not.
 
     Returns:
         None for the checkpoint where none was ever finished.
@@ -95,7 +94,7 @@ def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
 
 
 def forget(folder: Path, *, after: Path | None) -> None:
-    """Break the seals of those later than ``after``, which were passed over: the best and the last few are others."""
+    """Remove the seals of those later than ``after``, which are damaged: they are no longer the best or the last."""
     for path in _begun(folder):
         if after is None or _step(path) > _step(after):
             _seal(path).unlink(missing_ok=True)
@@ -105,14 +104,14 @@ def damage(path: Path) -> str | None:
     """What is wrong with a checkpoint, in a sentence that names it; None: nothing."""
     if not _seal(path).is_file():
         return f"checkpoint {path} was not written to its end"
-    said = _read(_seal(path))
-    if said is None:
+    content = _read(_seal(path))
+    if content is None:
         return f"checkpoint {path} cannot be judged, its seal {_seal(path).name} is damaged"
-    return damage_of(path, said["files"], what="checkpoint")
+    return damage_of(path, content["files"], what="checkpoint")
 
 
 def clear(folder: Path, *, keep: Sequence[Path]) -> None:
-    """Remove all checkpoints but these, and what was left of one that was not finished."""
+    """Remove all checkpoints but these, and partial files."""
     for path in [*_begun(folder), *folder.glob(f"*{PARTIAL}")]:
         if path not in keep:
             _seal(path).unlink(missing_ok=True)  # first: what has none does not count
@@ -120,13 +119,13 @@ def clear(folder: Path, *, keep: Sequence[Path]) -> None:
 
 
 def _begun(folder: Path) -> set[Path]:
-    """The checkpoints that are there, and those of which the seal alone is: somebody took them away."""
+    """The checkpoints in the folder, and those whose seal alone is there."""
     sealed = {path.with_suffix("") for path in folder.glob(f"*{CHECKPOINT}{SEAL}")}
     return sealed.union(folder.glob(f"*{CHECKPOINT}"))
 
 
 def _step(path: Path) -> int:
-    """Of a name as ``path_of`` makes it; −1 for another, which nobody here has written."""
+    """Of a name as ``path_of`` makes it; −1 for another."""
     number = path.name.removeprefix("step=").removesuffix(CHECKPOINT)
     return int(number) if number.isdecimal() else -1
 
@@ -136,11 +135,11 @@ def _seal(path: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A seal; None where it is none."""
+    """The content of a seal; None where it is damaged."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        step, files, metric = said["step"], said["files"], said["metric"]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        step, files, metric = content["step"], content["files"], content["metric"]
         sound = isinstance(step, int) and all({"bytes", "sha256"} <= file.keys() for file in files.values())
-        return said if sound and files and (metric is None or {"name", "value"} <= metric.keys()) else None
+        return content if sound and files and (metric is None or {"name", "value"} == metric.keys()) else None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -52,17 +52,17 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
 
 
 def watched(phase: Phase, heart: Heartbeat, split: str, *, before: int) -> Watch:
-    """Moves the phase of all policies, of which so many problems are done, and says that a completion came."""
+    """Reports progress over all policies, of which ``before`` problems are done, and resets the watchdog."""
 
-    def told(done: int, rates: Rates) -> None:
+    def report(done: int, rates: Rates) -> None:
         heart.beat(f"of {split}, after {done} problems,")
         phase.move(before + done, lambda: success(split, rates()))
 
-    return told
+    return report
 
 
 def success(split: str, metrics: Mapping[str, float]) -> dict[str, float]:
-    """Of the metrics what is shown meanwhile, in every setting, under the names that are logged."""
+    """The metrics that are shown meanwhile, of every setting, under the names that are logged."""
     return {f"{split}/{name}": value for name, value in metrics.items() if name.endswith((GREEDY, SAMPLED))}
 
 
@@ -78,7 +78,7 @@ def evaluate_one(
 
 
 def left_out(suite: Any) -> list[dict[str, str]]:
-    """The rows of the suite's sets that are no problem: what the figures do not count."""
+    """The rows of the suite's sets that could not be read as problems."""
     tasks = {name: setting.task for name, setting in suite.settings.items()}
     listed = {name: task.left_out("test") for name, task in tasks.items() if hasattr(task, "left_out")}
     return [{"setting": name, "row": sentence} for name, sentences in listed.items() for sentence in sentences]

@@ -251,9 +251,9 @@ def _modules_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]
     changed = set(changed_modules(now["code"], then["code"]))
     for stage, mark in now["parents"].items():
         before = then["parents"].get(stage, mark)
-        if before != mark:
-            parents = [known.get(one) or read_manifest(stages / stage / one) for one in (before, mark)]
-            changed |= set(_modules_changed(*parents, stages, known)) if all(parents) else set()
+        old, new = (known.get(one) or read_manifest(stages / stage / one) for one in (before, mark))
+        if before != mark and old and new:
+            changed |= set(_modules_changed(old, new, stages, known))
     return sorted(changed)
 
 

@@ -1,11 +1,11 @@
-"""The checkpoints of a stage: every so many steps, the last few and the best, each written whole or not at all.
+"""When a stage saves: every so many steps and at a stop; the last few checkpoints and the best stay.
 
-A step is saved when the next one begins, before anything is drawn for it: by then all of it is on the disk, what was
-logged and validated after it, too. So a run that is killed lacks nothing of the steps that its checkpoint holds.
+A step is saved when the next one begins, before anything is drawn for it. By then everything that was logged and
+validated after the step is on the disk, too: a run that is killed lacks nothing of the steps in its checkpoint.
 
     step k ──► callbacks ──► logged ──► validated ──► saved as k, stopped if asked ──► step k + 1
 
-Lightning's own callback counts optimizer steps, of which there are none while a reward is warmed up alone.
+Lightning's own callback counts optimizer steps, and none are taken while a reward is warmed up alone.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class Interrupted(Exception):
 
 
 class StopRequest:
-    """Whether somebody has asked the run to stop; where it listens, the first signal only asks.
+    """Whether a signal has asked the run to stop.
 
     first signal     the step ends, a checkpoint is written, the run stops
-    second signal    as if nobody listened: it stops now
+    second signal    the handlers of before: it stops now
     """
 
     def __init__(self) -> None:
         self.asked: str | None = None
-        """By what: ``Ctrl-C`` or ``SIGTERM``."""
+        """``Ctrl-C`` or ``SIGTERM``."""
         self._before: dict[signal.Signals, Any] = {}
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Within it ``listen`` may take the signals; afterwards they are whose they were."""
+        """Within it ``listen`` may set handlers; afterwards those of before are back."""
         self._before = {number: signal.getsignal(number) for number in SIGNALS}
         try:
             yield
@@ -61,20 +61,20 @@ class StopRequest:
             self._give_back()
 
     def listen(self) -> None:
-        """Take the signals, from whoever has them now. Outside the main thread, where nobody can, nothing."""
+        """Handle the signals. Does nothing outside the main thread, where handlers cannot be set."""
         if self._before and threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 signal.signal(number, self._ask)
 
     def stop_at_once(self) -> None:
-        """Where nothing is to be saved: from now on SIGTERM raises, as Ctrl-C does by itself."""
+        """Nothing is to be saved yet: from now on SIGTERM raises, as Ctrl-C does by itself."""
         if self._before and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _raise)
 
     def agreed(self) -> str | None:
         """What was asked on any rank so far, the same on each: signals do not reach all in the same step.
 
-        One that comes while ranks wait for each other here is told by the next call.
+        One that arrives while ranks wait for each other here is returned by the next call.
         """
         return next((asked for asked in gather(self.asked) if asked), None)
 
@@ -102,14 +102,14 @@ class CheckpointFile(TorchCheckpointIO):
 
 
 class StageCheckpoint(L.Callback):
-    """Saves what resumes a run; stands before the callbacks that act. Only watches, but for a stop that was asked for.
+    """Saves what resumes a run; has to be the first callback. Training is not changed by it, only stopped on request.
 
     Args:
         folder: where checkpoints are kept.
         every: steps between them: rollout batches where the module counts those, else optimizer steps.
         keep: how many of the newest stay, beside the best.
-        best: the validation metric that tells the best, and ``max`` or ``min``; None: none is the best.
-        stop: whether somebody has asked the run to stop.
+        best: the validation metric that decides which is the best, and ``max`` or ``min``; None: none is.
+        stop: whether the run was asked to stop.
 
     Raises:
         ValueError: for numbers below 1 or another mode.
@@ -146,10 +146,10 @@ class StageCheckpoint(L.Callback):
         if first.callbacks[0] is not self:
             raise RuntimeError(f"StageCheckpoint must stand before {type(first.callbacks[0]).__name__}, which may act")
         self._saved = steps_done(trainer, pl_module)
-        self.stop.listen()  # only now: Lightning has just taken the signals for itself
+        self.stop.listen()  # only now: Lightning has just set handlers of its own
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        if trainer.state.fn == "validate":  # before the first step; Lightning would hear SIGTERM between batches only
+        if trainer.state.fn == "validate":  # before the first step; Lightning handles SIGTERM between batches only
             self.stop.stop_at_once()
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -163,16 +163,16 @@ class StageCheckpoint(L.Callback):
         self._between_steps(trainer, pl_module)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        """Where the last one was written and no more, let older ones go now: training has ended and does not again."""
+        """Remove older ones where the last step was saved by an earlier process, which was killed before it did so."""
         if trainer.is_global_zero and kept(self.folder):
-            self._let_go()
+            self._remove_older()
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Take back what Lightning has counted of the next step: its batch, fetched already.
+        """Undo what Lightning has counted of the next step, whose batch it has fetched already.
 
-        Else a resumed run would validate a batch too early from then on, and leave out the last one where the step
-        before it was validated. And where this step was, going on counts it once more, which would shift the steps that
-        Lightning logs at.
+        A resumed run would validate a batch too early from then on, and skip the last validation if the one before it
+        was at the previous step. And where this step was validated, resuming counts it twice, which would shift the
+        steps that Lightning logs at.
         """
         loop = checkpoint["loops"]["fit_loop"]
         progress = loop["epoch_loop.batch_progress"]
@@ -183,7 +183,7 @@ class StageCheckpoint(L.Callback):
         loop["epoch_loop.state_dict"]["_batches_that_stepped"] -= self._validated
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        """Remember what the policy that may be saved next is worth."""
+        """Remember the metric of what may be saved next."""
         for name in self.best or ():
             if name in trainer.callback_metrics:
                 self._measured = Metric(name=name, value=float(trainer.callback_metrics[name]))
@@ -208,15 +208,15 @@ class StageCheckpoint(L.Callback):
         return from_first(self._goodness(metric) > max([-inf, *of_kept]))
 
     def save(self, trainer: L.Trainer, step: int, metric: Metric | None) -> None:
-        """Write a checkpoint, and let older ones go."""
+        """Write a checkpoint, and remove older ones."""
         path = path_of(self.folder, step)
         fresh = path.with_suffix(PARTIAL)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            trainer.save_checkpoint(fresh, weights_only=False)  # all of it, what resumes a run
+            trainer.save_checkpoint(fresh, weights_only=False)  # with the state of optimizer and loops
             for logger in trainer.loggers:
                 if isinstance(logger, RunFolderLogger):
-                    logger.bring_to_disk()  # or a checkpoint would outlive numbers that nobody writes again
+                    logger.bring_to_disk()  # else numbers could be lost that a resumed run does not log again
             if trainer.is_global_zero:
                 _replace(fresh, path)
                 seal(path, step=step, metric=metric)
@@ -227,18 +227,18 @@ class StageCheckpoint(L.Callback):
             intact = f"the one before, {before[-1].path}, is intact" if before else "there is none before it"
             raise CheckpointError(f"checkpoint {path} cannot be written ({first_line(error)}); {intact}") from error
         if trainer.is_global_zero:
-            self._let_go()
+            self._remove_older()
         trainer.strategy.barrier()
 
-    def _let_go(self) -> None:
-        """Of the best ones the first stays."""
+    def _remove_older(self) -> None:
+        """Keep the newest ``keep``, and of equally good ones the first."""
         found = kept(self.folder)
         best = max(found, key=lambda one: self._goodness(one.metric))
         leader = [best.path] if self._goodness(best.metric) > -inf else []
         clear(self.folder, keep=[*leader, *(one.path for one in found[-self.keep :])])
 
     def _goodness(self, metric: Metric | None) -> float:
-        """More is better; −∞ where nothing was measured, or no number."""
+        """Higher is better; −∞ where nothing was measured, or NaN."""
         mode = (self.best or {}).get(metric.name) if metric is not None else None
         if metric is None or mode is None or not isfinite(metric.value):
             return -inf
@@ -246,7 +246,7 @@ class StageCheckpoint(L.Callback):
 
 
 def _replace(fresh: Path, path: Path) -> None:
-    """Put a new checkpoint in the place of one of the same step, if there is one."""
+    """Rename a new checkpoint, over one of the same step if there is one."""
     _remove(path)
     os.replace(fresh, path)
 

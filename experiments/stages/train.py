@@ -1,4 +1,4 @@
-"""What the training stages do: build a module and its data, fit, and leave what later stages need."""
+"""The training stages: build a module and its data, fit, and save what later stages need."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARTS = {
     "grpo": ("module", "prompts", "rollout", "online"),
     "evaluate": ("suite", "policy"),
 }
-"""The nodes of the configuration that each stage builds: what learns, its data, what acts beside it."""
+"""The nodes of the configuration that each stage builds: what is trained, its data, the callbacks that act."""
 
 
 def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
@@ -65,7 +65,7 @@ def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mappi
 
 
 def save_whole(model: nn.Module, save: Callable[[], None]) -> None:
-    """Have rank 0 save a model, its parameters put together before where they lie in shards."""
+    """Rank 0 saves a model, whose parameters are gathered first where they lie in shards."""
     with gathered(model):
         if this_rank() == 0:
             save()
@@ -94,7 +94,7 @@ def fit(
         with stop.listening():
             if not resume:  # curves begin before the first update
                 before = trainer
-                if isinstance(trainer.strategy, DeepSpeedStrategy):  # what it hangs on a module would stay there
+                if isinstance(trainer.strategy, DeepSpeedStrategy):  # its hooks would stay on the module
                     before = build_trainer(config, stage, folder, acting, stop, strategy="ddp")
                 before.validate(module, datamodule=data, verbose=False)
             trainer.fit(module, datamodule=data, **resume)
@@ -102,7 +102,7 @@ def fit(
         raise Interrupted(f"{stage}: {stopped}") from stopped
     except CheckpointError as error:
         raise CheckpointError(f"{stage}: {error}") from error
-    except SystemExit as now:  # how Lightning ends on a KeyboardInterrupt, after its callbacks and loggers closed
+    except SystemExit as now:  # which Lightning raises on a KeyboardInterrupt, after its callbacks and loggers closed
         signal.signal(signal.SIGINT, on_interrupt)
         last, _ = newest_sound(folder / CHECKPOINTS)
         left = "no checkpoint yet" if last is None else f"checkpoint {last}"
@@ -110,7 +110,7 @@ def fit(
 
 
 def resumption(folder: Path) -> dict[str, Any]:
-    """How ``Trainer.fit`` is told to go on; empty where there is nothing to go on from. Names what is damaged."""
+    """Arguments by which ``Trainer.fit`` resumes; empty where there is no checkpoint. Prints what is damaged."""
     last, passed_over = from_first(newest_sound(folder / CHECKPOINTS))
     if passed_over and this_rank() == 0:
         forget(folder / CHECKPOINTS, after=last)
@@ -122,9 +122,9 @@ def resumption(folder: Path) -> dict[str, Any]:
 def build_trainer(
     config: DictConfig, stage: str, folder: Path, acting: list[Callback], stop: StopRequest, **instead: Any
 ) -> Trainer:
-    """The trainer of a stage: first what saves between the steps, then callbacks that act, then those that watch.
+    """The trainer of a stage. Its callbacks, in order: what saves between the steps, those that act, those that watch.
 
-    ``instead`` of the configuration's are arguments of Lightning's trainer.
+    ``instead`` replaces arguments of the configuration's trainer.
     """
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
     budget = config.budget[stage]
@@ -164,7 +164,7 @@ def stage_checkpoint(config: DictConfig, stage: str, folder: Path, stop: StopReq
 
 
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
-    """The trainer with these arguments besides.
+    """The trainer of the configuration, with further arguments.
 
     Raises:
         AssemblyError: where it refuses them, or this machine has no such device.
@@ -179,9 +179,9 @@ def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
 
 
 def device_of(config: DictConfig) -> torch.device:
-    """Where the trainer has what it trains, on this rank; of CUDA's it is the current one from then on.
+    """The trainer's device on this rank; one of CUDA is made the current one.
 
-    What writes outside a fit goes there itself: a policy is loaded on the CPU, and back on it when a fit has ended.
+    Outside a fit, a policy has to be moved there: it is loaded on the CPU, and is back on it after a fit.
 
     Raises:
         AssemblyError: as ``make_trainer``.
@@ -194,12 +194,12 @@ def device_of(config: DictConfig) -> torch.device:
 
 
 def idle(device: torch.device, gpus: int, *, taken: int) -> str | None:
-    """What is worth saying before a run begins on ``device``; None: nothing.
+    """A line about GPUs that a run on ``device`` does not use; None: there are none.
 
     Args:
         device: of the trainer.
-        gpus: that this process sees.
-        taken: devices of this machine that the run's ranks have.
+        gpus: how many this process sees.
+        taken: how many devices of this machine the run's ranks use.
     """
     if device.type == "cpu" and gpus:
         return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"

@@ -13,14 +13,14 @@ def finished(folder: Path, *, stage: str = "warm_start", weights: int = 10) -> P
     (folder / "policy" / "config.json").write_text("{}")
     (folder / "policy" / "model.safetensors").write_bytes(b"0" * weights)
     (folder / "config.yaml").write_text("seed: 3\n")
-    result = {"stage": stage, "fingerprint": "abc", "versions": {"datamodules.plays": 1}, "code": {}, "seconds": 1.0}
+    result = {"stage": stage, "fingerprint": "abc", "code": {}, "seconds": 1.0}
     (folder / "result.json").write_text(json.dumps(result))
     return folder
 
 
 def test_a_policy_is_embedded_with_what_made_it(tmp_path: Path) -> None:
-    target = embed(finished(tmp_path / "stage"), "llama_countdown", room=tmp_path / "room")
-    assert target == tmp_path / "room" / "llama_countdown"
+    target = embed(finished(tmp_path / "stage"), "llama_countdown", folder=tmp_path / "embedded")
+    assert target == tmp_path / "embedded" / "llama_countdown"
     assert (target / "model.safetensors").stat().st_size == 10
     assert (target / "warm_start.yaml").read_text() == "seed: 3\n"
     origin = json.loads((target / "origin.json").read_text())
@@ -30,20 +30,20 @@ def test_a_policy_is_embedded_with_what_made_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../precious", "/tmp/precious", "..", ".", ""])
-def test_a_name_that_leaves_the_room_is_refused_and_nothing_there_is_removed(tmp_path: Path, name: str) -> None:
+def test_a_name_that_leaves_the_folder_is_refused_and_nothing_there_is_removed(tmp_path: Path, name: str) -> None:
     (tmp_path / "precious").mkdir()
-    (tmp_path / "room").mkdir()
+    (tmp_path / "embedded").mkdir()
     stage = finished(tmp_path / "stage")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ValueError, match=r"^NAME='"):
-        embed(stage, name, room=tmp_path / "room")
+        embed(stage, name, folder=tmp_path / "embedded")
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_new_one_replaces_the_old_one(tmp_path: Path) -> None:
-    embed(finished(tmp_path / "first"), "llama_countdown", room=tmp_path / "room")
-    (tmp_path / "room" / "llama_countdown" / "left_over").write_text("old")
-    target = embed(finished(tmp_path / "second", weights=20), "llama_countdown", room=tmp_path / "room")
+    embed(finished(tmp_path / "first"), "llama_countdown", folder=tmp_path / "embedded")
+    (tmp_path / "embedded" / "llama_countdown" / "left_over").write_text("old")
+    target = embed(finished(tmp_path / "second", weights=20), "llama_countdown", folder=tmp_path / "embedded")
     assert not (target / "left_over").exists()
     assert (target / "model.safetensors").stat().st_size == 20
 
@@ -54,6 +54,12 @@ def test_a_new_one_replaces_the_old_one(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_embedded_is_refused(tmp_path: Path, change: dict[str, int | str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        embed(finished(tmp_path / "stage", **change), "x", room=tmp_path / "room")  # pyright: ignore
+        embed(finished(tmp_path / "stage", **change), "x", folder=tmp_path / "embedded")  # pyright: ignore
     with pytest.raises(ValueError, match="no policy"):
-        embed(tmp_path, "x", room=tmp_path / "room")
+        embed(tmp_path, "x", folder=tmp_path / "embedded")
+
+
+def test_the_command_names_a_task_that_is_not_the_default(tmp_path: Path) -> None:
+    target = embed(finished(tmp_path / "stage"), "qwen_arithmetic", folder=tmp_path / "embedded")
+    wanted = "make exp name=qwen_baseline over='task=arithmetic stages=[warm_start] policy.pretrained=null seed=3'"
+    assert json.loads((target / "origin.json").read_text())["command"] == wanted

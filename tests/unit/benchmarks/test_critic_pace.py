@@ -8,8 +8,8 @@ import torch
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
+from benchmarks.critic_pace import critic_pairs_per_second, train_step
 from experiments.assemble import build
-from experiments.critic_pace import critic_pairs_per_second, train_step
 from experiments.schema import register
 
 

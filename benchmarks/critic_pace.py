@@ -1,6 +1,6 @@
 """How fast critics train: the pairs that each reads in a second of one core's time, without a trainer around it.
 
-    python -m experiments.critic_pace
+    python -m benchmarks.critic_pace
 
 A pair is an anchor with its goal. A critic that is asked about every goal of the batch scores many more.
 """
