@@ -34,7 +34,7 @@ RUN_ELSEWHERE = {
     "help": "this",
     "docs": "this",
     "list": "tests/unit/experiments/cli/test_catalogue.py",
-    "sync": "tests/unit/experiments/test_tracker_faults.py",
+    "sync": "tests/unit/experiments/mlflow_sync/test_faults.py",
     "bench": "tests/unit/benchmarks",
 }
 """Targets that take nothing, or flags of their own, and what tries them."""
