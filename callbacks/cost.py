@@ -38,14 +38,12 @@ class Cost(L.Callback):
       It belongs last among a stage's callbacks: figures drawn after a validation are then left out too.
     """
 
+    state_key = "Spent"  # pyright: ignore[reportAssignmentType] - its name in checkpoints of earlier versions
+
     def __init__(self) -> None:
         self.tokens = 0
         self.seconds = 0.0
         self._since = finished_now()
-
-    @property
-    def state_key(self) -> str:
-        return "Spent"  # the name in checkpoints of earlier versions
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._count()

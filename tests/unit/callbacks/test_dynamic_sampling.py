@@ -1,20 +1,133 @@
-"""Groups of equals make room for others: which, how often, and that the batch stays whole."""
+"""Dynamic sampling: which groups are replaced, by which, and how often."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import lightning as L
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
-from callbacks.dynamic_sampling import draw_problems, equal_groups, verified_groups
-from contrastive_reasoning.rollout import Seed
-from contrastive_reasoning.tasks.base import Problem
+from callbacks.dynamic_sampling import DynamicSampling, draw_problems, equal_groups, verified_groups
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling, Seed
+from contrastive_reasoning.rollout.base import Written
+from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ProblemBatch
-from tests.unit.callbacks.sampling_kit import MIXED, SAMPLED, Module, Numbered, Scripted, callback
+
+SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=5, stop=[])
+MIXED = frozenset({2, 5, 7, 11, 13})
+"""Problems of which some completions are right and some wrong; of the others every one is right or every one wrong."""
+
+
+class Numbered:
+    """A task of 20 problems in which a completion says itself whether it is right."""
+
+    name = "numbered"
+
+    def __init__(self, total: int = 20) -> None:
+        self.posed = [Problem(id=str(i), prompt=f"Say {i}:", answer="") for i in range(total)]
+
+    def problems(self, split: str) -> Sequence[Problem]:
+        assert split == "train"
+        return self.posed
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        if completion == "broken":
+            return Verdict(status="error", reason="out of order")
+        return Verdict(status="ok", reason="") if completion == "right" else Verdict(status="wrong", reason="so it is")
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Any]:
+        return []
+
+    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
+        return {}
+
+
+class Scripted:
+    """An engine whose completions are known: right and wrong by turns for a mixed problem, else all the same."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[int], Seed, bool]] = []
+
+    def generate(
+        self,
+        policy: Any,
+        problems: Sequence[Problem],
+        *,
+        group_size: int,
+        sampling: Sampling,
+        seed: Seed,
+        pooled: bool,
+        written: Written | None = None,
+    ) -> RolloutBatch:
+        numbers = [int(problem.id) for problem in problems]
+        self.asked.append((numbers, seed, pooled))
+        rows = [(number, i) for number in numbers for i in range(group_size)]
+        texts = [
+            "right" if (number in MIXED and i % 2) or (number not in MIXED and number % 2) else "wrong"
+            for number, i in rows
+        ]
+        ids = torch.tensor([[number + 1, i + 1] for number, i in rows])
+        return RolloutBatch(
+            problems=list(problems),
+            prompt_ids=torch.tensor([[number] for number in numbers]),
+            prompt_mask=torch.ones(len(numbers), 1, dtype=torch.bool),
+            completion_ids=ids,
+            mask=torch.ones_like(ids, dtype=torch.bool),
+            old_log_probs=torch.zeros(ids.shape),
+            temperature=1.0,
+            pooled=ids.float() if pooled else None,
+            texts=texts,
+            token_spans=[[(0, 0), (0, 0)]] * len(rows),
+            finish_reasons=["stop"] * len(rows),
+            group_size=group_size,
+        )
+
+
+class Silent:
+    """A reward that pays nothing; it may read pooled states."""
+
+    def __init__(self, reads_states: bool = False) -> None:
+        self.reads_states = reads_states
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        return Credit(outcome=torch.zeros(len(rollouts)), parts={})
+
+
+class Module:
+    """What the callback asks of a module."""
+
+    def __init__(self, rollout_step: int = 0, reads_states: bool = False) -> None:
+        self.rollout_step = rollout_step
+        self.policy = SimpleNamespace(pad_token_id=0, prompt_ids=list)
+        self.reward = Silent(reads_states)
+        self.logged: dict[str, float] = {}
+
+    def log(self, name: str, value: float, *, batch_size: int) -> None:
+        self.logged[name] = value
+
+
+def callback(engine: Any, **changes: Any) -> DynamicSampling:
+    settings: dict[str, Any] = {
+        "engine": engine,
+        "group_size": 4,
+        "sampling": SAMPLED,
+        "greedy": replace(SAMPLED, temperature=0.0),
+        "validation_samples": 0,
+        "seed": 0,
+        "task": Numbered(),
+        "max_prompt_tokens": None,
+        "max_refills": 3,
+    }
+    return DynamicSampling(**(settings | changes))
 
 
 def refilled(
@@ -146,3 +259,58 @@ def test_a_bound_is_needed() -> None:
         callback(Scripted(), max_refills=0)
     with pytest.raises(ValueError, match="group_size must be at least 2"):
         callback(Scripted(), group_size=1)
+
+
+class Learner(L.LightningModule):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        tokenizer = train_tokenizer([problem.prompt for problem in Numbered().posed], vocab_size=270)
+        self.policy = CausalLMPolicy(
+            model=tiny_llama(tokenizer, hidden_size=16),
+            tokenizer=tokenizer,
+            compute_dtype=torch.float32,
+            chat_template=False,
+        )
+        self.reward = Silent()
+        self.rollout_step = 0
+        self.trained: list[ProblemBatch] = []
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        self.trained.append(batch)
+        self.rollout_step += 1
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
+
+class ByLetters(Numbered):
+    """Right is a text whose letters add up to an even number: a random policy writes both."""
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        return super().verify(problem, "right" if sum(map(ord, completion)) % 2 == 0 else "wrong")
+
+
+def test_in_a_trainer_with_our_own_engine(tmp_path: Path) -> None:
+    module, task = Learner(), ByLetters()
+    batches: Any = DataLoader(task.posed[:6], batch_size=3, collate_fn=ProblemBatch)  # pyright: ignore
+    trainer = L.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        callbacks=[callback(Engine(max_batch_tokens=1000), group_size=2, task=task, max_refills=8)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+    )
+    trainer.fit(module, batches)
+    for batch in module.trained:
+        assert batch.rollouts is not None
+        assert len(batch.rollouts) == 6
+        assert equal_groups(verified_groups(task, batch.rollouts)) == []
+        assert batch.problems == tuple(batch.rollouts.problems)
+        assert (batch.rollouts.old_log_probs[batch.rollouts.mask] < 0).all()
+    assert float(trainer.callback_metrics["train/rollout/refilled_groups"]) > 0

@@ -26,7 +26,8 @@ from callbacks.watchdog import Watchdog
 from contrastive_reasoning.progress.stack_dump import GRACE_S, StackDump
 from contrastive_reasoning.rollout import Engine, Sampling
 from datamodules.reasoning_prompts import ProblemBatch
-from tests.unit.callbacks.test_step_costs import PROBLEMS, Learner
+from tests.quiet import quiet_trainer
+from tests.unit.callbacks.test_cost import PROBLEMS, Learner
 
 ROOT = Path(__file__).resolve().parents[3]
 HANG = 60.0
@@ -118,17 +119,11 @@ def fit(module: Sleepy, folder: Path, *callbacks: L.Callback, profiler: Any = No
         validation_samples=0,
         seed=0,
     )
-    trainer = L.Trainer(
-        accelerator="cpu",
+    trainer = quiet_trainer(
         max_steps=2,
         val_check_interval=1,
         limit_val_batches=1,
-        num_sanity_val_steps=0,
         callbacks=[*callbacks, draws, SleepyCritic(), Saves(folder / "x.ckpt")],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
         default_root_dir=folder,
         profiler=profiler,
     )

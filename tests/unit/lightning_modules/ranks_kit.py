@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,16 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 
 from contrastive_reasoning.distributed import over_ranks, ranks, this_rank
+from contrastive_reasoning.objectives import GRPO, K3, FullKL, TokenMean
 from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.policies.tiny import tiny_llama
+from contrastive_reasoning.rollout.batch import RolloutTokens
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
+from lightning_modules import grpo as grpo_module
+from lightning_modules import microbatches
 from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
 from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo
@@ -241,3 +247,122 @@ def adapters_on_bfloat16_resumed(name: str, folder: Path) -> dict[str, Result]:
 
 def grpo_resumed(name: str, folder: Path) -> Result:
     return resumed(name, folder, grpo, partial(grpo, policy=grpo_kit.policy(seed=9)))
+
+
+GROUP = 2
+PROMPTS = [[2, 3, 1, 4], [5, 1, 2, 6]]
+"""Of each rank's problems, in tokens."""
+COMPLETIONS = [[4, 3, 9, 9, 2, 1, 7, 8], [1, 1, 2, 1, 1, 2, 3, 1]]
+TAUGHT = [[True, False, True, True, False, False, True, True], [True, True, False, False, True, True, True, True]]
+
+
+def drawn(rank: int) -> tuple[RolloutTokens, Tensor, Tensor]:
+    """What a rank drew, as wide as its longest: rollouts, advantages, rows that teach. Ids name rank, row and place."""
+    prompts, lengths = torch.tensor(PROMPTS[rank]), torch.tensor(COMPLETIONS[rank])
+    width = int(prompts.max())
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    prompt_mask = torch.arange(width) >= width - prompts[:, None]
+    ids = (1000 * (rank + 1) + 100 * torch.arange(len(lengths))[:, None] + torch.arange(mask.shape[1])) * mask
+    rollouts = RolloutTokens(
+        prompt_ids=(10_000 * (rank + 1) + 100 * torch.arange(len(prompts))[:, None] + torch.arange(width))
+        * prompt_mask,
+        prompt_mask=prompt_mask,
+        completion_ids=ids,
+        mask=mask,
+        old_log_probs=-ids.float(),
+        temperature=0.5,
+        group_size=GROUP,
+    )
+    taught = torch.tensor(TAUGHT[rank])
+    return rollouts, (ids * taught[:, None]).float() / 2, taught
+
+
+def plain(rollouts: RolloutTokens, advantages: Tensor) -> list[Any]:
+    """Every group's prompt and, row by row, completion, log-probs and advantages, without padding."""
+    groups = []
+    for place, (ids, mask) in enumerate(zip(rollouts.prompt_ids, rollouts.prompt_mask, strict=True)):
+        rows = range(place * GROUP, (place + 1) * GROUP)
+        parts = (rollouts.completion_ids, rollouts.old_log_probs, advantages)
+        groups.append(
+            [ids[mask].tolist(), [[part[row][rollouts.mask[row]].tolist() for part in parts] for row in rows]]
+        )
+    return groups
+
+
+def exchanged(policy: CausalLMPolicy, minibatches: int) -> Result:
+    """What this rank had and has, and the tokens of its groups in the policy."""
+    rollouts, advantages, taught = drawn(this_rank())
+    moved, theirs = microbatches.balance_groups(
+        rollouts, advantages, trained=taught, policy=policy, minibatches=minibatches
+    )
+    now = (theirs != 0).any(dim=1)
+    return {
+        "before": plain(rollouts, advantages),
+        "after": plain(moved, theirs),
+        "tokens before": list(microbatches.group_tokens(rollouts, taught, policy)),
+        "tokens": list(microbatches.group_tokens(moved, now, policy)),
+        "temperature": moved.temperature,
+    }
+
+
+def balances() -> Result:
+    return {f"{count} mini-batches": exchanged(grpo_kit.policy(), count) for count in (1, 2)}
+
+
+def moving(name: str) -> Result:
+    """GRPO with three groups of each rank in a mini-batch, some of which teach nothing; how often groups moved."""
+    moves = []
+
+    def seen(rollouts: Any, *args: Any, **named: Any) -> Any:
+        found = microbatches.balance_groups(rollouts, *args, **named)
+        moves.append(found[0] is not rollouts)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpo_module, "balance_groups", seen)
+        return {**grpo(name, problems=12, steps=2), "moves": sum(moves)}
+
+
+def untied(seed: int) -> CausalLMPolicy:
+    """As the kit's own policy, but ``lm_head.weight``, which is read outside its module's forward, is no embedding."""
+    tied = tiny_llama(grpo_kit.TOKENIZER, hidden_size=32)
+    config = deepcopy(tied.config)
+    config.tie_word_embeddings = False
+    kind: Any = type(tied)
+    model = kind(config)
+    assert model.lm_head.weight is not model.model.embed_tokens.weight
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.normal_(std=0.15, generator=generator)
+    return CausalLMPolicy(
+        model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.float32, chat_template=False, chunk=16
+    )
+
+
+def objective(kl: K3 | FullKL) -> GRPO:
+    """No ratio reaches these bounds: at one that does, rounding decides whether a token has a gradient."""
+    return GRPO(clip_low=0.9, clip_high=9.0, dual_clip=None, kl_weight=0.1, kl=kl, aggregation=TokenMean())
+
+
+def with_reference(name: str, kl: K3 | FullKL, *, level: str, offload: bool) -> Result:
+    return grpo(
+        name,
+        steps=2,
+        level=level,
+        policy=untied(seed=1),
+        reference=untied(seed=2),
+        offload_reference=offload,
+        objective=objective(kl),
+    )
+
+
+def kl(name: str, *, level: str) -> Result:
+    """An estimate from the sampled tokens; the reference waits beside."""
+    return with_reference(name, K3(max_log_ratio=20.0, max_value=10.0), level=level, offload=True)
+
+
+def full_kl(name: str, *, level: str) -> Result:
+    """Over the whole vocabulary: both projections are read twice, and again in backward."""
+    return with_reference(name, FullKL(), level=level, offload=False)

@@ -9,14 +9,20 @@ from typing import Any
 
 from contrastive_reasoning.objectives.aggregate import ConstantLength, SeqMeanTokenMean
 from tests.unit.lightning_modules import grpo_kit
-from tests.unit.lightning_modules.ranks_balance_kit import balances, moving
 from tests.unit.lightning_modules.ranks_critics_kit import (
     calibrated,
+    critic,
+    critic_gradients,
+    critic_of_text,
+    critic_resumed,
+    critics_together,
     dealt,
     foretold,
     of_one_problem,
     online_critic,
     preference,
+    warm_start,
+    warm_start_resumed,
 )
 from tests.unit.lightning_modules.ranks_kit import (
     WHOLE,
@@ -24,23 +30,17 @@ from tests.unit.lightning_modules.ranks_kit import (
     SpoiledOnLastRank,
     adapters_on_bfloat16,
     adapters_on_bfloat16_resumed,
+    balances,
     first_gradients,
+    full_kl,
     grpo,
     grpo_resumed,
+    kl,
     lora_policy,
     means_of_unequal_ranks,
+    moving,
     spoiled_in_bfloat16,
     stopped_while_saving,
-)
-from tests.unit.lightning_modules.ranks_kl_kit import full_kl, kl
-from tests.unit.lightning_modules.ranks_pretraining_kit import (
-    critic,
-    critic_gradients,
-    critic_of_text,
-    critic_resumed,
-    critics_together,
-    warm_start,
-    warm_start_resumed,
 )
 from tests.unit.lightning_modules.ranks_zero_kit import (
     code_in_a_shard,

@@ -1,4 +1,4 @@
-"""A micro-batch that does not fit: the allocator's own refusal, half the tokens, the same gradient."""
+"""Micro-batches that do not fit into memory, and a reference that is kept in the host's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, distributed
 
 from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from lightning_modules.grpo import out_of_memory
+from lightning_modules.grpo import Reference, out_of_memory
 from tests.unit.lightning_modules.grpo_kit import (
     TOKENIZER,
     Gradients,
@@ -163,3 +163,31 @@ def test_what_does_not_fit_row_by_row_is_said() -> None:
 def test_other_errors_are_no_lack_of_memory() -> None:
     assert not out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     assert out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+
+
+HOST, DEVICE = torch.device("cpu"), torch.device("cpu", 0)
+
+
+@pytest.mark.parametrize(
+    ("offload", "expected"), [(True, [HOST, "asked", DEVICE, HOST]), (False, [DEVICE, "asked", DEVICE])]
+)
+def test_an_offloaded_reference_is_on_the_device_only_while_it_is_asked(offload: bool, expected: list[object]) -> None:
+    reference = Reference(policy(seed=2), offload=offload)
+    moves: list[object] = []
+    reference.policy.to = lambda device: moves.append(torch.device(device))
+    reference.place(DEVICE)
+    moves.append("asked")
+    with reference.on_device():
+        pass
+    assert moves == expected
+
+
+def test_offloading_changes_no_number() -> None:
+    runs = []
+    for offload in (False, True):
+        metrics = Metrics()
+        trained = module(reference=policy(seed=2), offload_reference=offload, objective=objective(kl_weight=0.1))
+        fit(trained, 2, metrics)
+        runs.append((weights(trained), metrics.steps[-1]["train/objective/kl"]))
+    assert torch.equal(runs[0][0], runs[1][0])
+    assert runs[0][1] == runs[1][1] > 0

@@ -1,4 +1,4 @@
-"""Work that says when it moves: watched from one beat to the next."""
+"""Work that is watched from one beat to the next."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Metrics of rollouts and rewards."""
+
 from __future__ import annotations
 
 import torch

@@ -104,3 +104,14 @@ def test_a_phase_that_lasts_within_another_stands_under_it_on_a_terminal_and_goe
     assert "4/4" in last
     assert "0.25" in last
     assert "validating" not in last
+
+
+def test_pace_forgets_what_lies_before_its_window() -> None:
+    pace = Pace(2)
+    assert pace.rate is None
+    for step, now in enumerate((0.0, 100.0, 101.0, 102.0)):
+        pace.mark(step, now)
+    assert pace.rate == 1.0
+    assert pace.seconds_left(10) == 7.0
+    assert pace.seconds_left(-1) is None
+    assert pace.seconds_left(2) == 0.0

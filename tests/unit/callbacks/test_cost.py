@@ -1,9 +1,12 @@
-"""Phases, utilisation and memory of a step, logged from a small run that draws rollouts and learns from them."""
+"""Tokens and seconds of a stage, the phases of its steps, and how much of the device they use."""
 
 from __future__ import annotations
 
 import mmap
 import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
@@ -12,17 +15,130 @@ import torch
 from lightning.pytorch.profilers import PassThroughProfiler, SimpleProfiler
 from torch.utils.data import DataLoader
 
+from callbacks import cost
 from callbacks.cost import THROUGHPUT as ROOM
-from callbacks.cost import Throughput, measured_peak
+from callbacks.cost import Cost, Throughput, measured_peak
 from callbacks.rollout_generation import RolloutGeneration
 from callbacks.system_metrics import memory_in_use, peak_memory
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.flops import decoder_size, learning_flops, reading_flops, work_of
+from contrastive_reasoning.policies.flops import NO_WORK, decoder_size, learning_flops, reading_flops, work_of
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch
+from tests.quiet import quiet_trainer
 from tests.unit.lightning_modules import grpo_kit
+
+PREPARING, MEASURING, STEP, VALIDATING, DRAWING = 10.0, 1e6, 1.0, 1e4, 1e8
+LENGTHS = [[3, 1], [2, 2], [4, 0], [1, 3]]
+"""Tokens of the completions of each step; four in all, as these data begin anew when a fit is resumed."""
+THROWN_AWAY = 100
+"""Tokens of each step that are in no rollout: refills, continuations."""
+
+
+class Clock:
+    now = 0.0
+
+
+class Data(L.LightningDataModule):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.prepared = False
+
+    def setup(self, stage: str) -> None:
+        self.clock.now += 0 if self.prepared else PREPARING
+        self.prepared = True
+
+    def train_dataloader(self) -> Any:
+        return DataLoader(range(len(LENGTHS)), batch_size=1, collate_fn=batch_of)  # type: ignore[arg-type]
+
+    val_dataloader = train_dataloader
+
+
+def batch_of(numbers: list[int]) -> Any:
+    mask = torch.arange(4) < torch.tensor(LENGTHS[numbers[0]])[:, None]
+    return SimpleNamespace(
+        rollouts=SimpleNamespace(mask=mask), generated=replace(NO_WORK, projected=int(mask.sum()) + THROWN_AWAY)
+    )
+
+
+class Timed(L.LightningModule):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+        self.clock = clock
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        self.clock.now += STEP
+        return self.weight.sum()
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.clock.now += VALIDATING
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Others(L.Callback):
+    """Measures the machine at the start, draws pictures after each validation, notes what was logged."""
+
+    def __init__(self, clock: Clock, stop_before: int | None) -> None:
+        self.clock = clock
+        self.stop_before = stop_before
+
+    def on_train_start(self, *_: Any) -> None:
+        self.clock.now += MEASURING
+
+    def on_validation_end(self, *_: Any) -> None:
+        self.clock.now += DRAWING
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx == self.stop_before:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(cost, "finished_now", lambda: clock.now)
+    return clock
+
+
+def spent(clock: Clock, folder: Path, *, stop_before: int | None = None, resume: Any = None) -> dict[str, float]:
+    """What had been spent after the last step; checkpoints of each step are in ``folder``."""
+    keep = L.pytorch.callbacks.ModelCheckpoint(folder, "{step}", every_n_train_steps=1, save_top_k=-1)
+    trainer = quiet_trainer(
+        callbacks=[Others(clock, stop_before), Cost(), keep], enable_checkpointing=True, val_check_interval=1
+    )
+    learner, data = Timed(clock), Data(clock)
+    if resume is None:
+        trainer.validate(learner, data, verbose=False)
+    try:
+        trainer.fit(learner, data, ckpt_path=resume, weights_only=True)
+    except SystemExit:
+        assert stop_before is not None
+    return {name: float(value) for name, value in trainer.callback_metrics.items() if "spent" in name}
+
+
+def test_preparation_and_steps_are_spent_and_measuring_is_not(clock: Clock, tmp_path: Path) -> None:
+    assert spent(clock, tmp_path) == {
+        "train/spent/seconds": PREPARING + len(LENGTHS) * STEP,
+        "train/spent/tokens": sum(map(sum, LENGTHS)) + THROWN_AWAY * len(LENGTHS),
+    }
+
+
+def test_a_resumed_stage_has_spent_what_an_uninterrupted_one_has(clock: Clock, tmp_path: Path) -> None:
+    whole = spent(clock, tmp_path / "whole")
+    spent(clock, tmp_path / "stopped", stop_before=3)
+    resumed = spent(clock, tmp_path / "stopped", resume=tmp_path / "stopped" / "step=2.ckpt")
+    assert resumed == whole
+
+
+def test_without_rollouts_there_are_only_seconds(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.batch_of", lambda numbers: torch.tensor(numbers))
+    assert set(spent(clock, tmp_path)) == {"train/spent/seconds"}
+
 
 NAP = 0.05
 PEAK = 1e9
@@ -100,15 +216,8 @@ def fitted(module: Learner, *, peak: float | None = PEAK, validate: bool = False
         seed=0,
     )
     steps = Steps()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
+    trainer = quiet_trainer(
         callbacks=[generation, Throughput(window=2, tokens=None, peak_flops=peak), steps],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
         val_check_interval=1,
         limit_val_batches=None if validate else 0,
         **settings,
@@ -206,3 +315,45 @@ def test_memory_follows_what_is_held() -> None:
 def test_a_peak_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="peak_flops must be positive"):
         Throughput(window=1, tokens=None, peak_flops=0.0)
+
+
+STEP_SECONDS = 0.02
+
+
+class Sleeper(L.LightningModule):
+    """A step takes 20 ms and has 100 tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        time.sleep(STEP_SECONDS)
+        self.log("train/sleeper/tokens", 100.0, batch_size=len(batch))
+        return self.weight.sum()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def rates(tokens: str | None) -> dict[str, float]:
+    trainer = quiet_trainer(max_steps=8, callbacks=[Throughput(window=4, tokens=tokens, peak_flops=None)])
+    trainer.fit(Sleeper(), DataLoader(torch.ones(4, 1), batch_size=1))  # type: ignore[arg-type]
+    return {name: float(value) for name, value in trainer.callback_metrics.items() if "throughput" in name}
+
+
+def test_rates_of_a_step_of_known_length() -> None:
+    logged = rates("train/sleeper/tokens")
+    steps = logged["train/throughput/steps_per_second"]
+    assert 0 < steps <= 1 / STEP_SECONDS
+    assert logged["train/throughput/tokens_per_second"] == pytest.approx(100 * steps, rel=1e-3)
+    assert logged["train/throughput/seconds_left"] == 0
+
+
+def test_without_a_counter_there_are_no_tokens() -> None:
+    assert "train/throughput/tokens_per_second" not in rates(None)
+
+
+def test_an_empty_window_is_refused() -> None:
+    with pytest.raises(ValueError, match="window must be at least 1 step, got 0"):
+        Throughput(window=0, tokens=None, peak_flops=None)
