@@ -57,9 +57,7 @@ class Cost(L.Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._since = finished_now()
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Add the step that ended."""
         self._count()
         pl_module.log(f"{SPENT}seconds", self.seconds, batch_size=1)
@@ -126,9 +124,7 @@ class Throughput(L.Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._validating = perf_counter() - self._validation_began
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Log the step that ended."""
         if self.tokens is not None and self.tokens in trainer.callback_metrics:
             self._tokens_seen += int(trainer.callback_metrics[self.tokens])

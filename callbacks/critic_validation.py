@@ -41,13 +41,7 @@ class SimilarityHeatmap(L.Callback):
         self._batch: CriticBatch | None = None
 
     def on_validation_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         if batch_idx == 0 and isinstance(batch, CriticBatch):
             self._batch = batch
@@ -210,21 +204,14 @@ class ActionProbe(L.Callback):
 
     @torch.no_grad()
     def on_validation_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         if not isinstance(batch, CriticBatch):
             return
-        module: Any = pl_module
-        with gathered(module.critic):
-            logits = module.critic(with_shuffled_actions(batch.state_actions), batch.goals).float()
+        with gathered(pl_module.critic):
+            logits = pl_module.critic(with_shuffled_actions(batch.state_actions), batch.goals).float()
         # among the same pairs as the accuracy beside it
-        right = categorical_accuracy(logits, batch.positive, module.counted(batch, "validation", batch_idx)).float()
+        right = categorical_accuracy(logits, batch.positive, pl_module.counted(batch, "validation", batch_idx)).float()
         accuracy = mean_over(right, batch.positive.any(dim=1))
         pl_module.log(
             "val/probe/accuracy_actions_shuffled",
@@ -261,13 +248,7 @@ class GeometryProbe(L.Callback):
         self.folds = folds
 
     def on_validation_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         if batch_idx or not isinstance(batch, CriticBatch) or not hasattr(pl_module.critic, "encode_goal"):
             return

@@ -30,18 +30,18 @@ from contrastive_reasoning.tasks.base import Problem, Task
 class DynamicSampling(RolloutGeneration):
     """``RolloutGeneration`` that replaces groups of equal verdicts; validation is as there.
 
-    ``batch.problems`` become those of the rollouts. What is drawn anew is a function of (seed, the module's rollout
+    ``batch.problems`` become those of the rollouts. Refills are a function of (seed, the module's rollout
     step, rank, refill). Logs, as ``train/rollout/…`` and means over ranks:
 
     - ``drawn_success`` and ``equal_groups``: the share of the first draw that is correct, and of its groups that are of
-      equal verdicts. The rewards of a step are those of the groups that stay, whose success says less of the policy:
-      near 1, most groups that it solves throughout are gone.
+      equal verdicts. The rewards of a step are those of the groups that stay: where the policy solves most problems,
+      they show less success than it has.
     - ``refills``, and ``refilled_groups``, the share of the groups that was replaced.
 
     Args:
         task: verifies, and has the other training problems.
         max_prompt_tokens: problems with longer prompts are not drawn, as in the data; None: any is.
-        max_refills: the most times that groups are drawn anew in a step.
+        max_refills: the most refills in a step.
 
     The others are those of ``RolloutGeneration``.
 

@@ -15,12 +15,12 @@ below states of random play.
 In-batch negatives are many, and what the policy could have reached but did not is among them: values move from what is
 in reach to what this policy reaches, and sink. Whether that helps is what ``auroc_before`` and ``auroc_after`` show.
 
-A reward that calibrates the critic's values begins its curves anew at a refresh: fitted to the batch before it, as the
-copy that takes over values that one. A trust gate on the advantage forgets what it saw of the former copy, and weighs
-by that one's trust until it has seen enough of the new one.
+A reward that calibrates the critic's values resets its curves at a refresh: fitted to the batch before it, as the
+new critic values that batch. A trust gate on the advantage discards what it saw of the former critic, and weighs by
+its trust until it has seen enough of the new one.
 
-Among the values that are remembered may be targets of held-out problems, reached by the way. No critic has a word in
-the policy's test; but a critic that learned online is not to be measured on held-out problems.
+The buffer may hold targets of held-out problems, reached on the way. No critic takes part in the policy's test; but a
+critic that was trained online must not be measured on held-out problems.
 """
 
 from __future__ import annotations
@@ -210,8 +210,8 @@ def report(trainer: L.Trainer, step: int, values: Mapping[str, float | None]) ->
 class CriticUpdates:
     """Optimizer steps on a critic, half of each from the policy's states, half from pretraining's stream.
 
-    Replay keeps the critic from forgetting states that the policy no longer visits, and what exhaustive search taught
-    there. Everything drawn is a function of (seed, step, rank).
+    Replay keeps the critic from forgetting states that the policy no longer visits, and what exhaustive
+    search showed there. Everything drawn is a function of (seed, step, rank).
 
     Args:
         stream: pretraining's data; ``stream.batch(number)`` has no end.

@@ -43,9 +43,7 @@ class Progress(ProgressBar):
         done, total = steps_done(trainer, pl_module), steps_in_all(trainer, pl_module)
         self._training = Phase(self.display, stage=self.stage, unit="steps", total=total, done=done, window=self.window)
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if self._training is not None:
             self._training.move(steps_done(trainer, pl_module), lambda: self._numbers(trainer))
 
@@ -54,13 +52,7 @@ class Progress(ProgressBar):
         self._validating = self.phase("validating", unit="batches", total=int(batches) if isfinite(batches) else None)
 
     def on_validation_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """The numbers are the newest that there are, those of training among them."""
         if self._validating is not None:

@@ -46,13 +46,7 @@ class EmbeddingProjection(L.Callback):
 
     @torch.no_grad()
     def on_validation_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         with gathered(pl_module.critic):
             if watching(trainer) and hasattr(pl_module.critic, "encode_goal"):

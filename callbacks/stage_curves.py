@@ -28,7 +28,7 @@ History = Mapping[int, float]
 class StageCurves(L.Callback):
     """Draws its panels from all that the logger has kept, before a resumption too, when training ends. Only watches.
 
-    A metric that this run does not log is left out, and a panel without any. Of the loggers it asks those that have a
+    A metric that this run does not log is left out, and a panel without any. It reads the loggers that have a
     ``history``.
 
     Args:
@@ -36,7 +36,7 @@ class StageCurves(L.Callback):
         panels: title → label of the line → name of the metric; underscores of titles and labels are drawn as spaces.
 
     Raises:
-        ValueError: for no panels, or for one without lines or with more than can be told apart.
+        ValueError: for no panels, or for one without lines or with more than can be distinguished.
     """
 
     def __init__(self, *, steps: str, panels: Mapping[str, Mapping[str, str]]) -> None:

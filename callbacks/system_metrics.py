@@ -47,9 +47,7 @@ class SystemMetrics(L.Callback):
         psutil.cpu_percent()  # from now on
         self._next = 0.0
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Log a sample, if one is due."""
         now = monotonic()
         if trainer.is_global_zero and now >= self._next:

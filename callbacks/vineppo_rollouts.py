@@ -28,7 +28,7 @@ from contrastive_reasoning.tasks.base import Task
 class VinePPORollouts(RolloutGeneration):
     """``RolloutGeneration`` that also fills ``rollouts.prefix_values``; validation is as there.
 
-    A prefix that several rollouts share is asked about once. Continuations are a function of (seed, the module's
+    A prefix that several rollouts share is valued once. Continuations are a function of (seed, the module's
     rollout step, problem, tokens of the prefix). Logs ``train/rollout/prefixes`` and
     ``train/rollout/continuation_tokens`` of the step on this rank.
 
@@ -74,28 +74,28 @@ class VinePPORollouts(RolloutGeneration):
         super().collect(trainer, pl_module, batch)
         drawn = batch.rollouts
         prefixes = step_prefixes(self.task, drawn)
-        asked = distinct(prefixes)
+        unique = distinct(prefixes)
         seed = (self.seed, "continuation", int(pl_module.rollout_step))
-        continued = self._continued(trainer, pl_module.policy, asked, drawn, seed) if asked else None
-        rates = {} if continued is None else success_rates(self.task, pl_module.policy, asked, continued)
+        continued = self._continued(trainer, pl_module.policy, unique, drawn, seed) if unique else None
+        rates = {} if continued is None else success_rates(self.task, pl_module.policy, unique, continued)
         values = [[None if prefix is None else rates[prefix] for prefix in row] for row in prefixes]
         batch.rollouts = replace(drawn, prefix_values=values)
         further = NO_WORK if continued is None else work_of_drawing(continued)
         batch.generated += further
-        totals = {"prefixes": len(asked), "continuation_tokens": further.projected}
+        totals = {"prefixes": len(unique), "continuation_tokens": further.projected}
         for name, total in totals.items():
             pl_module.log(f"train/rollout/{name}", float(total), batch_size=len(batch.problems))
 
     def _continued(
-        self, trainer: L.Trainer, policy: CausalLMPolicy, asked: Sequence[Prefix], drawn: RolloutBatch, seed: Seed
+        self, trainer: L.Trainer, policy: CausalLMPolicy, unique: Sequence[Prefix], drawn: RolloutBatch, seed: Seed
     ) -> RolloutBatch:
         return self.draw(
             trainer,
             policy,
-            problems_of(asked, drawn),
+            problems_of(unique, drawn),
             group_size=self.continuations,
             sampling=self.sampling,
             seed=seed,
-            prefixes=[prefix.tokens for prefix in asked],
+            prefixes=[prefix.tokens for prefix in unique],
             progress="continuing",
         )

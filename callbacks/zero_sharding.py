@@ -1,4 +1,4 @@
-"""Whether ZeRO shards what it says it does, in bytes on each rank beside what they should be."""
+"""Whether ZeRO shards as it should: bytes on each rank beside the expected ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ZeroSharding(L.Callback):
 
     What: parameters, gradients, and the optimizer's state with its master weights, of the rank that has most of them.
     Parameters are counted when the batch has ended, whole ones too: within a step some are whole because they are read.
-    Under a strategy that shards nothing it has nothing to say.
+    Under a strategy that shards nothing it logs nothing.
 
     Args:
         tolerance: by how much more than the expected share a rank may hold, for padding.

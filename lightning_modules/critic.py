@@ -3,8 +3,8 @@
     scores = f(sᵢ, aᵢ, gⱼ)                       all pairs of the batch, or the positives and some drawn negatives
     L      = loss(scores / τ, positive, candidate)
 
-Of an ensemble every member learns by its own loss, on its own bootstrap of the anchors and its own negatives.
-Held-out states with the exact oracle's answer come in a second validation loader.
+Each member of an ensemble has its own loss, its own bootstrap of the anchors and its own negatives. Held-out states
+with the exact oracle's answer come in a second validation loader.
 
 Every rank has the whole batch, scores its own anchors against all goals, and takes the loss of all ranks' scores:
 
@@ -42,7 +42,7 @@ class CriticPretraining(FiniteSteps):
         critic: any ``Critic``; it is the only thing trained.
         loss: scores, positive, candidate → scalar.
         optimizer: of the critic's weights, with its schedule.
-        negatives_per_anchor: negatives drawn per anchor and step where all pairs are too dear; None scores all pairs.
+        negatives_per_anchor: negatives drawn per anchor and step, where all pairs cost too much; None scores all pairs.
         seed: of those draws, which are a function of (seed, step).
         gradient_clip: the largest norm of the gradient; None: any.
         max_skipped_steps: batches that may be left out because a number of theirs is not finite.
@@ -74,7 +74,7 @@ class CriticPretraining(FiniteSteps):
 
     def training_step(self, batch: CriticBatch, batch_idx: int) -> Tensor:
         with seeded(derived_seed((self.seed, "critic dropout", self.global_step, self.global_rank))):
-            loss, metrics = self._learned(batch)
+            loss, metrics = self._training_loss(batch)
         anchors = rows_of(batch.state_actions)
         if loss.isfinite():
             mean = loss.detach() / len(members_of(self.critic))
@@ -118,18 +118,18 @@ class CriticPretraining(FiniteSteps):
     def plain(self, batch: CriticBatch) -> Mapping[str, object]:
         return asdict(batch)
 
-    def _learned(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
+    def _training_loss(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """The sum of the members' losses, and the mean over the members of what is logged."""
         members = members_of(self.critic)
         if len(members) == 1:
             return self._loss_and_metrics(batch, "train", self.global_step)
-        lessons = [
+        found = [
             self._loss_and_metrics(self._bootstrapped(batch, index), f"train member {index}", self.global_step, member)
             for index, member in enumerate(members)
         ]
-        columns = {name: torch.stack([metrics[name] for _, metrics in lessons]) for name in lessons[0][1]}
+        columns = {name: torch.stack([metrics[name] for _, metrics in found]) for name in found[0][1]}
         # the sum: members share no weights, so each one's gradient is that of its own loss
-        return torch.stack([loss for loss, _ in lessons]).sum(), {name: c.mean() for name, c in columns.items()}
+        return torch.stack([loss for loss, _ in found]).sum(), {name: c.mean() for name, c in columns.items()}
 
     def _bootstrapped(self, batch: CriticBatch, member: int) -> CriticBatch:
         """As many anchors, drawn with replacement, each with its own row of pairs."""

@@ -184,7 +184,7 @@ def balance_groups(
         drawn      rank 0  ▇▇▇ ▁ ▁    rank 1  ▇▇▇ ▅ ▇▇▇      ▁ a group of equal rewards: not passed through the policy
         balanced   rank 0  ▇▇▇ ▅ ▁    rank 1  ▇▇▇ ▁ ▇▇▇      as many groups on each as before
 
-    Ranks wait in every update for whichever has most. The loss is a sum over all rows, whoever has them. One process,
+    Ranks wait in every update for the one with most. The loss is a sum over all rows, on any rank. One process,
     and ranks whose tokens an exchange would not even out, keep their own.
 
     Args:

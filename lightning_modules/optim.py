@@ -132,7 +132,7 @@ def clipped_step(
 def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> Tensor:
     """Scale gradients so that their joint norm is at most ``max_norm`` (None: leave them); return the norm before.
 
-    Gradients whose norm is not finite are let go: an optimizer's step then leaves everything as it is.
+    Gradients whose norm is not finite are removed: an optimizer's step then changes nothing.
     """
     trained = [parameter for parameter in parameters if parameter.grad is not None]
     norm = nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None])

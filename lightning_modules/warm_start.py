@@ -1,4 +1,4 @@
-"""Supervised start: teach a policy the format and the rules of a task on generated completions.
+"""Supervised start: a policy learns the format and the rules of a task from generated completions.
 
     L = − Σ_t log π(y_t | x, y_<t) / Σ T        over the completion tokens of the batch, prompts untrained
 

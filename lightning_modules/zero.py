@@ -86,7 +86,7 @@ class ZeroStrategy(DeepSpeedStrategy):
 
     @property
     def root_device(self) -> torch.device:
-        return super().root_device if self._on_gpu else torch.device("cpu", 0)  # deepspeed asks for an index
+        return super().root_device if self._on_gpu else torch.device("cpu", 0)  # deepspeed needs an index
 
     @property
     def _on_gpu(self) -> bool:
@@ -149,7 +149,7 @@ class ZeroStrategy(DeepSpeedStrategy):
         return self.lightning_module.validation_step(*args, **kwargs)
 
     def begin_microbatch(self) -> None:
-        """Say that a backward has ended and another one follows; without it ZeRO loses gradients, and no error tells.
+        """Announce another backward after one that ended; without it ZeRO loses gradients without an error.
 
         The engine's own forward does it, but runs once around a whole training step.
         """
@@ -159,7 +159,7 @@ class ZeroStrategy(DeepSpeedStrategy):
     def bytes_held(self) -> dict[str, int]:
         """Bytes of gradients and of the optimizer's state that this rank keeps.
 
-        To be asked after a backward and before the optimizer's step; the state is there from the second step on. Master
+        Valid after a backward and before the optimizer's step; the state exists from the second step on. Master
         weights in fp32 count as the optimizer's where they are not the parameters themselves.
         """
         engine: Any = self.deepspeed_engine
@@ -180,7 +180,7 @@ class ZeroStrategy(DeepSpeedStrategy):
     def parameter_bytes_held(self) -> int:
         """Bytes of parameters that this rank keeps: of its shards, and of what lies whole beside them.
 
-        To be asked between two steps: within one, what was fetched is whole until it is read no more, and an
+        Valid between two steps: within one, what was fetched is whole until its last use, and an
         ``lm_head`` of its own until the step ends.
         """
         return sum(self._parameters().values())
@@ -205,7 +205,7 @@ def load_weights_only(path: str, map_location: Any = None) -> Any:
     """A shard's file as tensors, numbers and containers of them: deepspeed's own engine unpickles whatever it holds.
 
     Raises:
-        pickle.UnpicklingError: for a file that asks for anything else.
+        pickle.UnpicklingError: for a file that needs anything else.
     """
     from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
     from deepspeed.runtime.zero.config import ZeroStageEnum
