@@ -198,7 +198,7 @@ GATE = TrustGate(advantage=ONE_STEP, window=2, floor=0.6, span=0.3, total_steps=
 
 
 def test_a_gate_that_would_never_know_the_copy_it_weighs_is_refused(checkpoint: str) -> None:
-    sentence = r"online\.refresh_every=2 changes the critic before advantage\.window=2 rollout batches have told"
+    sentence = r"online\.refresh_every=2 changes the critic before advantage\.window=2 rollout batches have shown"
     with pytest.raises(ValueError, match=sentence):
         fit(learner(calibrated(checkpoint), GATE), 1, online())
 
