@@ -15,6 +15,8 @@ from experiments.schema import register
 CONF = Path(__file__).resolve().parent.parent / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
+NAMING_OTHERS = ("task", "policy", "budget")
+"""Groups whose files name options of other groups, so that they cannot be composed alone."""
 register()
 
 
@@ -53,5 +55,28 @@ def raw(path: Path) -> dict[str, Any]:
 
 @cache
 def room(group: str, option: str) -> Any:
-    """The node that an option of a group fills, unresolved; a fifth of a whole composition's time."""
+    """The node that an option of a group fills, unresolved; mostly in a fifth of a whole composition's time."""
+    if group in NAMING_OTHERS:
+        return composed(f"{group}={option}")._get_node(group)
     return composed(config=f"{group}/{option}")._get_node(group)
+
+
+def overridden(experiment: str) -> dict[str, str]:
+    """Group → option, as the defaults list of an experiment says, and of those that it inherits."""
+    groups: dict[str, str] = {}
+    for entry in raw(CONF / "experiment" / f"{experiment}.yaml").get("defaults", []):
+        if isinstance(entry, dict):
+            groups |= {key.removeprefix("override /"): option for key, option in entry.items()}
+        elif entry != "_self_":
+            groups |= overridden(entry)
+    return groups
+
+
+def values(experiment: str) -> dict[str, Any]:
+    """What an experiment, or one that it inherits, sets inside its parts."""
+    content = raw(CONF / "experiment" / f"{experiment}.yaml")
+    set_here: Any = {key: value for key, value in content.items() if key not in ("defaults", "name", "stages")}
+    for entry in content.get("defaults", []):
+        if isinstance(entry, str) and entry != "_self_":
+            set_here = OmegaConf.to_container(OmegaConf.merge(values(entry), set_here))
+    return set_here

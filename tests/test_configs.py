@@ -20,9 +20,11 @@ from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_to
 from experiments.assemble import build
 from experiments.config.composition import open_critics
 from experiments.config.contradictions import contradiction
+from experiments.config.override_checks import override_error
+from experiments.config.whole import unread_keys
 from experiments.stages.plan import StagePlan, plan_stage
 from experiments.stages.train import PARTS
-from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, raw, room
+from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, overridden, raw, room, values
 
 FIRST, *OTHERS = SCALES
 """Siblings at the default, laptop, are built in every check; those at other scales are among the slow tests."""
@@ -36,13 +38,6 @@ AXES = {
 
 def siblings(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
-
-
-def overridden(experiment: str) -> dict[str, str]:
-    """Group → option, as the experiment's defaults list says."""
-    entries = raw(CONF / "experiment" / f"{experiment}.yaml").get("defaults", [])
-    named = [next(iter(entry.items())) for entry in entries if isinstance(entry, dict)]
-    return {key.removeprefix("override /"): option for key, option in named}
 
 
 @pytest.fixture(scope="session")
@@ -79,20 +74,26 @@ def localise(node: DictConfig, folder: str) -> None:
 def rooms_of(group: str, sibling: str, experiment: str, scale: str) -> dict[str, Any]:
     """Every node that choosing a sibling changes, unresolved: of an axis also what is chosen by it."""
     if group not in AXES:
-        return {group: room(group, sibling)}
+        return {group: with_values(room(group, sibling), values(experiment).get(group))}
     own = overridden(experiment)
     chosen = {axis: own[axis] for axis in AXES if axis in own} | {group: sibling}
     changed = composed(f"scale={scale}", *(f"{axis}={option}" for axis, option in sorted(chosen.items())))
     return {key: changed._get_node(key) for key in AXES[group] if key not in own or key == group}
 
 
+def with_values(node: Any, of_experiment: Any) -> Any:
+    """The node with what the experiment sets in it."""
+    if of_experiment is None:
+        return node
+    copy = deepcopy(node)
+    OmegaConf.set_struct(copy, False)
+    return OmegaConf.merge(copy, of_experiment)
+
+
 def choices(experiment: str) -> Iterator[tuple[str, list[str]]]:
     """Each group that the experiment names, with the siblings of what it chooses."""
-    for group, option in (groups := overridden(experiment)).items():
-        others = [name for name in siblings(group) if name != option]
-        if group == "budget":  # the others are sizes of other tasks
-            others = [name for name in others if name.startswith(groups.get("task", "countdown"))]
-        yield group, others
+    for group, option in overridden(experiment).items():
+        yield group, [name for name in siblings(group) if name != option]
 
 
 def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Iterator[tuple[str, DictConfig]]:
@@ -205,7 +206,7 @@ def build_parts(config: DictConfig, written: Written) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("experiment", ["critic_text", "clipo_gsm8k", "qwen_vineppo"])
+@pytest.mark.parametrize("experiment", ["critic_text", "clipo_batch_level", "qwen_vineppo"])
 def test_a_node_exchanged_is_the_sibling_composed(experiment: str, tiny_models: dict[str, Path]) -> None:
     for scale in SCALES:
         config = offline(composed(f"experiment={experiment}", f"scale={scale}"), tiny_models)
@@ -225,6 +226,29 @@ def test_an_experiment_builds(experiment: str, scale: str, tiny_models: dict[str
     build_parts(config, Written(config))
 
 
+def refused_for_a_value(experiment: str, exchange: str, config: DictConfig) -> bool:
+    """Whether the sibling has no place for what the experiment sets: then the command line is refused for it."""
+    unread = next(unread_keys(config), None)
+    assert unread is None or OmegaConf.select(OmegaConf.create(values(experiment)), unread) is not None, exchange
+    return unread is not None
+
+
+@pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if values(name)])
+def test_a_value_of_an_experiment_has_its_place_or_is_refused(experiment: str, tiny_models: dict[str, Path]) -> None:
+    refused = [
+        exchange
+        for exchange, config in with_siblings(experiment, FIRST, tiny_models)
+        if refused_for_a_value(experiment, exchange, config)
+    ]
+    for exchange in refused[:1]:
+        said = override_error([f"experiment={experiment}", exchange])
+        assert said is not None
+        assert said.startswith(f"{exchange}: experiment={experiment} sets ")
+        assert "\n" not in said
+    assert all(exchange.partition("=")[0] in values(experiment) for exchange in refused)
+    assert bool(refused) == ("reward" in values(experiment))
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("scale", [FIRST, *(pytest.param(scale, marks=pytest.mark.slow) for scale in OTHERS)])
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -234,6 +258,8 @@ def test_an_experiment_builds_with_every_sibling(experiment: str, scale: str, ti
         if written.mark() in SEEN:
             continue
         SEEN.add(written.mark())
+        if refused_for_a_value(experiment, label, config):
+            continue
         asking = open_critics(config)
         expected = NEEDS_CRITIC.format(asking[0]) if asking and "critic" not in config.stages else None
         if label == "objective=grpo_full_kl" and config.module.reference is None:
@@ -254,8 +280,8 @@ def test_every_stage_can_be_planned(experiment: str, tiny_models: dict[str, Path
 @pytest.mark.parametrize("sweep", siblings("sweep"))
 def test_every_value_of_a_sweep_can_be_taken(sweep: str) -> None:
     parameters = raw(CONF / "sweep" / f"{sweep}.yaml")["hydra"]["sweeper"]["params"]
-    for key, values in parameters.items():
-        for value in str(values).split(","):
+    for key, listed in parameters.items():
+        for value in str(listed).split(","):
             config = composed("experiment=clipo_laptop", f"{key}={value}")
             assert contradiction(config) is None
             if not (CONF / key).is_dir():

@@ -31,6 +31,7 @@ from experiments.config.composition import (
 from experiments.config.contradictions import READ_THERE, SECRET, contradiction, takes_several_kinds
 from experiments.config.folders import CONF, own_folder
 from experiments.config.hints import command_line, did_you_mean, install_command, nearest
+from experiments.config.whole import unread_keys
 from experiments.system.secrets import secret_finder
 from experiments.system.terminal import one_line
 
@@ -162,7 +163,8 @@ def _run_error(overrides: Sequence[Override]) -> str | None:
         if wrong is not None:
             return wrong
         whole = composed(*map(_line, ours))
-        return _first(_reference_error(whole, override) for override in keys) or contradiction(whole)
+        wrong = _first(_reference_error(whole, override) for override in keys) or _exchange_error(chosen, whole)
+        return wrong or contradiction(whole)
     except MissingConfigException as error:
         group, _, option = (error.missing_cfg_file or "").rpartition("/")
         hint = did_you_mean(option, options(group))
@@ -200,6 +202,19 @@ def _composition_error(error: BaseException) -> str:
     if key and f"Key '{key.rpartition('.')[2]}'" in reason:
         return f"{place}{key}: no such key; {did_you_mean(key, known := dotted_keys(composed()), names=_roots(known))}"
     return f"{place}{key}: {reason}" if key else text
+
+
+def _exchange_error(chosen: Sequence[Override], whole: DictConfig) -> str | None:
+    """A value that the experiment sets in a part which was exchanged for one that has no such key."""
+    experiment = next((override for override in chosen if override.key_or_group == "experiment"), None)
+    for key in unread_keys(whole) if experiment is not None else ():
+        for exchanged in (override for override in chosen if override.key_or_group == key.partition(".")[0]):
+            if key in dotted_keys(composed(*(_line(override) for override in chosen if override is not exchanged))):
+                return (
+                    f"{_line(exchanged)}: {_line(experiment)} sets {key}, which {_line(exchanged)} does not take; "
+                    "choose an experiment that does not set it"
+                )
+    return None
 
 
 def _roots(keys: set[str]) -> set[str]:

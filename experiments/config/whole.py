@@ -56,6 +56,18 @@ def wrong_key_or_value(config: DictConfig) -> str | None:
     return next(_flaws(config), None)
 
 
+def unread_keys(config: DictConfig) -> Iterator[str]:
+    """Arguments, by their dotted paths, that the constructor of their part does not take."""
+    for path, part in parts(config):
+        signature = signature_of(str(part._target_))
+        if signature is not None and not signature.any_keyword:
+            yield from (f"{path}.{key}" for key in _arguments(part) if key not in signature.arguments)
+
+
+def _arguments(part: DictConfig) -> list[str]:
+    return [str(key) for key in part if key not in HYDRA_KEYS]
+
+
 def _flaws(config: DictConfig) -> Iterator[str]:
     for name, schema in PARTS.items():
         yield from _of_schema(name, config[name], schema)
@@ -97,7 +109,7 @@ def _of_target(path: str, part: DictConfig) -> Iterator[str]:
     arguments = signature.arguments
     partial = part.get("_partial_") or part.get("_args_")
     required = [] if partial else [name for name, argument in arguments.items() if argument.required]
-    given = [str(key) for key in part if key not in HYDRA_KEYS]
+    given = _arguments(part)
     yield from _of_keys(path, given, known=given if signature.any_keyword else arguments, required=required)
     for name, argument in arguments.items():
         if argument.annotation is not None and (value := _value(part, name)) is not UNKNOWN:

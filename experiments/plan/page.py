@@ -144,7 +144,7 @@ def _setting_behind(moment: Moment) -> str:
     if largest in ("activations", "passing", "loss"):
         return "budget.grpo.microbatch_tokens" if moment.stage == "grpo" else f"budget.{moment.stage}.batch_size"
     if largest == "reference":
-        return "the reference: module=grpo_reference_offloaded keeps it on the device only while it scores"
+        return "the reference: module.offload_reference=true keeps it on the device only while it scores"
     return f"nothing but the policy's size: {largest} take most"
 
 

@@ -42,7 +42,7 @@ from tests.hostile.watch import watch
 WORK_S = 8.0
 """Seconds of this process for one text: reading a megabyte takes about one, and what is not linear takes minutes."""
 LIMIT_S = 5.0
-"""Of the pool: seconds of wall clock for one answer, as in ``conf/task/hub/gsm8k.yaml``."""
+"""Of the pool: seconds of wall clock for one answer, as in ``conf/task/gsm8k.yaml``."""
 SLACK_S = 5.0
 """What a busy machine may add to it."""
 HARMLESS = ((r"x+1", r"\boxed{1+x}"), (r"\sqrt{2}", r"\boxed{\sqrt[4]{4}}"))

@@ -1,0 +1,97 @@
+"""YAML of one's own by ``--config-dir``: a task is one file, and a policy stays as its file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.config.folders import CONF, VARIABLE
+from experiments.config.override_checks import override_error
+from tests.config_kit import SCALES, composed
+
+TASKS = sorted(path.stem for path in (CONF / "task").glob("*.yaml"))
+TASK_OF_ROWS = """
+# My own problems.
+defaults:
+  - rows
+  - _self_
+name: mine
+path: problems.jsonl
+"""
+TASK_OF_A_CLASS = """
+# My own class.
+_target_: my_tasks.Mine
+limit: 5
+"""
+POLICY = """
+# My own model.
+_target_: contrastive_reasoning.policies.load.load_policy
+pretrained: models/mine
+architecture: null
+weights_dtype: float16
+compute_dtype: float16
+lora: null
+chat_template: true
+trust_remote_code: false
+gradient_checkpointing: false
+compiled: false
+kernels: torch
+seed: 7
+corpus: null
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def written(folder: Path, name: str, text: str) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(text.lstrip())
+
+
+def fresh(*overrides: str) -> DictConfig:
+    """Composed now: the folder is another one in each test."""
+    return composed.__wrapped__(*overrides)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("text", [TASK_OF_ROWS, TASK_OF_A_CLASS])
+def test_a_task_of_ones_own_is_one_file(text: str, scale: str, folder: Path) -> None:
+    written(folder, "task/mine.yaml", text)
+    line = ["experiment=grpo_laptop", "task=mine", f"scale={scale}", "stages=[grpo,evaluate]"]
+    assert override_error(line) is None
+    config = fresh(*line)
+    assert config.warm_start.module is None
+    assert config.suite.settings.main.task == config.task
+    assert config.budget == fresh("name=any", "task=rows", f"scale={scale}").budget
+    models = {"laptop": "embedded:llama_arithmetic", "paper": "meta-llama/Llama-3.1-8B-Instruct"}
+    assert config.policy.pretrained == models[scale]
+    assert config.policy.corpus is None
+
+
+def test_a_task_of_ones_own_may_choose_other_parts(folder: Path) -> None:
+    choices = "  - override /suite@_global_.suite: my_suite\n  - override /warm_start@_global_.warm_start: arithmetic\n"
+    written(folder, "task/mine.yaml", TASK_OF_ROWS.replace("  - _self_\n", f"  - _self_\n{choices}"))
+    written(folder, "suite/my_suite.yaml", "# Mine.\ndefaults:\n  - held_out\n  - _self_\npublished: mine\n")
+    chosen = fresh("name=any", "task=mine")
+    assert (chosen.suite.published, chosen.warm_start.datamodule.task) == ("mine", chosen.task)
+    assert fresh("name=any", "task=mine", "warm_start=none").warm_start.module is None
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("task", TASKS)
+def test_an_explicit_policy_is_never_overlaid(task: str, scale: str, folder: Path) -> None:
+    written(folder, "policy/mine.yaml", POLICY)
+    config = fresh("name=any", f"task={task}", f"scale={scale}", "family=qwen", "policy=mine")
+    assert config.policy == OmegaConf.create(POLICY)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_policy_or_a_size_of_another_scale_can_be_chosen(scale: str) -> None:
+    chosen = composed("name=any", "task=math", "policy=qwen_paper", "budget=paper", f"scale={scale}")
+    assert (chosen.policy.pretrained, chosen.budget.grpo.steps) == ("Qwen/Qwen2.5-7B-Instruct", 464)
