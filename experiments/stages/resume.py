@@ -113,6 +113,8 @@ def _accepted(plan: StagePlan) -> StagePlan | None:
         return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
     if not found or (kept(plan.folder / CHECKPOINTS) and plan.folder not in [one.folder for one in found]):
         return None
+    if plan.folder.exists() and _at_work(plan.folder):
+        return None
     newest = max(found, key=lambda one: (one.folder == plan.folder, one.step or 0))
     print(f"{plan.name}: code changed since {newest.folder} was begun, in {newest.code}; going on all the same")
     manifest = read_manifest(newest.folder)
