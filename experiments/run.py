@@ -25,7 +25,7 @@ from experiments.config.contradictions import device_count
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.override_checks import override_error, starts_multirun
 from experiments.schema import register
-from experiments.sweep.watch import watched
+from experiments.sweep import watched
 from experiments.system.launch import (
     FAILED,
     INTERRUPTED,

@@ -335,5 +335,5 @@ def missing_from_mlflow(folders: Sequence[Path], log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     failed = [line.partition(": not all was sent ")[2][1:-1] or line for line in lines if FAILURE_LINE.match(line)]
     command = shlex.join(["python", *COMMAND, *map(str, folders)])
-    reason = f"\n  {failed[-1]}" if failed else ""
-    return f"MLflow has not everything yet; to send the rest: {command}{reason}"
+    reason = failed[-1] if failed else "it took longer than logger.patience allows"
+    return f"MLflow has not everything yet; to send the rest: {command}\n  {reason}"

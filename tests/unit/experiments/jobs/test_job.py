@@ -15,7 +15,7 @@ from experiments.jobs.job import End, GroupState, Job, read_state, write_state
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import FolderSync
 from experiments.run_folder.reader import JOB_RUN
-from experiments.sweep.watch import send_to_mlflow
+from experiments.sweep import send_to_mlflow
 from experiments.system.files import write_json
 
 SWEEP = "2026-01-01T00-00-00"
@@ -92,6 +92,7 @@ def test_a_group_whose_process_was_killed_was_stopped(tmp_path: Path) -> None:
         (elsewhere, "running"),
         (GroupState(pid=gone.pid), "stopped"),
         (replace(elsewhere, state="done"), "done"),
+        (GroupState(pid=gone.pid, state="failed"), "failed"),
     ):
         write_state(tmp_path, state)
         read = read_state(tmp_path)

@@ -338,5 +338,5 @@ def test_a_slow_tracker_is_waited_for_no_longer_than_allowed(outputs: Any, tmp_p
 
 def test_the_command_that_sends_the_rest_can_be_pasted(tmp_path: Path) -> None:
     folder = tmp_path / "a b; c"
-    command = missing_from_mlflow([folder], tmp_path / "no log").partition("rest: ")[2]
+    command = missing_from_mlflow([folder], tmp_path / "no log").splitlines()[0].partition("rest: ")[2]
     assert shlex.split(command) == ["python", "-m", "experiments.track", str(folder)]

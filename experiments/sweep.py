@@ -1,4 +1,4 @@
-"""A Hydra multirun, watched from its first job to its summary, whatever launches the jobs.
+"""A sweep: a Hydra multirun, watched from its first job to its summary, whatever launches the jobs.
 
     main ──► watched(run) ──► Hydra ──► on_multirun_start: jobs done already, the live table, Ctrl-C
                 │                └────► launcher ──► supervise, once for each job
@@ -16,21 +16,29 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig, open_dict
+from rich.console import Console
 
+from experiments.jobs.job import LOG, PRIMARY, SUCCEEDED, GroupState, Job, final_metrics, write_job, write_state
+from experiments.jobs.progress import LiveJobs, label, tally, varying
+from experiments.jobs.runner import GO_ON, begin, end_of
+from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, sync_apart
+from experiments.run_folder import read_config, read_json, stage_folders
+from experiments.run_folder.reader import RESULT, SUMMARY, SWEEP_COMMAND, SWEEP_FILE
 from experiments.system.files import lock, write_json
 from experiments.system.launch import FAILED, INTERRUPTED, launched
 
-if TYPE_CHECKING:
-    from experiments.jobs.job import Job
-    from experiments.jobs.progress import LiveJobs
-
+DIRECTION, BETTER = "hydra.sweeper.direction", "maximize"
 LOCK = ".lock"
 USAGE_ERROR = 2
 SYNC_START_SECONDS = 40.0
@@ -67,9 +75,6 @@ class SweepWatch(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Find what is done already, share out cores and GPUs, open the table and take Ctrl-C."""
-        from experiments.run_folder.reader import SWEEP_COMMAND
-        from experiments.sweep.plan import at_once, expected_jobs, job_config, mark_done, runs_here, wrong_direction
-
         launcher = config.hydra.launcher
         if (sentence := wrong_direction(config.hydra.sweeper)) is not None:
             _refuse(sentence)
@@ -78,12 +83,6 @@ class SweepWatch(Callback):
         write_json(sweep / SWEEP_COMMAND, {"overrides": list(config.hydra.overrides.task)})
         if launched():  # by torchrun: the jobs run here, as ranks
             return
-        from rich.console import Console
-
-        from experiments.jobs.job import write_job
-        from experiments.jobs.progress import LiveJobs
-        from experiments.jobs.runner import begin
-
         _hold(sweep)
         jobs = expected_jobs(config)
         configs = [job_config(job, config) for job in jobs]
@@ -105,9 +104,6 @@ class SweepWatch(Callback):
 
 def _end(live: LiveJobs, code: str | int | None) -> int:
     """Show, write down and send to MLflow what became of a sweep whose launcher ended with ``code``; its exit code."""
-    from experiments.jobs.job import GroupState, write_state
-    from experiments.jobs.runner import GO_ON, end_of
-
     jobs = live.stop()
     print("\n".join(summarise(live.group, jobs)), flush=True)
     end = "stopped" if code == INTERRUPTED else end_of(live.group, jobs)
@@ -124,8 +120,6 @@ def _end(live: LiveJobs, code: str | int | None) -> int:
 def summarise(sweep: Path, jobs: Sequence[Job]) -> list[str]:
     """Print the table, write it and its pictures; returns the lines that follow it."""
     from experiments.analysis.sweep import summarise_points
-    from experiments.jobs.job import LOG, PRIMARY, SUCCEEDED, final_metrics
-    from experiments.jobs.progress import label, tally, varying
 
     keys = varying(jobs)
     values = {job.number: {key: job.values[key] for key in keys if key in job.values} for job in jobs}
@@ -143,9 +137,6 @@ def send_to_mlflow(sweep: Path, jobs: Sequence[Job]) -> list[str]:
 
     The jobs' own sync processes have ended. A sweep has a run in each experiment that its jobs belong to.
     """
-    from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, sync_apart
-    from experiments.run_folder import read_config
-
     one_of_each_experiment = {run.parent: run for run in _own_runs(sweep, jobs)}.values()
     loggers = {run: read_config(run).get("logger", {}) for run in one_of_each_experiment}
     patience = {run: float(logger["patience"]) for run, logger in loggers.items() if logger.get("mirror")}
@@ -157,9 +148,6 @@ def send_to_mlflow(sweep: Path, jobs: Sequence[Job]) -> list[str]:
 
 def _own_runs(sweep: Path, jobs: Sequence[Job]) -> Iterator[Path]:
     """The run folders of the jobs that ran as part of this sweep: that of one done already is of an earlier one."""
-    from experiments.run_folder import read_json
-    from experiments.run_folder.reader import SWEEP_FILE
-
     for job in jobs:
         folder = job.run_folder(sweep)
         if folder is not None and read_json(folder / SWEEP_FILE).get("sweep") == sweep.name:
@@ -177,3 +165,100 @@ def _hold(sweep: Path) -> None:
 def _refuse(sentence: str) -> NoReturn:
     print(sentence, file=sys.stderr)
     sys.exit(USAGE_ERROR)
+
+
+def wrong_direction(sweeper: Any) -> str | None:
+    """What is wrong with where the sweeper will look; None where it looks for more, or has no such key.
+
+    Jobs return success, and Optuna's own default is to look for less of it.
+
+    Args:
+        sweeper: its configuration, with ``direction`` as Optuna's has it: a word, a member of an enumeration, or a
+            list of them.
+    """
+    if "direction" not in sweeper:
+        return None
+    given = sweeper.direction
+    names = [str(getattr(one, "name", one)) for one in (given if isinstance(given, ListConfig) else [given])]
+    if names == [BETTER]:
+        return None
+    shown = names[0] if len(names) == 1 else f"[{','.join(names)}]"
+    return f"{DIRECTION}={shown}: jobs return one number, of which more is better (success): say {DIRECTION}={BETTER}"
+
+
+def expected_jobs(config: DictConfig) -> list[Job]:
+    """All jobs in their order; none where the sweeper finds the values as it goes (Optuna's)."""
+    sweeper = config.hydra.sweeper
+    if not str(sweeper._target_).endswith(f".{BasicSweeper.__name__}"):
+        return []
+    given = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
+    loader = GlobalHydra.instance().config_loader()
+    parsed = OverridesParser.create(config_loader=loader).parse_overrides([*given, *config.hydra.overrides.task])
+    (jobs,) = BasicSweeper.split_arguments(parsed, None)
+    return [Job(number=number, overrides=tuple(overrides)) for number, overrides in enumerate(jobs)]
+
+
+def runs_here(launcher: Any) -> bool:
+    """Whether the jobs are processes of this machine, not of a cluster."""
+    return str(launcher._target_).endswith((".BasicLauncher", ".JoblibLauncher"))
+
+
+def at_once(launcher: Any, jobs: int) -> int:
+    """How many jobs share this machine: joblib's ``n_jobs``, where -1 is one for each core; else one."""
+    if not str(launcher._target_).endswith(".JoblibLauncher"):
+        return 1
+    cores = os.cpu_count() or 1
+    wanted = launcher.n_jobs if launcher.n_jobs > 0 else cores + 1 + launcher.n_jobs
+    return max(1, min(wanted, jobs) if jobs else wanted)
+
+
+def job_config(job: Job, config: DictConfig) -> DictConfig:
+    """What a job of the sweep will be started with, composed as Hydra's launchers do.
+
+    Args:
+        job: which.
+        config: of the sweep, Hydra's own part with it.
+    """
+    composed = GlobalHydra.instance().config_loader().load_sweep_config(config, list(job.overrides))
+    with open_dict(composed):
+        del composed["hydra"]
+    return composed
+
+
+def mark_done(jobs: Sequence[Job], configs: Sequence[DictConfig]) -> list[Job]:
+    """The jobs, ``done already`` those with a finished run of the fingerprints that their stages would have today.
+
+    Args:
+        jobs: all jobs of the sweep.
+        configs: what each will be started with.
+    """
+    parents = [Path(config.output_dir) / "runs" / config.name for config in configs]
+    runs = {parent: finished_runs(parent) for parent in set(parents)}
+    if not any(runs.values()):
+        return list(jobs)  # nothing to look for: the libraries need not be imported
+    marked = []
+    for job, config, parent in zip(jobs, configs, parents, strict=True):
+        ours = _fingerprints(config)
+        same = [folder for folder, theirs in runs[parent].items() if ours and theirs == ours]
+        marked.append(replace(job, state="done already", run=str(same[-1])) if same else job)
+    return marked
+
+
+def finished_runs(parent: Path) -> dict[Path, Mapping[str, str]]:
+    """Folder → {stage: fingerprint} of every run that has ended and whose stages are all there; the newest last."""
+    return {
+        summary.parent: {stage: str(entry["fingerprint"]) for stage, _, entry in stage_folders(summary.parent)}
+        for summary in sorted(parent.glob(f"*/{SUMMARY}"))
+        if all((stage / RESULT).is_file() for _, stage, _ in stage_folders(summary.parent))
+    }
+
+
+def _fingerprints(config: DictConfig) -> dict[str, str]:
+    """Empty for what cannot be planned: the job's own process then says why."""
+    from experiments.assemble import AssemblyError
+    from experiments.stages.plan import plan_stages
+
+    try:
+        return {name: plan.fingerprint for name, plan in plan_stages(config).items()}
+    except AssemblyError:
+        return {}
