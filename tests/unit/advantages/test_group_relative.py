@@ -46,6 +46,13 @@ def test_group_relative_by_loops() -> None:
         assert got[i].item() == pytest.approx((reward - mean(group)) / (stdev(group) + 1e-6), abs=1e-6)
 
 
+def test_leave_one_out() -> None:
+    assert_close(LeaveOneOut()(credit([1.0, 0.0]), one_token(2), 2)[:, 0], torch.tensor([1.0, -1.0]).double())
+    rewards = [0.1, 0.7, 0.4]
+    got = LeaveOneOut()(credit(rewards), one_token(3), 3)[:, 0].tolist()
+    assert got == pytest.approx([r - mean(rewards[:i] + rewards[i + 1 :]) for i, r in enumerate(rewards)])
+
+
 def test_mean_centred() -> None:
     got = MeanCentred()(credit([1.0, 0.0, 0.0, 1.0, 1.0, 1.0]), one_token(6), 3)[:, 0]
     assert_close(got, torch.tensor([2 / 3, -1 / 3, -1 / 3, 0, 0, 0]).double())
