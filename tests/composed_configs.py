@@ -78,7 +78,7 @@ def compose_all(lines: Commands) -> dict[str, Any]:
             try:
                 configs[label] = OmegaConf.to_container(compose("config", list(line)), resolve=True)
             except Exception as error:  # whatever the other tree raises is compared as text
-                configs[label] = f"refused: {error}"
+                configs[label] = f"refused: {str(error).splitlines()[0]}"
     return configs
 
 
@@ -123,7 +123,9 @@ def flat(config: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def differences(base: Any, here: Any) -> list[str]:
-    """Each leaf that differs, as ``path: base -> here``; a path that one of them lacks has ``-`` there."""
+    """Each leaf that differs, as ``path: base -> here``, with ``-`` for a path that is not there; or the refusal."""
+    if isinstance(here, str) and not isinstance(base, str):
+        return [here]
     leaves = [{path: json.dumps(value) for path, value in flat(config)} for config in (base, here)]
     old, new = leaves
     paths = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))

@@ -23,6 +23,10 @@ def test_each_leaf_that_differs_is_named_with_both_values() -> None:
     ]
 
 
+def test_a_refusal_stands_for_all_leaves() -> None:
+    assert differences(BASE, "refused: no such option") == ["refused: no such option"]
+
+
 def test_command_lines_that_differ_alike_are_one_block() -> None:
     found = {"one": ["seed: 0 -> 1"], "two": ["name: 1 -> 2"], "three": ["seed: 0 -> 1"]}
     assert report(found) == "one; three\n    seed: 0 -> 1\ntwo\n    name: 1 -> 2"

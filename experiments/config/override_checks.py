@@ -206,12 +206,12 @@ def _composition_error(error: BaseException) -> str:
 
 def _exchange_error(chosen: Sequence[Override], whole: DictConfig) -> str | None:
     """A value that the experiment sets in a part which was exchanged for one that has no such key."""
-    experiment = next((override for override in chosen if override.key_or_group == "experiment"), None)
+    experiment = next((_line(override) for override in chosen if override.key_or_group == "experiment"), None)
     for key in unread_keys(whole) if experiment is not None else ():
         for exchanged in (override for override in chosen if override.key_or_group == key.partition(".")[0]):
             if key in dotted_keys(composed(*(_line(override) for override in chosen if override is not exchanged))):
                 return (
-                    f"{_line(exchanged)}: {_line(experiment)} sets {key}, which {_line(exchanged)} does not take; "
+                    f"{_line(exchanged)}: {experiment} sets {key}, which {_line(exchanged)} does not take; "
                     "choose an experiment that does not set it"
                 )
     return None

@@ -95,3 +95,10 @@ def test_an_explicit_policy_is_never_overlaid(task: str, scale: str, folder: Pat
 def test_a_policy_or_a_size_of_another_scale_can_be_chosen(scale: str) -> None:
     chosen = composed("name=any", "task=math", "policy=qwen_paper", "budget=paper", f"scale={scale}")
     assert (chosen.policy.pretrained, chosen.budget.grpo.steps) == ("Qwen/Qwen2.5-7B-Instruct", 464)
+
+
+def test_what_differs_by_task_and_scale_enters_policy_and_task() -> None:
+    """The small model, and the form of the task, which a size or a policy alone would not show."""
+    laptop, paper = (composed("name=any", "task=countdown", f"scale={scale}") for scale in ("laptop", "paper"))
+    assert (laptop.task.style, laptop.policy.pretrained) == ("direct", "embedded:llama_countdown")
+    assert (paper.task.style, paper.policy.lora.rank) == ("annotated", 32)
