@@ -188,12 +188,14 @@ def begin(plan: StagePlan, plans: Sequence[StagePlan] = (), *, overrides: Sequen
     found = left_by_others(plan, plans)
     if done := [one for one in found if one.step is None and one.by_code_alone]:
         newest = max(done, key=lambda one: (one.folder / RESULT).stat().st_mtime)
-        changed = f"code changed since {newest.folder} was made, in {newest.code}"
-        print(f"{plan.name}: {changed}; it is made again ({ACCEPT} takes it)")
+        print(
+            f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; it is made again "
+            f"({ACCEPT} takes it)"
+        )
     elif unfinished := [one for one in found if one.step is not None]:
         near = min(unfinished, key=lambda one: (len(one.changed), one.folder))
-        difference = f"with {near.settings}" if near.changed else f"under other code in {near.code}"
-        print(f"{plan.name}: {near.folder} is unfinished and stays so, it was begun {difference}")
+        difference = near.settings or f"other code in {near.code}"
+        print(f"{plan.name}: {near.folder} is unfinished and stays so, it was begun with {difference}")
     write_manifest(plan, overrides=overrides)
 
 
