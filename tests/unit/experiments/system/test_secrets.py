@@ -93,6 +93,13 @@ def test_an_address_is_shown_without_its_login(address: str, shown: str) -> None
     assert without_login(address) == shown
 
 
+def test_a_secret_is_hidden_as_an_address_writes_it_too() -> None:
+    assert (
+        hide_secrets("https://host/?key=ab%2Fcd%2Bef-0123", {"OPENAI_API_KEY": "ab/cd+ef-0123"})
+        == "https://host/?key=***"
+    )
+
+
 def test_short_values_are_not_looked_for() -> None:
     assert hide_secrets("no key", {"SOME_KEY": "no key", "API_KEY": ""}) == "no key"
 
