@@ -65,3 +65,12 @@ def test_features_know_parity_digits_and_padding() -> None:
     assert_close(cosines[2, PERIODS.index(10)], cosines[3, PERIODS.index(10)])
     assert seen[0].tolist() == [0.0] * (seen.shape[1] - 1) + [1.0]
     assert NumberFeatures(dimension=3)(torch.tensor([[1, 9_999]])).isfinite().all()
+
+
+def test_without_the_join_f_is_the_scaled_inner_product() -> None:
+    critic = joint()
+    with torch.no_grad():
+        for part in (critic.join[-1].weight, critic.join[-1].bias, critic.bias):
+            part.zero_()
+        states, goals = critic.encode_state_action(STATES), critic.encode_goal(GOALS)
+        assert_close(critic(STATES, GOALS), states @ goals.T / 8**0.5)

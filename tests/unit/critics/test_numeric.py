@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.critics import NumericV1, NumericV2
 from contrastive_reasoning.critics.base import Critic, DotProductCritic
+from contrastive_reasoning.critics.numeric import digits_of
 from contrastive_reasoning.losses import cosine, dot
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
@@ -89,3 +90,7 @@ def test_too_many_numbers_are_refused() -> None:
 def test_numbers_without_four_digits_are_refused(number: int) -> None:
     with pytest.raises(ValueError, match="lie in 0 … 9999"):
         encode_state([number, 3])
+
+
+def test_digits() -> None:
+    assert digits_of(torch.tensor([1045, 7, 0, -1])).tolist() == [[1, 0, 4, 5], [0, 0, 0, 7], [0] * 4, [10] * 4]
