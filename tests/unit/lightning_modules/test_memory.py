@@ -85,6 +85,27 @@ def test_the_budget_is_halved_until_it_fits_and_the_gradient_is_the_same() -> No
     assert_same(plenty.updates, little.updates, count=2)
 
 
+class HungryOnce(Hungry):
+    """Takes too much memory for the second micro-batch that it sees."""
+
+    calls = 0
+
+    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+        self.calls += 1
+        self.rows = 0 if self.calls == 2 else 1000
+        return super().__call__(inputs)
+
+
+def test_what_a_failed_pass_has_seen_does_not_count() -> None:
+    plenty, little = Metrics(), Metrics()
+    fit(module(**settings(microbatch_tokens=100)), 1, plenty)
+    with pytest.warns(UserWarning, match="does not fit"):
+        fit(module(**settings(microbatch_tokens=100, objective=HungryOnce(rows=1000))), 1, little)
+    for name in ("loss", "clip_fraction", "ratio_mean"):
+        key = f"train/objective/{name}"
+        assert little.steps[0][key] == pytest.approx(plenty.steps[0][key], abs=1e-5)
+
+
 def last_budget(**changes: Any) -> float:
     metrics = Metrics()
     fit(module(**settings(objective=Hungry(rows=3), minibatches_per_rollout=3, **changes)), 1, metrics)
