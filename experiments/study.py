@@ -1,6 +1,7 @@
 """Run what is left of a study, then show what there is:  make study name=countdown_credit
 
 python -m experiments.study NAME [parallel=1] [only=arm,arm] [seeds=2]      fewer jobs at once, a part of the arms
+python -m experiments.study NAME [launcher=submitit_slurm]                  where its jobs run; else on this machine
 python -m experiments.study NAME [progress=json]                            how its jobs say how far they are
 python -m experiments.study NAME --config-dir FOLDER                        NAME, or what it names, of one's own
 
@@ -17,6 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hydra import initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+
 from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import did_you_mean
@@ -32,7 +36,8 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     """Flags may be written as overrides: ``parallel=1`` is ``--parallel=1``."""
     parser = KeyValueParser("experiments.study", __doc__)
     parser.add_argument("name", help="a file of conf/study/ or of your own study/, or the path of one")
-    parser.add_argument("--parallel", type=int, help="jobs at once; else as the study says")
+    parser.add_argument("--parallel", type=int, help="jobs at once; else what the study's file sets")
+    parser.add_argument("--launcher", help="one of Hydra's, as submitit_slurm; else jobs run on this machine")
     parser.add_argument("--only", help="arms, with commas")
     parser.add_argument("--seeds", type=int, help="the first so many seeds of each arm")
     parser.add_argument("--progress", help="of the jobs: a file of conf/progress/")
@@ -53,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         study, only = chosen_study(chosen)
         check_jobs([*start_jobs(study).values(), *jobs_of(study, {})])
         check_comparable(study, jobs_of(study, {}))
-        return run_study(study, only=only, seeds=chosen.seeds)
+        return run_study(study, only=only, seeds=chosen.seeds, launcher=chosen.launcher)
     except KeyboardInterrupt:
         return INTERRUPTED
     except StudyError as error:
@@ -74,6 +79,8 @@ def chosen_study(chosen: argparse.Namespace) -> tuple[Study, list[str]]:
     for arm in only:
         if arm not in study.arms:
             raise StudyError(f"only={arm}: no such arm; {did_you_mean(arm, study.arms)}")
+    if chosen.launcher is not None and chosen.launcher not in (known := launchers()):
+        raise StudyError(f"launcher={chosen.launcher}: no such launcher; {did_you_mean(chosen.launcher, known)}")
     parallel = study.parallel if chosen.parallel is None else chosen.parallel
     for name, value in (("parallel", parallel), ("seeds", chosen.seeds)):
         if value is not None and value < 1:
@@ -81,13 +88,20 @@ def chosen_study(chosen: argparse.Namespace) -> tuple[Study, list[str]]:
     return replace(study, parallel=parallel), only
 
 
-def run_study(study: Study, *, only: Sequence[str], seeds: int | None) -> int:
+def launchers() -> list[str]:
+    """Hydra's launchers that are installed here."""
+    with initialize_config_module("conf", version_base="1.3"):
+        return GlobalHydra.instance().config_loader().get_group_options("hydra/launcher")
+
+
+def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher: str | None = None) -> int:
     """Run what is not finished; returns the exit code.
 
     Args:
         study: which.
         only: arms; empty: all.
         seeds: the first so many of each arm; None: all.
+        launcher: one of Hydra's, which runs the jobs; None: they run on this machine.
 
     Raises:
         StudyError: where another process runs this study, or MLflow cannot be used.
@@ -114,12 +128,12 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None) -> int:
                 f"(git worktree add ../{study.name} HEAD)"
             )
         try:
-            return _run(study, jobs, outputs / "runs" / study.name, folder)
+            return _run(study, jobs, outputs / "runs" / study.name, folder, launcher)
         except TrackerError as error:
             raise StudyError(str(error)) from error
 
 
-def _run(study: Study, jobs: Sequence[ArmJob], runs: Path, folder: Path) -> int:
+def _run(study: Study, jobs: Sequence[ArmJob], runs: Path, folder: Path, launcher: str | None) -> int:
     from experiments.mlflow_sync import connect
     from experiments.stages.stage_manifest import finished
     from experiments.studies.finished import finished_marks, still_to_do
@@ -132,15 +146,15 @@ def _run(study: Study, jobs: Sequence[ArmJob], runs: Path, folder: Path) -> int:
     seeds = {job.seed for job in jobs}
     starts = {seed: job for seed, job in start_jobs(study).items() if seed in seeds}
     missing = [job for job in dict.fromkeys(starts.values()) if not finished(start_plan(job).folder)]
-    no_start = _run_jobs(missing, folder, study.parallel)
+    no_start = _run_jobs(missing, folder, study.parallel, launcher)
     begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
     left = still_to_do(begun, finished_marks(tracker, study))
     tell(f"{len(begun) - len(left)} of {len(jobs)} jobs are finished; {len(left)} to run, {study.parallel} at a time")
-    failed = _run_jobs(left, folder, study.parallel)
+    failed = _run_jobs(left, folder, study.parallel, launcher)
     return close(study, {**no_start, **failed}, sent=runs if left else None)
 
 
-def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int) -> Mapping[str, Path]:
+def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int, launcher: str | None) -> Mapping[str, Path]:
     """Run jobs, so many at a time; label → log of those that failed.
 
     Raises:
@@ -158,7 +172,8 @@ def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int) -> Mapping[st
         Job(number=number, name=f"{one.arm}-{one.seed}", overrides=one.overrides) for number, one in enumerate(arms)
     ]
     live = LiveJobs(group=folder, expected=jobs, console=Console(), keys=("arm", "seed"))
-    ended = run_jobs(jobs, folder, trainers=[composed(one).trainer for one in arms], at_once=parallel, live=live)
+    trainers = [composed(arm).trainer for arm in arms]
+    ended = run_jobs(jobs, folder, trainers=trainers, at_once=parallel, live=live, launcher=launcher)
     if end_of(folder, ended) == "stopped":
         print(f"stopped; {GO_ON}", file=sys.stderr)
         raise KeyboardInterrupt

@@ -254,7 +254,7 @@ def finished_runs(parent: Path) -> dict[Path, Mapping[str, str]]:
 
 
 def _fingerprints(config: DictConfig) -> dict[str, str]:
-    """Empty for what cannot be planned: the job's own process then says why."""
+    """Empty for what cannot be planned: the job's own process then raises the reason."""
     from experiments.assemble import AssemblyError
     from experiments.stages.plan import plan_stages
 

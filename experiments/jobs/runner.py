@@ -1,8 +1,9 @@
 """Run jobs, each as a process of its own: whatever becomes of one, the others go on.
 
-    Hydra's launcher (basic, joblib, submitit, Ray) ──► supervise ─┐
-    run_jobs, so many at a time on this machine ───────────────────┴► run_job ──► python -m experiments.run …
-                                                                        └─ job.json, log.txt; passes a stop on
+    a sweep, or run_jobs with a launcher ──► Hydra's launcher (basic, joblib, submitit, Ray) ──► supervise ─┐
+    run_jobs, so many at a time on this machine ────────────────────────────────────────────────────────────┴► run_job
+                                                                         run_job ──► python -m experiments.run …
+                                                                            └─ job.json, log.txt; passes a stop on
 
 A process of its own, because an error that left ``run`` would end all jobs under Hydra's launchers, and so would one
 that is killed for want of memory. Each job begins with fresh memory, and the threads and GPUs that it is given.
@@ -23,6 +24,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from hydra import initialize_config_module
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
+from hydra.types import HydraContext, RunMode
+from omegaconf import DictConfig
 
 from experiments.jobs.job import (
     JOB,
@@ -64,7 +73,8 @@ def supervise(hydra: Any) -> float | None:
     from experiments.run_folder.record import sweep_of
 
     group, number = Path(hydra.sweep.dir), int(hydra.job.num)
-    job = read_job(group / str(number)) or Job(number=number, overrides=tuple(hydra.overrides.task))
+    known = read_job(group / str(number)) or read_job(group / hydra.sweep.subdir)
+    job = known or Job(number=number, overrides=tuple(hydra.overrides.task))
     if job.state != "done already":
         sweep = {SWEEP_VARIABLE: json.dumps(sweep_of(hydra))} if (group / SWEEP_COMMAND).exists() else {}
         job = run_job(job, group, variables=sweep)
@@ -72,22 +82,53 @@ def supervise(hydra: Any) -> float | None:
     return None if found is None else found.value
 
 
-def run_jobs(jobs: Sequence[Job], group: Path, *, trainers: Sequence[Any], at_once: int, live: LiveJobs) -> list[Job]:
-    """Run all jobs on this machine, so many at a time, begun in their order; as they ended.
+def run_jobs(
+    jobs: Sequence[Job],
+    group: Path,
+    *,
+    trainers: Sequence[Any],
+    at_once: int,
+    live: LiveJobs,
+    launcher: str | None = None,
+) -> list[Job]:
+    """Run all jobs, begun in their order; as they ended.
 
     Args:
-        jobs: in the order in which they begin.
+        jobs: in the order in which they begin; each sets ``arm`` and ``seed``.
         group: their common folder.
         trainers: the node ``trainer`` of each.
-        at_once: how many run at a time.
+        at_once: how many run at a time on this machine.
         live: shows what they do.
+        launcher: one of Hydra's, which runs them; None: threads of this process start them here.
     """
     begin(group, trainers=trainers, at_once=at_once, live=live)
-    with ThreadPoolExecutor(at_once) as pool:
-        list(pool.map(lambda job: run_job(job, group), jobs))
+    if launcher is None:
+        with ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(lambda job: run_job(job, group), jobs))
+    else:
+        _launch(jobs, group, launcher, at_once)
     ended = live.stop()
     write_state(group, GroupState(state=end_of(group, ended), ended=time.time()))
     return ended
+
+
+def _launch(jobs: Sequence[Job], group: Path, launcher: str, at_once: int) -> None:
+    """Have one of Hydra's launchers run the jobs, as those of a multirun."""
+    overrides = [f"hydra/launcher={launcher}", f"hydra.sweep.dir={group}", "hydra.sweep.subdir=${arm}-${seed}"]
+    overrides += [f"hydra.launcher.n_jobs={at_once}"] if launcher == "joblib" else []
+    for job in jobs:
+        write_job(group, job)
+    with initialize_config_module("conf", version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        config = loader.load_configuration("config", overrides, run_mode=RunMode.MULTIRUN)
+        context = HydraContext(config_loader=loader, callbacks=Callbacks(config))
+        plugins = Plugins.instance()
+        started = plugins.instantiate_launcher(hydra_context=context, task_function=_supervise_this, config=config)
+        started.launch([list(job.overrides) for job in jobs], initial_job_idx=0)
+
+
+def _supervise_this(config: DictConfig) -> float | None:
+    return supervise(HydraConfig.get())
 
 
 def begin(group: Path, *, trainers: Sequence[Any], at_once: int, live: LiveJobs) -> None:

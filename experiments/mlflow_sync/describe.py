@@ -62,7 +62,7 @@ class DataSet:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelUpload:
-    """The files of a stage's policy that go to MLflow, which are all of them or none, and the tag that says so."""
+    """The files of a stage's policy that go to MLflow, which are all of them or none, and the tag that names them."""
 
     files: Sequence[Path]
     tag: str

@@ -62,7 +62,7 @@ def open_client(address: str, *, seconds: int) -> MlflowClient:
 
     Args:
         address: of the store.
-        seconds: how long an answer is waited for, unless the environment says it.
+        seconds: how long an answer is waited for, unless the environment sets it.
 
     Raises:
         TrackerError: for an address that MLflow does not know, and for a database that cannot be opened.

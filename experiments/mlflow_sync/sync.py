@@ -162,7 +162,7 @@ class FolderSync:
                 self.tracker.log_table(sent.run_id, folder.relative_to(run.folder / "tables").as_posix(), rows)
 
     def _send_model(self, run: RunDescription, sent: Sent) -> None:
-        """A small policy once it is whole; the tag ``model`` says where it is."""
+        """A small policy once it is whole; the tag ``model`` names its place."""
         if run.model is None or sent.model:
             return
         for path in run.model.files:
@@ -203,7 +203,7 @@ def _started(folder: Path) -> float:
 
 
 def _ended(run: RunDescription) -> float:
-    """When a run ended: as it says itself, else its closing file was written, else its last metric, else now."""
+    """When a run ended: as its files record, else its closing file was written, else its last metric, else now."""
     if run.ended is not None:
         return run.ended
     closing = run.folder / (RESULT if run.kind == "stage" else SUMMARY)

@@ -50,7 +50,7 @@ PROJECT = "contrastive-reasoning"
 
 
 class Stage(Protocol):
-    """What a run says of one of its stages."""
+    """What a run records of one of its stages."""
 
     @property
     def folder(self) -> Path: ...

@@ -21,7 +21,7 @@ KIND, FIRST = "study", "first"
 
 
 def keep(tracker: Tracker, study: Study) -> None:
-    """Say that a study is launched; what was said the first time stays."""
+    """Record in MLflow that a study is launched; what was fixed at the first launch stays."""
     if study.file is None:
         return
     key = f"{study.name}/{KIND}"

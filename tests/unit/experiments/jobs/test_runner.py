@@ -21,6 +21,7 @@ from experiments.jobs.job import JOB, LOG, STOP, Job, read_job, read_state
 from experiments.jobs.progress import LiveJobs
 from experiments.jobs.runner import LONGEST_CAUSE, _outcome, _wait, end_of, last_line, run_jobs
 from experiments.run_folder.reader import JOB_RUN
+from experiments.schema import register
 from experiments.system import devices as shared
 from experiments.system.devices import GPU_GROUPS, THREADS, VISIBLE
 
@@ -40,25 +41,32 @@ def _restore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def run(group: Path, code: str, *, jobs: int, at_once: int, trainer: object = CPU) -> list[Job]:
+def run(
+    group: Path, code: str, *, jobs: int, at_once: int, trainer: object = CPU, launcher: str | None = None
+) -> list[Job]:
     """So many jobs, whose processes run this code instead of an experiment; ``NUMBER`` in it is the job's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "experiments.jobs.runner._command",
             lambda job: [sys.executable, "-c", code.replace("NUMBER", str(job.number))],
         )
-        listed = [Job(number=number, name=f"arm-{number}", overrides=(f"seed={number}",)) for number in range(jobs)]
+        listed = [
+            Job(number=number, name=f"arm-{number}", overrides=(f"seed={number}", "arm=arm")) for number in range(jobs)
+        ]
         live = LiveJobs(group=group, expected=listed, console=Console(file=io.StringIO()))
-        return run_jobs(listed, group, trainers=[trainer] * jobs, at_once=at_once, live=live)
+        trainers = [trainer] * jobs
+        return run_jobs(listed, group, trainers=trainers, at_once=at_once, live=live, launcher=launcher)
 
 
 def logs(group: Path) -> list[str]:
     return [path.read_text().strip() for path in sorted(group.glob(f"*/{LOG}"))]
 
 
-def test_one_that_fails_takes_no_other_along(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("launcher", "at_once"), [(None, 2), ("basic", 1)])
+def test_one_that_fails_takes_no_other_along(tmp_path: Path, launcher: str | None, at_once: int) -> None:
+    register()
     code = "import os, sys; print('no such model'); sys.exit(NUMBER % 2)"
-    jobs = run(tmp_path, code, jobs=3, at_once=2)
+    jobs = run(tmp_path, code, jobs=3, at_once=at_once, launcher=launcher)
     assert [(job.state, job.cause) for job in jobs] == [("done", None), ("failed", "no such model"), ("done", None)]
     assert jobs == [read_job(tmp_path / f"arm-{number}") for number in range(3)]
     state = read_state(tmp_path)

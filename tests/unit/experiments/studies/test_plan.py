@@ -92,6 +92,8 @@ def test_options_change_what_is_run_and_not_what_it_is(tmp_path: Path) -> None:
     job = jobs_of(other, {})[0]
     assert composed(job).progress._target_.rpartition(".")[2] == "JSONLines"
     assert mark_of(job) == mark_of(jobs_of(study, {})[0])
+    with pytest.raises(StudyError, match="launcher=joblip: no such launcher; did you mean 'joblib'"):
+        chosen_study(options([str(file), "launcher=joblip"]))
     mistyped, _ = chosen_study(options([str(file), "progress=jsn"]))
     with pytest.raises(StudyError, match="progress=jsn: no such progress; did you mean 'json'"):
         check_jobs(jobs_of(mistyped, {}))
