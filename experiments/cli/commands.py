@@ -109,12 +109,12 @@ COMMANDS = {
     ),
     "study": Command(
         summary="run the arms and seeds of a study that are left",
-        usage="NAME [parallel=1] [only=arm,arm] [seeds=2] [progress=json]",
+        usage="NAME [parallel=1] [only=arm,arm] [seeds=2] [launcher=submitit_slurm] [progress=json]",
         example="study countdown_credit parallel=1",
         module="experiments.study",
         arguments=for_study,
         names="study",
-        own_keys=("parallel", "only", "seeds", "progress"),
+        own_keys=("parallel", "only", "seeds", "launcher", "progress"),
     ),
     "list": Command(
         summary="every experiment with its question, the studies, the sweeps",
