@@ -104,10 +104,9 @@ class _Client:
             try:
                 return method(*args, **kwargs)
             except self._kind as error:
-                at = f"MLflow at {self._address}"
-                silent = isinstance(_system_error(error), OSError)
-                sentence = f"{at} does not answer ({_reason(error)})" if silent else f"{at}: {_reason(error)}"
-                raise TrackerError(sentence) from error
+                if isinstance(_system_error(error), OSError):
+                    raise TrackerError(f"MLflow at {self._address} does not answer ({_reason(error)})") from error
+                raise TrackerError(f"MLflow at {self._address}: {_reason(error)}") from error
 
         return call
 

@@ -90,8 +90,6 @@ def test_weighted_sum_names_its_mistakes(task: Task, rollouts_of) -> None:
         WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0, "b": 1.0})(rollouts_of(TEXTS))
 
 
-
-
 def of_lengths(rollouts: RolloutBatch, lengths: list[int]) -> RolloutBatch:
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     return replace(rollouts, mask=mask, old_log_probs=torch.zeros(mask.shape), completion_ids=mask.long())
