@@ -43,8 +43,9 @@ from experiments.system.terminal import first_line
 
 COMMAND = ("-m", "experiments.track")
 LOG_FILE, MEMORY_FILE, LOCK_FILE = "mirror.log", "mirror.json", ".mirror.lock"
-FAILURE_LINE = re.compile(r".+: not all was sent \(.*\)$|MLflow at |MLflow's |MLFLOW_TRACKING_URI=")
+FAILURE_LINE = re.compile(r".+: not all was sent \(|MLflow at |MLflow's |MLFLOW_TRACKING_URI=")
 """Of a sync process' log."""
+UNFORESEEN = ", unforeseen:"
 PASS_SECONDS = 5.0
 LAST_PASSES, PAUSE_SECONDS = 3, 1.0
 CHUNK = 1000
@@ -255,7 +256,7 @@ def _explain(error: Exception) -> str:
     line = f"({type(error).__name__}: {hide_secrets(first_line(error))})"
     if isinstance(error, OSError):
         return line
-    return f"{line}, unforeseen:\n{hide_secrets(''.join(traceback.format_exception(error)))}"
+    return f"{line}{UNFORESEEN}\n{hide_secrets(''.join(traceback.format_exception(error)))}"
 
 
 def sync(roots: Sequence[Path], connect: Callable[[], Tracker]) -> bool:
@@ -333,7 +334,9 @@ def sync_apart(folders: Sequence[Path], log: Path, *, timeout: float) -> bool:
 def missing_from_mlflow(folders: Sequence[Path], log: Path) -> str:
     """A sentence for a person: MLflow lacks something of these folders, the command that sends it, and the reason."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    failed = [line.partition(": not all was sent ")[2][1:-1] or line for line in lines if FAILURE_LINE.match(line)]
+    failed = [line.removesuffix(UNFORESEEN) for line in lines if FAILURE_LINE.match(line)]
     command = shlex.join(["python", *COMMAND, *map(str, folders)])
-    reason = failed[-1] if failed else "it took longer than logger.patience allows"
+    reason = "it took longer than logger.patience allows"
+    if failed:
+        reason = failed[-1].partition(": not all was sent ")[2][1:-1] or failed[-1]
     return f"MLflow has not everything yet; to send the rest: {command}\n  {reason}"
