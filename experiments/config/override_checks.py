@@ -234,7 +234,8 @@ def _choice_error(override: Override) -> str | None:
         return None
     own = own_folder()
     if own is not None and (own / group / f"{option}.yml").is_file():
-        return f"{group}={option}: {own / group / option}.yml must be called {option}.yaml, Hydra reads no other ending"
+        file = own / group / str(option)
+        return f"{group}={option}: {file}.yml must be called {option}.yaml, Hydra reads no other ending"
     return f"{group}={option}: no such {group}; {did_you_mean(str(option), known, names=known)}"
 
 

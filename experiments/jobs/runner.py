@@ -101,14 +101,21 @@ def run_jobs(
         live: shows what they do.
         launcher: one of Hydra's, which runs them; None: threads of this process start them here.
     """
+    handlers = {each: signal.getsignal(each) for each in SIGNALS}
     begin(group, trainers=trainers, at_once=at_once, live=live)
-    if launcher is None:
-        with ThreadPoolExecutor(at_once) as pool:
-            list(pool.map(lambda job: run_job(job, group), jobs))
-    else:
-        _launch(jobs, group, launcher, at_once)
-    ended = live.stop()
-    write_state(group, GroupState(state=end_of(group, ended), ended=time.time()))
+    ended: list[Job] = []
+    try:
+        if launcher is None:
+            with ThreadPoolExecutor(at_once) as pool:
+                list(pool.map(lambda job: run_job(job, group), jobs))
+        else:
+            _launch(jobs, group, launcher, at_once)
+    finally:  # after a second Ctrl-C, too: the terminal is given back, and the state on disk is the last one
+        with suppress(ValueError):  # outside the main thread they were not taken
+            for each, handler in handlers.items():
+                signal.signal(each, handler)
+        ended = live.stop()
+        write_state(group, GroupState(state=end_of(group, ended), ended=time.time()))
     return ended
 
 

@@ -26,7 +26,8 @@ SETTINGS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
-TIMEOUT_IS_GIVEN = TIMEOUT in os.environ
+OURS = "CONTRASTIVE_REASONING_TIMEOUT"
+"""Beside ``TIMEOUT``: its value is ours. A process that is started from here inherits both, and sets its own."""
 SYNC_SECONDS, READER_SECONDS = 60, 10
 """How long the sync, for which nobody waits, and a command wait for an answer."""
 UNFINISHED, JOURNAL = ".unfinished", "-journal"
@@ -69,8 +70,8 @@ def open_client(address: str, *, seconds: int) -> MlflowClient:
     """
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    if not TIMEOUT_IS_GIVEN:
-        os.environ[TIMEOUT] = str(seconds)
+    if TIMEOUT not in os.environ or os.environ.get(OURS) == os.environ[TIMEOUT]:
+        os.environ[TIMEOUT] = os.environ[OURS] = str(seconds)
     # imported late: it takes seconds, and a sync process that is asked to stop at once must already be listening
     import mlflow
 

@@ -123,6 +123,14 @@ def test_a_second_ctrl_c_waits_for_nobody(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, code, jobs=1, at_once=1)
     assert time.monotonic() - began < 30
+    assert read_state(tmp_path).state == "stopped"
+
+
+def test_ctrl_c_after_the_jobs_is_the_callers_again(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    run(tmp_path, "pass", jobs=1, at_once=1)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
 
 
 def test_nothing_of_earlier_jobs_in_the_folder_is_taken_for_theirs(tmp_path: Path) -> None:

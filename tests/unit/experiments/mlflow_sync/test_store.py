@@ -17,13 +17,28 @@ from typing import Any
 import pytest
 
 from experiments.mlflow_sync import Tracker, TrackerError, connect, tracking_address
-from experiments.mlflow_sync.store import database_file
+from experiments.mlflow_sync.store import OURS, TIMEOUT, database_file, open_client
 from experiments.mlflow_sync.sync import FolderSync
 from tests.ports import free_port
 
 CONNECT = [sys.executable, "-c", "from experiments.mlflow_sync import connect; connect()"]
 SECONDS = 30.0
 """For an answer that needs no network, importing MLflow included."""
+
+
+def test_a_commands_short_wait_is_not_inherited_by_the_sync_of_its_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that a command starts inherits its environment, and waits as long as its own work may take."""
+    for name in (TIMEOUT, OURS):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    for seconds in (10, 60):
+        open_client(f"sqlite:///{tmp_path / 'mlflow.db'}", seconds=seconds)
+        assert os.environ[TIMEOUT] == str(seconds)
+    monkeypatch.setenv(TIMEOUT, "33")
+    open_client(f"sqlite:///{tmp_path / 'mlflow.db'}", seconds=10)
+    assert os.environ[TIMEOUT] == "33", "the user's own"
 
 
 @pytest.mark.parametrize("name", ["w1 a%20b%3Fc", "w4?q", "it's 100% #日本"])
