@@ -244,6 +244,21 @@ def test_a_database_that_cannot_be_opened_is_said_and_tried_again(
     assert passes.once(live=True)
 
 
+def test_what_a_failed_pass_did_not_send_the_next_one_does(
+    tracker: Tracker, outputs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise TrackerError("disk full")
+
+    passes = Passes(outputs.run("retried", seed=0, final=0.4), lambda: tracker)
+    with monkeypatch.context() as broken:
+        broken.setattr(tracker, "log_file", refuse)
+        assert not passes.once(live=False)
+    assert passes.once(live=False)
+    (run,) = tracker.runs(["retried"], kind="experiment")
+    assert {"choices.json", "config.yaml"} <= set(tracker.artifacts.files(run.run_id))
+
+
 @pytest.mark.slow
 def test_killed_in_the_middle_and_started_again(
     outputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
