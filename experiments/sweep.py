@@ -256,9 +256,9 @@ def finished_runs(parent: Path) -> dict[Path, Mapping[str, str]]:
 def _fingerprints(config: DictConfig) -> dict[str, str]:
     """Empty for what cannot be planned: the job's own process then raises the reason."""
     from experiments.assemble import AssemblyError
-    from experiments.stages.plan import plan_stages
+    from experiments.stages.resume import stages_taken
 
     try:
-        return {name: plan.fingerprint for name, plan in plan_stages(config).items()}
+        return {name: plan.fingerprint for name, plan in stages_taken(config).items()}
     except AssemblyError:
         return {}

@@ -12,20 +12,24 @@ What was refused begins beside it with ``begin_anew=true``. Unfinished ones with
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+from omegaconf import DictConfig
+
 from contrastive_reasoning.distributed import from_first, this_rank
 from experiments.mlflow_sync.describe import flatten
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stages.code_hash import changed_modules
-from experiments.stages.plan import StagePlan
+from experiments.stages.plan import StagePlan, plan_stages
 from experiments.stages.stage_manifest import (
     LOCK,
     MANIFEST,
@@ -103,27 +107,77 @@ def accept_changed_code(plan: StagePlan) -> StagePlan:
     return from_first(_accepted(plan) if this_rank() == 0 else None) or plan
 
 
+def stages_taken(config: DictConfig, *, elsewhere: Mapping[str, str] | None = None) -> dict[str, StagePlan]:
+    """The stages as a run of this configuration takes them, for those who only look: no folder is renamed.
+
+    Args:
+        config: of the experiment.
+        elsewhere: see ``plan_stage``.
+    """
+    accept = _with_finished if config.checkpoints.resume_changed_code else None
+    return plan_stages(config, elsewhere=elsewhere, accept=accept)
+
+
+def _with_finished(plan: StagePlan) -> StagePlan:
+    """The newest finished stage of other code alone in the plan's place; the plan where it has finished itself."""
+    newest = None if (plan.folder / RESULT).exists() else _newest_finished(_of_other_code(plan))
+    return plan if newest is None else replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
+
+
 def _accepted(plan: StagePlan) -> StagePlan | None:
     if (plan.folder / RESULT).exists():
         return None
-    found = [one for one in left_by_others(plan, []) if one.by_code_alone]
-    if done := [one for one in found if one.step is None]:
-        newest = max(done, key=lambda one: (one.folder / RESULT).stat().st_mtime)
+    found = _of_other_code(plan)
+    if (newest := _newest_finished(found)) is not None:
         print(f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; taken all the same")
         return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
-    if not found or (kept(plan.folder / CHECKPOINTS) and plan.folder not in [one.folder for one in found]):
-        return None
-    if plan.folder.exists() and _at_work(plan.folder):
-        return None
-    newest = max(found, key=lambda one: (one.folder == plan.folder, one.step or 0))
-    print(f"{plan.name}: code changed since {newest.folder} was begun, in {newest.code}; going on all the same")
-    manifest = read_manifest(newest.folder)
-    if newest.folder != plan.folder:
-        shutil.rmtree(plan.folder, ignore_errors=True)  # without a checkpoint there is nothing in it to go on from
-        os.replace(newest.folder, plan.folder)
-    earlier = [*manifest.get("earlier_code", []), manifest["code"]]
-    write_manifest(plan, overrides=manifest["overrides"], earlier_code=earlier)
+    if found:
+        _go_on(plan, max(found, key=lambda one: (one.folder == plan.folder, one.step or 0)))
     return None
+
+
+def _of_other_code(plan: StagePlan) -> list[Left]:
+    return [one for one in left_by_others(plan, []) if one.by_code_alone]
+
+
+def _newest_finished(found: Iterable[Left]) -> Left | None:
+    done = (one for one in found if one.step is None)
+    return max(done, key=lambda one: (one.folder / RESULT).stat().st_mtime, default=None)
+
+
+def _go_on(plan: StagePlan, left: Left) -> None:
+    """Give an unfinished stage the plan's name and code; leave both folders as they are where another run has either.
+
+    What was found may have changed since: runs that share a stage look at the same time, and one of them renames it.
+    """
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    with _locked(plan.folder, left.folder) as held:
+        ended = any((folder / RESULT).exists() for folder in (left.folder, plan.folder))
+        if not held or ended or not kept(left.folder / CHECKPOINTS):
+            return
+        if left.folder != plan.folder and not _moved(left.folder, plan.folder):
+            return
+        manifest = read_manifest(plan.folder)
+        earlier = manifest.get("earlier_code", [])
+        if manifest["code"] != plan.code:
+            earlier = [*earlier, manifest["code"]]
+        write_manifest(plan, overrides=manifest["overrides"], earlier_code=earlier)
+    print(f"{plan.name}: code changed since {left.folder} was begun, in {left.code}; going on all the same")
+
+
+def _moved(source: Path, target: Path) -> bool:
+    """Rename an unfinished stage; False where the other folder has a checkpoint of its own. Both are locked."""
+    if kept(target / CHECKPOINTS):
+        return False
+    for path in sorted(target.iterdir(), key=lambda path: path.name == LOCK):  # its lock last
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    try:
+        os.replace(source, target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # a run that waits has made itself another lock
+            return False
+        raise
+    return True
 
 
 def check_unfinished(
@@ -227,7 +281,8 @@ def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
         done, checkpoints = (folder / RESULT).exists(), kept(folder / CHECKPOINTS)
         if not (done or checkpoints) or (not done and folder != plan.folder and _at_work(folder)):
             continue
-        then = read_manifest(folder)
+        if not (then := read_manifest(folder)):  # renamed since
+            continue
         changed, modules = _settings_changed(then, now, stages, known), _modules_changed(then, now, stages, known)
         if changed or modules:
             step = None if done else checkpoints[-1].step
@@ -285,5 +340,19 @@ def _group(override: str) -> str:
 
 
 def _at_work(folder: Path) -> bool:
-    with lock(folder / LOCK, wait=False) as free:
+    with _locked(folder) as free:
         return not free
+
+
+@contextmanager
+def _locked(*folders: Path) -> Iterator[bool]:
+    """Hold the locks of stages; yields False where another run works in one of them, or has renamed it.
+
+    In the order of their names: of two runs that want the same folders one gets them all.
+    """
+    with ExitStack() as locks:
+        try:
+            held = all([locks.enter_context(lock(folder / LOCK, wait=False)) for folder in sorted({*folders})])
+        except FileNotFoundError:
+            held = False
+        yield held

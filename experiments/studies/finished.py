@@ -11,7 +11,8 @@ from functools import cache
 from typing import NamedTuple
 
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.stages.plan import StagePlan, plan_stages
+from experiments.stages.plan import StagePlan
+from experiments.stages.resume import stages_taken
 from experiments.studies.jobs import ArmJob, composed, jobs_of
 from experiments.studies.plan import START, Study, StudyError
 from experiments.studies.starts import Contents, same_stage, start_contents, start_policies
@@ -39,7 +40,7 @@ class Today(NamedTuple):
 @cache  # a second or two each, and asked for twice: before the jobs run, and by the report
 def planned(job: ArmJob, elsewhere: Sequence[tuple[str, str]] = ()) -> list[StagePlan]:
     """The stages of a job; ``elsewhere``: hashes of policies that it names, whatever lies there on this machine."""
-    return list(plan_stages(composed(job), elsewhere=dict(elsewhere)).values())
+    return list(stages_taken(composed(job), elsewhere=dict(elsewhere)).values())
 
 
 def mark_of(job: ArmJob, elsewhere: Sequence[tuple[str, str]] = ()) -> Mark:

@@ -15,7 +15,8 @@ from typing import Any
 from experiments.import_paths import current
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.mlflow_sync.describe import flatten
-from experiments.stages.plan import NAMING, POLICY, StagePlan, plan_stages
+from experiments.stages.plan import NAMING, POLICY, StagePlan
+from experiments.stages.resume import stages_taken
 from experiments.stages.stage_manifest import CONTENTS, RESULT
 from experiments.studies.jobs import ArmJob, composed, start_jobs
 from experiments.studies.plan import Study
@@ -35,7 +36,7 @@ class Contents:
 @cache
 def start_plan(start: ArmJob) -> StagePlan:
     """The one stage of a warm start."""
-    *_, plan = plan_stages(composed(start)).values()
+    *_, plan = stages_taken(composed(start)).values()
     return plan
 
 

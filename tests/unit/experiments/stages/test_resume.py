@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from omegaconf import OmegaConf
 
 from experiments.run_folder.record import SWEEP_VARIABLE
 from experiments.schema import register
-from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
+from experiments.stages import resume
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept, path_of, seal
 from experiments.stages.experiment import compared, plans
 from experiments.stages.plan import StagePlan
 from experiments.stages.resume import begin, check_unfinished
@@ -83,6 +85,55 @@ def test_under_other_code_it_goes_on_only_where_that_was_asked_for(
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="code changed since"):
         check(chain(tmp_path))
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, looks: str, at: object, happens: Callable[[], object]) -> None:
+    """Something happens once, after a run has looked ``at`` what another one left, and before it does anything."""
+    look = getattr(resume, looks)
+
+    def looking(what: object, *further: object) -> object:
+        found = look(what, *further)
+        if what == at:
+            monkeypatch.setattr(resume, looks, look)
+            happens()
+        return found
+
+    monkeypatch.setattr(resume, looks, looking)
+
+
+@pytest.mark.parametrize("looks", ["left_by_others", "kept"])
+def test_of_two_runs_that_find_a_stage_at_the_same_time_one_renames_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], looks: str
+) -> None:
+    stop(before := chain(tmp_path), overrides=BASE)
+    edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
+    now = chain(tmp_path)[1]
+    at = now if looks == "left_by_others" else now.folder / CHECKPOINTS
+    meanwhile(monkeypatch, looks, at, lambda: chain(tmp_path, ACCEPT))
+    assert chain(tmp_path, ACCEPT)[1] == now
+    assert [one.step for one in kept(now.folder / CHECKPOINTS)] == [6]
+    assert read_manifest(now.folder)["earlier_code"] == [before[1].code]
+    assert capsys.readouterr().out.count("going on all the same") == 1
+
+
+@pytest.mark.parametrize("whose", ["of other code", "of today's code"])
+def test_a_stage_that_another_run_has_begun_to_work_in_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    def other_run() -> None:
+        folder.mkdir(exist_ok=True)
+        works.enter_context(lock(folder / LOCK))
+        (folder / "metrics.jsonl").write_text("of the other run")
+
+    stop(before := chain(tmp_path), overrides=BASE)
+    edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
+    now = chain(tmp_path)[1]
+    folder = before[1].folder if whose == "of other code" else now.folder
+    with ExitStack() as works:
+        meanwhile(monkeypatch, "left_by_others", now, other_run)
+        chain(tmp_path, ACCEPT)
+    assert (folder / "metrics.jsonl").exists()
+    assert [one.step for one in kept(before[1].folder / CHECKPOINTS)] == [6]
 
 
 def test_the_code_of_a_stage_below_counts_too(

@@ -16,7 +16,9 @@ from experiments.analysis.study_report import report
 from experiments.mlflow_sync.describe import flatten
 from experiments.mlflow_sync.sync import FolderSync
 from experiments.schema import register
+from experiments.stages.experiment import plans
 from experiments.stages.plan import POLICY
+from experiments.stages.resume import begin
 from experiments.stages.stage_manifest import CONTENTS, write_result
 from experiments.studies.finished import (
     Today,
@@ -28,9 +30,10 @@ from experiments.studies.finished import (
     today,
     todays_jobs,
 )
-from experiments.studies.jobs import start_jobs
+from experiments.studies.jobs import composed, start_jobs
 from experiments.studies.plan import Start, Study, StudyError, read_study
-from experiments.studies.starts import same_parameters, start_plan
+from experiments.studies.starts import same_parameters, start_plan, start_policies
+from tests.unit.experiments.stages.test_plan import edit_code
 
 FLAT = {0: 0.2, 10: 0.2}
 register()
@@ -135,6 +138,26 @@ def test_runs_of_other_code_count_in_a_report_and_are_made_again(runs: Any, stud
         mark = planned(job)[-1].fingerprint
         runs.add(job.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=mark, time="2026-01-02T00-00-00")
     assert still_to_do(jobs, finished_marks(runs.tracker, study)) == []
+
+
+def test_a_study_that_takes_other_code_sees_the_folders_that_its_runs_take(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = replace(study, common=[*study.common, "checkpoints.resume_changed_code=true"])
+    (start,) = set(start_jobs(study).values())
+    policies = {0: str(leave_start(study) / POLICY)}
+    begin(start_plan(start))
+    before = [planned(job) for job in todays_jobs(study)]
+    for plan in (plan for stages in before for plan in stages):
+        begin(plan)
+        write_result(plan.folder, {})
+    edit_code(monkeypatch, "experiments.assemble")
+    for cached in (planned, start_plan):
+        cached.cache_clear()
+    assert start_policies(study) == policies
+    for job, earlier in zip(todays_jobs(study), before, strict=True):
+        assert planned(job) == [*plans(composed(job)).values()]
+        assert [plan.folder for plan in planned(job)] == [plan.folder for plan in earlier]
 
 
 def test_a_run_of_before_settings_had_a_hash_counts_where_its_parameters_are_todays(study: Study) -> None:
