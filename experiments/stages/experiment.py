@@ -23,7 +23,7 @@ from experiments.run_folder.record import SWEEP_VARIABLE, RunRecord, git_sha, op
 from experiments.stages import evaluate, evaluation_table, train
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stages.code_hash import all_targets
-from experiments.stages.plan import StagePlan, changed_since, plan_stages, values_from_parents
+from experiments.stages.plan import StagePlan, changed_since, needed, plan_stages, values_from_parents
 from experiments.stages.resume import accept_changed_code, begin, check_unfinished, reusable
 from experiments.stages.stage_checkpoint import Interrupted
 from experiments.stages.stage_manifest import LOCK, write_result
@@ -106,7 +106,7 @@ def check_parts(config: DictConfig) -> None:
     Raises:
         AssemblyError: naming the part that refuses its arguments, or the parts that do not fit.
     """
-    for stage in config.stages:
+    for stage in (stage for stage in config.stages if builds(stage, config)):
         for key in (*LIGHT_PARTS[stage], "callbacks.every", f"callbacks.{stage}"):
             build(config, key)
         if stage in OPTIMIZERS:
@@ -119,6 +119,19 @@ def check_parts(config: DictConfig) -> None:
         check_online(config)
     if "grpo" in config.stages or "evaluate" in config.stages:
         check_prompts_fit(config)
+
+
+def builds(stage: str, config: DictConfig) -> bool:
+    """Whether the stage builds its parts: a policy or critics that are given leave nothing to train.
+
+    Raises:
+        AssemblyError: for a warm start that is to train a policy, and is none.
+    """
+    if stage != "warm_start":
+        return needed(stage, config)
+    if config.policy.pretrained is None and config.warm_start.module is None:
+        raise AssemblyError("policy.pretrained=null with warm_start=none: give the policy, or choose a warm_start")
+    return config.policy.pretrained is None
 
 
 def check_optimizer(config: DictConfig, key: str) -> None:

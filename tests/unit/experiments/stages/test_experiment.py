@@ -56,6 +56,19 @@ def test_what_fits_is_not_refused() -> None:
     check()
 
 
+def test_what_a_stage_would_train_with_is_not_looked_at_where_it_trains_nothing(tmp_path: Path) -> None:
+    check("warm_start=none")
+    refused = ("experiment=llama_critic", "pretraining.optimizer.betas=[0.9,2.0]")
+    with pytest.raises(AssemblyError, match=r"pretraining\.optimizer: Invalid beta"):
+        check(*refused)
+    check(*refused, f"reward.checkpoint={tmp_path}")
+
+
+def test_a_policy_that_is_neither_given_nor_trained_is_refused() -> None:
+    with pytest.raises(AssemblyError, match=r"^policy\.pretrained=null with warm_start=none: give the policy"):
+        check("warm_start=none", "policy.pretrained=null")
+
+
 def test_a_policy_whose_tokenizer_ends_no_text_is_refused_by_name(tmp_path: Path) -> None:
     folder = tmp_path / "policy"
     shutil.copytree(EMBEDDED_FOLDER / "llama_countdown", folder)
