@@ -96,10 +96,9 @@ def _exported(package: str, name: str) -> set[str]:
     return {path} if path == f"{package}.{name}" else defining(path)
 
 
-@cache
-def dependencies(module: str) -> frozenset[str]:
-    """The modules that define what a module imports."""
-    return frozenset(found for path in parsed(module).imports for found in defining(path))
+def dependencies(module: str) -> set[str]:
+    """The modules that define what a module imports, as their files are now."""
+    return {found for path in parsed(module).imports for found in defining(path)}
 
 
 def parsed(module: str) -> Parsed:

@@ -50,7 +50,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget() -> None:
     """What one process has read of modules that a test writes anew."""
-    code_hash.dependencies.cache_clear()
     code_hash._root.cache_clear()
 
 
@@ -119,6 +118,21 @@ def test_what_computes_otherwise_has_another_hash(folder: Path, file: str, old: 
     after = hashes("own_alone.brevity")
     assert changed_modules(after, before) == ([f"own_code.{file}"] if changes else [])
     assert len(before["own_alone"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "module"),
+    [
+        ("late", "from own_code.types_only import Shape\nshift = 1.0\n", "own_code.types_only"),
+        ("__init__", "from own_code.types_only import Shape as loss\n", "own_code.types_only"),
+    ],
+)
+def test_an_import_that_was_added_since_the_first_look_is_followed(
+    folder: Path, file: str, code: str, module: str
+) -> None:
+    assert module not in hashes("own_alone.brevity")
+    (folder / "own_code" / f"{file}.py").write_text(code)
+    assert module in hashes("own_alone.brevity")
 
 
 def test_a_module_that_is_used_no_longer_has_changed_too() -> None:
