@@ -1,7 +1,7 @@
 """The entry: ``python -m experiments.run experiment=NAME [overrides]``, or ``-m`` for a Hydra multirun.
 
-Only Hydra is imported here, and the configuration is composed once as a check, so that a typo is answered in a second;
-everything else is imported when there is something to run.
+The configuration is composed once as a check, and of large libraries nothing but Hydra and rich is imported for it, so
+that a typo is answered in a second; torch and the like are imported when there is something to run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ from experiments.system.launch import (
 from experiments.system.terminal import be_quiet, protect_output
 
 USAGE_ERROR = 2
-DISK_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.ENAMETOOLONG}
+DISK_ERRORS = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+"""Of the machine, whoever meets them."""
+PATH_ERRORS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG}
+"""Of the folders that a run writes; elsewhere they are a fault of the code that meets them."""
+MLFLOW_FOLDER = "mlruns"
 register()
 
 
@@ -74,9 +78,9 @@ def run(config: DictConfig) -> float | None:
         _print_once(str(error))
         sys.exit(FAILED)
     except OSError as error:
-        if error.errno not in DISK_ERRORS:
+        if (sentence := _disk_error(error, config.output_dir)) is None:
             raise
-        _print_of_rank(f"{error.filename or config.output_dir}: {error.strerror}")
+        _print_of_rank(sentence)
         sys.exit(FAILED)
     except Interrupted as stop:
         _print_once(f"{stop}; to go on from there run the same command again")
@@ -105,12 +109,23 @@ def main() -> None:
     except ConfigDirError as error:
         sys.exit(_refuse(str(error)))
     arguments = get_args_parser().parse_args()
-    if not arguments.help and not arguments.hydra_help:
-        lines = arguments.overrides
-        error = override_error(lines, multirun=arguments.multirun or starts_multirun(lines)) or _folder_error(lines)
+    if not (arguments.help or arguments.hydra_help or arguments.shell_completion):
+        lines, only_shows = arguments.overrides, arguments.cfg is not None or arguments.info is not None
+        error = override_error(lines, multirun=arguments.multirun or starts_multirun(lines))
+        error = error or (None if only_shows else _folder_error(lines))
         if error is not None:
             sys.exit(_refuse(error))
     watched(run)
+
+
+def _disk_error(error: OSError, output_dir: str) -> str | None:
+    """What cannot be written, in a sentence; None for an error of another kind, whose traceback is needed."""
+    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
+    ours = [Path(folder).absolute() for folder in (output_dir, MLFLOW_FOLDER)]
+    in_ours = path is not None and any(Path(path).absolute().is_relative_to(folder) for folder in ours)
+    if error.errno in DISK_ERRORS or (error.errno in PATH_ERRORS and in_ours):
+        return f"{path or output_dir}: {error.strerror}"
+    return None
 
 
 def _folder_error(overrides: Sequence[str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run import _folder_error
+from experiments import run
+from experiments.run import _disk_error, _folder_error, main
 
 ROOT = Path(__file__).resolve().parents[3]
 TYPO = ("experiment=llama_critic", "seeed=1")
@@ -25,6 +27,45 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
         assert error.endswith("; choose a folder that can be written, output_dir=FOLDER")
         assert "\n" not in error
     assert _folder_error(["experiment=llama_critic", f"output_dir={tmp_path / 'new'}"]) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "path", "told"),
+    [
+        (errno.EACCES, "outputs/stages/grpo/x/metrics.jsonl", True),
+        (errno.ENOTDIR, "mlruns/mlflow.db", True),
+        (errno.ENOSPC, None, True),
+        (errno.EROFS, "/elsewhere/file", True),
+        (errno.EACCES, "/elsewhere/data.json", False),
+        (errno.ENOTDIR, "outputs_of_a_reward/file", False),
+        (errno.EPERM, None, False),
+        (errno.ENOENT, "outputs/stages/grpo/x/metrics.jsonl", False),
+    ],
+)
+def test_only_of_the_disk_and_of_our_own_folders_an_error_is_one_sentence(
+    number: int, path: str | None, told: bool
+) -> None:
+    error = OSError(number, os.strerror(number), path)
+    assert _disk_error(error, "outputs") == (f"{path or 'outputs'}: {os.strerror(number)}" if told else None)
+
+
+@pytest.mark.parametrize("flags", [["--cfg", "job"], ["--cfg", "all", "--resolve"], ["--info"], ["--info", "config"]])
+def test_flags_that_only_show_something_make_no_folder(
+    flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[object] = []
+    monkeypatch.setattr(run, "watched", shown.append)
+    monkeypatch.setattr(sys, "argv", ["run", "experiment=llama_critic", f"output_dir={tmp_path / 'new'}", *flags])
+    main()
+    assert (len(shown), (tmp_path / "new").exists()) == (1, False)
+
+
+def test_hydra_installs_its_completion(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[object] = []
+    monkeypatch.setattr(run, "watched", shown.append)
+    monkeypatch.setattr(sys, "argv", ["run", "--shell-completion", "install=bash"])
+    main()
+    assert len(shown) == 1
 
 
 @pytest.mark.parametrize("module", [("experiments.run",), ("experiments.cli.main", "exp")], ids=["module", "command"])
