@@ -51,7 +51,7 @@ def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, mode
     if published and same_model(model, published.model):
         first, last = next(iter(ours.values())), ours["test"]
         for values, other in ((first, published.base), (last, getattr(suite, "compare_with", None))):
-            if other in published.rows:
+            if other is not None and other in published.rows:
                 lines.append((f"{DELTA} to {other}", difference(values, published.rows[other])))
     headings = published.columns if published else {}
     names = {column: headings.get(column, column) for column in suite.columns}
