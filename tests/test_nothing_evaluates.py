@@ -21,10 +21,14 @@ NEVER = {
 ONLY_WITH = {"torch.load": ("weights_only", True), "numpy.load": ("allow_pickle", False)}
 """Readers that are safe with an argument, which has to be spelled."""
 ONLY_IN = {
-    "ast.parse": {"contrastive_reasoning/tasks/countdown/longproc_scores.py"},
+    "ast.parse": {
+        "contrastive_reasoning/tasks/countdown/longproc_scores.py",
+        *(f"experiments/{path}.py" for path in ("config/signatures", "config/whole", "stages/code_hash")),
+    },
     "pickle.loads": {"contrastive_reasoning/tasks/function_worker.py"},
 }
-"""A tree of a text that is bounded, of which only its being one is asked; what a worker hears from its own parent."""
+"""A tree of a text that is bounded, of which only its being one is asked; trees of source files and annotations, never
+of what a model wrote; what a worker receives from its own parent."""
 
 
 def names(tree: ast.AST) -> dict[str, str]:

@@ -179,7 +179,7 @@ def _alternatives(annotation: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:
 
 def _fits(name: str, arguments: list[ast.expr], value: Any) -> bool:
     if name == "Literal":
-        return value in [ast.literal_eval(argument) for argument in arguments]
+        return value in [argument.value for argument in arguments if isinstance(argument, ast.Constant)]
     if isinstance(value, DictConfig) and "_target_" in value:
         return True  # what it builds is another's to judge
     return isinstance(value, KINDS[name][1]) and (name == "bool" or not isinstance(value, bool))

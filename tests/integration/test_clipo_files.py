@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.problem_set import AnswerTask
@@ -54,9 +53,9 @@ def sets_of(track: str) -> Mapping[str, AnswerTask]:
 
 
 def task_of(name: str, path: Path) -> AnswerTask:
-    node = OmegaConf.load(CONF / "task" / "hub" / f"{name}.yaml")
-    node.path = str(path)
-    task = build(OmegaConf.create({"task": node}), "task")
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", ["experiment=grpo_gsm8k", f"task={name}", "scale=paper", f"task.path='{path}'"])
+    task = build(config, "task")
     return getattr(task, "chosen", task)
 
 

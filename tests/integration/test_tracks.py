@@ -15,6 +15,7 @@ from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from experiments.run_folder import last_values
 from experiments.schema import register
 from experiments.stages.evaluate import evaluate
+from experiments.stages.evaluation_table import show
 
 register()
 
@@ -67,6 +68,8 @@ def test_from_files_to_the_table(
     assert metrics["test/average/avg"] == pytest.approx(sum(metrics[name] for name in own) / sets)
     left_out = json.loads((tmp_path / "stage" / "tables" / "test" / "left_out" / "0.json").read_text())
     assert [line["row"] for line in left_out] == ["row 1: reward_model.ground_truth is empty"] * sets
+    capsys.readouterr()
+    show(tmp_path / "stage")
     shown = capsys.readouterr().out
     for text in (shown, (tmp_path / "stage" / "summary.md").read_text()):
         assert "GRPO+CLIPO (published)" in text

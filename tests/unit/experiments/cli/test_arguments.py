@@ -33,7 +33,7 @@ NOT_OF_COMPARE = "no such key; did you mean 'metric' of baseline, by, curve, met
         (
             study,
             ["s", "paralel=2"],
-            "paralel=2: no such key; did you mean 'parallel' of only, parallel, progress, seeds?",
+            "paralel=2: no such key; did you mean 'parallel' of launcher, only, parallel, progress, seeds?",
         ),
         (study, ["s", "parallel=two"], "parallel=two: it takes a whole number"),
         (study, ["s", "--parallel", "1.5"], "parallel=1.5: it takes a whole number"),

@@ -9,7 +9,6 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from experiments.sweep import watch
 from experiments.system.devices import GPU_GROUPS, SEPARATOR, VISIBLE, gpu_groups, gpus_of_job, visible_gpus
 
 
@@ -73,13 +72,3 @@ def test_where_there_are_no_seats_nothing_is_said(
         monkeypatch.setenv(GPU_GROUPS, said)
     with gpus_of_job(tmp_path) as variables:
         assert variables == {}
-
-
-def test_a_sweep_shares_out_what_its_jobs_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(GPU_GROUPS, "left by another sweep")
-    monkeypatch.setenv(VISIBLE, "6,7")
-    for name in watch.THREADS:
-        monkeypatch.setenv(name, "1")
-    for given, expected in ((trainer(), "6;7"), (trainer(devices=2), "6,7;6,7"), (trainer("cpu"), "")):
-        watch._share_out([given], 2)
-        assert watch.os.environ[GPU_GROUPS] == expected
