@@ -153,7 +153,7 @@ def rollouts(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
             sampling,
             budget=case["max_batch_tokens"],
             pooled=False,
-            tell=CompletionNotifier(completions, policy, None),
+            notify=CompletionNotifier(completions, policy, None),
         )
         decode._join(None)
         assert decode.cache.shared is not None

@@ -43,7 +43,7 @@ def started(body: str) -> subprocess.Popen[str]:
 
 def test_ranks_know_each_other_and_only_the_first_prints(capfd: pytest.CaptureFixture[str]) -> None:
     body = """
-    with joined():
+    with process_group():
         print(ranks(), gather(this_rank()), os.environ["SAID"])
     """
     assert launch(command(body), 2, variables={"SAID": "yes"}) == 0
@@ -69,7 +69,7 @@ def test_ranks_share_the_cores_unless_told_otherwise(
 def test_lightning_believes_the_launcher_and_not_the_cluster(capfd: pytest.CaptureFixture[str]) -> None:
     """In a job of SLURM that has one task, which starts the ranks of its node."""
     body = """
-    with joined():
+    with process_group():
         from lightning import Trainer
         trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_checkpointing=False)
         print(gather((trainer.global_rank, trainer.world_size, trainer.local_rank)))
@@ -94,7 +94,7 @@ def test_a_rank_that_fails_ends_all_with_its_cause(
     if code != 1:
         monkeypatch.setattr("experiments.system.launch.GRACE_SECONDS", 1)  # the real ones are waited for once
     body = f"""
-    with joined():
+    with process_group():
         barrier()
         if this_rank() == 1:
             {end}
@@ -112,7 +112,7 @@ def rank_1_raises(*, then: str, at_the_end: str) -> str:
     """What rank 0 does then, and what both do before they are gone."""
     return f"""
     try:
-        with joined():
+        with process_group():
             barrier()
             if this_rank() == 1:
                 raise ValueError("the first cause")
@@ -158,7 +158,7 @@ def test_each_rank_gets_the_signal_and_may_take_its_time() -> None:
         time.sleep(0.5 + this_rank())
         print("ended well", file=sys.stderr, flush=True)
         os._exit(130)
-    with joined():
+    with process_group():
         signal.signal(signal.SIGTERM, end)
         barrier()
         print("ready", file=sys.stderr, flush=True)
@@ -175,7 +175,7 @@ def test_each_rank_gets_the_signal_and_may_take_its_time() -> None:
 
 def test_ranks_do_not_outlive_their_launcher(tmp_path: Path) -> None:
     body = f"""
-    with joined():
+    with process_group():
         with open({str(tmp_path)!r} + "/" + str(this_rank()), "w") as file:
             file.write(str(os.getpid()))
         barrier()
@@ -207,7 +207,7 @@ def test_groups_that_libraries_make_wait_as_long(capfd: pytest.CaptureFixture[st
     """DeepSpeed exchanges gradients within a group of its own making."""
     body = """
     import deepspeed, torch
-    with joined():
+    with process_group():
         deepspeed.init_distributed("gloo")
         from deepspeed.utils.groups import _clone_world_group
         groups = torch.distributed.group.WORLD, _clone_world_group()

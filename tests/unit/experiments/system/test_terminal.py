@@ -100,11 +100,12 @@ def test_a_long_error_or_reason_is_not_cut_within_a_secret(at: int) -> None:
 
 @pytest.mark.whole
 @pytest.mark.parametrize(
-    "entry", ["run", "sample", "plan", "bench", "track", "compare", "report", "study", "dashboard", "embed"]
+    "entry", ["run", "sample", "plan", "track", "compare", "report", "study", "dashboard", "embed", "benchmarks"]
 )
 def test_no_command_prints_one(entry: str, tmp_path: Path) -> None:
     """Each is given what it does not know, which it says."""
-    command = [sys.executable, "-m", f"experiments.{entry}", f"/{SECRET}", *(["name"] if entry == "embed" else [])]
+    module = entry if entry == "benchmarks" else f"experiments.{entry}"
+    command = [sys.executable, "-m", module, f"/{SECRET}", *(["name"] if entry == "embed" else [])]
     known = os.environ | {"HF_TOKEN": SECRET, "PYTHONPATH": str(Path(__file__).resolve().parents[4])}
     done = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, check=False)
     assert SECRET not in done.stdout + done.stderr
