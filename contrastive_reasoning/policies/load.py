@@ -152,12 +152,20 @@ def resolve(pretrained: str) -> str:
     """A hub name or an existing folder for ``from_pretrained``; ``embedded:NAME`` becomes the package's own folder.
 
     The folder of a run or of a stage stands for the policy that it trained.
+
+    Raises:
+        FileNotFoundError: for a folder without a model, or with an adapter alone.
     """
     if pretrained.startswith(EMBEDDED):
         return str(_embedded(pretrained.removeprefix(EMBEDDED)))
     looks_local = pretrained.startswith((".", "/", "~")) or pretrained.count("/") > 1
     folder = Path(pretrained).expanduser()
     folder = next((trained for trained in _trained(folder) if (trained / "config.json").is_file()), folder)
+    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
+        raise FileNotFoundError(
+            f"policy.pretrained={pretrained}: an adapter without its base model (adapter_config.json, no config.json); "
+            "merge it into its base (peft's merge_and_unload, then save_pretrained) and name that folder"
+        )
     if (looks_local or folder.is_dir()) and not (folder / "config.json").is_file():
         raise FileNotFoundError(f"policy.pretrained={pretrained}: no model there (config.json is missing)")
     return str(folder) if folder.is_dir() else pretrained

@@ -164,3 +164,9 @@ def test_a_rank_below_one_is_refused() -> None:
 def test_adapters_on_the_vocabulary_are_refused(target: str) -> None:
     with pytest.raises(ValueError, match=rf"lora\.target_modules must not name {target}"):
         LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules=["q_proj", target])
+
+
+def test_an_adapter_without_its_base_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match=r"an adapter without its base model .* merge it into its base"):
+        resolve(str(tmp_path))
