@@ -34,7 +34,9 @@ register()
 
 def make(*words: str) -> subprocess.CompletedProcess[str]:
     """``make`` without its recipes: what it would run."""
-    return subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of a make above
+    command = ["make", "--no-print-directory", "--dry-run", *words]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("target", NAMES["make"])
