@@ -183,8 +183,8 @@ def _trained(folder: Path) -> Iterator[Path]:
 
 def embedded_names() -> list[str]:
     """The policies that come with the package."""
-    room = Path(str(files("contrastive_reasoning.policies"))) / "embedded"
-    return sorted(config.parent.name for config in room.glob("*/config.json"))
+    folder = Path(str(files("contrastive_reasoning.policies"))) / "embedded"
+    return sorted(config.parent.name for config in folder.glob("*/config.json"))
 
 
 def _embedded(name: str) -> Path:

@@ -125,7 +125,7 @@ def row_uniforms(
 
 
 def names_of(problems: Sequence[Problem], prefixes: Sequence[Sequence[int]]) -> list[Seed]:
-    """What the draws of each prompt are told apart by: the problem, and the tokens of its prefix if it has some."""
+    """What distinguishes the draws of each prompt: the problem, and the tokens of its prefix if it has some."""
     begun = prefixes or [()] * len(problems)
     return [
         (problem.id, " ".join(map(str, prefix))) if prefix else (problem.id,)

@@ -133,7 +133,7 @@ class VLLMEngine:
         seed: Seed,
         written: Written | None,
     ) -> list[Drawn]:
-        """The B completions, prompt-major; ``written`` is told in this order, too."""
+        """The B completions, prompt-major; ``written`` is called in this order, too."""
         reader = AnswerReader(policy, sampling)
         seeds = request_seeds(problems, seed, prefixes=requests.prefixes)
         table = () if written is None else spelling(policy)
