@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import lightning as L
-from torch import Tensor
+from jinja2 import Environment
 
-from callbacks.credit import Trace, credit_page
 from callbacks.figures import due, log_with, watching
 from contrastive_reasoning.rewards import Credit
-from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
+from contrastive_reasoning.rollout.batch import verdicts_of
 from contrastive_reasoning.rollout.spans import readable, visible_tokens
-from contrastive_reasoning.tasks.base import Task, Verdict
+from contrastive_reasoning.tasks.base import Task
+
+NEGATIVE, POSITIVE = (0xD5, 0x5E, 0x00), (0x00, 0x72, 0xB2)
+DEEPEST = 0.65
+"""Share of the colour at the ends of the scale, the rest white: black text on it stays readable."""
+SHARES = (-1.0, -0.5, 0.0, 0.5, 1.0)
+"""Where the legend shows colours, as shares of the scale's end."""
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Advantage per token, step {{ step }}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><style>
+body { margin: 1.5rem auto; max-width: 64rem; padding: 0 1rem; background: #fff; color: #1a1a1a;
+       font: 15px/1.5 system-ui, "Segoe UI", Helvetica, Arial, sans-serif; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.05rem; margin: 1.6rem 0 .3rem; }
+.legend b { font-weight: normal; padding: .15rem .6rem; border: 1px solid #ccc; }
+pre { margin: .3rem 0; padding: .5rem .7rem; border: 1px solid #ddd; white-space: pre-wrap; overflow-wrap: anywhere;
+      font: .92rem/1.7 ui-monospace, Menlo, Consolas, monospace; unicode-bidi: isolate; }
+.prompt, .numbers { color: #555; } .numbers { margin: .2rem 0; overflow-wrap: anywhere; }
+</style></head>
+<body><h1>Advantage per token, step {{ step }}</h1>
+<p class="legend">
+{%- for value in legend %}<b style="background:{{ value | colour }}">{{ value | signed }}</b>
+{% else %}All advantages are 0.{% endfor %}{% if legend %}&nbsp; Point at a token to read its own.{% endif %}</p>
+{% for trace in traces %}<h2>{{ trace.heading }}</h2>
+<p class="numbers">{% for name, value in trace.numbers.items() %}{{ "" if loop.first else " · " }}{{ name }} {{ value | signed }}
+{%- endfor %}</p>
+<pre class="prompt">{{ trace.prompt[: 4 * longest] }}</pre>
+<pre>
+{%- for text, value in trace.tokens[:longest] -%}
+<span style="background:{{ value | colour }}" title="{{ value | signed }}">{{ text }}</span>
+{%- endfor -%}
+</pre>
+{% if trace.tokens | length > longest %}<p class="numbers">… {{ trace.tokens | length - longest }} more tokens</p>
+{% endif %}{% endfor %}</body></html>
+"""  # noqa: E501
 
 
 class Completions(L.Callback):
@@ -32,7 +65,6 @@ class Completions(L.Callback):
     def on_validation_batch_end(
         self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Keep the rows of this batch that are among the first problems."""
         for row, problem in enumerate(batch.problems[: self.problems - len(self.rows)]):
             text = batch.rollouts.texts[row * batch.rollouts.group_size]
             verdict = self.task.verify(problem, text)
@@ -52,6 +84,7 @@ class Completions(L.Callback):
             log_with(trainer, "log_table", "val/completions", self.rows, int(pl_module.rollout_step))
 
 
+@dataclass(kw_only=True, eq=False)
 class TrainingCompletions(L.Callback):
     """Logs completions of the first training batch and of every ``every``-th: correct and incorrect ones. Only watches.
 
@@ -60,24 +93,22 @@ class TrainingCompletions(L.Callback):
     ``rollout_step`` of the module. Where the policy was not updated, as in a reward's warm-up, the table has no
     advantages and there is no page.
 
-    Args:
-        task: verifies where the reward did not.
-        rows: completions at most.
-        every: rollout batches from one table to the next.
-        longest: tokens of a completion that the page shows at most.
-
     Raises:
         ValueError: if ``rows``, ``every`` or ``longest`` is below 1.
     """
 
-    def __init__(self, *, task: Task, rows: int, every: int, longest: int) -> None:
-        for name, value in {"rows": rows, "every": every, "longest": longest}.items():
-            if value < 1:
-                raise ValueError(f"callbacks.training_completions.{name} must be at least 1, got {value}")
-        self.task = task
-        self.rows = rows
-        self.every = every
-        self.longest = longest
+    task: Task
+    """Verifies where the reward did not."""
+    rows: int
+    """Completions at most."""
+    every: int
+    longest: int
+    """Tokens of a completion that the page shows at most."""
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "every", "longest"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"callbacks.training_completions.{name} must be at least 1, got {getattr(self, name)}")
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step = int(pl_module.rollout_step)
@@ -85,56 +116,44 @@ class TrainingCompletions(L.Callback):
             return
         rollouts, credit, advantages = batch.rollouts, pl_module.credit, pl_module.advantages
         verdicts = verdicts_of(self.task, rollouts) if credit.verdicts is None else credit.verdicts
-        chosen = mixed([verdict.correct for verdict in verdicts], self.rows)
-        rows = [table_row(rollouts, credit, verdicts[row], advantages, row) for row in chosen]
-        log_with(trainer, "log_table", "train/completions", rows, step)
+        table, traces = [], []
+        for row in mixed([verdict.correct for verdict in verdicts], self.rows):
+            problem, verdict, written = rollouts.problem_of(row), verdicts[row], rollouts.mask[row]
+            tokens, rewards = int(written.sum()), rewards_of(credit, row)
+            table.append(
+                {
+                    "problem": problem.id,
+                    "prompt": problem.prompt,
+                    "answer": problem.answer,
+                    "completion": readable(rollouts.texts[row]),
+                    "status": verdict.status,
+                    "reason": readable(verdict.reason),
+                    "finish": rollouts.finish_reasons[row],
+                    "tokens": tokens,
+                    **rewards,
+                    "advantage": None if advantages is None else float(advantages[row].sum()) / max(tokens, 1),
+                }
+            )
+            if advantages is not None:
+                spelled = visible_tokens(pl_module.policy.tokenizer, rollouts.completion_ids[row][written].tolist())
+                reason = f": {readable(verdict.reason)}" if verdict.reason else ""
+                traces.append(
+                    Trace(
+                        heading=f"{verdict.status}{reason} ({problem.id})",
+                        numbers=rewards,
+                        prompt=readable(problem.prompt),
+                        tokens=list(zip(spelled, advantages[row][written].tolist(), strict=True)),
+                    )
+                )
+        log_with(trainer, "log_table", "train/completions", table, step)
         if advantages is not None:
-            tokenizer = pl_module.policy.tokenizer
-            traces = [trace(rollouts, credit, verdicts[row], advantages, row, tokenizer) for row in chosen]
             log_with(trainer, "log_page", "train/credit", credit_page(traces, step=step, longest=self.longest), step)
-
-
-def table_row(
-    rollouts: RolloutBatch, credit: Credit, verdict: Verdict, advantages: Tensor | None, row: int
-) -> dict[str, Any]:
-    """One completion, as text and plain numbers."""
-    problem = rollouts.problem_of(row)
-    tokens = int(rollouts.mask[row].sum())
-    mean = None if advantages is None else float(advantages[row].sum()) / max(tokens, 1)
-    return {
-        "problem": problem.id,
-        "prompt": problem.prompt,
-        "answer": problem.answer,
-        "completion": readable(rollouts.texts[row]),
-        "status": verdict.status,
-        "reason": readable(verdict.reason),
-        "finish": rollouts.finish_reasons[row],
-        "tokens": tokens,
-        **rewards_of(credit, row),
-        "advantage": mean,
-    }
 
 
 def rewards_of(credit: Credit, row: int) -> dict[str, float]:
     """The reward of one rollout and each of its parts, by name."""
     parts = {f"reward/{name}": float(part[row]) for name, part in credit.parts.items()}
     return {"reward": float(credit.outcome[row]), **parts}
-
-
-def trace(
-    rollouts: RolloutBatch, credit: Credit, verdict: Verdict, advantages: Tensor, row: int, tokenizer: Any
-) -> Trace:
-    """One completion for the page: its own tokens, padding left out, each with its own advantage."""
-    written = rollouts.mask[row]
-    reason = f": {readable(verdict.reason)}" if verdict.reason else ""
-    problem = rollouts.problem_of(row)
-    return Trace(
-        heading=f"{verdict.status}{reason} ({problem.id})",
-        numbers=rewards_of(credit, row),
-        prompt=readable(problem.prompt),
-        tokens=visible_tokens(tokenizer, rollouts.completion_ids[row][written].tolist()),
-        advantages=advantages[row][written].tolist(),
-    )
 
 
 def mixed(correct: Sequence[bool], count: int) -> list[int]:
@@ -145,10 +164,44 @@ def mixed(correct: Sequence[bool], count: int) -> list[int]:
     right = [row for row, ok in enumerate(correct) if ok]
     wrong = [row for row, ok in enumerate(correct) if not ok]
     rights = min(len(right), max(count // 2, count - len(wrong)))
-    return sorted([*strided(right, rights), *strided(wrong, count - rights)])
+    wrongs = min(len(wrong), count - rights)
+    chosen = [right[k * len(right) // rights] for k in range(rights)]
+    return sorted(chosen + [wrong[k * len(wrong) // wrongs] for k in range(wrongs)])
 
 
-def strided(rows: Sequence[int], count: int) -> list[int]:
-    """``count`` of the rows in even strides, or all."""
-    count = min(count, len(rows))
-    return [rows[k * len(rows) // count] for k in range(count)]
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """One completion on the page."""
+
+    heading: str
+    """Its verdict and the reason."""
+    numbers: Mapping[str, float]
+    """Of the whole completion, by name."""
+    prompt: str
+    tokens: Sequence[tuple[str, float]]
+    """What each token spells, and its advantage."""
+
+
+def credit_page(traces: Sequence[Trace], *, step: int, longest: int) -> str:
+    """The page: at most ``longest`` tokens of a completion, and four times as many characters of a prompt.
+
+    It holds what a policy wrote and what people made problems of: all of it is escaped, nothing is fetched, no script
+    runs.
+    """
+    limit = max((abs(value) for trace in traces for _, value in trace.tokens), default=0.0)
+    environment = Environment(autoescape=True, keep_trailing_newline=True)
+    environment.filters |= {"colour": lambda value: colour(value, limit), "signed": number}
+    legend = [share * limit for share in SHARES] if limit else []
+    return environment.from_string(PAGE).render(traces=traces, legend=legend, step=f"{step:,}", longest=longest)
+
+
+def colour(value: float, limit: float) -> str:
+    """``#rrggbb`` of a number on the scale −limit … limit: vermilion below, white at 0, blue above."""
+    share = min(1.0, abs(value) / limit) if limit > 0 else 0.0
+    end = POSITIVE if value > 0 else NEGATIVE
+    return "#" + "".join(f"{round(255 + DEEPEST * share * (channel - 255)):02x}" for channel in end)
+
+
+def number(value: float) -> str:
+    """Three digits with a sign."""
+    return f"{value:+.3g}".replace("-", "−") if value else "0"

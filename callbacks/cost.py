@@ -15,7 +15,7 @@ from typing import Any
 import lightning as L
 import torch
 
-from callbacks.phases import WHOLE_BATCH, PhaseClock, PhaseListener, finished_now, listen, stop_listening
+from callbacks.phases import WHOLE_BATCH, PhaseListener
 from callbacks.system_metrics import memory_in_use, peak_memory
 from contrastive_reasoning.distributed import total
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -32,8 +32,7 @@ class Cost(L.Callback):
 
     Both only grow, and a resumed stage continues from the values of its checkpoint: lost steps are not counted twice.
 
-    - tokens: all that the policy generated to learn from, refills and continuations too, as the callback that draws
-      rollouts counts them in ``batch.generated``; on all ranks.
+    - tokens: all that the policy generated to learn from, on all ranks, refills and continuations too.
     - seconds: since this callback was built, so preparing the data counts; validation, which only measures, does not.
       It belongs last among a stage's callbacks: figures drawn after a validation are then left out too.
     """
@@ -110,7 +109,7 @@ class Throughput(L.Callback):
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._clock = PhaseClock()
-        self._listener = listen(trainer, begin=self._clock.begin, end=self._clock.end, whole_batch=WHOLE_BATCH)
+        self._listener = PhaseListener(trainer, begin=self._clock.begin, end=self._clock.end, whole_batch=WHOLE_BATCH)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._measure_device(getattr(pl_module, "policy", None))
@@ -129,7 +128,10 @@ class Throughput(L.Callback):
         if self.tokens is not None and self.tokens in trainer.callback_metrics:
             self._tokens_seen += int(trainer.callback_metrics[self.tokens])
         self._mark(trainer, pl_module)
-        seconds = self._seconds()
+        now, phases = perf_counter(), self._clock.take()
+        step = now - self._step_began - self._validating
+        self._step_began, self._validating = now, 0.0
+        seconds = {"step": step, **phases, "rest": step - sum(phases.values())}
         steps = steps_in_all(trainer, pl_module)
         values = {
             "steps_per_second": self._pace.rate,
@@ -144,24 +146,18 @@ class Throughput(L.Callback):
             if value is not None:
                 pl_module.log(THROUGHPUT + name, value, batch_size=1)
 
-    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        stop_listening(trainer, self._listener)
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if self._listener is not None:
+            self._listener.stop_listening()
+        self._listener = None
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        stop_listening(trainer, self._listener)
+        self.teardown(trainer, pl_module, "fit")
 
     def _mark(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         now = perf_counter()
         self._pace.mark(steps_done(trainer, pl_module), now)
         self._token_pace.mark(self._tokens_seen, now)
-
-    def _seconds(self) -> dict[str, float]:
-        """Of the step, of its phases, and of the rest."""
-        now = perf_counter()
-        step = now - self._step_began - self._validating
-        self._step_began, self._validating = now, 0.0
-        phases = self._clock.take()
-        return {"step": step, **phases, "rest": step - sum(phases.values())}
 
     def _measure_device(self, policy: Any) -> None:
         """Size of the policy and peak of its device, once; no size where the formulas do not know its layers."""
@@ -188,8 +184,45 @@ class Throughput(L.Callback):
         if not flops:
             return {}
         used = {phase: count / (seconds[phase] * self._peak) for phase, count in flops.items() if phase in seconds}
-        values |= {f"{phase}_utilisation": share for phase, share in used.items()}
-        return {**values, "peak_teraflops": self._peak / 1e12}
+        return {
+            **values,
+            **{f"{phase}_utilisation": share for phase, share in used.items()},
+            "peak_teraflops": self._peak / 1e12,
+        }
+
+
+class PhaseClock:
+    """Adds up the seconds of the phases of a step; of a phase within itself the inner one counts."""
+
+    def __init__(self) -> None:
+        self._started: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
+
+    def begin(self, phase: str) -> None:
+        self._started[phase] = finished_now()
+
+    def end(self, phase: str) -> None:
+        if phase in self._started:
+            seconds = finished_now() - self._started.pop(phase)
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
+
+    def take(self) -> dict[str, float]:
+        """Seconds of rollout, reward and update, if they occurred, since the last call.
+
+        A module that names neither reward nor update, as with automatic optimization, has its whole batch as the
+        update.
+        """
+        seconds, self._seconds = self._seconds, {}
+        if WHOLE_BATCH in seconds and not seconds.keys() & {"reward", "update"}:
+            seconds["update"] = seconds[WHOLE_BATCH]
+        return {phase: seconds[phase] for phase in ("rollout", "reward", "update") if phase in seconds}
+
+
+def finished_now() -> float:
+    """The time in seconds at which all work queued on the accelerator is done; without one, now."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return perf_counter()
 
 
 def measured_peak(device: torch.device, dtype: torch.dtype) -> float:

@@ -6,12 +6,11 @@ from typing import Any
 
 import lightning as L
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
-from callbacks.figures import LINE_COLOURS, log_figure, watching
+from callbacks.figures import LINE_COLOURS, log_with, watching
 from contrastive_reasoning.critics import CriticBatch, rows_of, take
 from contrastive_reasoning.critics.calibration import ReliabilityBins, reliability_bins
 from contrastive_reasoning.geometry import alignment, effective_rank, parity_accuracy, parity_of, uniformity
@@ -46,20 +45,26 @@ class SimilarityHeatmap(L.Callback):
         if batch_idx == 0 and isinstance(batch, CriticBatch):
             self._batch = batch
 
+    @torch.no_grad()
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         batch, self._batch = self._batch, None
-        if batch is not None:
-            with gathered(pl_module.critic):
-                if watching(trainer):
-                    self._draw(trainer, pl_module, batch)
-
-    def _draw(self, trainer: L.Trainer, pl_module: L.LightningModule, batch: CriticBatch) -> None:
-        rows, columns = positive_diagonal(batch.positive, self.size)
-        if len(rows) > 1:
+        if batch is None:
+            return
+        with gathered(pl_module.critic):
+            rows, columns = positive_diagonal(batch.positive, self.size)
+            if not watching(trainer) or len(rows) < 2:
+                return
+            critic: Any = pl_module.critic
             state_actions, goals = take(batch.state_actions, rows), take(batch.goals, columns)
-            positive = batch.positive[rows][:, columns].cpu()
-            figure = heatmaps(similarities(pl_module.critic, state_actions, goals), positive, trainer.global_step)
-            log_figure(trainer, "critic/similarity", figure, trainer.global_step)
+            matrices = {}
+            if hasattr(critic, "encode_state_action"):
+                anchors, candidates = critic.encode_state_action(state_actions), critic.encode_goal(goals)
+                matrices["cosine of φ(s, a) and ψ(g)"] = (
+                    normalize(anchors.float(), dim=1) @ normalize(candidates.float(), dim=1).T
+                )
+            matrices["critic value f(s, a, g)"] = critic(state_actions, goals).float()
+        figure = heatmaps(matrices, batch.positive[rows][:, columns], trainer.global_step)
+        log_with(trainer, "log_figure", "critic/similarity", figure, trainer.global_step)
 
 
 def positive_diagonal(positive: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -72,9 +77,11 @@ def positive_diagonal(positive: Tensor, size: int) -> tuple[Tensor, Tensor]:
     Returns:
         Row and column indices, equally many.
     """
+    having = positive.any(dim=1).nonzero().flatten().tolist()
+    stride = max(1, round(len(having) ** 0.5))  # so that each depth shows in a batch that is ordered by depth
     rows: list[int] = []
     columns: list[int] = []
-    for row in _spread(positive.any(dim=1).nonzero().flatten().tolist()):
+    for row in (row for start in range(stride) for row in having[start::stride]):
         free = [column for column in positive[row].nonzero().flatten().tolist() if column not in columns]
         if free and len(rows) < size:
             rows.append(row)
@@ -85,45 +92,22 @@ def positive_diagonal(positive: Tensor, size: int) -> tuple[Tensor, Tensor]:
     )
 
 
-def _spread(rows: list[int]) -> list[int]:
-    """All rows in strides, so that each depth shows in a batch that is ordered by depth."""
-    stride = max(1, round(len(rows) ** 0.5))
-    return [row for start in range(stride) for row in rows[start::stride]]
-
-
-@torch.no_grad()
-def similarities(critic: Any, state_actions: Any, goals: Any) -> dict[str, Tensor]:
-    """(A, C) matrices by title."""
-    matrices = {}
-    if hasattr(critic, "encode_state_action"):
-        anchors, candidates = critic.encode_state_action(state_actions), critic.encode_goal(goals)
-        matrices["cosine of φ(s, a) and ψ(g)"] = (
-            normalize(anchors.float(), dim=1) @ normalize(candidates.float(), dim=1).T
-        )
-    matrices["critic value f(s, a, g)"] = critic(state_actions, goals).float()
-    return {title: matrix.cpu() for title, matrix in matrices.items()}
-
-
 def heatmaps(matrices: dict[str, Tensor], positive: Tensor, step: int) -> Figure:
-    """One panel a matrix; dots mark pairs known to be positive, on the diagonal and off it."""
+    """One panel for each (A, C) matrix by its title; dots mark known positives, on the diagonal and off it."""
     figure = Figure(figsize=(5.6 * len(matrices), 5.2), layout="constrained")
     axes = figure.subplots(1, len(matrices), squeeze=False)[0]
+    rows, columns = positive.cpu().nonzero(as_tuple=True)
     for panel, (title, matrix) in zip(axes, matrices.items(), strict=True):
-        _heatmap(panel, title, matrix, positive)
+        # a cosine has a zero and two ends; of f only the order means something
+        scale: dict[str, Any] = {"cmap": "cividis"}
+        if title.startswith("cosine"):
+            scale = {"cmap": "PuOr_r", "vmin": -1.0, "vmax": 1.0}
+        image = panel.imshow(matrix.cpu().numpy(), **scale)
+        panel.scatter(columns.numpy(), rows.numpy(), s=18, c="black", edgecolors="white", linewidths=0.7)
+        panel.set(title=title, xlabel="goal", ylabel="state–action")
+        figure.colorbar(image, ax=panel, shrink=0.85)
     figure.suptitle(f"State–actions against goals, step {step:,} (dots: known positives)")
     return figure
-
-
-def _heatmap(panel: Axes, title: str, matrix: Tensor, positive: Tensor) -> None:
-    # a cosine has a zero and two ends; of f only the order means something
-    scale: dict[str, Any] = {"cmap": "cividis"}
-    if title.startswith("cosine"):
-        scale = {"cmap": "PuOr_r", "vmin": -1.0, "vmax": 1.0}
-    image = panel.imshow(matrix.numpy(), **scale)
-    rows, columns = positive.nonzero(as_tuple=True)
-    panel.scatter(columns.numpy(), rows.numpy(), s=18, c="black", edgecolors="white", linewidths=0.7)
-    panel.set(title=title, xlabel="goal", ylabel="state–action")
-    panel.figure.colorbar(image, ax=panel, shrink=0.85)
 
 
 class Calibration(L.Callback):
@@ -148,15 +132,22 @@ class Calibration(L.Callback):
         metrics = getattr(pl_module, "oracle_metrics", None)
         seen = None if metrics is None else metrics.predictions()
         if seen is not None and watching(trainer):
-            step = trainer.global_step
-            log_figure(trainer, "critic/calibration", diagram(reliability_bins(*seen, bins=self.bins), step=step), step)
+            figure = diagram(reliability_bins(*seen, bins=self.bins), step=trainer.global_step)
+            log_with(trainer, "log_figure", "critic/calibration", figure, trainer.global_step)
 
 
 def diagram(found: ReliabilityBins, *, step: int) -> Figure:
     """Shares over probabilities with 95% intervals; below it the number of states in each bin."""
     figure = Figure(figsize=(5.6, 6.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 1]})
-    _shares(upper, found)
+    low, high = wilson(found)
+    errors = torch.stack([(found.true - low).clamp(min=0), (high - found.true).clamp(min=0)])
+    style: dict[str, Any] = {"fmt": "o-", "color": LINE_COLOURS[0], "linewidth": 1.6, "capsize": 3}
+    upper.plot([0, 1], [0, 1], color="0.35", linestyle="--", linewidth=1.2, label="calibrated")
+    upper.errorbar(found.predicted, found.true, yerr=errors, label="critic, 95% intervals", **style)
+    upper.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), ylabel="share of states in reach")
+    upper.grid(color="0.92")
+    upper.legend(loc="upper left", frameon=False)
     lower.vlines(found.predicted, 0.5, found.count, color=LINE_COLOURS[0], linewidth=5)
     lower.set_yscale("log")
     lower.set(ylim=(0.5, 2 * float(found.count.max())), xlabel="probability the critic gives: σ(f/τ)", ylabel="states")
@@ -167,26 +158,7 @@ def diagram(found: ReliabilityBins, *, step: int) -> Figure:
     return figure
 
 
-def _shares(panel: Axes, found: ReliabilityBins) -> None:
-    low, high = wilson(found)
-    panel.plot([0, 1], [0, 1], color="0.35", linestyle="--", linewidth=1.2, label="calibrated")
-    errors = torch.stack([(found.true - low).clamp(min=0), (high - found.true).clamp(min=0)])
-    panel.errorbar(
-        found.predicted,
-        found.true,
-        yerr=errors,
-        fmt="o-",
-        color=LINE_COLOURS[0],
-        linewidth=1.6,
-        capsize=3,
-        label="critic, 95% intervals",
-    )
-    panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), ylabel="share of states in reach")
-    panel.grid(color="0.92")
-    panel.legend(loc="upper left", frameon=False)
-
-
-def wilson(found: ReliabilityBins) -> tuple[torch.Tensor, torch.Tensor]:
+def wilson(found: ReliabilityBins) -> tuple[Tensor, Tensor]:
     """Wilson's 95% interval of each share: within [0, 1], and wide where few states are."""
     n, p = found.count.double(), found.true.double()
     centre = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
@@ -213,12 +185,8 @@ class ActionProbe(L.Callback):
         # among the same pairs as the accuracy beside it
         right = categorical_accuracy(logits, batch.positive, pl_module.counted(batch, "validation", batch_idx)).float()
         accuracy = mean_over(right, batch.positive.any(dim=1))
-        pl_module.log(
-            "val/probe/accuracy_actions_shuffled",
-            accuracy,
-            batch_size=rows_of(batch.state_actions),
-            add_dataloader_idx=False,
-        )
+        anchors = rows_of(batch.state_actions)
+        pl_module.log("val/probe/accuracy_actions_shuffled", accuracy, batch_size=anchors, add_dataloader_idx=False)
 
 
 def with_shuffled_actions(state_actions: Any) -> Any:

@@ -1,15 +1,20 @@
-"""Colours of figures, and how they are logged: by the first process, to every logger that takes them.
+"""Figures: their colours, how they are logged, and the curves of a stage when it ends.
 
 The colours are of the palette of Okabe and Ito, which colour-blind readers can distinguish.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 import lightning as L
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from contrastive_reasoning.progress import steps_done
 
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 """Of lines, in this order."""
@@ -17,27 +22,18 @@ PARITY_COLOURS = ("#0072B2", "#E69F00")
 """Even, odd."""
 LABEL_COLOURS = ("#D55E00", "#009E73")
 """Out of reach, reachable."""
-LEGEND_BELOW: dict[str, Any] = {
-    "loc": "upper center",
-    "bbox_to_anchor": (0.5, -0.14),
-    "ncols": 2,
-    "frameon": False,
-    "borderaxespad": 0,
-}
-"""A legend under its panel, where it covers no points."""
-NEGATIVE, POSITIVE = (0xD5, 0x5E, 0x00), (0x00, 0x72, 0xB2)
-DEEPEST = 0.65
-"""Share of the colour at the ends of the scale, the rest white: black text on it stays readable."""
+DASHES = ("-", "--", "-.", ":", "-")
+"""One for each colour, for grey print."""
+MOST_POINTS = 60
+"""Of a line; where more were logged, they are drawn faintly and each point is the mean of its share of them."""
+
+History = Mapping[int, float]
+"""Step → value."""
 
 
 def watching(trainer: L.Trainer) -> bool:
     """Whether this process draws figures now; none does during the sanity check."""
     return trainer.is_global_zero and not trainer.sanity_checking
-
-
-def log_figure(trainer: L.Trainer, name: str, figure: Figure, step: int) -> None:
-    """Pass the figure to each logger that takes figures."""
-    log_with(trainer, "log_figure", name, figure, step)
 
 
 def log_with(trainer: L.Trainer, method: str, name: str, value: Any, step: int) -> None:
@@ -52,13 +48,83 @@ def due(step: int, every: int) -> bool:
     return step == 1 or step % every == 0
 
 
-def limit_of(values: Iterable[float]) -> float:
-    """The end of a symmetric scale for these numbers: the largest absolute value, 0 for none."""
-    return max(map(abs, values), default=0.0)
+class StageCurves(L.Callback):
+    """Draws its panels from all that the logger has kept, before a resumption too, when training ends. Only watches.
+
+    A metric that this run does not log is left out, and a panel without any. It reads the loggers that have a
+    ``history``.
+
+    Args:
+        steps: what is counted on the x axis.
+        panels: title → label of the line → name of the metric; underscores of titles and labels are drawn as spaces.
+
+    Raises:
+        ValueError: for no panels, or for one without lines or with more than can be distinguished.
+    """
+
+    def __init__(self, *, steps: str, panels: Mapping[str, Mapping[str, str]]) -> None:
+        if not panels:
+            raise ValueError("callbacks.stage_curves.panels must name at least one panel")
+        for title, lines in panels.items():
+            if not 1 <= len(lines) <= len(LINE_COLOURS):
+                raise ValueError(f"panel {title!r} must have 1 to {len(LINE_COLOURS)} lines, got {len(lines)}")
+        self.steps = steps
+        self.panels = panels
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        """When the last validation has been logged too.
+
+        Not at the end of training: that is left out where a fit goes on from the checkpoint of its last step.
+        """
+        if not watching(trainer):
+            return
+        for logger in trainer.loggers:
+            read: Any = getattr(logger, "history", None)
+            figure = None if read is None else draw_curves(read(), self.panels, steps=self.steps)
+            if figure is not None:
+                log_with(trainer, "log_figure", "curves", figure, steps_done(trainer, pl_module))
 
 
-def colour(value: float, limit: float) -> str:
-    """``#rrggbb`` of a number on the scale −limit … limit: vermilion below, white at 0, blue above."""
-    share = min(1.0, abs(value) / limit) if limit > 0 else 0.0
-    end = POSITIVE if value > 0 else NEGATIVE
-    return "#" + "".join(f"{round(255 + DEEPEST * share * (channel - 255)):02x}" for channel in end)
+def draw_curves(
+    histories: Mapping[str, History], panels: Mapping[str, Mapping[str, str]], *, steps: str
+) -> Figure | None:
+    """The panels of which a finite number was logged, two beside each other; None where none was."""
+    filled: dict[str, Mapping[str, History]] = {}
+    for title, lines in panels.items():
+        found = {label: sorted(histories.get(name, {}).items()) for label, name in lines.items()}
+        finite = {label: {s: v for s, v in items if math.isfinite(v)} for label, items in found.items()}
+        if any(finite.values()):
+            filled[title] = finite
+    if not filled:
+        return None
+    columns = min(2, len(filled))
+    rows = -(-len(filled) // columns)
+    figure = Figure(figsize=(5.4 * columns, 3.2 * rows), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for panel, (title, lines) in zip(axes, filled.items(), strict=False):
+        for (label, history), colour, dashes in zip(lines.items(), LINE_COLOURS, DASHES, strict=False):
+            if not history:
+                continue
+            smooth = thinned(history)
+            if len(smooth) < len(history):
+                panel.plot(list(history), list(history.values()), color=colour, linewidth=0.6, alpha=0.35)
+            style = {"linestyle": dashes, "marker": "o" if len(smooth) < 20 else "", "markersize": 3.5}
+            name = label.replace("_", " ")
+            panel.plot(list(smooth), list(smooth.values()), color=colour, linewidth=1.8, label=name, **style)
+        panel.set_title(title.replace("_", " "), fontsize=11)
+        panel.set_xlabel(steps)
+        panel.grid(axis="y", color="0.9")
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.legend(frameon=False, fontsize=9)
+    for empty in axes[len(filled) :]:
+        empty.set_visible(False)
+    return figure
+
+
+def thinned(history: History) -> History:
+    """At most ``MOST_POINTS`` points: where there are more, means of as many neighbours each, at their middle."""
+    width = -(-len(history) // MOST_POINTS)
+    items = list(history.items())
+    shares = [items[start : start + width] for start in range(0, len(items), width)]
+    return {share[len(share) // 2][0]: fmean(value for _, value in share) for share in shares}

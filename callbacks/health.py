@@ -9,8 +9,7 @@
     repeated_states         more of them lead back to a state of the same rollout
     kl                      the policy is farther from its reference
 
-An alarm is a reason to look, not a verdict: a metric may rise for a good reason too. Steps with a number that is not
-finite are the matter of ``lightning_modules.finite_steps``.
+An alarm is a reason to look, not a verdict: a metric may rise for a good reason too.
 """
 
 from __future__ import annotations
@@ -137,24 +136,18 @@ class Health(L.Callback):
         logged: Mapping[str, Any] = trainer.callback_metrics
         # callback_metrics keep the last value of what this step did not log
         measured: Mapping[str, Any] = getattr(pl_module, "reported", logged)
-        outside = {name: self._outside(name, float(measured[name])) for name in self.limits if name in measured}
-        if outside:
-            log = getattr(pl_module, "report_step", pl_module.log_dict)
-            log({health_name(name): float(out) for name, out in outside.items()}, batch_size=1)
-        for name in (name for name, out in outside.items() if out and name not in self._warned):
-            self._warned.add(name)
-            low, high = self.limits[name]
-            step = steps_done(trainer, pl_module)
-            rank_zero_warn(
-                f"{name} is {float(measured[name]):.4g} at step {step}, outside of [{low}, {high}]; "
-                f"{health_name(name)} counts how often"
-            )
-
-    def _outside(self, name: str, value: float) -> bool:
-        low, high = self.limits[name]
-        return math.isnan(value) or (low is not None and value < low) or (high is not None and value > high)
-
-
-def health_name(metric: str) -> str:
-    """``train/objective/ratio_max`` → ``train/health/objective_ratio_max``."""
-    return "train/health/" + metric.removeprefix("train/").replace("/", "_")
+        values: dict[str, float] = {}
+        for name, (low, high) in self.limits.items():
+            if name not in measured:
+                continue
+            value, counted = float(measured[name]), "train/health/" + name.removeprefix("train/").replace("/", "_")
+            outside = math.isnan(value) or (low is not None and value < low) or (high is not None and value > high)
+            values[counted] = float(outside)
+            if outside and name not in self._warned:
+                self._warned.add(name)
+                rank_zero_warn(
+                    f"{name} is {value:.4g} at step {steps_done(trainer, pl_module)}, outside of [{low}, {high}]; "
+                    f"{counted} counts how often"
+                )
+        if values:
+            getattr(pl_module, "report_step", pl_module.log_dict)(values, batch_size=1)

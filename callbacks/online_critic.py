@@ -5,12 +5,11 @@
        │                                                      ▼  half of each from here, half from pretraining
     policy ◄── reward ◄── critic that scores ◄── every ``refresh_every`` batches ── copy that is trained
 
-What is known of the policy's states is what its own completions wrote (``tasks.countdown.tried``). A value reached
-under a state is a positive. One that was not is a dead end only where completions tried every move under the state.
-Else it counts as an in-batch negative, as a goal of another trajectory, and where it is the state's own target not at
-all: a wrong end does not prove that the target was out of reach. No oracle and no search is used on these states. The
-other half is pretraining's stream with all that it knows; under ``datamodule=hindsight`` that is exhaustive search,
-below states of random play.
+What is known of the policy's states is what its own completions wrote (``tasks.countdown.explored_states``). A value
+reached under a state is a positive. One that was not is a dead end only where completions tried every move under the
+state. Else it counts as an in-batch negative, as a goal of another trajectory, and where it is the state's own target
+not at all: a wrong end does not prove that the target was out of reach. No oracle and no search is used on these
+states. The other half is pretraining's stream with all that it knows.
 
 In-batch negatives are many, and what the policy could have reached but did not is among them: values move from what is
 in reach to what this policy reaches, and sink. Whether that helps is what ``auroc_before`` and ``auroc_after`` show.
@@ -19,16 +18,15 @@ A reward that calibrates the critic's values resets its curves at a refresh: fit
 new critic values that batch. A trust gate on the advantage discards what it saw of the former critic, and weighs by
 its trust until it has seen enough of the new one.
 
-The buffer may hold targets of held-out problems, reached on the way. No critic takes part in the policy's test; but a
-critic that was trained online must not be measured on held-out problems.
+The buffer may hold targets of held-out problems, reached on the way: a critic that was trained online must not be
+measured on held-out problems.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
@@ -42,13 +40,11 @@ from contrastive_reasoning.critics import CriticBatch, rows_of
 from contrastive_reasoning.critics.base import Pairing
 from contrastive_reasoning.critics.replay_buffer import ReplayBuffer, replay_batch
 from contrastive_reasoning.distributed import (
-    LeftOut,
-    TooManyLeftOut,
+    SkippedSteps,
     average_gradients,
-    bad_number,
-    dumped,
     finite_step,
     gather,
+    keeping_batch,
     total,
 )
 from contrastive_reasoning.losses import ContrastiveLoss
@@ -123,28 +119,26 @@ class OnlineCritic(L.Callback):
         self._remember(batch.rollouts)
         if step % self.learn_every == 0 and len(self.buffer):
             device, rank, ranks = batch.rollouts.mask.device, trainer.global_rank, trainer.world_size
-            try:
+            with keeping_batch(dict, run=trainer.default_root_dir, step=step):
                 loss = self.lessons.train(self.buffer, device=device, rank=rank, ranks=ranks)
-            except TooManyLeftOut as reason:
-                path = dumped(reason.batch or {}, run=trainer.default_root_dir, step=step)
-                raise FloatingPointError(f"{reason}; its batches after step {step} are in {path}") from None
-            known = loss is not None  # on every rank, or on none
-            report(trainer, step, {"loss": total(loss) / ranks if known else None})
+            # known on every rank, or on none
+            report(trainer, step, {"loss": None if loss is None else total(loss) / ranks})
         self._due = self.lessons.taken > 0 and step % self.refresh_every == 0
         if self._due and isinstance(pl_module.reward, CalibratedReward):
-            with self._scoring(self.lessons.critic):
+            scoring, self.reward.critic = self.reward.critic, self.lessons.critic
+            try:
                 pl_module.reward.foresee(batch.rollouts)
-        seconds = self._seconds + perf_counter() - start
+            finally:
+                self.reward.critic = scoring
         every = {
             "buffer_states": float(len(self.buffer)),
             "refreshes": float(self.refreshes),
             "skipped_steps": float(self.lessons.skipped.count),
-            "seconds": seconds,
+            "seconds": self._seconds + perf_counter() - start,
         }
         pl_module.log_dict({NAME + name: value for name, value in every.items()}, batch_size=1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Both critics, the buffer, and what is due."""
         return {
             "buffer": self.buffer.state_dict(),
             "lessons": self.lessons.state_dict(),
@@ -159,15 +153,6 @@ class OnlineCritic(L.Callback):
         self.reward.critic.load_state_dict(state_dict["scoring"])
         self.refreshes = state_dict["refreshes"]
         self._due = state_dict["due"]
-
-    @contextmanager
-    def _scoring(self, critic: Any) -> Iterator[None]:
-        """Within it another critic scores."""
-        now, self.reward.critic = self.reward.critic, critic
-        try:
-            yield
-        finally:
-            self.reward.critic = now
 
     def _refresh(self, pl_module: Any, rollouts: RolloutBatch) -> dict[str, float | None]:
         """Score with the trained copy from now on; AUROC of either critic for the verdicts on these rollouts."""
@@ -207,53 +192,42 @@ def report(trainer: L.Trainer, step: int, values: Mapping[str, float | None]) ->
         logger.log_metrics(known, step)
 
 
+@dataclass(kw_only=True, eq=False)
 class CriticUpdates:
     """Optimizer steps on a critic, half of each from the policy's states, half from pretraining's stream.
 
     Replay keeps the critic from forgetting states that the policy no longer visits, and what exhaustive
     search showed there. Everything drawn is a function of (seed, step, rank).
 
-    Args:
-        stream: pretraining's data; ``stream.batch(number)`` has no end.
-        first_replayed: number of the stream's first batch: one that pretraining has not seen.
-        pairing: goals and pairs of the policy's states.
-        goal_range: lowest and highest value that may be a goal by hindsight.
-        loss: pretraining's, over all pairs that count.
-        optimizer: its schedule counts the steps taken here.
-        steps: in each call of ``train``; each reads a batch of the stream and as many states of the policy.
-        max_skipped_steps: that may be left out because a number is not finite.
-        seed: of all draws.
-
     Raises:
         ValueError: ``steps`` is below 1, ``max_skipped_steps`` negative.
     """
 
-    def __init__(
-        self,
-        *,
-        stream: Any,
-        first_replayed: int,
-        pairing: Pairing,
-        goal_range: Sequence[int],
-        loss: ContrastiveLoss,
-        optimizer: Any,
-        steps: int,
-        max_skipped_steps: int,
-        seed: int,
-    ) -> None:
-        if steps < 1:
-            raise ValueError(f"online.lessons.steps must be at least 1, got {steps}")
-        self.stream = stream
-        self.first_replayed = first_replayed
-        self.pairing = pairing
-        self.goal_range = (goal_range[0], goal_range[1])
-        self.loss = loss
-        self.optimizer = optimizer
-        self.steps = steps
-        self.seed = seed
+    stream: Any
+    """Pretraining's data; ``stream.batch(number)`` has no end."""
+    first_replayed: int
+    """Number of the stream's first batch: one that pretraining has not seen."""
+    pairing: Pairing
+    """Goals and pairs of the policy's states."""
+    goal_range: Sequence[int]
+    """Lowest and highest value that may be a goal by hindsight."""
+    loss: ContrastiveLoss
+    """Pretraining's, over all pairs that count."""
+    optimizer: Any
+    """Its schedule counts the steps taken here."""
+    steps: int
+    """In each call of ``train``; each reads a batch of the stream and as many states of the policy."""
+    max_skipped_steps: int
+    """How many may be left out because a number is not finite."""
+    seed: int
+    """Of all draws."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"online.lessons.steps must be at least 1, got {self.steps}")
         self.taken = 0
         """Steps so far, with those left out: the number of a step seeds its draws."""
-        self.skipped = LeftOut("the critic that learns beside the policy", most=max_skipped_steps)
+        self.skipped = SkippedSteps(self.max_skipped_steps, of="the critic that learns beside the policy")
 
     def start(self, critic: nn.Module) -> None:
         """Train this critic, in place, from its present weights."""
@@ -265,9 +239,11 @@ class CriticUpdates:
         """Several optimizer steps; the loss, half of either kind, of the last one that was not left out.
 
         Raises:
-            TooManyLeftOut: with the two batches of a step that is one too many.
+            TooManySkipped: with the two batches of a step that is one too many.
         """
-        self._move(device)
+        if next(self.critic.parameters()).device != device:
+            self.critic.to(device)
+            self._stepper.load_state_dict(self._stepper.state_dict())  # its moments do not follow by themselves
         self.critic.train()
         losses = [self._step(states, device, rank, ranks) for _ in range(self.steps)]
         self.critic.eval()
@@ -291,28 +267,22 @@ class CriticUpdates:
         """The loss; None where the step was left out."""
         seed = derived_seed((self.seed, "critic lessons", self.taken, rank))
         replayed = self.stream.batch(self.first_replayed + self.taken * ranks + rank)
-        fresh = self._fresh(states, rows_of(replayed.state_actions), np.random.default_rng(seed))
+        rng, goal_range = np.random.default_rng(seed), (self.goal_range[0], self.goal_range[1])
+        drawn = states.draw(rows_of(replayed.state_actions), rng)
+        fresh = replay_batch(drawn, pairing=self.pairing, goal_range=goal_range, rng=rng)
         with seeded(seed), torch.enable_grad():
             loss = (self._loss(replayed, device) + self._loss(fresh, device)) / 2
             self._stepper.zero_grad()
             loss.backward()
         average_gradients(self.critic.parameters())
         self.optimizer.set_learning_rate(self._stepper, self.taken)
-        stepped = finite_step(self._stepper, loss)
+        reason = finite_step(self._stepper, loss=loss)
         self.taken += 1
-        if not stepped:
-            self.skipped.add(bad_number(loss=loss), {"replayed": asdict(replayed), "met": asdict(fresh)})
-        return loss.item() if stepped else None
-
-    def _fresh(self, states: ReplayBuffer, size: int, rng: np.random.Generator) -> CriticBatch:
-        return replay_batch(states.draw(size, rng), pairing=self.pairing, goal_range=self.goal_range, rng=rng)
+        if reason is None:
+            return loss.item()
+        self.skipped.add(reason, {"replayed": asdict(replayed), "met": asdict(fresh)})
+        return None
 
     def _loss(self, batch: CriticBatch, device: torch.device) -> Tensor:
         scores = self.critic(batch.state_actions.to(device), batch.goals.to(device))
         return self.loss(scores, batch.positive.to(device), batch.candidate.to(device))
-
-    def _move(self, device: torch.device) -> None:
-        """Move the critic to the rollouts' device, and AdamW's moments, which do not follow by themselves."""
-        if next(self.critic.parameters()).device != device:
-            self.critic.to(device)
-            self._stepper.load_state_dict(self._stepper.state_dict())

@@ -1,4 +1,4 @@
-"""Phases of a training step, from what Lightning reports to a profiler: it names whatever it calls, before and after.
+"""Phases of a training step, from what Lightning reports to a profiler, and a watchdog for those that last too long.
 
     data        the wait for a batch                           named by Lightning
     rollout     the hook of the callback that draws            named by Lightning
@@ -13,23 +13,24 @@ A module names a phase by ``with self.trainer.profiler.profile("reward")``, whic
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from time import perf_counter
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
-import torch
+import lightning as L
 from lightning.pytorch.profilers import Profiler
 
 from callbacks.online_critic import OnlineCritic
 from callbacks.rollout_generation import RolloutGeneration
+from contrastive_reasoning.progress import StackDump, steps_done
 
-DATA, ROLLOUT, REWARD, UPDATE, LESSONS, CHECKPOINT = "data", "rollout", "reward", "update", "lessons", "checkpoint"
+Phase = Literal["data", "rollout", "reward", "update", "lessons", "validation", "checkpoint", "evaluation"]
 WHOLE_BATCH = "run_training_batch"
 """Lightning's name for all that the module does with a batch."""
 NAMED = {
-    "[_TrainingEpochLoop].train_dataloader_next": DATA,
-    REWARD: REWARD,
-    UPDATE: UPDATE,
-    "save_checkpoint": CHECKPOINT,
+    "[_TrainingEpochLoop].train_dataloader_next": "data",
+    "reward": "reward",
+    "update": "update",
+    "save_checkpoint": "checkpoint",
 }
 
 
@@ -37,20 +38,38 @@ class PhaseListener(Profiler):
     """Reports phases that begin and end, and passes everything on to the profiler that was there before.
 
     Args:
-        inner: that profiler.
-        phases: Lightning's name of an action → its phase.
+        trainer: whose profiler it replaces until ``stop_listening``.
         begin: called with a phase when it begins.
         end: called with a phase when it ends, by an error too.
+        whole_batch: the phase of all that a module does with a batch.
     """
 
     def __init__(
-        self, inner: Profiler, *, phases: Mapping[str, str], begin: Callable[[str], None], end: Callable[[str], None]
+        self, trainer: Any, *, begin: Callable[[str], None], end: Callable[[str], None], whole_batch: str | None
     ) -> None:
         super().__init__()
-        self.inner = inner
-        self._phases = phases
+        self.trainer = trainer
+        self.inner: Profiler = trainer.profiler
         self._begin = begin
         self._end = end
+        self._phases = {**NAMED, **({} if whole_batch is None else {WHOLE_BATCH: whole_batch})}
+        for callback in trainer.callbacks:
+            hook = f"[Callback]{callback.state_key}.on_train_batch_"
+            if isinstance(callback, RolloutGeneration):
+                self._phases[f"{hook}start"] = "rollout"
+            if isinstance(callback, OnlineCritic):
+                self._phases |= {f"{hook}start": "lessons", f"{hook}end": "lessons"}
+        trainer.profiler = self
+
+    def stop_listening(self) -> None:
+        """Leave the chain of profilers."""
+        if self.trainer.profiler is self:
+            self.trainer.profiler = self.inner
+        outer = self.trainer.profiler
+        while isinstance(outer, PhaseListener):
+            if outer.inner is self:
+                outer.inner = self.inner
+            outer = outer.inner
 
     def start(self, action_name: str) -> None:
         if action_name in self._phases:
@@ -72,62 +91,64 @@ class PhaseListener(Profiler):
         self.inner.teardown(stage)
 
 
-def listen(
-    trainer: Any, *, begin: Callable[[str], None], end: Callable[[str], None], whole_batch: str | None
-) -> PhaseListener:
-    """A listener in the place of the trainer's profiler; ``whole_batch`` is the phase of all that a module does."""
-    phases = {**NAMED, **({} if whole_batch is None else {WHOLE_BATCH: whole_batch})}
-    for callback in trainer.callbacks:
-        if isinstance(callback, RolloutGeneration):
-            phases[f"[Callback]{callback.state_key}.on_train_batch_start"] = ROLLOUT
-        if isinstance(callback, OnlineCritic):
-            phases |= {f"[Callback]{callback.state_key}.on_train_batch_{edge}": LESSONS for edge in ("start", "end")}
-    trainer.profiler = PhaseListener(trainer.profiler, phases=phases, begin=begin, end=end)
-    return trainer.profiler
+class Watchdog(L.Callback):
+    """Dumps the stacks of this rank to ``stacks/rank<n>.txt`` of the stage's folder. Only watches.
 
+    A dead rank, a server that does not answer, a lost file system: all of them look like a run that prints nothing.
 
-def stop_listening(trainer: Any, listener: PhaseListener | None) -> None:
-    """Take ``listener`` out of the chain of profilers."""
-    if listener is None:
-        return
-    if trainer.profiler is listener:
-        trainer.profiler = listener.inner
-    outer = trainer.profiler
-    while isinstance(outer, PhaseListener):
-        if outer.inner is listener:
-            outer.inner = listener.inner
-        outer = outer.inner
+    Args:
+        limits: phase → seconds; null, or left out: any. ``data`` is the wait for a training batch, ``lessons`` the
+            training of a critic beside the policy. Where a module names no phases, as with automatic optimization, its
+            whole batch is the update. ``evaluation``, which has no trainer, is watched by its own stage, from one
+            completion to the next.
 
+    Raises:
+        ValueError: for an unknown phase, or a limit that is not positive.
+    """
 
-class PhaseClock:
-    """Adds up the seconds of the phases of a step; of a phase within itself the inner one counts."""
+    def __init__(self, *, limits: Mapping[str, float | None]) -> None:
+        if unknown := limits.keys() - set(get_args(Phase)):
+            known = ", ".join(get_args(Phase))
+            raise ValueError(f"callbacks.every.watchdog.limits knows {known}, got {', '.join(sorted(unknown))}")
+        self.limits = {phase: limit for phase, limit in limits.items() if limit is not None}
+        for phase, limit in self.limits.items():
+            if not limit > 0:
+                raise ValueError(f"callbacks.every.watchdog.limits.{phase} must be positive (or null), got {limit}")
+        self._stacks: StackDump | None = None
+        self._listener: PhaseListener | None = None
 
-    def __init__(self) -> None:
-        self._started: dict[str, float] = {}
-        self._seconds: dict[str, float] = {}
+    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+        if self.limits and self._stacks is None:
+            self._stacks = StackDump(Path(trainer.default_root_dir) / "stacks" / f"rank{trainer.global_rank}.txt")
 
-    def begin(self, phase: str) -> None:
-        self._started[phase] = finished_now()
+    def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._listener = PhaseListener(
+            trainer,
+            begin=lambda phase: self._begin(trainer, pl_module, phase),
+            end=self._end,
+            whole_batch="update" if pl_module.automatic_optimization else None,
+        )
 
-    def end(self, phase: str) -> None:
-        if phase in self._started:
-            seconds = finished_now() - self._started.pop(phase)
-            self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
+    def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._begin(trainer, pl_module, "validation")
 
-    def take(self) -> dict[str, float]:
-        """Seconds of rollout, reward and update, if they occurred, since the last call.
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._end("validation")
 
-        A module that names neither reward nor update, as with automatic optimization, has its whole batch as the
-        update.
-        """
-        seconds, self._seconds = self._seconds, {}
-        if WHOLE_BATCH in seconds and not seconds.keys() & {REWARD, UPDATE}:
-            seconds[UPDATE] = seconds[WHOLE_BATCH]
-        return {phase: seconds[phase] for phase in (ROLLOUT, REWARD, UPDATE) if phase in seconds}
+    def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
+        self.teardown(trainer, pl_module, "fit")
 
+    def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+        if self._listener is not None:
+            self._listener.stop_listening()
+        if self._stacks is not None:
+            self._stacks.close()
+        self._listener = self._stacks = None
 
-def finished_now() -> float:
-    """The time in seconds at which all work queued on the accelerator is done; without one, now."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    return perf_counter()
+    def _begin(self, trainer: L.Trainer, pl_module: Any, phase: str) -> None:
+        if self._stacks is not None and phase in self.limits:
+            self._stacks.begin(phase, limit=self.limits[phase], at=f"after step {steps_done(trainer, pl_module)}")
+
+    def _end(self, phase: str) -> None:
+        if self._stacks is not None:
+            self._stacks.end(phase)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -10,7 +10,7 @@ import lightning as L
 from lightning.pytorch.callbacks import ProgressBar
 
 from contrastive_reasoning.distributed import this_rank
-from contrastive_reasoning.progress import Display, Phase, Quiet, steps_done, steps_in_all
+from contrastive_reasoning.progress import Phase, Quiet, steps_done, steps_in_all
 
 
 class Progress(ProgressBar):
@@ -23,7 +23,7 @@ class Progress(ProgressBar):
         display: shows it, on the first of several ranks.
     """
 
-    def __init__(self, *, stage: str, metrics: Sequence[str], window: int, display: Display) -> None:
+    def __init__(self, *, stage: str, metrics: Sequence[str], window: int, display: Quiet) -> None:
         super().__init__()
         self.stage = stage
         self.metrics = tuple(metrics)
@@ -70,25 +70,17 @@ class Progress(ProgressBar):
         """The last numbers are always shown."""
         if self._training is not None:
             self._training.show(steps_done(trainer, pl_module), self._numbers(trainer))
-        self._close()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        self._close()
+        self.teardown(trainer, pl_module, "fit")
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        """Close what an error may have left open."""
+        """Close the bars, those too that an error has left open."""
         for phase in (self._validating, self._training):
             if phase is not None:
                 phase.close()
         self._validating = self._training = None
 
     def _numbers(self, trainer: L.Trainer) -> dict[str, float]:
-        return known(trainer.callback_metrics, self.metrics)
-
-
-def known(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, float]:
-    """Of ``names`` those that there are, in their order."""
-    return {name: float(values[name]) for name in names if name in values}
+        logged = trainer.callback_metrics
+        return {name: float(logged[name]) for name in self.metrics if name in logged}

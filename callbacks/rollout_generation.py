@@ -1,64 +1,81 @@
 """Draws the rollouts: before each batch reaches the module, its problems get their completions.
 
-``training_step`` finds ``batch.rollouts`` filled. Of all callbacks only this one and the online critic act; the others
-watch.
+``training_step`` finds ``batch.rollouts`` filled. Of all callbacks only these and the online critic act; the others
+watch. ``RolloutGeneration`` draws a group per problem. Two others go on from there:
+
+``DynamicSampling``, DAPO, arXiv:2503.14476: groups without a gradient are replaced by groups of other problems.
+
+    draw P groups  →  some are all correct or all wrong  →  draw that many of other problems  →  keep what differs
+                                    ↑_____________________ at most max_refills times ____________________|
+
+A group of equal verdicts has no advantage by its outcome (it may have by credit of steps), so a policy that is good, or
+a task that is too hard, would learn from ever fewer rollouts. The paper draws until the batch is full; here refills are
+bounded and then such groups stay, so the cost of a step is bounded and the batch always has the same size.
+
+``VinePPORollouts``, arXiv:2410.01679: steps are valued by Monte Carlo.
+
+    draw P groups  →  the prefixes that end with a legal step  →  K continuations of each  →  the share correct
+
+The state before the first step needs no draws of its own: the rollouts of the group are its continuations. Nothing is
+learned from the tokens of the others, which cost as much as any: at equal generated tokens this arm has fewer problems
+or smaller groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from time import perf_counter
 from typing import Any
 
 import lightning as L
+import torch
+from torch import Tensor
 
+from contrastive_reasoning.distributed import over_ranks
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.flops import Work, work_of
+from contrastive_reasoning.policies.flops import NO_WORK, Work, work_of
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import phase_of
 from contrastive_reasoning.rewards.base import reads_states
 from contrastive_reasoning.rollout.base import RolloutEngine
-from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.sampling import Sampling
-from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.rollout.batch import Pick, RolloutBatch, join_groups, verdicts_of
+from contrastive_reasoning.rollout.continuations import distinct, problems_of, step_prefixes, success_rates
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
+from contrastive_reasoning.tasks.base import Problem, Task
 
 
+@dataclass(kw_only=True, eq=False)
 class RolloutGeneration(L.Callback):
     """Fills ``batch.rollouts`` with a group per problem while training, one greedy rollout while validating.
 
-    While validating ``batch.sampled`` gets ``validation_samples`` sampled rollouts per problem (0: none), the same
-    random numbers each time. Training draws are a function of (seed, the module's rollout step, problem): ranks have
-    different problems, and together draw what one process would. (A problem that occurs twice in a step, at the edge of
-    an epoch, gets equal rollouts where its two rows are on two ranks.) Sharded parameters are gathered once a batch.
+    Training draws are a function of (seed, the module's rollout step, problem): ranks have different problems, and
+    together draw what one process would. (A problem that occurs twice in a step, at the edge of an epoch, gets equal
+    rollouts where its two rows are on two ranks.) Sharded parameters are gathered once a batch.
 
     Raises:
         ValueError: for a group size below 2, a negative ``validation_samples``, or a ``greedy`` that samples.
     """
 
-    def __init__(
-        self,
-        *,
-        engine: RolloutEngine,
-        group_size: int,
-        sampling: Sampling,
-        greedy: Sampling,
-        validation_samples: int,
-        seed: int,
-    ) -> None:
-        if group_size < 2:
+    engine: RolloutEngine
+    group_size: int
+    sampling: Sampling
+    greedy: Sampling
+    validation_samples: int
+    """While validating ``batch.sampled`` gets so many sampled rollouts per problem, the same random numbers each time;
+    0: none."""
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.group_size < 2:
             raise ValueError(
-                f"rollout.group_size must be at least 2: a group of {group_size} has nothing to compare with"
+                f"rollout.group_size must be at least 2: a group of {self.group_size} has nothing to compare with"
             )
-        if validation_samples < 0:
-            raise ValueError(f"rollout.validation_samples must be at least 0, got {validation_samples}")
-        if not greedy.greedy:
-            raise ValueError(f"rollout.greedy.temperature must be 0, got {greedy.temperature}")
-        self.engine = engine
-        self.group_size = group_size
-        self.sampling = sampling
-        self.greedy = greedy
-        self.validation_samples = validation_samples
-        self.seed = seed
+        if self.validation_samples < 0:
+            raise ValueError(f"rollout.validation_samples must be at least 0, got {self.validation_samples}")
+        if not self.greedy.greedy:
+            raise ValueError(f"rollout.greedy.temperature must be 0, got {self.greedy.temperature}")
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Collect for this batch. Every rank gathers parameters once, however often it then draws."""
@@ -67,18 +84,9 @@ class RolloutGeneration(L.Callback):
 
     def collect(self, trainer: L.Trainer, pl_module: Any, batch: Any) -> None:
         """Fill ``batch.rollouts``, count their tokens in the batch and log the tokens per second of this rank."""
-        seed = (self.seed, "rollout", int(pl_module.rollout_step))
+        seed, pooled = (self.seed, "rollout", int(pl_module.rollout_step)), reads_states(pl_module.reward)
         start = perf_counter()
-        pooled = reads_states(pl_module.reward)
-        batch.rollouts = self.draw(
-            trainer,
-            pl_module.policy,
-            batch.problems,
-            group_size=self.group_size,
-            sampling=self.sampling,
-            seed=seed,
-            pooled=pooled,
-        )
+        batch.rollouts = self.draw(trainer, pl_module.policy, batch.problems, seed=seed, pooled=pooled)
         batch.generated = work_of_drawing(batch.rollouts)
         rate = batch.generated.projected / (perf_counter() - start)
         pl_module.log("train/throughput/tokens_per_second", rate, batch_size=len(batch.problems))
@@ -92,9 +100,7 @@ class RolloutGeneration(L.Callback):
         with gathered(policy):
             batch.rollouts = self.draw(trainer, policy, problems, group_size=1, sampling=self.greedy, seed=seed)
             if samples:
-                batch.sampled = self.draw(
-                    trainer, policy, problems, group_size=samples, sampling=self.sampling, seed=seed
-                )
+                batch.sampled = self.draw(trainer, policy, problems, group_size=samples, seed=seed)
 
     def draw(
         self,
@@ -102,15 +108,22 @@ class RolloutGeneration(L.Callback):
         policy: CausalLMPolicy,
         problems: Sequence[Problem],
         *,
-        group_size: int,
+        group_size: int | None = None,
+        sampling: Sampling | None = None,
         progress: str = "drawing",
         **settings: Any,
     ) -> RolloutBatch:
         """``engine.generate`` with ``settings``; completions are counted where progress is shown, under that name."""
-        total = len(problems) * group_size
-        with phase_of(trainer, progress, unit="completions", total=total) as phase:
-            written = (lambda *_: phase.move(phase.done + 1)) if phase.visible else None
-            return self.engine.generate(policy, problems, group_size=group_size, written=written, **settings)
+        size = group_size or self.group_size
+        with phase_of(trainer, progress, unit="completions", total=len(problems) * size) as phase:
+            return self.engine.generate(
+                policy,
+                problems,
+                group_size=size,
+                sampling=sampling or self.sampling,
+                written=lambda *_: phase.move(phase.done + 1),
+                **settings,
+            )
 
 
 def work_of_drawing(rollouts: RolloutBatch) -> Work:
@@ -118,3 +131,140 @@ def work_of_drawing(rollouts: RolloutBatch) -> Work:
     prompts = rollouts.prompt_mask.sum(dim=1).tolist()
     completions = rollouts.mask.sum(dim=1).tolist()
     return work_of(prompts, completions, [row // rollouts.group_size for row in range(len(completions))])
+
+
+@dataclass(kw_only=True, eq=False)
+class DynamicSampling(RolloutGeneration):
+    """``RolloutGeneration`` that replaces groups of equal verdicts; validation is as there.
+
+    ``batch.problems`` become those of the rollouts. Refills are a function of (seed, the module's rollout
+    step, rank, refill). Logs, as ``train/rollout/…`` and means over ranks:
+
+    - ``drawn_success`` and ``equal_groups``: the share of the first draw that is correct, and of its groups that are of
+      equal verdicts. The rewards of a step are those of the groups that stay: where the policy solves most problems,
+      they show less success than it has.
+    - ``refills``, and ``refilled_groups``, the share of the groups that was replaced.
+
+    Raises:
+        ValueError: as there, and for ``max_refills`` below 1.
+    """
+
+    task: Task
+    """Verifies, and has the other training problems."""
+    max_prompt_tokens: int | None
+    """Problems with longer prompts are not drawn, as in the data; None: any is."""
+    max_refills: int
+
+    keeps_what_differs = True
+    """The verdicts on its rollouts are not representative of the policy."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_refills < 1:
+            raise ValueError(
+                f"rollout.max_refills must be at least 1 (rollout=engine has none), got {self.max_refills}"
+            )
+
+    def collect(self, trainer: L.Trainer, pl_module: Any, batch: Any) -> None:
+        """Fill ``batch.rollouts``, then refill it; the tokens per second are those of the first draw."""
+        super().collect(trainer, pl_module, batch)
+        policy, pooled = pl_module.policy, batch.rollouts.pooled is not None
+        correct = verified_groups(self.task, batch.rollouts)
+        equal = equal_groups(correct)
+        metrics = {"equal_groups": len(equal) / len(correct)}
+        if bool((~correct.isnan()).any()):
+            metrics["drawn_success"] = float(correct.nanmean())
+        seen = {problem.id for problem in batch.problems}
+        refills, first = 0, len(equal)
+        while equal and refills < self.max_refills:
+            seed = (self.seed, "refill", int(pl_module.rollout_step), trainer.global_rank, refills)
+            problems = self.others(policy, seen, count=len(equal), seed=seed)
+            if not problems:
+                break
+            seen |= {problem.id for problem in problems}
+            fresh = self.draw(trainer, policy, problems, seed=seed, pooled=pooled, progress="drawing anew")
+            batch.generated += work_of_drawing(fresh)
+            useless = set(equal_groups(verified_groups(self.task, fresh)))
+            useful = [group for group in range(len(problems)) if group not in useless]
+            places = dict(zip(equal, useful, strict=False))
+            picks = [Pick(1, places[p]) if p in places else Pick(0, p) for p in range(len(batch.problems))]
+            batch.rollouts = join_groups([batch.rollouts, fresh], picks, pad_token_id=policy.pad_token_id)
+            equal = equal[len(useful) :]
+            refills += 1
+        batch.problems = tuple(batch.rollouts.problems)
+        metrics |= {"refills": float(refills), "refilled_groups": (first - len(equal)) / len(batch.problems)}
+        for name, value in over_ranks(metrics).items():
+            pl_module.log(f"train/rollout/{name}", value, batch_size=len(batch.problems))
+
+    def others(self, policy: CausalLMPolicy, seen: set[str], *, count: int, seed: Seed) -> list[Problem]:
+        """``count`` of the training problems that are not seen yet, or as many as there are; a function of the seed."""
+
+        def allowed(problem: Problem) -> bool:
+            longest = self.max_prompt_tokens
+            return problem.id not in seen and (longest is None or len(policy.prompt_ids(problem.prompt)) <= longest)
+
+        problems = self.task.problems("train")
+        generator = torch.Generator().manual_seed(derived_seed((*seed, "problems")))
+        order = (problems[row] for row in torch.randperm(len(problems), generator=generator).tolist())
+        return list(islice(filter(allowed, order), count))
+
+
+def verified_groups(task: Task, rollouts: RolloutBatch) -> Tensor:
+    """Of each completion 1 where it is correct, 0 where it is not, NaN where its judging failed: (P, G)."""
+    verdicts = verdicts_of(task, rollouts)
+    marks = [float(verdict.correct) if verdict.judged else float("nan") for verdict in verdicts]
+    return torch.tensor(marks).view(-1, rollouts.group_size)
+
+
+def equal_groups(correct: Tensor) -> list[int]:
+    """The groups, of (P, G), in which no completion is correct or none is wrong; one without a verdict is neither."""
+    return (~((correct == 1).any(dim=1) & (correct == 0).any(dim=1))).nonzero()[:, 0].tolist()
+
+
+@dataclass(kw_only=True, eq=False)
+class VinePPORollouts(RolloutGeneration):
+    """``RolloutGeneration`` that also fills ``rollouts.prefix_values``; validation is as there.
+
+    A prefix that several rollouts share is valued once. Continuations are a function of (seed, the module's
+    rollout step, problem, tokens of the prefix). Logs ``train/rollout/prefixes`` and
+    ``train/rollout/continuation_tokens`` of the step on this rank.
+
+    Raises:
+        ValueError: as there, and for ``continuations`` below 1.
+    """
+
+    task: Task
+    """Finds the steps and verifies."""
+    continuations: int
+    """K, drawn from each prefix."""
+
+    values_prefixes = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.continuations < 1:
+            raise ValueError(f"rollout.continuations must be at least 1, got {self.continuations}")
+
+    def collect(self, trainer: L.Trainer, pl_module: Any, batch: Any) -> None:
+        """Fill ``batch.rollouts``, then value their prefixes; the tokens per second are those of the first draw."""
+        super().collect(trainer, pl_module, batch)
+        drawn, policy = batch.rollouts, pl_module.policy
+        prefixes = step_prefixes(self.task, drawn)
+        unique = distinct(prefixes)
+        rates, further = {}, NO_WORK
+        if unique:
+            continued = self.draw(
+                trainer,
+                policy,
+                problems_of(unique, drawn),
+                group_size=self.continuations,
+                seed=(self.seed, "continuation", int(pl_module.rollout_step)),
+                prefixes=[prefix.tokens for prefix in unique],
+                progress="continuing",
+            )
+            rates, further = success_rates(self.task, policy, unique, continued), work_of_drawing(continued)
+        values = [[None if prefix is None else rates[prefix] for prefix in row] for row in prefixes]
+        batch.rollouts = replace(drawn, prefix_values=values)
+        batch.generated += further
+        for name, count in {"prefixes": len(unique), "continuation_tokens": further.projected}.items():
+            pl_module.log(f"train/rollout/{name}", float(count), batch_size=len(batch.problems))

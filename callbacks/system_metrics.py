@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -17,7 +15,6 @@ import torch
 
 from contrastive_reasoning.progress import steps_done
 
-STATM = Path("/proc/self/statm")
 MEGABYTE = 1e6
 
 
@@ -29,9 +26,6 @@ class SystemMetrics(L.Callback):
     - ``disk_usage_percentage``, ``disk_available_megabytes``: where the run's folder lies.
     - ``gpu_0_memory_usage_megabytes``, ``gpu_0_memory_usage_percentage``, and ``gpu_0_utilization_percentage`` where
       NVIDIA's library for Python (``nvidia-ml-py``) is installed: of the device that the first process trains on.
-
-    Args:
-        seconds: from one sample to the next, at least.
 
     Raises:
         ValueError: if ``seconds`` is negative.
@@ -48,26 +42,21 @@ class SystemMetrics(L.Callback):
         self._next = 0.0
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Log a sample, if one is due."""
         now = monotonic()
         if trainer.is_global_zero and now >= self._next:
             self._next = now + self.seconds
-            values = {**machine(trainer.default_root_dir), **accelerator(pl_module.device)}
+            memory, disk = psutil.virtual_memory(), psutil.disk_usage(trainer.default_root_dir)
+            values = {
+                "cpu_utilization_percentage": psutil.cpu_percent(),
+                "system_memory_usage_megabytes": memory.used / MEGABYTE,
+                "system_memory_usage_percentage": memory.percent,
+                "disk_usage_percentage": disk.percent,
+                "disk_available_megabytes": disk.free / MEGABYTE,
+                **accelerator(pl_module.device),
+            }
             named = {f"system/{name}": value for name, value in values.items()}
             for logger in trainer.loggers:  # the module would repeat it at the steps between
                 logger.log_metrics(named, step=steps_done(trainer, pl_module))
-
-
-def machine(folder: str) -> dict[str, float]:
-    """Processors since the last call, memory, and the disk that holds ``folder``."""
-    memory, disk = psutil.virtual_memory(), psutil.disk_usage(folder)
-    return {
-        "cpu_utilization_percentage": psutil.cpu_percent(),
-        "system_memory_usage_megabytes": memory.used / MEGABYTE,
-        "system_memory_usage_percentage": memory.percent,
-        "disk_usage_percentage": disk.percent,
-        "disk_available_megabytes": disk.free / MEGABYTE,
-    }
 
 
 def accelerator(device: torch.device) -> dict[str, float]:
@@ -85,13 +74,11 @@ def accelerator(device: torch.device) -> dict[str, float]:
     return values
 
 
-def memory_in_use(device: torch.device) -> float | None:
-    """Megabytes of tensors on an accelerator; on CPU resident memory of the process, None where it is not known."""
+def memory_in_use(device: torch.device) -> float:
+    """Megabytes of tensors on an accelerator; on CPU resident memory of the process."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device) / MEGABYTE
-    if not STATM.exists():
-        return None
-    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+    return psutil.Process().memory_info().rss / MEGABYTE
 
 
 def peak_memory(device: torch.device) -> float:

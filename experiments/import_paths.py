@@ -17,13 +17,18 @@ MOVED: dict[str, str] = {
     "callbacks.calibration.Calibration": "callbacks.critic_validation.Calibration",
     "callbacks.completion_projection.CompletionProjection": "callbacks.projections.CompletionProjection",
     "callbacks.critic_lessons.CriticLessons": "callbacks.online_critic.CriticUpdates",
+    "callbacks.dynamic_sampling.DynamicSampling": "callbacks.rollout_generation.DynamicSampling",
     "callbacks.embedding_projection.EmbeddingProjection": "callbacks.projections.EmbeddingProjection",
     "callbacks.geometry_probe.GeometryProbe": "callbacks.critic_validation.GeometryProbe",
     "callbacks.similarity_heatmap.SimilarityHeatmap": "callbacks.critic_validation.SimilarityHeatmap",
     "callbacks.spent.Spent": "callbacks.cost.Cost",
+    "callbacks.stage_curves.StageCurves": "callbacks.figures.StageCurves",
     "callbacks.step_credit.StepCredit": "callbacks.credit.StepCredit",
     "callbacks.throughput.Throughput": "callbacks.cost.Throughput",
     "callbacks.training_completions.TrainingCompletions": "callbacks.completions.TrainingCompletions",
+    "callbacks.vineppo_rollouts.VinePPORollouts": "callbacks.rollout_generation.VinePPORollouts",
+    "callbacks.watchdog.Watchdog": "callbacks.phases.Watchdog",
+    "callbacks.zero_sharding.ZeroSharding": "lightning_modules.zero.ZeroSharding",
     "contrastive_reasoning.tasks.answer_task.AnswerTask": "contrastive_reasoning.tasks.problem_set.AnswerTask",
     "contrastive_reasoning.tasks.example_reward.mentions_answer": (
         "contrastive_reasoning.tasks.examples.mentions_answer"

@@ -30,9 +30,8 @@ from contrastive_reasoning.losses.masked import draw_negatives
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rollout.sampling import derived_seed
-from lightning_modules.finite_steps import FiniteSteps
 from lightning_modules.metrics import OracleMetrics, batch_metrics
-from lightning_modules.optim import AdamW, nan_unless_finite
+from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
 
 
 class CriticPretraining(FiniteSteps):

@@ -22,7 +22,14 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 
 from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
-from contrastive_reasoning.distributed import TooManyLeftOut, dumped, mean_over_ranks, over_ranks
+from contrastive_reasoning.distributed import (
+    NotFinite,
+    SkippedSteps,
+    keeping_batch,
+    mean_over_ranks,
+    over_ranks,
+    require_finite,
+)
 from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.device_memory import let_go
@@ -31,7 +38,6 @@ from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
 from contrastive_reasoning.tasks.base import Task
-from lightning_modules.finite_steps import NotFinite, SkippedSteps, check_gradient_clip, require_finite
 from lightning_modules.metrics import (
     advantage_metrics,
     credit_metrics,
@@ -39,16 +45,20 @@ from lightning_modules.metrics import (
     rollout_metrics,
     validation_metrics,
 )
-from lightning_modules.microbatches import Microbatch, balance_groups, microbatches, score, work_of_microbatches
-from lightning_modules.minibatch_update import (
+from lightning_modules.microbatches import (
     OBJECTIVE,
     SURPRISAL,
+    Microbatch,
     MinibatchUpdate,
+    balance_groups,
     merge_metrics,
+    microbatches,
     minibatch_rows,
     rows_with_gradient,
+    score,
+    work_of_microbatches,
 )
-from lightning_modules.optim import AdamW, backward_all, clipped_step
+from lightning_modules.optim import SKIPPED, AdamW, backward_all, check_gradient_clip, clipped_step
 
 T = TypeVar("T")
 CPU_REFUSAL = "can't allocate memory"
@@ -114,8 +124,8 @@ class GRPO(LightningModule):
             raise ValueError("policy.lora.dropout must be 0 in GRPO: with it, ratios of a policy to itself are noise")
         self.automatic_optimization = False
         self.policy = policy
-        compared = reference if has_kl(objective) else None
-        self.reference = None if compared is None else Reference(compared, offload=offload_reference)
+        has_kl = getattr(objective, "kl", None) is not None and getattr(objective, "kl_weight", 0.0) > 0
+        self.reference = Reference(reference, offload=offload_reference) if reference is not None and has_kl else None
         self.task = task
         self.reward = reward
         self.advantage = advantage
@@ -148,16 +158,14 @@ class GRPO(LightningModule):
         """
         rollouts = rollouts_of(batch)
         self.work, self.credit, self.advantages = NO_WORK, None, None
-        metrics, folder = rollout_metrics(rollouts), self.trainer.default_root_dir
-        try:
-            metrics |= self.learn(rollouts)
-        except NotFinite as reason:
-            self.skipped.add(reason, lambda: tensors_and_texts(rollouts), run=folder, step=self.rollout_step)
-        except TooManyLeftOut as reason:
-            path = dumped(tensors_and_texts(rollouts), run=folder, step=self.rollout_step + 1)
-            raise FloatingPointError(f"{reason}; the batch of step {self.rollout_step + 1} is in {path}") from None
+        metrics, run = rollout_metrics(rollouts), self.trainer.default_root_dir
+        with keeping_batch(lambda: tensors_and_texts(rollouts), run=run, step=self.rollout_step + 1):
+            try:
+                metrics |= self.learn(rollouts)
+            except NotFinite as reason:
+                self.skipped.add(str(reason))
         self.rollout_step += 1
-        metrics |= self.skipped.metrics
+        metrics[SKIPPED] = float(self.skipped.count)
         self.reported = over_ranks(metrics, summed=(OBJECTIVE, SURPRISAL), counts=reward_counts(self.credit))
         self.report_step(self.reported, batch_size=len(rollouts))
 
@@ -185,7 +193,8 @@ class GRPO(LightningModule):
             steps: dict[str, float] = {}
             with self.reference_on_device() if self.full_kl else nullcontext():
                 for number, minibatch in enumerate(updates, start=1):
-                    steps = self.update(minibatch, number=(number, len(updates)))
+                    where = f" in update {number} of {len(updates)}" if len(updates) > 1 else ""
+                    steps = self.update(minibatch, where=where)
         return {
             **credit_metrics(credit),
             **advantage_metrics(self.advantage, advantages, rollouts.group_size),
@@ -224,18 +233,14 @@ class GRPO(LightningModule):
             microbatches=parts,
             budget=self.microbatch_tokens,
             ref_log_probs=None if reference is None else score(reference.policy, rollouts, parts),
-            old_log_probs=score(self.policy, rollouts, parts) if scored else None,
+            scored=score(self.policy, rollouts, parts) if scored else None,
         )
 
     def microbatches(self, rollouts: RolloutTokens, rows: Tensor) -> list[Microbatch]:
         return list(microbatches(rollouts, self.policy, rows=rows, max_tokens=self.microbatch_tokens))
 
-    def update(self, minibatch: MinibatchUpdate, *, number: tuple[int, int]) -> dict[str, float]:
+    def update(self, minibatch: MinibatchUpdate, *, where: str) -> dict[str, float]:
         """One optimizer step on a mini-batch, with the learning rate of this rollout batch; its metrics.
-
-        Args:
-            minibatch: its micro-batches add up to one gradient.
-            number: of this update, from 1, and of all.
 
         Raises:
             NotFinite: on every rank, where loss or gradient is not finite; updates before it were taken.
@@ -245,7 +250,7 @@ class GRPO(LightningModule):
         optimizer = cast(LightningOptimizer, self.optimizers())
         rate = self.optimizer.set_learning_rate(optimizer.optimizer, self.policy_step)
         norm = clipped_step(self, optimizer, self.policy.parameters(), self.gradient_clip)
-        require_finite(number, loss=minibatch.update_loss(), gradient=norm)
+        require_finite(where, loss=minibatch.update_loss(), gradient=norm)
         minibatch.end_update()
         return {
             "train/optimizer/gradient_norm": norm.item(),
@@ -261,13 +266,11 @@ class GRPO(LightningModule):
 
     def loss(self, minibatch: MinibatchUpdate, microbatch: Microbatch) -> Tensor:
         """The micro-batch's part of the mini-batch's loss."""
-        temperature = minibatch.rollouts.temperature
+        place: dict[str, Any] = {"owner": microbatch.owner, "temperature": minibatch.rollouts.temperature}
         if self.reference is None or not self.full_kl:
-            return minibatch.loss(microbatch, microbatch.log_probs(self.policy, temperature))
-        log_probs, kl = log_probs_and_full_kl(
-            self.policy, self.reference.policy, *microbatch.tensors, owner=microbatch.owner, temperature=temperature
-        )
-        return minibatch.loss(microbatch, log_probs, kl)
+            return minibatch.loss(microbatch, self.policy.log_probs(*microbatch.tensors, **place))
+        both = log_probs_and_full_kl(self.policy, self.reference.policy, *microbatch.tensors, **place)
+        return minibatch.loss(microbatch, *both)
 
     def within_memory(self, passes: Callable[[], T]) -> T:
         """The result of ``passes``. Where a micro-batch does not fit into memory the budget is halved for good."""
@@ -275,21 +278,16 @@ class GRPO(LightningModule):
             try:
                 return passes()
             except RuntimeError as error:
-                if not self.may_halve(error):
+                # fewer tokens at once may help only where the parameters alone hold gradients of the pass: on several
+                # ranks the others are in an exchange already; DeepSpeed and DDP keep sums of their own, on one device
+                # too, which would hold what was added before the pass failed
+                alone = isinstance(self.trainer.strategy, SingleDeviceStrategy)
+                if not (out_of_memory(error) and self.microbatch_tokens > 1 and alone):
                     raise
             let_go()  # only here: the error held references to the pass
             self.policy.zero_grad(set_to_none=True)
             self.microbatch_tokens //= 2
             rank_zero_warn(f"a micro-batch does not fit into memory: microbatch_tokens is {self.microbatch_tokens} now")
-
-    def may_halve(self, error: RuntimeError) -> bool:
-        """Whether fewer tokens at once may help, and only the parameters hold gradients of the pass.
-
-        On several ranks the others are in an exchange already; DeepSpeed and DDP keep sums of their own, on one device
-        too, which would hold what was added before the pass failed.
-        """
-        alone = isinstance(self.trainer.strategy, SingleDeviceStrategy)
-        return out_of_memory(error) and self.microbatch_tokens > 1 and alone
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Greedy completions in ``batch.rollouts``; several sampled ones per problem in ``batch.sampled``, if drawn."""
@@ -354,9 +352,7 @@ class GRPO(LightningModule):
 class Reference:
     """Holds the frozen policy of a KL term. Not a module, so no optimizer, checkpoint or strategy of GRPO sees it.
 
-    Args:
-        policy: what is compared with.
-        offload: keep it in the host's memory, and on the device only within ``on_device``.
+    With ``offload`` it is kept in the host's memory, and on the device only within ``on_device``.
     """
 
     def __init__(self, policy: CausalLMPolicy, *, offload: bool) -> None:
@@ -379,21 +375,12 @@ class Reference:
                 self.policy.to("cpu")
 
 
-def has_kl(objective: Objective) -> bool:
-    """Whether the objective has a KL term with a positive weight."""
-    return getattr(objective, "kl", None) is not None and getattr(objective, "kl_weight", 0.0) > 0
-
-
 def out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or CPU_REFUSAL in str(error)
 
 
 def rollouts_of(batch: Any) -> RolloutBatch:
-    """The rollouts of a batch.
-
-    Raises:
-        RuntimeError: where no callback drew them.
-    """
+    """The rollouts of a batch, which a callback has drawn."""
     if batch.rollouts is None:
         raise RuntimeError("the batch holds no rollouts: add the RolloutGeneration callback, which draws them")
     return batch.rollouts

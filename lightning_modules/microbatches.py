@@ -1,37 +1,50 @@
-"""How rollouts are divided: whole groups between ranks, rows into micro-batches by token budget.
+"""How rollouts are divided, and updates on a part of them.
 
-Rows of a group go into one micro-batch, so that their prompt is computed once; the longest come first.
+    rollout batch ─► whole groups evened out between ranks ─► mini-batches of whole groups, an optimizer step each
+                  ─► micro-batches by token budget, whose gradients add up; the longest come first
+
+Rows of a group go into one micro-batch, so that their prompt is computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from contrastive_reasoning.distributed import even_shares, gather, gather_groups, most, ranks, this_rank, unshare
+from contrastive_reasoning.distributed import (
+    even_shares,
+    gather,
+    gather_groups,
+    most,
+    ranks,
+    this_rank,
+    total,
+    unshare,
+)
+from contrastive_reasoning.objectives import Correction, Objective, ObjectiveInputs
+from contrastive_reasoning.objectives.base import join_metrics, token_max, token_mean
+from contrastive_reasoning.objectives.ratio import token_ratio
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.flops import NO_WORK, Work, work_of
 from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.rollout.batch import RolloutTokens
 
+OBJECTIVE, SURPRISAL = "train/objective/", "train/rollout/surprisal"
+"""Metrics with these prefixes are this rank's part of a sum over ranks."""
+
 
 def rows_by_budget(
     groups: Sequence[Sequence[int]], *, tokens: Callable[[list[int]], int], budget: int
 ) -> list[list[int]]:
-    """Rows in micro-batches of at most ``budget`` tokens; every row is in exactly one.
+    """Rows in micro-batches of at most ``budget`` tokens, counted by ``tokens``; every row is in exactly one.
 
     A group goes whole into the micro-batch that is being filled, or begins the next. One that is too large even for a
     micro-batch of its own is split, and a row above the budget is a micro-batch by itself.
-
-    Args:
-        groups: in the order in which they are placed.
-        tokens: what goes through the policy for these rows.
-        budget: the most of it.
     """
     if budget < 1:
         raise ValueError(f"microbatch_tokens must be at least 1, got {budget}")
@@ -74,10 +87,6 @@ class Microbatch:
     idle: bool = False
     """It passes through the policy only because other ranks have more micro-batches, and has no loss."""
 
-    def log_probs(self, policy: CausalLMPolicy, temperature: float) -> Float[Tensor, "b t"]:
-        """log π of the completions."""
-        return policy.log_probs(*self.tensors, owner=self.owner, temperature=temperature)
-
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """In the order of ``CausalLMPolicy.log_probs``."""
@@ -86,15 +95,6 @@ class Microbatch:
     def of(self, values: Tensor) -> Tensor:
         """The part of a (B,T) tensor that belongs to these rows: (b,t)."""
         return values[self.rows, : self.mask.shape[1]]
-
-    @property
-    def lengths(self) -> Lengths:
-        """In tokens, without padding."""
-        return Lengths(
-            prompts=self.prompt_mask.sum(dim=1).tolist(),
-            completions=self.mask.sum(dim=1).tolist(),
-            owner=self.owner.tolist(),
-        )
 
 
 def microbatches(
@@ -156,7 +156,7 @@ def score(policy: CausalLMPolicy, rollouts: RolloutTokens, parts: Sequence[Micro
     """log π of the rollouts in these micro-batches, in float64; 0 elsewhere."""
     scores = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
     for microbatch in parts:
-        log_probs = microbatch.log_probs(policy, rollouts.temperature)
+        log_probs = policy.log_probs(*microbatch.tensors, owner=microbatch.owner, temperature=rollouts.temperature)
         if not microbatch.idle:  # else its row is scored elsewhere, with the rounding of its own micro-batch
             scores[microbatch.rows, : log_probs.shape[1]] = log_probs.double()
     return scores
@@ -165,9 +165,11 @@ def score(policy: CausalLMPolicy, rollouts: RolloutTokens, parts: Sequence[Micro
 def work_of_microbatches(policy: CausalLMPolicy, parts: Sequence[Microbatch]) -> Work:
     """What one pass of ``policy`` over all of these computes, and how much of it is padding."""
     work = NO_WORK
-    for lengths in (microbatch.lengths for microbatch in parts if not microbatch.idle):
-        positions = policy.pass_tokens(lengths)
-        work += work_of(lengths.prompts, lengths.completions, lengths.owner, positions=positions)
+    for part in (part for part in parts if not part.idle):
+        prompts, completions = part.prompt_mask.sum(dim=1).tolist(), part.mask.sum(dim=1).tolist()
+        owner = part.owner.tolist()
+        positions = policy.pass_tokens(Lengths(prompts=prompts, completions=completions, owner=owner))
+        work += work_of(prompts, completions, owner, positions=positions)
     return work
 
 
@@ -185,20 +187,25 @@ def balance_groups(
         balanced   rank 0  ▇▇▇ ▅ ▁    rank 1  ▇▇▇ ▁ ▇▇▇      as many groups on each as before
 
     Ranks wait in every update for the one with most. The loss is a sum over all rows, on any rank. One process,
-    and ranks whose tokens an exchange would not even out, keep their own.
+    and ranks whose tokens an exchange would not even out, keep their own. No group changes its mini-batch.
 
     Args:
         rollouts: drawn by this rank.
         advantages: of their tokens.
         trained: rows that will pass through the policy.
         policy: counts their tokens.
-        minibatches: into which the groups are cut, in their order; no group changes its mini-batch.
+        minibatches: how many, into which the groups are cut in their order.
     """
     if ranks() == 1:
         return rollouts, advantages
     costs = unshare(gather(group_tokens(rollouts, trained, policy)))
-    assigned = assign_groups(costs, minibatches)
-    if assigned is None:
+    size = len(costs) // minibatches
+    assigned: list[list[int]] = [[] for _ in range(ranks())]
+    """For every rank the groups that it trains on, mini-batch by mini-batch."""
+    for first in range(0, len(costs), size):
+        for own, part in zip(assigned, even_shares(costs[first : first + size], ranks()), strict=True):
+            own += [first + index for index in part]
+    if assigned == [list(range(rank, len(costs), ranks())) for rank in range(ranks())]:  # as they were drawn
         return rollouts, advantages
     groups = torch.tensor(assigned[this_rank()], device=rollouts.mask.device)
     rows = (groups[:, None] * rollouts.group_size + torch.arange(rollouts.group_size, device=groups.device)).flatten()
@@ -222,17 +229,6 @@ def balance_groups(
     return balanced, completions(advantages)
 
 
-def assign_groups(costs: Sequence[int], minibatches: int) -> list[list[int]] | None:
-    """For every rank the groups that it trains on, mini-batch by mini-batch; None where each keeps what it drew."""
-    size = len(costs) // minibatches
-    assigned: list[list[int]] = [[] for _ in range(ranks())]
-    for first in range(0, len(costs), size):
-        for own, part in zip(assigned, even_shares(costs[first : first + size], ranks()), strict=True):
-            own += [first + index for index in part]
-    drawn = [list(range(rank, len(costs), ranks())) for rank in range(ranks())]
-    return None if assigned == drawn else assigned
-
-
 def group_tokens(rollouts: RolloutTokens, trained: Bool[Tensor, " B"], policy: CausalLMPolicy) -> list[int]:
     """Tokens that pass through the policy for each group by itself."""
     size = rollouts.group_size
@@ -243,3 +239,150 @@ def group_tokens(rollouts: RolloutTokens, trained: Bool[Tensor, " B"], policy: C
         alone = Lengths(prompts=[prompt], completions=completions, owner=[0] * len(completions))
         counts.append(policy.pass_tokens(alone) if completions else 0)
     return counts
+
+
+def rows_with_gradient(
+    advantages: Float[Tensor, "B T"], *, reference: bool, among: Bool[Tensor, " B"] | None = None
+) -> Bool[Tensor, " B"]:
+    """Rows with an advantage that is not zero, or all where a KL term pulls on every row; at least one over all ranks.
+
+    A row of zeros adds exactly nothing to the gradient, so a group of equal rewards need not pass through the policy.
+    Where no rank has a row, rank 0 takes its first: an optimizer with momentum steps whatever the gradient.
+
+    Args:
+        advantages: of every token.
+        reference: whether there is a KL term.
+        among: the rows of this mini-batch; None: all.
+    """
+    candidates = torch.ones(len(advantages), dtype=torch.bool, device=advantages.device) if among is None else among
+    rows = candidates & ((advantages != 0).any(dim=1) | reference)
+    if not total(float(rows.any())) and this_rank() == 0:
+        rows[int(candidates.long().argmax())] = True
+    return rows
+
+
+def minibatch_rows(rollouts: RolloutTokens, count: int) -> list[Bool[Tensor, " B"]]:
+    """The rows of ``count`` mini-batches of whole groups, in the order of the batch.
+
+    Raises:
+        ValueError: where ``count`` does not divide the number of problems.
+    """
+    problems = len(rollouts.prompt_ids)
+    if problems % count:
+        raise ValueError(f"{problems} problems cannot be divided evenly into {count} mini-batches")
+    index = torch.arange(len(rollouts), device=rollouts.mask.device) // (len(rollouts) // count)
+    return [index == k for k in range(count)]
+
+
+@dataclass(kw_only=True, eq=False)
+class MinibatchUpdate:
+    """One or more updates on the same mini-batch; each passes over all of its micro-batches.
+
+    The old policy's log-probs are those of the first update's own pass, whose weights are still the ones that sampled:
+    the same as a scoring pass would give, at no cost, and the ratio is exactly 1 in that update, whatever the sampler's
+    kernels and dtype. A mini-batch that is updated after another one gets them scored beforehand.
+
+    Metrics of the objective are means over the rows that are trained on; ``ratio_mean`` and ``ratio_max`` of the first
+    update are raw, each token's against the sampler's log-prob.
+    """
+
+    objective: Objective
+    correction: Correction
+    """Weight of each token's loss for the mismatch between sampler and policy."""
+    rollouts: RolloutTokens
+    """The whole rollout batch."""
+    advantages: Float[Tensor, "B T"]
+    among: Bool[Tensor, " B"]
+    """The rows of this mini-batch; the loss is a mean over them, trained on or not, on all ranks."""
+    trained: Bool[Tensor, " B"]
+    """The rows of it that pass through the policy."""
+    microbatches: Sequence[Microbatch]
+    """These rows."""
+    budget: int
+    """Tokens of a micro-batch at most."""
+    ref_log_probs: Float[Tensor, "B T"] | None
+    scored: InitVar[Float[Tensor, "B T"] | None]
+    """The old policy's log-probs; None: taken from the first update's pass."""
+
+    def __post_init__(self, scored: Tensor | None) -> None:
+        self.trained_tokens = self.rollouts.mask & self.trained[:, None]
+        self.token_count = total(float(self.trained_tokens.sum()))
+        own = self.rollouts.mask & self.among[:, None]
+        rows, tokens = total(float(own.any(dim=1).sum())), total(float(own.sum()))
+        self.weights = self.objective.weights(own, rows=max(rows, 1.0), tokens=max(tokens, 1.0))
+        self.sampled_tokens = total(float(self.rollouts.mask.sum()))
+        self.keeps_first_pass = scored is None
+        # float64 holds the log-probs of every dtype exactly
+        self.old_log_probs = torch.zeros_like(self.rollouts.old_log_probs, dtype=torch.float64)
+        if scored is not None:
+            self.old_log_probs += scored
+        self.updates: list[dict[str, Tensor]] = []
+        self._parts: list[Mapping[str, Tensor]] = []
+
+    def loss(
+        self, microbatch: Microbatch, log_probs: Float[Tensor, "b t"], full_kl: Float[Tensor, "b t"] | None = None
+    ) -> Tensor:
+        """The micro-batch's part of the update's loss; ``full_kl`` where the objective has that term."""
+        if microbatch.idle:
+            return log_probs.sum() * 0.0
+        first = not self.updates
+        if first and self.keeps_first_pass:
+            self.old_log_probs[microbatch.rows, : log_probs.shape[1]] = log_probs.detach().double()
+        old, sampled = microbatch.of(self.old_log_probs), microbatch.of(self.rollouts.old_log_probs)
+        correction = self.correction(old, sampled.double(), microbatch.mask)
+        inputs = ObjectiveInputs(
+            log_probs=log_probs,
+            old_log_probs=old.to(log_probs.dtype),
+            ref_log_probs=(
+                None if self.ref_log_probs is None else microbatch.of(self.ref_log_probs).to(log_probs.dtype)
+            ),
+            advantages=microbatch.of(self.advantages),
+            full_kl=full_kl,
+            mask=microbatch.mask,
+            weights=microbatch.of(self.weights) * correction.to(self.weights.dtype),
+            tokens=self.token_count,
+        )
+        outputs = self.objective(inputs)
+        metrics = {**outputs.metrics, "loss": outputs.loss.detach().double()}
+        if first:
+            ratio = token_ratio(log_probs.detach(), sampled.to(log_probs.dtype), inputs.mask)
+            metrics |= {"ratio_mean": token_mean(ratio, inputs), "ratio_max": token_max(ratio, inputs)}
+        self._parts.append(metrics)
+        return outputs.loss
+
+    def restart(self, microbatches: Sequence[Microbatch], budget: int) -> None:
+        """Discard what this update has seen so far; it continues with these smaller micro-batches."""
+        self.microbatches, self.budget = microbatches, budget
+        self._parts = []
+
+    def update_loss(self) -> Tensor | None:
+        """Loss of this update so far, on this rank; None where all its micro-batches are idle."""
+        return torch.stack([part["loss"] for part in self._parts]).sum() if self._parts else None
+
+    def end_update(self) -> None:
+        """Called after the optimizer's step."""
+        self.updates.append(join_metrics(self._parts) if self._parts else {})
+        self._parts = []
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the updates (of a maximum the largest), and the sampler's distance from the policy's log-probs."""
+        updates = {name: torch.stack([update[name] for update in self.updates]) for name in self.updates[0]}
+        gap = (self.rollouts.old_log_probs - self.old_log_probs).abs() * self.trained_tokens
+        return {
+            **{
+                f"{OBJECTIVE}{name}": (values.max() if name.endswith("_max") else values.mean()).item()
+                for name, values in updates.items()
+            },
+            "train/rollout/log_prob_gap": gap.max().item(),
+            SURPRISAL: -self.rollouts.old_log_probs[self.rollouts.mask].double().sum().item() / self.sampled_tokens,
+        }
+
+
+def merge_metrics(minibatches: Sequence[MinibatchUpdate]) -> dict[str, float]:
+    """Metrics of all mini-batches: of a maximum the largest, else the mean; one that is idle on a rank adds nothing."""
+    columns = [minibatch.metrics() for minibatch in minibatches]
+    known = {name: [column[name] for column in columns if name in column] for column in columns for name in column}
+    return {
+        name: max(values) if name.endswith(("_max", "_gap")) else sum(values) / len(minibatches)
+        for name, values in known.items()
+    }

@@ -1,12 +1,17 @@
-"""Optimizers with their schedule, and the one place that knows how gradients of micro-batches add up."""
+"""Optimizers with their schedule, how gradients of micro-batches add up, and steps that are skipped.
+
+training_step ── backward ── gradients of all ranks ── finite? ─┬─ yes ── clip ── optimizer's step
+                                                                └─ no ─── counted, weights as they were
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import cos, pi
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from lightning import LightningModule
@@ -15,10 +20,11 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from contrastive_reasoning.distributed import ranks
+from contrastive_reasoning.distributed import SkippedSteps, keeping_batch, ranks
 from lightning_modules.zero import zero_of
 
 Schedule = Literal["constant", "linear", "cosine"]
+SKIPPED = "train/health/skipped_steps"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +58,15 @@ class AdamW:
     def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.AdamW:
         """The optimizer over those of ``parameters`` that are trained, fused where torch can."""
         trained = [parameter for parameter in parameters if parameter.requires_grad]
+        # on a CPU one kernel takes a quarter of the time of torch's loop over tensors
+        fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in trained)
         return torch.optim.AdamW(
             trained,
             lr=self.learning_rate,
             betas=(self.betas[0], self.betas[1]),
             eps=self.epsilon,
             weight_decay=self.weight_decay,
-            fused=can_fuse(trained) or None,  # None, not False: torch then takes what else is fast
+            fused=fused or None,  # None, not False: torch then takes what else is fast
         )
 
     def scale(self, step: int) -> float:
@@ -70,21 +78,18 @@ class AdamW:
         progress = min((step - self.warmup_steps) / (self.total_steps - self.warmup_steps), 1.0)
         return 1.0 - progress if self.schedule == "linear" else (1 + cos(pi * progress)) / 2
 
-    def scheduler(self, optimizer: torch.optim.Optimizer) -> LambdaLR:
-        """The same schedule for automatic optimization, stepped once per optimizer step."""
-        return LambdaLR(optimizer, self.scale)
-
     def set_learning_rate(self, optimizer: torch.optim.Optimizer, step: int) -> float:
-        """The same schedule for manual optimization: set the rate of the step numbered from 0, and return it."""
+        """For manual optimization: set the rate of the step numbered from 0, and return it."""
         rate = self.learning_rate * self.scale(step)
         for group in optimizer.param_groups:
             group["lr"] = rate
         return rate
 
 
-def can_fuse(parameters: Iterable[nn.Parameter]) -> bool:
-    """Whether one kernel can step all of them: on CPU it takes a quarter of the time of torch's loop over tensors."""
-    return all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
+def check_gradient_clip(gradient_clip: float | None) -> None:
+    """Raise ValueError for a clip that is not positive."""
+    if gradient_clip is not None and gradient_clip <= 0:
+        raise ValueError(f"gradient_clip must be positive (or null), got {gradient_clip}")
 
 
 def nan_unless_finite(loss: Tensor) -> Tensor:
@@ -99,20 +104,13 @@ def backward_all(module: LightningModule, losses: Sequence[Callable[[], Tensor]]
     too, while strategies take the mean of gradients. Where each rank keeps whole gradients they are exchanged once, in
     the backward of the last.
     """
-    zero = zero_of(module)
+    zero, strategy = zero_of(module), module.trainer.strategy
+    ddp = strategy if isinstance(strategy, DDPStrategy) and zero is None else None
     for index, loss in enumerate(losses):
-        with nullcontext() if index == len(losses) - 1 else _without_exchange(module):
+        with nullcontext() if ddp is None or index == len(losses) - 1 else ddp.block_backward_sync():
             if zero is not None and index:
                 zero.begin_microbatch()
             module.manual_backward(nan_unless_finite(loss()) * ranks())
-
-
-def _without_exchange(module: LightningModule) -> AbstractContextManager[None]:
-    """Within it a backward leaves gradients in their own process."""
-    strategy = module.trainer.strategy
-    if isinstance(strategy, DDPStrategy) and zero_of(module) is None:
-        return strategy.block_backward_sync()
-    return nullcontext()
 
 
 def clipped_step(
@@ -120,8 +118,9 @@ def clipped_step(
 ) -> Tensor:
     """Clip, step, forget the gradients; the norm before clipping. Where that is not finite no step is taken."""
     zero = zero_of(module)
-    if zero is not None:
-        return zero.clipped_step(optimizer)
+    if zero is not None:  # it clips in the step, to the module's gradient_clip
+        optimizer.step()
+        return zero.gradient_norm()
     norm = clip_by_norm(parameters, max_norm)
     if norm.isfinite():
         optimizer.step()
@@ -142,3 +141,68 @@ def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> 
     elif max_norm is not None:
         nn.utils.clip_grads_with_norm_(trained, max_norm, norm)
     return norm
+
+
+class FiniteSteps(LightningModule, ABC):
+    """A module under automatic optimization that skips steps whose loss or gradient is not finite.
+
+    Its training steps return ``nan_unless_finite(loss)``.
+
+    Args:
+        optimizer: of all parameters that are trained, with its schedule.
+        gradient_clip: the largest norm of the gradient; None: any.
+        max_skipped_steps: how many steps a run may leave out.
+
+    Raises:
+        ValueError: ``gradient_clip`` is not positive or ``max_skipped_steps`` negative.
+    """
+
+    def __init__(self, *, optimizer: AdamW, gradient_clip: float | None, max_skipped_steps: int) -> None:
+        super().__init__()
+        check_gradient_clip(gradient_clip)
+        self.optimizer = optimizer
+        self.gradient_clip = gradient_clip
+        self.skipped = SkippedSteps(max_skipped_steps)
+        self.gradient_norm: Tensor = torch.zeros(())
+        """Of all ranks, before clipping, in the last step."""
+        self._batch: Any = None
+
+    @abstractmethod
+    def plain(self, batch: Any) -> Mapping[str, object]:
+        """``batch`` as tensors and strings alone, which is written where the run stops at it."""
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimizer(self.parameters())
+        scheduler = LambdaLR(optimizer, self.optimizer.scale)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        self._batch = batch
+
+    def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
+        """Called between backward and the optimizer's step; ZeRO clips, and looks at the norm, in that step."""
+        if zero_of(self) is None:
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            self.gradient_norm = clip_by_norm(parameters, self.gradient_clip)
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Backward and step as Lightning does them; then count the step if it was skipped.
+
+        Raises:
+            FloatingPointError: where that is one too many; the batch is written to the run's folder.
+        """
+        super().optimizer_step(*args, **kwargs)
+        zero = zero_of(self)
+        if zero is not None:
+            self.gradient_norm = zero.gradient_norm()
+        if not bool(self.gradient_norm.isfinite()):
+            run, step = self.trainer.default_root_dir, self.trainer.global_step + 1
+            with keeping_batch(lambda: self.plain(self._batch), run=run, step=step):
+                self.skipped.add("gradient is not finite")
+        self.log(SKIPPED, float(self.skipped.count), batch_size=1)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["steps_left_out"] = self.skipped.count
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.skipped.count = checkpoint["steps_left_out"]

@@ -19,8 +19,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rollout.sampling import derived_seed
-from lightning_modules.finite_steps import FiniteSteps
-from lightning_modules.optim import AdamW, nan_unless_finite
+from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
 
 
 class WarmStart(FiniteSteps):

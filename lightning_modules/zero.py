@@ -8,18 +8,22 @@ stage 3    and the parameters themselves
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from lightning import LightningModule, Trainer
+from lightning import Callback, LightningModule, Trainer
 from lightning.fabric.utilities.seed import reset_seed
 from lightning.pytorch.accelerators import CUDAAccelerator
-from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.plugins.precision import DeepSpeedPrecision
 from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy
 from torch import Tensor, nn
 
-STAGES = (1, 2, 3)
+from contrastive_reasoning.distributed import gather
+from contrastive_reasoning.policies.sharding import expected_bytes
+from contrastive_reasoning.progress import steps_done
+
+MEGABYTE = 1e6
 
 
 class KeptDtypes(DeepSpeedPrecision):
@@ -35,14 +39,14 @@ class KeptDtypes(DeepSpeedPrecision):
 class ZeroStrategy(DeepSpeedStrategy):
     """ZeRO for modules that go through several micro-batches and call backward themselves, or leave it to Lightning.
 
-    The gradient is clipped to the module's ``gradient_clip``. On the CPU ranks speak over gloo.
+    The gradient is clipped to the module's ``gradient_clip``. On the CPU ranks communicate over gloo.
 
     Args:
         stage: 1, 2 or 3.
         offload_optimizer: keep the optimizer's state in the host's memory, and step there.
         offload_parameters: keep the parameters there too; stage 3 only.
         bucket_elements: numbers exchanged at once; fewer take less memory.
-        whole_elements: parameters of at most so many numbers stay whole at stage 3, for to fetch them costs more.
+        whole_elements: parameters of at most so many numbers stay whole at stage 3: fetching them would cost more.
 
     Raises:
         ValueError: for another stage, offloaded parameters below stage 3, or a number of elements that is too small.
@@ -57,7 +61,7 @@ class ZeroStrategy(DeepSpeedStrategy):
         bucket_elements: int,
         whole_elements: int,
     ) -> None:
-        if stage not in STAGES:
+        if stage not in (1, 2, 3):
             raise ValueError(f"trainer.strategy.stage must be 1, 2 or 3, got {stage}")
         if offload_parameters and stage < 3:
             raise ValueError(f"trainer.strategy.offload_parameters needs stage 3, got stage {stage}")
@@ -104,7 +108,11 @@ class ZeroStrategy(DeepSpeedStrategy):
             return
         reset_seed()
         self.set_world_ranks()
-        without_compiled_exchange()
+        from deepspeed import ops  # heavy, and only where something is sharded
+
+        # gloo alone: the exchange that deepspeed would compile first needs a compiler
+        compatible: dict[str, bool] = ops.__compatible_ops__
+        compatible["deepspeed_shm_comm"] = False
         self._init_deepspeed_distributed()
 
     def _get_process_group_backend(self) -> str:
@@ -139,7 +147,11 @@ class ZeroStrategy(DeepSpeedStrategy):
         engine: Any = self.model
         if hasattr(engine, "destroy"):  # not where setting up failed
             engine.destroy()
-            forget_forward_passes(engine.module)
+            from deepspeed.runtime.zero import parameter_offload
+
+            # stage 3 leaves the module for ever in its list of those whose forward pass is under way
+            under_way: list[nn.Module] = parameter_offload.FWD_MODULE_STACK
+            under_way[:] = [one for one in under_way if one is not engine.module]
         if self.stage == 3 and self._on_gpu and self.lightning_module is not None:
             self.lightning_module.to(self.root_device)
 
@@ -190,11 +202,6 @@ class ZeroStrategy(DeepSpeedStrategy):
         engine: Any = self.deepspeed_engine
         return storages([[getattr(one, "ds_tensor", None), one.data] for one in engine.module.parameters()])
 
-    def clipped_step(self, optimizer: LightningOptimizer) -> Tensor:
-        """Clip, step, forget the gradients; the norm before clipping. Where it is not finite no step was taken."""
-        optimizer.step()
-        return self.gradient_norm()
-
     def gradient_norm(self) -> Tensor:
         """Of all ranks, before clipping, as the last step found it."""
         norm = self.deepspeed_engine.get_global_grad_norm()
@@ -230,23 +237,70 @@ def storages(tensors: Any) -> dict[int, int]:
     return found
 
 
-def forget_forward_passes(module: nn.Module) -> None:
-    """Take a module out of deepspeed's list of those whose pass is under way, where stage 3 leaves it for ever."""
-    from deepspeed.runtime.zero import parameter_offload
-
-    under_way: list[nn.Module] = parameter_offload.FWD_MODULE_STACK
-    under_way[:] = [one for one in under_way if one is not module]
-
-
-def without_compiled_exchange() -> None:
-    """Have ranks on the CPU speak over gloo alone: the exchange that deepspeed would compile first needs a compiler."""
-    from deepspeed import ops  # heavy, and only where something is sharded
-
-    compatible: dict[str, bool] = ops.__compatible_ops__
-    compatible["deepspeed_shm_comm"] = False
-
-
 def zero_of(module: LightningModule) -> ZeroStrategy | None:
     """The module's strategy, if it shards."""
     strategy = module.trainer.strategy
     return strategy if isinstance(strategy, ZeroStrategy) else None
+
+
+class ZeroSharding(Callback):
+    """Logs ``train/sharding/<what>_megabytes`` and ``…_expected`` of the second optimizer step of a fit. Only watches.
+
+    What: parameters, gradients, and the optimizer's state with its master weights, of the rank that has most of them.
+    Parameters are counted when the batch has ended, whole ones too: within a step some are whole because they are read.
+    Under a strategy that shards nothing it logs nothing.
+
+    Args:
+        tolerance: by how much more than the expected share a rank may hold, for padding.
+
+    Raises:
+        RuntimeError: while training, where a rank holds more, or deepspeed runs another stage.
+        ValueError: for a negative tolerance.
+    """
+
+    def __init__(self, *, tolerance: float) -> None:
+        if tolerance < 0:
+            raise ValueError(f"callbacks.zero_sharding.tolerance must not be negative, got {tolerance}")
+        self.tolerance = tolerance
+        self._steps = 0
+        self._due = False
+        """Whether parameters are to be counted at the end of this batch."""
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._steps, self._due = 0, False
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
+        """At the second step the optimizer has its state and the gradients are there."""
+        self._steps += 1
+        strategy = zero_of(pl_module)
+        if strategy is None or self._steps != 2:
+            return
+        running = strategy.deepspeed_engine.zero_optimization_stage()
+        if running != strategy.stage:
+            raise RuntimeError(f"trainer.strategy.stage is {strategy.stage}, but deepspeed runs stage {running}")
+        self._compare(trainer, pl_module, strategy, strategy.bytes_held())
+        self._due = True
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Count the parameters once, when nothing is being read."""
+        strategy = zero_of(pl_module)
+        if strategy is not None and self._due:
+            self._compare(trainer, pl_module, strategy, {"parameters": strategy.parameter_bytes_held()})
+        self._due = False
+
+    def _compare(
+        self, trainer: Trainer, pl_module: LightningModule, strategy: ZeroStrategy, all_held: Mapping[str, int]
+    ) -> None:
+        stage, ranks = strategy.stage, trainer.world_size
+        expected = expected_bytes(pl_module, stage=stage, ranks=ranks, whole_elements=strategy.whole_elements)
+        for what, held in all_held.items():
+            most = max(gather(held))
+            if most > expected[what] * (1 + self.tolerance):
+                raise RuntimeError(
+                    f"ZeRO-{stage} should leave {expected[what]:,} bytes of {what} on each of {ranks} ranks, "
+                    f"one holds {most:,}"
+                )
+            values = {f"{what}_megabytes": most / MEGABYTE, f"{what}_expected": expected[what] / MEGABYTE}
+            for logger in trainer.loggers:
+                named = {f"train/sharding/{name}": value for name, value in values.items()}
+                logger.log_metrics(named, step=steps_done(trainer, pl_module))

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from contrastive_reasoning.distributed import LeftOut, bad_number, finite_step, gather_groups, own_groups
+from contrastive_reasoning.distributed import SkippedSteps, finite_step, gather_groups, own_groups
 from contrastive_reasoning.geometry.spread import effective_rank, uniformity
 from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
 from contrastive_reasoning.losses.similarity import Similarity
@@ -169,7 +169,7 @@ class CLIPOReward:
         self.optimizer: torch.optim.Optimizer | None = None
         self.calls = 0
         """Rollout batches rewarded; the drawn positives are a function of (seed, calls)."""
-        self.skipped = LeftOut("CLIPO's head", most=max_skipped_steps)
+        self.skipped = SkippedSteps(max_skipped_steps, of="CLIPO's head")
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit, size = self.outcome(rollouts), rollouts.group_size
@@ -186,8 +186,8 @@ class CLIPOReward:
         if bool(correct.any()):
             metrics["clipo/reward_of_correct"] = reward[correct].mean().item()
         loss = losses[anchors].mean()
-        if self.trainable and bool(anchors.any()) and not self._learn(loss, credit.outcome):
-            self.skipped.add(bad_number(loss=loss, reward=credit.outcome))
+        if self.trainable and bool(anchors.any()) and (reason := self._learn(loss, credit.outcome)):
+            self.skipped.add(reason)
             metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
         metrics["clipo/skipped_steps"] = float(self.skipped.count)
         self.calls += 1
@@ -258,12 +258,12 @@ class CLIPOReward:
             self.head.to(device)
             self.optimizer.load_state_dict(self.optimizer.state_dict())
 
-    def _learn(self, loss: Float[Tensor, ""], outcome: Float[Tensor, " B"]) -> bool:
-        """One step, unless it or the batch is to be left out; whether it was taken."""
+    def _learn(self, loss: Float[Tensor, ""], outcome: Float[Tensor, " B"]) -> str | None:
+        """One step; where it was skipped, the reason."""
         assert self.optimizer is not None
         self.optimizer.zero_grad()
         loss.backward()
-        return finite_step(self.optimizer, loss, outcome)
+        return finite_step(self.optimizer, loss=loss, reward=outcome)
 
     @staticmethod
     def _correct(credit: Credit, rollouts: RolloutBatch) -> Bool[Tensor, " B"]:

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
-from contrastive_reasoning.progress import Display, Heartbeat, Phase, Quiet
+from contrastive_reasoning.progress import Heartbeat, Phase, Quiet
 from experiments.assemble import build, with_values
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages import evaluation_table
@@ -26,7 +26,7 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
         policies = {"start": config, "test": with_values(config, trained)}
     logger = RunFolderLogger(folder=folder)
     suite, device = build(config, "suite"), device_of(config)
-    display: Display = build(config, "progress") if this_rank() == 0 else Quiet()
+    display: Quiet = build(config, "progress") if this_rank() == 0 else Quiet()
     results: dict[str, Mapping[str, float]] = {}
     stacks = folder / "stacks" / f"rank{this_rank()}.txt"
     limit = OmegaConf.select(config, "callbacks.every.watchdog.limits.evaluation")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning import Callback, Trainer
+from lightning import Callback
 from torch import Tensor
 
 from callbacks.online_critic import CriticUpdates, OnlineCritic
@@ -26,6 +26,7 @@ from experiments.run_folder import read_metrics
 from experiments.stages.stage_checkpoint import StageCheckpoint
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
+from tests.quiet import quiet_trainer
 from tests.unit.lightning_modules.grpo_kit import module, saving_first
 
 TASK = CountdownTask(
@@ -162,18 +163,13 @@ def fit(
         validation_samples=0,
         seed=3,
     )
-    trainer = Trainer(
-        accelerator="cpu",
+    trainer = quiet_trainer(
         default_root_dir=root,
-        max_epochs=1,
         limit_train_batches=steps,
         limit_val_batches=0,
         log_every_n_steps=1,
         logger=logger,
         callbacks=saving_first([generation, *callbacks]),
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
         inference_mode=False,
     )
     data = ReasoningPrompts(

@@ -1,8 +1,9 @@
-"""Tables of validation and training completions."""
+"""Tables of validation and training completions, and the page of advantages per token."""
 
 from __future__ import annotations
 
 import json
+from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,70 +13,37 @@ import pytest
 import torch
 from torch import Tensor
 
-from callbacks.completions import Completions, TrainingCompletions
+from callbacks.completions import Completions, Trace, TrainingCompletions, colour, credit_page, mixed
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Verdict
-from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask
-from datamodules.reasoning_prompts import ProblemBatch
+from contrastive_reasoning.tasks.countdown import CountdownProblem
 from experiments.run_folder.logger import RunFolderLogger
-from tests.unit.callbacks.test_credit import Page
-from tests.unit.lightning_modules.grpo_kit import TASK, TOKENIZER, Digits, fit, module, weights
+from tests.unit.callbacks.kit import assert_only_watches
+from tests.unit.lightning_modules.grpo_kit import TASK, TOKENIZER, Digits, fit, module
 from tests.unit.lightning_modules.test_grpo_clipo import clipo
 
-EASY = CountdownTask(
-    style="direct",
-    train="generated",
-    test="generated",
-    longproc_dir=None,
-    counts=[2],
-    number_range=[1, 9],
-    target_range=[1, 20],
-    max_search_lines=None,
-    train_problems=1,
-    validation_problems=1,
-    test_problems=1,
-    seed=0,
-)
+HOSTILE = "<script>alert(1)</script> \" onmouseover='x' &lt; </pre></span> {{ 7 * 7 }}"
 
 
-def batch(texts: list[str]) -> ProblemBatch:
-    """Two rollouts a problem, so that the first of each group is shown."""
-    problems = ProblemBatch([CountdownProblem((5, 3 + i), 8 + i, style="direct") for i in range(len(texts) // 2)])
-    empty = torch.zeros(len(texts), 0)
-    problems.rollouts = RolloutBatch(
-        problems=problems.problems,
-        prompt_ids=torch.zeros(len(problems), 1, dtype=torch.long),
-        prompt_mask=torch.ones(len(problems), 1, dtype=torch.bool),
-        completion_ids=empty.long(),
-        mask=empty.bool(),
-        old_log_probs=empty,
-        temperature=1.0,
-        pooled=None,
-        texts=texts,
-        token_spans=[[] for _ in texts],
-        finish_reasons=["stop" for _ in texts],
-        group_size=2,
-    )
-    return problems
-
-
-def validate(callback: Completions, trainer: Any, batches: list[ProblemBatch], step: int) -> None:
+def validate(callback: Completions, trainer: Any, batches: list[list[str]], step: int) -> None:
+    """Batches of one problem for each text, solved by 5 + 3, 5 + 4 …; of a group of two the first text is shown."""
     module = SimpleNamespace(rollout_step=step)
     callback.on_validation_epoch_start(trainer, module)
-    for i, one in enumerate(batches):
-        callback.on_validation_batch_end(trainer, module, None, one, i)
+    for number, texts in enumerate(batches):
+        problems = [CountdownProblem((5, 3 + i), 8 + i, style="direct") for i in range(len(texts))]
+        rollouts = SimpleNamespace(texts=[text for one in texts for text in (one, "x")], group_size=2)
+        batch = SimpleNamespace(problems=problems, rollouts=rollouts)
+        callback.on_validation_batch_end(trainer, module, None, batch, number)
     callback.on_validation_epoch_end(trainer, module)
 
 
-def test_the_first_problems_are_written_with_their_verdicts(tmp_path: Path) -> None:
+def test_the_first_validation_problems_are_written_with_their_verdicts(tmp_path: Path) -> None:
     trainer = SimpleNamespace(loggers=[RunFolderLogger(folder=tmp_path), object()], sanity_checking=False)
-    callback = Completions(task=EASY, problems=3)
-    batches = [batch(["5+3=8", "x", "\udcc3", "x"]), batch(["", "x", "never shown", "x"])]
+    callback = Completions(task=TASK, problems=3)
     for step in (0, 20):
-        validate(callback, trainer, batches, step)
-    for step in (0, 20):
+        validate(callback, trainer, [["5+3=8", "\udcc3"], ["", "never shown"]], step)
         rows = json.loads((tmp_path / "tables" / "val" / "completions" / f"{step}.json").read_text())
         assert [row["completion"] for row in rows] == ["5+3=8", "\ufffd", ""]
         assert rows[0]["status"] == "ok"
@@ -84,17 +52,12 @@ def test_the_first_problems_are_written_with_their_verdicts(tmp_path: Path) -> N
 
 def test_lightnings_trial_validation_writes_nothing(tmp_path: Path) -> None:
     trainer = SimpleNamespace(loggers=[RunFolderLogger(folder=tmp_path)], sanity_checking=True)
-    validate(Completions(task=EASY, problems=3), trainer, [batch(["5+3=8", "x"])], step=0)
+    validate(Completions(task=TASK, problems=3), trainer, [["5+3=8"]], step=0)
     assert not (tmp_path / "tables").exists()
 
 
-def test_at_least_one_problem_is_asked_for() -> None:
-    with pytest.raises(ValueError, match="problems must be at least 1, got 0"):
-        Completions(task=EASY, problems=0)
-
-
 class EveryTokenItsOwn:
-    """No two tokens of a batch are taught alike, so that a colour on another's token would show."""
+    """No two tokens of a batch have one advantage, so that a colour on another's token would show."""
 
     def __call__(self, credit: Credit, mask: Tensor, group_size: int) -> Tensor:
         numbers = torch.arange(1.0, mask.numel() + 1).view(mask.shape)
@@ -102,7 +65,7 @@ class EveryTokenItsOwn:
 
 
 class Judged:
-    """Digits, with every third completion said to be correct."""
+    """Digits; every third completion counts as correct."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit = Digits()(rollouts)
@@ -110,14 +73,11 @@ class Judged:
         return Credit(outcome=2 * credit.outcome, parts=credit.parts, verdicts=verdicts)
 
 
-class Rollouts(L.Callback):
-    """The rollouts of each step, by step."""
-
-    def __init__(self) -> None:
-        self.of: dict[int, RolloutBatch] = {}
+class Seen(L.Callback):
+    """The last rollouts."""
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        self.of[pl_module.rollout_step] = batch.rollouts
+        self.rollouts = batch.rollouts
 
 
 def watcher(**changes: Any) -> TrainingCompletions:
@@ -128,14 +88,18 @@ def table(folder: Path, step: int) -> list[dict[str, Any]]:
     return json.loads((folder / "tables" / "train" / "completions" / f"{step}.json").read_text())
 
 
-def test_the_colours_are_on_the_tokens_that_were_taught(tmp_path: Path) -> None:
-    seen = Rollouts()
+ROWS = (0, 1, 6, 7)
+"""Two of rows 0, 3, 6, 9, which are correct, and two of the others."""
+
+
+def test_the_page_colours_each_token_by_its_own_advantage(tmp_path: Path) -> None:
+    seen = Seen()
     trained = module(reward=Judged(), advantage=EveryTokenItsOwn())
     fit(trained, 1, watcher(), seen, logger=RunFolderLogger(folder=tmp_path))
     page = Page((tmp_path / "pages" / "train" / "credit" / "1.html").read_text())
-    rollouts, expected = seen.of[1], []
+    rollouts, expected = seen.rollouts, []
     used = EveryTokenItsOwn()(Credit(outcome=torch.zeros(12), parts={}), rollouts.mask, 4)
-    for row in (0, 1, 6, 7):  # two of rows 0, 3, 6, 9, which are correct, and two of the others
+    for row in ROWS:
         for token, advantage, written in zip(rollouts.completion_ids[row], used[row], rollouts.mask[row], strict=True):
             if written:
                 expected.append((TOKENIZER.decode([int(token)]), f"{advantage:+.3g}".replace("-", "−")))
@@ -147,12 +111,12 @@ def test_the_colours_are_on_the_tokens_that_were_taught(tmp_path: Path) -> None:
     assert all(text == decoded for text, decoded in plain)
 
 
-def test_a_row_tells_the_verdict_the_reward_its_parts_and_the_advantage(tmp_path: Path) -> None:
-    seen = Rollouts()
+def test_a_row_has_the_verdict_the_reward_its_parts_and_the_advantage(tmp_path: Path) -> None:
+    seen = Seen()
     fit(module(reward=Judged()), 1, watcher(), seen, logger=RunFolderLogger(folder=tmp_path))
-    rows, rollouts = table(tmp_path, 1), seen.of[1]
+    rows, rollouts = table(tmp_path, 1), seen.rollouts
     credit = Judged()(rollouts)
-    for row, at in zip(rows, (0, 1, 6, 7), strict=True):
+    for row, at in zip(rows, ROWS, strict=True):
         group = credit.outcome.view(-1, 4)[at // 4]
         relative = float((credit.outcome[at] - group.mean()) / (group.std() + 1e-6))
         assert row["completion"] == readable(rollouts.texts[at])
@@ -164,13 +128,10 @@ def test_a_row_tells_the_verdict_the_reward_its_parts_and_the_advantage(tmp_path
         assert row["tokens"] == int(rollouts.mask[at].sum())
 
 
-def test_the_first_step_and_every_other_are_written_and_training_does_not_notice(tmp_path: Path) -> None:
-    watched, alone = module(), module()
-    fit(watched, 5, watcher(), logger=RunFolderLogger(folder=tmp_path))
-    fit(alone, 5)
+def test_the_first_step_and_every_second_are_written_and_it_only_watches(tmp_path: Path) -> None:
+    assert_only_watches(watcher(), 5, logger=RunFolderLogger(folder=tmp_path))
     for folder, kind in (("tables/train/completions", "json"), ("pages/train/credit", "html")):
         assert sorted(path.name for path in (tmp_path / folder).iterdir()) == [f"{k}.{kind}" for k in (1, 2, 4)]
-    assert torch.equal(weights(watched), weights(alone))
 
 
 def test_while_only_the_reward_learns_there_are_no_advantages_and_no_page(tmp_path: Path) -> None:
@@ -178,10 +139,71 @@ def test_while_only_the_reward_learns_there_are_no_advantages_and_no_page(tmp_pa
     fit(module(reward=reward), 2, watcher(), logger=RunFolderLogger(folder=tmp_path))
     assert [row["advantage"] for row in table(tmp_path, 2)] == [None] * 4
     assert None not in [row["advantage"] for row in table(tmp_path, 4)]
-    assert [path.name for path in (tmp_path / "pages" / "train" / "credit").iterdir()] == ["4.html"]
+    assert sorted(path.name for path in (tmp_path / "pages" / "train" / "credit").iterdir()) == ["4.html"]
 
 
-@pytest.mark.parametrize("name", ["rows", "every", "longest"])
-def test_settings_are_checked(name: str) -> None:
-    with pytest.raises(ValueError, match=f"callbacks.training_completions.{name} must be at least 1, got 0"):
-        watcher(**{name: 0})
+@pytest.mark.parametrize(
+    ("correct", "count", "rows"),
+    [
+        ([True, True, True, False, False, False], 4, [0, 1, 3, 4]),
+        ([False] * 8, 4, [0, 2, 4, 6]),
+        ([False] * 5 + [True], 4, [0, 1, 3, 5]),
+        ([True, False], 9, [0, 1]),
+        ([], 3, []),
+    ],
+)
+def test_both_kinds_are_chosen_where_there_are_both(correct: list[bool], count: int, rows: list[int]) -> None:
+    assert mixed(correct, count) == rows
+
+
+class Page(HTMLParser):
+    """What is on a page: the tags, and of each token its text, colour and title."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.tokens: list[list[str]] = []
+        self._inside = False
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._inside = tag == "span"
+        if self._inside:
+            named = dict(attrs)
+            assert set(named) == {"style", "title"}
+            self.tokens.append(["", (named["style"] or "").removeprefix("background:"), named["title"] or ""])
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "span"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.tokens[-1][0] += data
+
+
+def trace(*tokens: tuple[str, float], text: str = "wrong") -> Trace:
+    return Trace(heading=text, numbers={"reward": 1.0}, prompt=text, tokens=tokens)
+
+
+def test_tokens_and_legend_are_on_one_scale_for_all_completions() -> None:
+    text = credit_page([trace(("21", -2.0), ("+", 0.0)), trace((" 16", 1.0))], step=3, longest=9)
+    assert Page(text).tokens == [["21", "#e49659", "−2"], ["+", "#ffffff", "0"], [" 16", "#acd1e6", "+1"]]
+    assert Page(text).tokens[2][1] == colour(1.0, 2.0)
+    assert all(f">{number}</b>" in text for number in ("−2", "−1", "0", "+1", "+2"))
+    assert "All advantages are 0" in credit_page([trace(("a", 0.0))], step=1, longest=9)
+
+
+def test_what_was_written_is_never_markup() -> None:
+    hostile = Page(credit_page([trace((HOSTILE, 1.0), text=HOSTILE)], step=1, longest=9))
+    tame = Page(credit_page([trace(("a", 1.0))], step=1, longest=9))
+    assert hostile.tags == tame.tags
+    assert hostile.tokens[0][0] == HOSTILE
+
+
+def test_a_long_completion_is_cut_and_counted() -> None:
+    text = credit_page([trace(*[("a", 1.0)] * 12, text="p" * 100)], step=1, longest=10)
+    assert len(Page(text).tokens) == 10
+    assert "2 more tokens" in text
+    assert "p" * 40 + "<" in text

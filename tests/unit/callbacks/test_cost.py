@@ -1,4 +1,4 @@
-"""Tokens and seconds of a stage, the phases of its steps, and how much of the device they use."""
+"""What a stage has cost, the rates of its steps, and how much of the device they use."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from lightning.pytorch.profilers import PassThroughProfiler, SimpleProfiler
 from torch.utils.data import DataLoader
 
 from callbacks import cost
-from callbacks.cost import THROUGHPUT as ROOM
-from callbacks.cost import Cost, Throughput, measured_peak
+from callbacks.cost import THROUGHPUT, Cost, Throughput, measured_peak
 from callbacks.rollout_generation import RolloutGeneration
 from callbacks.system_metrics import memory_in_use, peak_memory
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -27,6 +26,7 @@ from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch
 from tests.quiet import quiet_trainer
+from tests.unit.callbacks.kit import assert_only_watches
 from tests.unit.lightning_modules import grpo_kit
 
 PREPARING, MEASURING, STEP, VALIDATING, DRAWING = 10.0, 1e6, 1.0, 1e4, 1e8
@@ -81,7 +81,7 @@ class Timed(L.LightningModule):
 
 
 class Others(L.Callback):
-    """Measures the machine at the start, draws pictures after each validation, notes what was logged."""
+    """Measures the machine at the start, draws pictures after each validation."""
 
     def __init__(self, clock: Clock, stop_before: int | None) -> None:
         self.clock = clock
@@ -121,18 +121,16 @@ def spent(clock: Clock, folder: Path, *, stop_before: int | None = None, resume:
     return {name: float(value) for name, value in trainer.callback_metrics.items() if "spent" in name}
 
 
-def test_preparation_and_steps_are_spent_and_measuring_is_not(clock: Clock, tmp_path: Path) -> None:
-    assert spent(clock, tmp_path) == {
+def test_preparation_and_steps_are_spent_and_measuring_is_not_also_after_a_resumption(
+    clock: Clock, tmp_path: Path
+) -> None:
+    whole = spent(clock, tmp_path / "whole")
+    assert whole == {
         "train/spent/seconds": PREPARING + len(LENGTHS) * STEP,
         "train/spent/tokens": sum(map(sum, LENGTHS)) + THROWN_AWAY * len(LENGTHS),
     }
-
-
-def test_a_resumed_stage_has_spent_what_an_uninterrupted_one_has(clock: Clock, tmp_path: Path) -> None:
-    whole = spent(clock, tmp_path / "whole")
     spent(clock, tmp_path / "stopped", stop_before=3)
-    resumed = spent(clock, tmp_path / "stopped", resume=tmp_path / "stopped" / "step=2.ckpt")
-    assert resumed == whole
+    assert spent(clock, tmp_path / "stopped", resume=tmp_path / "stopped" / "step=2.ckpt") == whole
 
 
 def test_without_rollouts_there_are_only_seconds(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,20 +145,20 @@ CPU = torch.device("cpu")
 
 
 class Learner(L.LightningModule):
-    """Makes what it drew likelier, says so in phases, and naps while it rewards and while it validates."""
+    """Makes what it drew likelier, names its phases, and naps while it rewards and while it validates."""
 
-    def __init__(self, *, says: bool) -> None:
+    def __init__(self, *, names_phases: bool) -> None:
         super().__init__()
         self.automatic_optimization = False
         tokenizer = train_tokenizer([problem.prompt for problem in PROBLEMS], vocab_size=270)
         model = tiny_llama(tokenizer, hidden_size=16)
         self.policy = CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
-        self.says = says
+        self.names_phases = names_phases
         self.reward = grpo_kit.Digits()
         self.rollout_step = 0
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
-        if not self.says:
+        if not self.names_phases:
             self.update(batch.rollouts)
             return
         with self.trainer.profiler.profile("reward"):
@@ -185,14 +183,20 @@ class Learner(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
+def generation(kind: type[RolloutGeneration] = RolloutGeneration) -> RolloutGeneration:
+    sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=[])
+    greedy = replace(sampling, temperature=0.0)
+    engine = Engine(max_batch_tokens=1000)
+    return kind(engine=engine, group_size=3, sampling=sampling, greedy=greedy, validation_samples=0, seed=0)
+
+
 class Steps(L.Callback):
-    """What was logged after each step, with the batch it was about, and how long training took."""
+    """What was logged after each step, with its batch, and how long training and validations took."""
 
     def __init__(self) -> None:
         self.logged: list[dict[str, float]] = []
         self.batches: list[Any] = []
         self.validations: list[float] = []
-        self.profiler: Any = None
 
     def on_train_start(self, *_: Any) -> None:
         self.began = time.perf_counter()
@@ -205,64 +209,36 @@ class Steps(L.Callback):
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         self.seconds = time.perf_counter() - self.began
-        values = trainer.callback_metrics.items()
-        self.logged.append({name.removeprefix(ROOM): float(value) for name, value in values if name.startswith(ROOM)})
+        values = {name.removeprefix(THROUGHPUT): value for name, value in trainer.callback_metrics.items()}
+        self.logged.append({name: float(value) for name, value in values.items()})
         self.batches.append(batch)
 
 
-def fitted(module: Learner, *, peak: float | None = PEAK, validate: bool = False, **settings: Any) -> Steps:
-    sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=[])
-    generation = RolloutGeneration(
-        engine=Engine(max_batch_tokens=1000),
-        group_size=3,
-        sampling=sampling,
-        greedy=Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=6, stop=[]),
-        validation_samples=0,
-        seed=0,
-    )
+def fitted(module: Learner, *, validate: bool = False, profiler: Any = None) -> tuple[Steps, Any]:
+    """The steps, and the profiler that the trainer has in the end."""
     steps = Steps()
     trainer = quiet_trainer(
-        callbacks=[generation, Throughput(window=2, tokens=None, peak_flops=peak), steps],
+        callbacks=[generation(), Throughput(window=2, tokens=None, peak_flops=PEAK), steps],
         val_check_interval=1,
         limit_val_batches=None if validate else 0,
-        **settings,
+        profiler=profiler,
     )
     loader: Any = DataLoader(PROBLEMS, batch_size=2, collate_fn=ProblemBatch)  # pyright: ignore[reportArgumentType]
     trainer.fit(module, loader, loader)
     assert len(steps.logged) == 4
-    steps.profiler = trainer.profiler  # pyright: ignore[reportAttributeAccessIssue]
-    if not settings:
-        assert isinstance(steps.profiler, PassThroughProfiler), "the listener is taken off afterwards"
-    return steps
+    return steps, trainer.profiler  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_phases_add_up_to_the_step() -> None:
-    for values in fitted(Learner(says=True)).logged:
+def test_phases_add_up_to_the_step_and_utilisation_is_the_formula_over_seconds_and_peak() -> None:
+    module = Learner(names_phases=True)
+    steps, profiler = fitted(module)
+    assert isinstance(profiler, PassThroughProfiler), "the listener is taken off afterwards"
+    size = decoder_size(module.policy.model)
+    for values, batch in zip(steps.logged, steps.batches, strict=True):
         phases = [values[f"{name}_seconds"] for name in ("rollout", "reward", "update", "rest")]
         assert all(taken > 0 for taken in phases)
         assert values["reward_seconds"] >= NAP
         assert sum(phases) == pytest.approx(values["step_seconds"], rel=1e-5)
-
-
-def test_a_module_that_names_no_phase_has_its_batch_taken_for_the_update() -> None:
-    for values in fitted(Learner(says=False)).logged:
-        phases = [values[f"{name}_seconds"] for name in ("rollout", "update", "rest")]
-        assert sum(phases) == pytest.approx(values["step_seconds"], rel=1e-5)
-        assert "reward_seconds" not in values
-
-
-def test_validation_is_no_part_of_a_step() -> None:
-    """Three of the four validations lie between steps, each of four naps."""
-    steps = fitted(Learner(says=True), validate=True)
-    without = steps.seconds - sum(steps.validations[:3])
-    assert sum(values["step_seconds"] for values in steps.logged) == pytest.approx(without, abs=6 * NAP)
-
-
-def test_utilisation_is_the_formula_over_seconds_and_peak() -> None:
-    module = Learner(says=True)
-    steps = fitted(module)
-    size = decoder_size(module.policy.model)
-    for values, batch in zip(steps.logged, steps.batches, strict=True):
         prompts, completions = (mask.sum(1).tolist() for mask in (batch.rollouts.prompt_mask, batch.rollouts.mask))
         work = work_of(prompts, completions, [0, 0, 0, 1, 1, 1])
         flops = {"rollout": reading_flops(size, work), "update": learning_flops(size, work)}
@@ -276,30 +252,27 @@ def test_utilisation_is_the_formula_over_seconds_and_peak() -> None:
         assert values["peak_teraflops"] == pytest.approx(PEAK / 1e12)
 
 
-def test_what_the_module_does_not_say_is_not_made_up() -> None:
-    values = fitted(Learner(says=False)).logged[-1]
-    assert "rollout_utilisation" in values
-    assert not {"update_utilisation", "step_utilisation", "update_tokens_per_second", "padding_share"} & set(values)
+def test_the_whole_batch_is_the_update_of_a_module_that_names_no_phase() -> None:
+    for values in fitted(Learner(names_phases=False))[0].logged:
+        phases = [values[f"{name}_seconds"] for name in ("rollout", "update", "rest")]
+        assert sum(phases) == pytest.approx(values["step_seconds"], rel=1e-5)
+        assert "rollout_utilisation" in values
+        unknown = {"reward_seconds", "update_utilisation", "step_utilisation", "update_tokens_per_second"}
+        assert not unknown & set(values)
 
 
-def test_a_profiler_that_was_chosen_records_all_and_is_there_afterwards() -> None:
+def test_validation_is_no_part_of_a_step_and_a_chosen_profiler_records_all() -> None:
+    """Three of the four validations lie between steps, each of four naps."""
     profiler = SimpleProfiler()
-    steps = fitted(Learner(says=True), profiler=profiler)
-    assert steps.profiler is profiler
+    steps, found = fitted(Learner(names_phases=True), validate=True, profiler=profiler)
+    without = steps.seconds - sum(steps.validations[:3])
+    assert sum(values["step_seconds"] for values in steps.logged) == pytest.approx(without, abs=6 * NAP)
+    assert found is profiler
     assert "reward" in profiler.recorded_durations
-    assert {"step_seconds", "rollout_seconds"} <= steps.logged[-1].keys()
 
 
-def test_it_only_watches() -> None:
-    """GRPO with the peak measured, against GRPO alone."""
-    watched, alone = grpo_kit.module(), grpo_kit.module()
-    grpo_kit.fit(watched, 2, Throughput(window=2, tokens=None, peak_flops=None))
-    grpo_kit.fit(alone, 2)
-    assert torch.equal(grpo_kit.weights(watched), grpo_kit.weights(alone))
-    assert not torch.equal(grpo_kit.weights(alone), grpo_kit.weights(grpo_kit.module()))
-
-
-def test_measuring_the_peak_draws_no_random_numbers() -> None:
+def test_it_only_watches_and_measures_the_peak_without_random_numbers() -> None:
+    assert_only_watches(Throughput(window=2, tokens=None, peak_flops=None), 2)
     before = torch.get_rng_state()
     assert measured_peak(CPU, torch.float32) > 0
     assert torch.equal(torch.get_rng_state(), before)
@@ -307,20 +280,12 @@ def test_measuring_the_peak_draws_no_random_numbers() -> None:
 
 def test_memory_follows_what_is_held() -> None:
     before = memory_in_use(CPU)
-    if before is None:
-        pytest.skip("the system does not say what is resident")
     size = 128 * 2**20
     with mmap.mmap(-1, size) as held:  # fresh pages; an allocator may give a tensor what it has kept
         held.write(b"1" * size)
         during = memory_in_use(CPU)
-        assert during is not None
         assert during - before > 100
         assert peak_memory(CPU) >= during - 1
-
-
-def test_a_peak_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="peak_flops must be positive"):
-        Throughput(window=1, tokens=None, peak_flops=0.0)
 
 
 STEP_SECONDS = 0.02
@@ -342,24 +307,13 @@ class Sleeper(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def rates(tokens: str | None) -> dict[str, float]:
+@pytest.mark.parametrize("tokens", ["train/sleeper/tokens", None])
+def test_rates_of_a_step_of_known_length(tokens: str | None) -> None:
     trainer = quiet_trainer(max_steps=8, callbacks=[Throughput(window=4, tokens=tokens, peak_flops=None)])
     trainer.fit(Sleeper(), DataLoader(torch.ones(4, 1), batch_size=1))  # type: ignore[arg-type]
-    return {name: float(value) for name, value in trainer.callback_metrics.items() if "throughput" in name}
-
-
-def test_rates_of_a_step_of_known_length() -> None:
-    logged = rates("train/sleeper/tokens")
-    steps = logged["train/throughput/steps_per_second"]
+    logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    steps = logged[f"{THROUGHPUT}steps_per_second"]
     assert 0 < steps <= 1 / STEP_SECONDS
-    assert logged["train/throughput/tokens_per_second"] == pytest.approx(100 * steps, rel=1e-3)
-    assert logged["train/throughput/seconds_left"] == 0
-
-
-def test_without_a_counter_there_are_no_tokens() -> None:
-    assert "train/throughput/tokens_per_second" not in rates(None)
-
-
-def test_an_empty_window_is_refused() -> None:
-    with pytest.raises(ValueError, match="window must be at least 1 step, got 0"):
-        Throughput(window=0, tokens=None, peak_flops=None)
+    assert logged[f"{THROUGHPUT}seconds_left"] == 0
+    counted = None if tokens is None else pytest.approx(100 * steps, rel=1e-3)
+    assert logged.get(f"{THROUGHPUT}tokens_per_second") == counted

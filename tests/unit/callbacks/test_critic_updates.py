@@ -10,16 +10,16 @@ import torch
 from torch.testing import assert_close
 
 from callbacks.online_critic import CriticUpdates
-from contrastive_reasoning.critics import CriticBatch, JointCritic
+from contrastive_reasoning.critics import CriticBatch
 from contrastive_reasoning.critics.replay_buffer import ReplayBuffer, replay_batch
-from contrastive_reasoning.distributed import TooManyLeftOut, ranks, this_rank
+from contrastive_reasoning.distributed import TooManySkipped, ranks, this_rank
 from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.countdown.explored_states import Known
 from datamodules.pairing import EveryGoal
-from lightning_modules.optim import AdamW
 from tests.two_ranks import on_ranks
+from tests.unit.callbacks.online_kit import adamw, critic
 
 LOSS = BinaryNCE(temperature=0.5)
 CPU = torch.device("cpu")
@@ -41,12 +41,6 @@ class Sums:
         )
 
 
-def critic() -> JointCritic:
-    return JointCritic(
-        value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=1000, seed=0
-    )
-
-
 def met() -> ReplayBuffer:
     """Differences: what the stream does not teach."""
     states = ReplayBuffer(capacity=100)
@@ -62,15 +56,7 @@ def lessons(**changes: Any) -> CriticUpdates:
         "pairing": EveryGoal(),
         "goal_range": [10, 50],
         "loss": LOSS,
-        "optimizer": AdamW(
-            learning_rate=3e-3,
-            betas=[0.9, 0.999],
-            epsilon=1e-8,
-            weight_decay=0.01,
-            warmup_steps=2,
-            schedule="constant",
-            total_steps=None,
-        ),
+        "optimizer": adamw(3e-3),
         "steps": 1,
         "max_skipped_steps": 1,
         "seed": 0,
@@ -116,17 +102,13 @@ def test_a_critic_learns_what_was_met_and_keeps_what_it_is_reminded_of() -> None
 
 def test_the_stream_is_read_on_from_where_pretraining_stopped_each_rank_its_own() -> None:
     made = lessons(steps=3)
-    made.train(met(), device=CPU, rank=1, ranks=2)
-    made.train(met(), device=CPU, rank=1, ranks=2)
-    assert made.stream.asked == [8, 10, 12, 14, 16, 18]  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def test_the_global_generator_is_left_alone() -> None:
     with seeded(3):
-        lessons().train(met(), device=CPU, rank=0, ranks=1)
+        made.train(met(), device=CPU, rank=1, ranks=2)
+        made.train(met(), device=CPU, rank=1, ranks=2)
         drawn = torch.rand(1)
     with seeded(3):
-        assert torch.equal(torch.rand(1), drawn)
+        assert torch.equal(torch.rand(1), drawn), "the global generator is left alone"
+    assert made.stream.asked == [8, 10, 12, 14, 16, 18]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Spoiled:
@@ -176,18 +158,14 @@ def test_one_more_than_the_limit_ends_it_with_the_two_batches() -> None:
     made = lessons(loss=Spoiled(3, float("nan")), max_skipped_steps=0)
     made.train(met(), device=CPU, rank=0, ranks=1)
     before = parts_of(made)
-    with pytest.raises(TooManyLeftOut, match="a step of the critic that learns beside the policy, and 0 of") as error:
+    sentence = "loss is not finite, and 0 steps of the critic that learns beside the policy were left out before"
+    with pytest.raises(TooManySkipped, match=sentence) as error:
         made.train(met(), device=CPU, rank=0, ranks=1)
     assert same(parts_of(made), before)
     replayed, batch = Sums().batch(8), error.value.batch
     assert batch is not None
     assert batch["replayed"]["positive"].equal(replayed.positive)  # pyright: ignore[reportIndexIssue]
     assert batch["met"].keys() == batch["replayed"].keys()  # pyright: ignore
-
-
-def test_a_limit_is_no_negative_number() -> None:
-    with pytest.raises(ValueError, match="max_skipped_steps of the critic that learns beside the policy must not be"):
-        lessons(max_skipped_steps=-1)
 
 
 def test_the_loss_of_a_lesson_is_that_of_the_last_step_that_was_taken() -> None:

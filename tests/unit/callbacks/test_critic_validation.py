@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +9,6 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from lightning.pytorch.loggers.logger import Logger
-from matplotlib.figure import Figure
 from torch.utils.data import DataLoader
 
 from callbacks.critic_validation import (
@@ -27,37 +24,13 @@ from callbacks.critic_validation import (
 from callbacks.projections import EmbeddingProjection
 from contrastive_reasoning.critics import CriticBatch, NumericV1, NumericV2
 from contrastive_reasoning.critics.calibration import ReliabilityBins
-from contrastive_reasoning.losses import InfoNCE, dot
+from contrastive_reasoning.losses import dot
 from datamodules.oracle_states import array_form, oracle_batches, target_form
 from lightning_modules.critic import CriticPretraining
 from lightning_modules.metrics import OracleMetrics
-from lightning_modules.optim import AdamW
-
-
-class Album(Logger):
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.figures: dict[str, list[Figure]] = {}
-        self.metrics: dict[str, float] = {}
-
-    @property
-    def name(self) -> str:
-        return "album"
-
-    @property
-    def version(self) -> str:
-        return "0"
-
-    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing to keep."""
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        self.metrics |= metrics
-
-    def log_figure(self, name: str, figure: Figure, step: int) -> None:
-        self.figures.setdefault(name, []).append(figure)
+from tests.quiet import quiet_trainer
+from tests.unit.callbacks.kit import Album
+from tests.unit.lightning_modules import test_critic
 
 
 def watchers() -> list[L.Callback]:
@@ -79,37 +52,13 @@ def v1_batch(seed: int) -> CriticBatch:
     )
 
 
+SIZE: dict[str, Any] = {"digit_dimension": 2, "hidden_dimension": 8, "hidden_layers": 1, "dimension": 4}
+
+
 def fit(callbacks: list[L.Callback], folder: Path) -> tuple[CriticPretraining, Album]:
-    size: dict[str, Any] = {"digit_dimension": 2, "hidden_dimension": 8, "hidden_layers": 1, "dimension": 4}
-    optimizer = AdamW(
-        learning_rate=1e-2,
-        betas=(0.9, 0.999),
-        epsilon=1e-8,
-        weight_decay=0.0,
-        warmup_steps=0,
-        schedule="constant",
-        total_steps=4,
-    )
-    module = CriticPretraining(
-        critic=NumericV1(**size, similarity=dot, seed=0),
-        loss=InfoNCE(temperature=1.0),
-        optimizer=optimizer,
-        negatives_per_anchor=None,
-        seed=0,
-        gradient_clip=None,
-        max_skipped_steps=0,
-    )
-    album = Album()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_steps=4,
-        val_check_interval=2,
-        logger=album,
-        callbacks=callbacks,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        default_root_dir=folder,
+    module, album = test_critic.module(critic=NumericV1(**SIZE, similarity=dot, seed=0)), Album()
+    trainer = quiet_trainer(
+        max_steps=4, val_check_interval=2, logger=album, callbacks=callbacks, default_root_dir=folder
     )
     validation = [[v1_batch(9)], oracle_batches(array_form, batch_size=16, problems=2)]
     loaders = [DataLoader(batches, batch_size=None) for batches in validation]  # pyright: ignore
@@ -141,6 +90,8 @@ def test_pictures_and_probes_are_logged_at_each_validation_and_only_watch(tmp_pa
             *("positive_cosine", "uniformity", "effective_rank"),
         )
     }
+    error = float(album.figures["critic/calibration"][-1][1].get_suptitle().rpartition(" ")[2])
+    assert error == pytest.approx(album.metrics["val/oracle/ece"], abs=6e-4)
     assert album.metrics["val/probe/alignment"] == pytest.approx(2 - 2 * album.metrics["val/probe/positive_cosine"])
 
 
@@ -155,7 +106,7 @@ def test_only_the_action_moves_where_there_is_a_start() -> None:
 
 def test_a_critic_that_ignores_the_action_is_as_accurate_without_it() -> None:
     """The probe's point: V1 with its action tower cut off cannot tell the difference."""
-    critic = NumericV1(digit_dimension=2, hidden_dimension=8, hidden_layers=1, dimension=4, similarity=dot, seed=0)
+    critic = NumericV1(**SIZE, similarity=dot, seed=0)
     first = next(layer for layer in critic.state_action_head.modules() if isinstance(layer, torch.nn.Linear))
     with torch.no_grad():
         first.weight[:, critic.array_digits.outputs :] = 0
@@ -174,7 +125,7 @@ def test_the_diagonal_is_positive_and_no_goal_stands_twice() -> None:
 
 
 def test_goals_that_are_targets_have_a_parity() -> None:
-    critic = NumericV2(digit_dimension=2, hidden_dimension=8, hidden_layers=1, dimension=4, similarity=dot, seed=0)
+    critic = NumericV2(**SIZE, similarity=dot, seed=0)
     states = oracle_batches(target_form, batch_size=24, problems=3)[0]
     diagonal = torch.eye(24, dtype=torch.bool)
     batch = CriticBatch(
@@ -182,22 +133,6 @@ def test_goals_that_are_targets_have_a_parity() -> None:
     )
     measured = GeometryProbe(components=4, folds=3).measure(critic, batch)
     assert 0 <= measured["parity_from_components"] <= 1
-
-
-def test_senseless_sizes_are_refused() -> None:
-    with pytest.raises(ValueError, match="size must be at least 2, got 1"):
-        SimilarityHeatmap(size=1)
-    with pytest.raises(ValueError, match="points must be at least 4, got 3"):
-        EmbeddingProjection(points=3, perplexity=5.0, seed=0)
-
-
-def test_each_validation_is_drawn_with_the_error_that_is_logged(tmp_path: Path) -> None:
-    _, album = fit([Calibration(bins=15)], tmp_path)
-    assert len(album.figures["critic/calibration"]) == 2
-    said = album.figures["critic/calibration"][-1].get_suptitle()
-    error = re.search(r"ECE ([0-9.]+)$", said)
-    assert error is not None
-    assert float(error[1]) == pytest.approx(album.metrics["val/oracle/ece"], abs=6e-4)
 
 
 def test_its_bins_are_of_equal_width_and_as_many_as_are_asked_for() -> None:
@@ -211,7 +146,7 @@ def error_by(bins: int) -> float:
     metrics.ece.update(torch.tensor([0.1, 0.2, 0.9]) + 1e-3, torch.tensor([1, 0, 0]))
     trainer: Any = SimpleNamespace(is_global_zero=True, sanity_checking=False, global_step=3, loggers=[album])
     Calibration(bins=bins).on_validation_epoch_end(trainer, SimpleNamespace(oracle_metrics=metrics))
-    (figure,) = album.figures["critic/calibration"]
+    ((_, figure),) = album.figures["critic/calibration"]
     return float(figure.get_suptitle().rpartition(" ")[2])
 
 
@@ -223,26 +158,15 @@ def test_without_an_oracle_or_its_states_nothing_is_drawn(module: Any) -> None:
     assert not album.figures
 
 
-def found() -> ReliabilityBins:
-    return ReliabilityBins(
+def test_a_diagram_has_shares_with_wilsons_intervals_above_counts() -> None:
+    """0 of 10: 0 … 0.2775; 500 of 1000: 0.4690 … 0.5310 (E. B. Wilson 1927)."""
+    found = ReliabilityBins(
         predicted=torch.tensor([0.1, 0.8]), true=torch.tensor([0.0, 0.5]), count=torch.tensor([10, 1000])
     )
-
-
-def test_the_counts_are_below_the_shares() -> None:
-    upper, lower = diagram(found(), step=3).axes
+    upper, lower = diagram(found, step=3).axes
     segments: Any = lower.collections[0]
     assert [segment[1][1] for segment in segments.get_segments()] == [10, 1000]
     assert upper.lines[1].get_ydata() == pytest.approx([0.0, 0.5])
-
-
-def test_intervals_are_wilsons() -> None:
-    """0 of 10: 0 … 0.2775; 500 of 1000: 0.4690 … 0.5310 (E. B. Wilson 1927)."""
-    low, high = wilson(found())
+    low, high = wilson(found)
     assert low.tolist() == pytest.approx([0.0, 0.4690], abs=1e-3)
     assert high.tolist() == pytest.approx([0.2775, 0.5310], abs=1e-3)
-
-
-def test_there_are_two_bins_at_least() -> None:
-    with pytest.raises(ValueError, match=r"callbacks.calibration.bins must be at least 2, got 1"):
-        Calibration(bins=1)

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from callbacks.dynamic_sampling import DynamicSampling, draw_problems, equal_groups, verified_groups
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
-from contrastive_reasoning.rewards import Credit
+from callbacks.rollout_generation import DynamicSampling, equal_groups, verified_groups
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling, Seed
 from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ProblemBatch
+from tests.quiet import quiet_trainer
+from tests.unit.callbacks.test_rollout_generation import SAMPLED, Nothing, Watcher
 
-SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=5, stop=[])
 MIXED = frozenset({2, 5, 7, 11, 13})
 """Problems of which some completions are right and some wrong; of the others every one is right or every one wrong."""
 
@@ -92,23 +88,13 @@ class Scripted:
         )
 
 
-class Silent:
-    """A reward that pays nothing; it may read pooled states."""
-
-    def __init__(self, reads_states: bool = False) -> None:
-        self.reads_states = reads_states
-
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        return Credit(outcome=torch.zeros(len(rollouts)), parts={})
-
-
 class Module:
     """What the callback asks of a module."""
 
     def __init__(self, rollout_step: int = 0, reads_states: bool = False) -> None:
         self.rollout_step = rollout_step
         self.policy = SimpleNamespace(pad_token_id=0, prompt_ids=list)
-        self.reward = Silent(reads_states)
+        self.reward = Nothing(reads_states)
         self.logged: dict[str, float] = {}
 
     def log(self, name: str, value: float, *, batch_size: int) -> None:
@@ -145,13 +131,6 @@ def numbers_of(batch: ProblemBatch) -> list[int]:
     assert batch.rollouts is not None
     assert batch.problems == tuple(batch.rollouts.problems)
     return [int(problem.id) for problem in batch.problems]
-
-
-def test_a_batch_that_teaches_throughout_is_left_alone() -> None:
-    batch, module, engine = refilled([2, 5, 7])
-    assert numbers_of(batch) == [2, 5, 7]
-    assert len(engine.asked) == 1
-    assert (module.logged["train/rollout/refills"], module.logged["train/rollout/refilled_groups"]) == (0, 0)
 
 
 def test_equals_are_replaced_in_place_by_problems_not_seen_before() -> None:
@@ -202,10 +181,12 @@ def test_when_refills_are_used_up_equals_stay_and_the_batch_keeps_its_size() -> 
     assert module.logged["train/rollout/refilled_groups"] == len(replaced) / 8
 
 
-def test_no_problems_are_left() -> None:
-    batch, module, _ = refilled([0, 2, 1], task=Numbered(total=3))
-    assert numbers_of(batch) == [0, 2, 1]
-    assert module.logged["train/rollout/refills"] == 0
+@pytest.mark.parametrize(("numbers", "problems"), [([2, 5, 7], 20), ([0, 2, 1], 3)])
+def test_where_no_group_is_equal_or_no_problem_left_nothing_is_drawn(numbers: list[int], problems: int) -> None:
+    batch, module, engine = refilled(numbers, task=Numbered(total=problems))
+    assert numbers_of(batch) == numbers
+    assert len(engine.asked) == 1
+    assert (module.logged["train/rollout/refills"], module.logged["train/rollout/refilled_groups"]) == (0, 0)
 
 
 def test_draws_are_a_function_of_seed_step_and_refill() -> None:
@@ -220,18 +201,13 @@ def test_draws_are_a_function_of_seed_step_and_refill() -> None:
     assert len(set(seeds)) == len(seeds) > 2
 
 
-def test_which_groups_are_equal() -> None:
-    problems = [Numbered().posed[i] for i in (0, 1, 2)]
-    rollouts = Scripted().generate(None, problems, group_size=2, sampling=SAMPLED, seed=(0,), pooled=False)
-    assert equal_groups(verified_groups(Numbered(), rollouts)) == [0, 1]
-
-
 def test_a_completion_whose_judging_failed_makes_no_group_worth_learning_from() -> None:
     rollouts = Scripted().generate(None, Numbered().posed[:3], group_size=2, sampling=SAMPLED, seed=(0,), pooled=False)
     texts = ["right", "broken", "broken", "wrong", "right", "wrong"]
     groups = verified_groups(Numbered(), replace(rollouts, texts=texts))
     assert groups.isnan().tolist() == [[False, True], [True, False], [False, False]]
     assert equal_groups(groups) == [0, 1]
+    assert equal_groups(verified_groups(Numbered(), rollouts)) == [0, 1], "all wrong, all right, by turns"
 
 
 def test_prompts_that_are_too_long_do_not_come() -> None:
@@ -241,49 +217,9 @@ def test_prompts_that_are_too_long_do_not_come() -> None:
     assert drawn == {2, 5, 7, 9}
 
 
-def test_draw_problems() -> None:
-    posed = Numbered().posed
-
-    def drawn(count: int, purpose: str = "a") -> list[Problem]:
-        return draw_problems(posed, lambda problem: problem.id != "3", count=count, seed=(0, purpose))
-
-    assert drawn(5) == drawn(5)
-    assert len({problem.id for problem in drawn(5)} - {"3"}) == 5
-    assert drawn(5) != drawn(5, "b")
-    assert len(drawn(50)) == 19
-    assert drawn(0) == []
-
-
 def test_a_bound_is_needed() -> None:
     with pytest.raises(ValueError, match=r"max_refills must be at least 1 \(rollout=engine has none\), got 0"):
         callback(Scripted(), max_refills=0)
-    with pytest.raises(ValueError, match="group_size must be at least 2"):
-        callback(Scripted(), group_size=1)
-
-
-class Learner(L.LightningModule):
-    """Keeps what it is given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.automatic_optimization = False
-        tokenizer = train_tokenizer([problem.prompt for problem in Numbered().posed], vocab_size=270)
-        self.policy = CausalLMPolicy(
-            model=tiny_llama(tokenizer, hidden_size=16),
-            tokenizer=tokenizer,
-            compute_dtype=torch.float32,
-            chat_template=False,
-        )
-        self.reward = Silent()
-        self.rollout_step = 0
-        self.trained: list[ProblemBatch] = []
-
-    def training_step(self, batch: Any, batch_idx: int) -> None:
-        self.trained.append(batch)
-        self.rollout_step += 1
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.0)
 
 
 class ByLetters(Numbered):
@@ -293,24 +229,14 @@ class ByLetters(Numbered):
         return super().verify(problem, "right" if sum(map(ord, completion)) % 2 == 0 else "wrong")
 
 
-def test_in_a_trainer_with_our_own_engine(tmp_path: Path) -> None:
-    module, task = Learner(), ByLetters()
+def test_in_a_trainer_with_our_own_engine() -> None:
+    module, task = Watcher(), ByLetters()
     batches: Any = DataLoader(task.posed[:6], batch_size=3, collate_fn=ProblemBatch)  # pyright: ignore
-    trainer = L.Trainer(
-        max_epochs=1,
-        accelerator="cpu",
-        callbacks=[callback(Engine(max_batch_tokens=1000), group_size=2, task=task, max_refills=8)],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-    )
+    refilling = callback(Engine(max_batch_tokens=1000), group_size=2, task=task, max_refills=8)
+    trainer = quiet_trainer(callbacks=[refilling])
     trainer.fit(module, batches)
-    for batch in module.trained:
-        assert batch.rollouts is not None
-        assert len(batch.rollouts) == 6
-        assert equal_groups(verified_groups(task, batch.rollouts)) == []
-        assert batch.problems == tuple(batch.rollouts.problems)
-        assert (batch.rollouts.old_log_probs[batch.rollouts.mask] < 0).all()
+    for rollouts in module.trained:
+        assert len(rollouts) == 6
+        assert equal_groups(verified_groups(task, rollouts)) == []
+        assert (rollouts.old_log_probs[rollouts.mask] < 0).all()
     assert float(trainer.callback_metrics["train/rollout/refilled_groups"]) > 0

@@ -96,15 +96,6 @@ class Gamed(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-class Silent(Gamed):
-    """Does not keep what it logged."""
-
-    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
-        loss = super().training_step(batch, batch_idx)
-        del self.reported
-        return loss
-
-
 def fit(module: Any, *callbacks: L.Callback) -> L.Trainer:
     steps = len(module.returns if isinstance(module, Gamed) else module.losses)
     trainer = quiet_trainer(max_steps=steps, callbacks=[*callbacks])
@@ -135,13 +126,6 @@ def test_a_metric_that_most_steps_do_not_log_enters_once_for_each_that_did() -> 
     assert "train/alarm/outcome_correlation" not in trainer.callback_metrics
 
 
-def test_a_module_that_reports_nothing_raises_none() -> None:
-    alarms = Alarms(window=W, threshold=4.0)
-    trainer = fit(Silent([0.3] * 27, [0.2] * 27, correlation=-0.2), alarms)
-    assert not alarms.seen
-    assert not [name for name in trainer.callback_metrics if "alarm" in name]
-
-
 def test_a_quiet_run_logs_zero() -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="alarm at step")
@@ -161,13 +145,6 @@ def test_its_windows_resume() -> None:
     assert resumed.raised == {"repeated_states"}
 
 
-def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="window must be at least 2, got 1"):
-        Alarms(window=1, threshold=3.0)
-    with pytest.raises(ValueError, match="threshold must be above 0, got 0"):
-        Alarms(window=2, threshold=0.0)
-
-
 class Scripted(L.LightningModule):
     """Logs the losses and the ratio it is told to."""
 
@@ -185,28 +162,18 @@ class Scripted(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def test_leaving_a_range_is_counted_and_said_once() -> None:
+def test_leaving_a_range_is_counted_and_warned_of_once_and_it_only_watches() -> None:
     limits = {"train/objective/ratio_max": [None, 10.0], "train/absent": [0.0, 1.0]}
+    watched, alone = Scripted([1.0, 2.0, 3.0], ratio=25.0), Scripted([1.0, 2.0, 3.0], ratio=25.0)
     with pytest.warns(UserWarning, match=r"ratio_max is 25 at step 1, outside of \[None, 10.0\]") as said:
-        trainer = fit(Scripted([1.0] * 4, ratio=25.0), Health(limits=limits))
+        trainer = fit(watched, Health(limits=limits))
     assert sum("ratio_max" in str(warning.message) for warning in said) == 1
     assert trainer.callback_metrics["train/health/objective_ratio_max"] == 1
     assert "train/health/absent" not in trainer.callback_metrics
+    fit(alone)
+    assert torch.equal(watched.weight, alone.weight)
 
 
 def test_within_the_range_the_count_is_zero() -> None:
     trainer = fit(Scripted([1.0] * 2), Health(limits={"train/objective/ratio_max": [0.5, 10.0]}))
     assert trainer.callback_metrics["train/health/objective_ratio_max"] == 0
-
-
-def test_it_only_watches() -> None:
-    with_it, without = Scripted([1.0, 2.0, 3.0]), Scripted([1.0, 2.0, 3.0])
-    with pytest.warns(UserWarning, match="ratio_max is 1 at step"):
-        fit(with_it, Health(limits={"train/objective/ratio_max": [0.0, 0.5]}))
-    fit(without)
-    assert torch.equal(with_it.weight, without.weight)
-
-
-def test_a_limit_that_is_no_pair_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"limits of train/a must be \[low, high\], got \[1.0\]"):
-        Health(limits={"train/a": [1.0]})

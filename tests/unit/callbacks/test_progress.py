@@ -1,3 +1,5 @@
+"""A stage shows its steps and validations on the display that was chosen."""
+
 from __future__ import annotations
 
 import io
@@ -11,8 +13,9 @@ from rich.console import Console
 from torch.utils.data import DataLoader
 
 from callbacks.cost import Throughput
-from callbacks.progress import Progress, known
-from contrastive_reasoning.progress import Display, JSONLines, Lines, Quiet, phase_of
+from callbacks.progress import Progress
+from contrastive_reasoning.progress import JSONLines, Lines, Quiet, phase_of
+from tests.quiet import quiet_trainer
 
 
 class Regression(L.LightningModule):
@@ -50,47 +53,34 @@ class Rollouts(Regression):
         self.rollout_step += 1
 
 
-def trainer_with(progress: Progress) -> L.Trainer:
-    return L.Trainer(
-        accelerator="cpu",
-        max_steps=6,
-        max_epochs=-1,
-        callbacks=[progress],
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
+DATA: Any = DataLoader(torch.ones(8, 1), batch_size=2)  # type: ignore[arg-type]
 
 
-def fit(progress: Progress, *, validation: float = 1.0) -> Regression:
+def trainer_with(display: Quiet, *callbacks: L.Callback, **settings: Any) -> L.Trainer:
+    names = ["train/regression/loss", "val/regression/loss", "train/absent"]
+    shown = Progress(stage="regression", metrics=names, window=5, display=display)
+    return quiet_trainer(**{"callbacks": [shown, *callbacks], "enable_progress_bar": True, "max_steps": 6} | settings)
+
+
+def fit(display: Quiet, *, validation: float = 1.0, **settings: Any) -> Regression:
     torch.manual_seed(0)
-    module, data = Regression(validation=validation), DataLoader(torch.ones(8, 1), batch_size=2)  # type: ignore[arg-type]
-    trainer_with(progress).fit(module, data, data)
+    module = Regression(validation=validation)
+    trainer_with(display, **settings).fit(module, DATA, DATA)
     return module
 
 
-def progress_by(display: Display) -> Progress:
-    names = ["train/regression/loss", "val/regression/loss", "train/absent"]
-    return Progress(stage="regression", metrics=names, window=5, display=display)
-
-
-def lines(console: Console, *, seconds_between_lines: float) -> Progress:
-    return progress_by(Lines(seconds_between_lines=seconds_between_lines, console=console))
+def lines(stream: io.StringIO, seconds: float = 0.0, **console: Any) -> Lines:
+    return Lines(seconds_between_lines=seconds, console=Console(file=stream, **console))
 
 
 def strict(text: str) -> list[dict[str, Any]]:
     """Every line as JSON that holds no NaN and no infinity."""
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
-
-    return [json.loads(line, parse_constant=refuse) for line in text.splitlines()]
+    return [json.loads(line, parse_constant=lambda constant: pytest.fail(constant)) for line in text.splitlines()]
 
 
 def test_a_log_gets_whole_lines_without_control_characters() -> None:
-    stream = io.StringIO()
-    fit(lines(Console(file=stream, width=40), seconds_between_lines=0.0))
+    stream, rare = io.StringIO(), io.StringIO()
+    fit(lines(stream, width=40))
     said = stream.getvalue().splitlines()
     steps = [line for line in said if "validating" not in line]
     assert len(steps) == 7, "one a step, and the last"
@@ -98,35 +88,29 @@ def test_a_log_gets_whole_lines_without_control_characters() -> None:
     assert " · 0:00 left · " in steps[-1]
     assert steps[-1].endswith("regression/loss 0.107 · val/regression/loss 2")
     assert "\x1b" not in stream.getvalue()
+    fit(lines(rare, 1000.0))
+    assert len(rare.getvalue().splitlines()) == 1, "with long intervals the last one alone"
 
 
-def test_a_validation_says_how_far_it_is_before_training_too() -> None:
+def test_a_validation_shows_how_far_it_is_before_training_too() -> None:
     stream = io.StringIO()
-    data: Any = DataLoader(torch.ones(8, 1), batch_size=2)  # type: ignore[arg-type]
-    progress = lines(Console(file=stream), seconds_between_lines=0.0)
-    trainer_with(progress).validate(Regression(), data, verbose=False)
+    trainer_with(lines(stream)).validate(Regression(), DATA, verbose=False)
     said = stream.getvalue().splitlines()
     counts = [line.split(" · ")[0] for line in said]
     assert counts == [*(f"regression validating {done}/4" for done in (1, 2, 3, 4)), "regression validating 4/4"]
     assert said[-1].endswith("batches/s · val/regression/loss 2")
 
 
-def test_a_log_with_long_intervals_gets_only_the_last_line() -> None:
-    stream = io.StringIO()
-    fit(lines(Console(file=stream), seconds_between_lines=1000.0))
-    assert len(stream.getvalue().splitlines()) == 1
-
-
 def test_a_terminal_gets_a_bar() -> None:
     stream = io.StringIO()
-    fit(lines(Console(file=stream, force_terminal=True, width=160), seconds_between_lines=0.0))
+    fit(lines(stream, force_terminal=True, width=160))
     last = stream.getvalue().split("\r")[-1]
     for expected in ("regression", "6/6", "steps/s", "regression/loss 0.107"):
         assert expected in last
 
 
 def test_a_program_gets_strict_json(capsys: pytest.CaptureFixture[str]) -> None:
-    fit(progress_by(JSONLines(seconds_between_lines=0.0)), validation=float("nan"))
+    fit(JSONLines(seconds_between_lines=0.0), validation=float("nan"))
     said = strict(capsys.readouterr().out)
     steps = [line for line in said if line["phase"] is None]
     assert [line["step"] for line in steps] == [1, 2, 3, 4, 5, 6, 6]
@@ -142,16 +126,11 @@ def test_a_program_gets_strict_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_steps_are_rollout_batches_where_those_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_steps=8,  # two of them are never made
-        max_epochs=1,
-        callbacks=[progress_by(JSONLines(seconds_between_lines=0.0)), Throughput(window=3, tokens=None, peak_flops=1)],
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(Rollouts(), DataLoader(torch.ones(8, 1), batch_size=2))  # type: ignore[arg-type]
+    throughput = Throughput(window=3, tokens=None, peak_flops=1)
+    trainer = trainer_with(
+        JSONLines(seconds_between_lines=0.0), throughput, max_steps=8, max_epochs=1
+    )  # two of them are never made
+    trainer.fit(Rollouts(), DATA)
     steps = [line for line in strict(capsys.readouterr().out) if line["phase"] is None]
     assert [line["step"] for line in steps] == [1, 2, 3, 4, 4]
     assert {line["steps"] for line in steps} == {4}
@@ -160,35 +139,17 @@ def test_steps_are_rollout_batches_where_those_are_counted(capsys: pytest.Captur
     assert float(trainer.callback_metrics["train/throughput/steps_per_second"]) > 0
 
 
-def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    fit(progress_by(Quiet()))
+def test_quiet_shows_nothing_and_it_only_watches(capfd: pytest.CaptureFixture[str]) -> None:
+    quiet = fit(Quiet())
     assert capfd.readouterr().out == ""
+    assert torch.equal(fit(lines(io.StringIO())).weight, quiet.weight)
 
 
-def test_it_only_watches() -> None:
-    watched = fit(lines(Console(file=io.StringIO()), seconds_between_lines=0.0))
+def test_the_display_of_a_stage_shows_what_keeps_it_waiting() -> None:
     stream = io.StringIO()
-    silent = lines(Console(file=stream), seconds_between_lines=0.0)
-    silent.disable()
-    assert torch.equal(watched.weight, fit(silent).weight)
-    assert stream.getvalue() == ""
-
-
-def test_the_bar_of_a_trainer_is_lent_to_who_keeps_it_waiting() -> None:
-    """On a terminal the phase stands under the stage's own line, and goes."""
-    stream = io.StringIO()
-    progress = lines(Console(file=stream), seconds_between_lines=0.0)
-    with phase_of(trainer_with(progress), "searching", unit="trajectories", total=128) as phase:
-        phase.move(64)
+    for trainer in (trainer_with(lines(stream)), None, quiet_trainer()):
+        with phase_of(trainer, "searching", unit="trajectories", total=128) as phase:
+            phase.move(64)
     (line,) = stream.getvalue().splitlines()
     assert line.startswith("regression searching 64/128 · 0:00 gone · ")
     assert line.endswith(" trajectories/s")
-    for nobody in (None, L.Trainer(logger=False, enable_progress_bar=False, accelerator="cpu")):
-        with phase_of(nobody, "searching", unit="trajectories", total=128) as phase:
-            phase.move(64)
-    assert len(stream.getvalue().splitlines()) == 1
-
-
-def test_what_was_not_logged_is_left_out() -> None:
-    there = {"train/a": 0.5, "val/b": torch.tensor(2.0)}
-    assert known(there, ["val/b", "c", "train/a"]) == {"val/b": 2.0, "train/a": 0.5}

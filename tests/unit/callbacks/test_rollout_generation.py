@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -22,6 +21,7 @@ from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch
+from tests.quiet import quiet_trainer
 
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=5, stop=[])
 GREEDY = replace(SAMPLED, temperature=0.0)
@@ -82,20 +82,11 @@ def callback(**changes: Any) -> RolloutGeneration:
 
 
 def fitted(
-    folder: Path, rollout_step: int = 0, reads_states: bool = False, progress: Progress | None = None, **changes: Any
+    rollout_step: int = 0, reads_states: bool = False, progress: Progress | None = None, **changes: Any
 ) -> tuple[Watcher, L.Trainer]:
     module = Watcher(rollout_step, reads_states)
-    trainer = L.Trainer(
-        max_epochs=1,
-        accelerator="cpu",
-        callbacks=[callback(**changes), *([] if progress is None else [progress])],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=progress is not None,
-        enable_model_summary=False,
-        default_root_dir=folder,
-        num_sanity_val_steps=0,
-    )
+    callbacks = [callback(**changes), *([] if progress is None else [progress])]
+    trainer = quiet_trainer(callbacks=callbacks, enable_progress_bar=progress is not None)
     trainer.fit(module, loader(PROBLEMS), loader(PROBLEMS[:2]))
     return module, trainer
 
@@ -104,47 +95,47 @@ def loader(problems: Sequence[Problem]) -> DataLoader[Any]:
     return DataLoader(list(problems), batch_size=2, collate_fn=ProblemBatch)  # pyright: ignore[reportArgumentType]
 
 
-def test_each_batch_comes_with_its_groups_and_the_policy_in_training_mode(tmp_path: Path) -> None:
-    module, trainer = fitted(tmp_path)
+def test_each_batch_comes_with_its_groups_and_the_policy_in_training_mode() -> None:
+    module, trainer = fitted()
     assert [[p.id for p in rollouts.problems] for rollouts in module.trained] == [["0", "1"], ["2", "3"], ["4", "5"]]
     assert all(len(rollouts) == 6 and rollouts.group_size == 3 for rollouts in module.trained)
     assert module.modes == [True] * 3
     assert float(trainer.callback_metrics["train/throughput/tokens_per_second"]) > 0
 
 
-def test_completions_are_counted_while_they_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completions_are_counted_while_they_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     """A step's six, and within validation two greedy ones and four samples."""
     shown = Progress(stage="grpo", metrics=[], window=5, display=JSONLines(seconds_between_lines=0.0))
-    watched, _ = fitted(tmp_path, progress=shown)
+    watched, _ = fitted(progress=shown)
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     drawing = [(line["step"], line["steps"]) for line in said if line["phase"] == "drawing"]
     counts = {total: [(done, total) for done in range(1, total + 1)] for total in (2, 4, 6)}
     assert drawing == [*counts[6] * 3, *counts[2], *counts[4]]
     assert {line["unit"] for line in said if line["phase"] == "drawing"} == {"completions"}
-    assert [rollouts.texts for rollouts in watched.trained] == [r.texts for r in fitted(tmp_path)[0].trained]
+    assert [rollouts.texts for rollouts in watched.trained] == [r.texts for r in fitted()[0].trained]
 
 
-def test_states_are_pooled_for_a_reward_that_reads_them(tmp_path: Path) -> None:
-    assert all(rollouts.pooled is None for rollouts in fitted(tmp_path)[0].trained)
-    for rollouts in fitted(tmp_path, reads_states=True)[0].trained:
+def test_states_are_pooled_for_a_reward_that_reads_them() -> None:
+    assert all(rollouts.pooled is None for rollouts in fitted()[0].trained)
+    for rollouts in fitted(reads_states=True)[0].trained:
         assert rollouts.pooled is not None
         assert rollouts.pooled.shape == (6, 16)
 
 
-def test_validation_gets_greedy_and_sampled_rollouts(tmp_path: Path) -> None:
-    rollouts, sampled = fitted(tmp_path)[0].validated[0]
+def test_validation_gets_greedy_and_sampled_rollouts() -> None:
+    rollouts, sampled = fitted()[0].validated[0]
     assert (len(rollouts), rollouts.group_size, rollouts.temperature) == (2, 1, 1.0)
     assert sampled is not None
     assert (len(sampled), sampled.group_size) == (4, 2)
-    assert fitted(tmp_path, validation_samples=0)[0].validated[0][1] is None
+    assert fitted(validation_samples=0)[0].validated[0][1] is None
 
 
-def test_draws_depend_on_the_seed_and_the_rollout_step_alone(tmp_path: Path) -> None:
+def test_draws_depend_on_the_seed_and_the_rollout_step_alone() -> None:
     first, again, later, other = (
-        fitted(tmp_path)[0],
-        fitted(tmp_path)[0],
-        fitted(tmp_path, rollout_step=9)[0],
-        fitted(tmp_path, seed=1)[0],
+        fitted()[0],
+        fitted()[0],
+        fitted(rollout_step=9)[0],
+        fitted(seed=1)[0],
     )
     assert first.trained[0].texts == again.trained[0].texts
     assert first.trained[0].texts != later.trained[0].texts

@@ -18,16 +18,14 @@ import torch
 from lightning.pytorch.profilers import PassThroughProfiler, SimpleProfiler
 from torch.utils.data import DataLoader
 
-from callbacks.cost import THROUGHPUT as ROOM
-from callbacks.cost import Throughput
+from callbacks.cost import THROUGHPUT, Throughput
 from callbacks.online_critic import OnlineCritic
+from callbacks.phases import Watchdog
 from callbacks.rollout_generation import RolloutGeneration
-from callbacks.watchdog import Watchdog
-from contrastive_reasoning.progress.stack_dump import GRACE_S, StackDump
-from contrastive_reasoning.rollout import Engine, Sampling
+from contrastive_reasoning.progress import StackDump
 from datamodules.reasoning_prompts import ProblemBatch
 from tests.quiet import quiet_trainer
-from tests.unit.callbacks.test_cost import PROBLEMS, Learner
+from tests.unit.callbacks.test_cost import PROBLEMS, Learner, generation
 
 ROOT = Path(__file__).resolve().parents[3]
 HANG = 60.0
@@ -40,7 +38,7 @@ class Sleepy(Learner):
 
     def __init__(self, **naps: float) -> None:
         torch.manual_seed(0)
-        super().__init__(says=True)
+        super().__init__(names_phases=True)
         self.naps = naps
 
     def nap(self, phase: str) -> None:
@@ -111,19 +109,11 @@ class Saves(L.Callback):
 
 
 def fit(module: Sleepy, folder: Path, *callbacks: L.Callback, profiler: Any = None) -> Any:
-    draws = SleepyGeneration(
-        engine=Engine(max_batch_tokens=1000),
-        group_size=3,
-        sampling=Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=[]),
-        greedy=Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=6, stop=[]),
-        validation_samples=0,
-        seed=0,
-    )
     trainer = quiet_trainer(
         max_steps=2,
         val_check_interval=1,
         limit_val_batches=1,
-        callbacks=[*callbacks, draws, SleepyCritic(), Saves(folder / "x.ckpt")],
+        callbacks=[*callbacks, generation(SleepyGeneration), SleepyCritic(), Saves(folder / "x.ckpt")],
         default_root_dir=folder,
         profiler=profiler,
     )
@@ -148,14 +138,6 @@ def test_a_phase_beyond_its_limit_is_named_with_its_stacks(phase: str, tmp_path:
     assert re.search(r'test_watchdog.py", line \d+ in nap', stacks.read_text()), "the line that hangs"
 
 
-def test_nothing_is_said_of_phases_within_their_limits_or_without_one(tmp_path: Path) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fit(Sleepy(reward=0.3, update=0.3), tmp_path, Watchdog(limits={"reward": 60.0, "update": None}))
-    assert not said_of(caught)
-    assert not (tmp_path / "stacks" / "rank0.txt").exists(), "there is a file only where there are stacks"
-
-
 def test_weights_are_bitwise_those_of_a_run_that_nobody_watches(tmp_path: Path) -> None:
     alone, watched = Sleepy(), Sleepy(update=HANG)
     before = {name: value.clone() for name, value in alone.state_dict().items()}
@@ -167,16 +149,16 @@ def test_weights_are_bitwise_those_of_a_run_that_nobody_watches(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("first", ["watchdog", "throughput"])
-def test_whoever_else_listens_hears_the_same(first: str, tmp_path: Path) -> None:
+def test_two_listeners_and_a_chosen_profiler_get_all_phases(first: str, tmp_path: Path) -> None:
     callbacks = [Watchdog(limits=ALL), Throughput(window=2, tokens=None, peak_flops=1e9)]
-    trainer = fit(Sleepy(reward=0.3), tmp_path, *(callbacks if first == "watchdog" else reversed(callbacks)))
-    assert {ROOM + f"{phase}_seconds" for phase in ("rollout", "reward", "update")} <= trainer.callback_metrics.keys()
-
-
-def test_a_profiler_that_someone_chose_hears_all_and_stays(tmp_path: Path) -> None:
     profiler = SimpleProfiler()
-    assert fit(Sleepy(), tmp_path, Watchdog(limits=ALL), profiler=profiler).profiler is profiler
+    ordered = callbacks if first == "watchdog" else callbacks[::-1]
+    trainer = fit(Sleepy(reward=0.3), tmp_path, *ordered, profiler=profiler)
+    names = {f"{THROUGHPUT}{phase}_seconds" for phase in ("rollout", "reward", "update")}
+    assert names <= trainer.callback_metrics.keys()
+    assert trainer.profiler is profiler
     assert "update" in profiler.recorded_durations
+    assert not (tmp_path / "stacks" / "rank0.txt").exists(), "there is a file only where there are stacks"
 
 
 def test_a_run_that_fails_is_watched_no_longer(tmp_path: Path) -> None:
@@ -193,21 +175,12 @@ def test_a_run_that_fails_is_watched_no_longer(tmp_path: Path) -> None:
     assert not (tmp_path / "stacks" / "rank0.txt").exists()
 
 
-def test_what_ends_in_time_leaves_nothing(tmp_path: Path) -> None:
-    stacks = StackDump(tmp_path / "stacks.txt")
-    stacks.begin("reward", limit=0.2, at="after step 1")
-    stacks.end("reward")
-    time.sleep(0.2 + GRACE_S + 0.3)
-    assert not stacks.path.read_text()
-    stacks.close()
-
-
 def test_c_code_that_holds_the_interpreter_is_seen_too(tmp_path: Path) -> None:
     """No thread of Python has a turn while it lasts: the stacks come from C, and the line afterwards."""
     code = """
         import ctypes, sys, warnings
         from pathlib import Path
-        from contrastive_reasoning.progress.stack_dump import GRACE_S, StackDump
+        from contrastive_reasoning.progress import GRACE_S, StackDump
 
         def hangs_in_c():
             ctypes.PyDLL(None).sleep(3)
@@ -238,19 +211,6 @@ def test_of_a_thing_within_another_the_outer_one_counts(tmp_path: Path) -> None:
         stacks.end("validation")
     stacks.close()
     assert [said.split()[0] for said in said_of(caught)] == ["validation"]
-
-
-@pytest.mark.parametrize(
-    ("limits", "sentence"),
-    [
-        ({"rolout": 1.0}, "limits knows data, rollout, reward, update, lessons, validation, checkpoint, evaluation"),
-        ({"reward": 0.0}, "limits.reward must be positive"),
-        ({"reward": float("nan")}, "limits.reward must be positive"),
-    ],
-)
-def test_refuses_what_cannot_be_meant(limits: dict[str, float], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        Watchdog(limits=limits)
 
 
 def test_without_limits_it_is_off(tmp_path: Path) -> None:

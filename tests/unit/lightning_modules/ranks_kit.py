@@ -25,7 +25,7 @@ from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from lightning_modules import grpo as grpo_module
 from lightning_modules import microbatches
-from lightning_modules.finite_steps import FiniteSteps
+from lightning_modules.optim import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
 from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo
 

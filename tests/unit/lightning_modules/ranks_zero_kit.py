@@ -15,9 +15,7 @@ import pytest
 import torch
 from lightning import Callback, LightningModule, Trainer
 
-from callbacks.dynamic_sampling import DynamicSampling
-from callbacks.rollout_generation import RolloutGeneration
-from callbacks.zero_sharding import ZeroSharding
+from callbacks.rollout_generation import DynamicSampling, RolloutGeneration
 from contrastive_reasoning.distributed import barrier, this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
@@ -27,6 +25,7 @@ from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
+from lightning_modules.zero import ZeroSharding
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_kit import Result, grpo, saving, trainer
 

@@ -16,6 +16,7 @@ from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from lightning_modules.critic import CriticPretraining
 from lightning_modules.metrics import OracleMetrics, batch_metrics, sibling_ranking
 from lightning_modules.optim import AdamW
+from tests.quiet import quiet_trainer
 
 PAIRS = 64
 
@@ -82,11 +83,8 @@ def module(
     )
 
 
-def trainer(steps: int, folder: Path, **changes: Any) -> L.Trainer:
-    settings: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "log_every_n_steps": 1}
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
-    where = {"accelerator": "cpu", "devices": 1, "default_root_dir": folder}
-    return L.Trainer(**(settings | quiet | where | {"max_steps": steps, "val_check_interval": steps} | changes))
+def trainer(steps: int, folder: Path) -> L.Trainer:
+    return quiet_trainer(max_steps=steps, val_check_interval=steps, log_every_n_steps=1, default_root_dir=folder)
 
 
 @pytest.mark.parametrize("loss", [InfoNCE(temperature=1.0), SymmetricInfoNCE(temperature=1.0)])
@@ -125,35 +123,23 @@ def test_drawn_negatives_are_scored_as_in_all_pairs() -> None:
     torch.testing.assert_close(drawing._scores(batch, counts)[counts], complete._scores(batch, batch.candidate)[counts])
 
 
-def test_resumes_bit_for_bit(tmp_path: Path) -> None:
-    uninterrupted = module(negatives_per_anchor=8)
-    trainer(12, tmp_path).fit(uninterrupted, loader(pairs(), 12))
-    first = trainer(7, tmp_path)
-    first.fit(module(negatives_per_anchor=8), loader(pairs(), 7))
-    first.save_checkpoint(tmp_path / "at_7.ckpt")
-    resumed = module(negatives_per_anchor=8)
-    trainer(12, tmp_path).fit(resumed, loader(pairs(), 12), ckpt_path=str(tmp_path / "at_7.ckpt"), weights_only=True)
-    for name, weight in uninterrupted.state_dict().items():
-        assert torch.equal(weight, resumed.state_dict()[name]), name
-
-
-def test_resumes_bit_for_bit_with_dropout(tmp_path: Path) -> None:
+def test_resumes_bit_for_bit_with_drawn_negatives_and_dropout(tmp_path: Path) -> None:
     """What it draws depends on the step alone, and leaves no trace in the global generator."""
 
     def forgetful() -> CriticPretraining:
         critic = numeric(seed=0)
         head = next(part for part in critic.modules() if isinstance(part, torch.nn.Linear))
         head.register_forward_hook(lambda part, _, output: torch.dropout(output, 0.5, part.training))
-        return module(critic=critic)
+        return module(critic=critic, negatives_per_anchor=8)
 
     uninterrupted, resumed = forgetful(), forgetful()
     torch.manual_seed(1)
-    trainer(6, tmp_path).fit(uninterrupted, loader(pairs(), 6))
-    first = trainer(2, tmp_path)
-    first.fit(forgetful(), loader(pairs(), 2))
-    first.save_checkpoint(tmp_path / "at_2.ckpt")
+    trainer(12, tmp_path).fit(uninterrupted, loader(pairs(), 12))
+    first = trainer(7, tmp_path)
+    first.fit(forgetful(), loader(pairs(), 7))
+    first.save_checkpoint(tmp_path / "at_7.ckpt")
     torch.manual_seed(2)
-    trainer(6, tmp_path).fit(resumed, loader(pairs(), 6), ckpt_path=str(tmp_path / "at_2.ckpt"), weights_only=True)
+    trainer(12, tmp_path).fit(resumed, loader(pairs(), 12), ckpt_path=str(tmp_path / "at_7.ckpt"), weights_only=True)
     for name, weight in uninterrupted.state_dict().items():
         assert torch.equal(weight, resumed.state_dict()[name]), name
 
@@ -195,9 +181,6 @@ def test_sibling_ranking_by_loops() -> None:
             if group[i] == group[j] and label[i] and not label[j]:
                 right.append(1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0)
     assert sibling_ranking(scores, label, group).item() == pytest.approx(sum(right) / len(right))
-
-
-def test_sibling_ranking_without_siblings_of_both_kinds_is_nan() -> None:
     assert sibling_ranking(torch.tensor([1.0, 2.0]), torch.tensor([True, False]), torch.tensor([0, 1])).isnan()
 
 

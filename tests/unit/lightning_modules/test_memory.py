@@ -175,15 +175,12 @@ def test_a_resumed_run_begins_with_what_fitted(tmp_path: Path) -> None:
     assert torch.equal(weights(resumed), weights(whole))
 
 
-def test_what_does_not_fit_row_by_row_is_said() -> None:
+def test_what_does_not_fit_row_by_row_is_raised_and_other_errors_are_no_lack_of_memory() -> None:
     with pytest.raises(RuntimeError) as error:
         fit(module(**settings(objective=Hungry(rows=0))), 1)
     assert out_of_memory(error.value)
-
-
-def test_other_errors_are_no_lack_of_memory() -> None:
-    assert not out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     assert out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
 
 
 HOST, DEVICE = torch.device("cpu"), torch.device("cpu", 0)

@@ -11,7 +11,6 @@ from lightning_modules.metrics import (
     credit_metrics,
     reward_counts,
     success_within_group,
-    verdict_shares,
 )
 
 OK, WRONG = Verdict(status="ok", reason=""), Verdict(status="wrong", reason="uses 7 twice")
@@ -32,7 +31,8 @@ def test_parts_verdicts_and_steps_by_name() -> None:
     assert metrics["train/reward/verifier"] == 0.5
     assert metrics["train/reward/oracle"] == 1.0
     assert metrics["train/reward/steps"] == 1.5
-    assert metrics["train/verdict/wrong"] == 0.5
+    shares = {"ok": 0.5, "wrong": 0.5, "unparsed": 0.0, "timeout": 0.0, "error": 0.0}
+    assert {name: metrics[f"train/verdict/{name}"] for name in shares} == shares, "of every status"
 
 
 def test_what_a_reward_failed_on_counts_in_no_mean() -> None:
@@ -55,16 +55,6 @@ def test_a_reward_that_failed_on_all_has_no_mean_but_its_share() -> None:
     metrics = credit_metrics(credit)
     assert metrics["train/reward/failed"] == metrics["train/verdict/error"] == 1
     assert not {"train/reward/outcome", "train/reward/verifier"} & set(metrics)
-
-
-def test_every_status_has_its_line() -> None:
-    assert verdict_shares([OK, OK, WRONG, OK], prefix="x/") == {
-        "x/ok": 0.75,
-        "x/wrong": 0.25,
-        "x/unparsed": 0.0,
-        "x/timeout": 0.0,
-        "x/error": 0.0,
-    }
 
 
 def test_success_of_rollouts_and_of_groups() -> None:

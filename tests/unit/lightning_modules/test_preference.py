@@ -30,6 +30,7 @@ from contrastive_reasoning.tasks.countdown.verifier import verify
 from datamodules.preference_pairs import PreferencePair, PreferencePairs
 from lightning_modules.optim import AdamW
 from lightning_modules.preference import PreferencePretraining
+from tests.quiet import quiet_trainer
 
 SPACE = {"counts": [3], "number_range": [1, 9], "target_range": [1, 9]}
 STEPS = 40
@@ -89,19 +90,7 @@ def module(critic: PreferenceCritic, **changes: Any) -> PreferencePretraining:
 
 
 def trainer(folder: Path, steps: int = STEPS) -> L.Trainer:
-    quiet: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    return L.Trainer(
-        **quiet,
-        accelerator="cpu",
-        devices=1,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        log_every_n_steps=1,
-        max_steps=steps,
-        max_epochs=-1,
-        val_check_interval=steps,
-        default_root_dir=folder,
-    )
+    return quiet_trainer(max_steps=steps, val_check_interval=steps, log_every_n_steps=1, default_root_dir=folder)
 
 
 def test_pairs_are_verified_and_the_prefix_begins_the_chosen_one() -> None:
@@ -179,13 +168,6 @@ def test_resumes_bit_for_bit_with_dropout(checkpoint: Path, tmp_path: Path) -> N
     assert whole.state_dict().keys() == resumed.state_dict().keys()
     for name, weight in whole.state_dict().items():
         assert torch.equal(weight, resumed.state_dict()[name]), name
-
-
-def test_the_goal_is_the_mean_over_successes(checkpoint: Path) -> None:
-    untrained = critic(checkpoint).eval()
-    one, two = untrained.tokenize(["1+2=3"]), untrained.tokenize(["4*5=20", "9-1=8"])
-    untrained.set_goal([one, two])
-    assert_close(untrained.goal, torch.cat([untrained.embed(one), untrained.embed(two)]).mean(dim=0))
 
 
 def test_a_critic_without_a_goal_says_so(checkpoint: Path) -> None:

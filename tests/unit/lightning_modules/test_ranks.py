@@ -13,8 +13,8 @@ from torch.testing import assert_close
 from contrastive_reasoning.policies.shape import ModelShape
 from contrastive_reasoning.policies.sharding import expected_bytes
 from experiments.plan.learner import by_name, states
-from lightning_modules.finite_steps import SKIPPED
 from lightning_modules.microbatches import cut_into_parts
+from lightning_modules.optim import SKIPPED
 from tests.two_ranks import on_ranks
 from tests.unit.experiments.plan.learners import whole_on_cpu
 from tests.unit.lightning_modules import grpo_kit

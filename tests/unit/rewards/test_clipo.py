@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torch.testing import assert_close
 
-from contrastive_reasoning.distributed import TooManyLeftOut
+from contrastive_reasoning.distributed import TooManySkipped
 from contrastive_reasoning.losses import cosine, dot, info_nce, neg_unit_l2, soft_nearest_neighbour, supcon, supcon_in
 from contrastive_reasoning.rewards import Credit, VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead, MLPHead
@@ -271,7 +271,7 @@ def test_a_reward_that_learns_is_the_outermost(task: Any) -> None:
         ({"floor": 0.5}, "floor must be at most 0, got 0.5"),
         ({"reference_epsilon": 0.0}, "reference_epsilon must be above 0"),
         ({"warmup_steps": -1}, "warmup_steps must not be negative, got -1"),
-        ({"max_skipped_steps": -1}, "max_skipped_steps of CLIPO's head must not be negative, got -1"),
+        ({"max_skipped_steps": -1}, "max_skipped_steps must not be negative, got -1"),
     ],
 )
 def test_settings_are_checked(change: dict[str, Any], sentence: str) -> None:
@@ -388,17 +388,15 @@ def test_one_more_than_the_limit_ends_it(rollouts_of: Any) -> None:
         stopped(batch)
     made(batch)
     before = learned(stopped)
-    with pytest.raises(TooManyLeftOut, match=r"^loss is not finite in a step of CLIPO's head, and 0 of its steps "):
+    with pytest.raises(TooManySkipped, match=r"^loss is not finite, and 0 steps of CLIPO's head "):
         stopped(batch)
     assert same(learned(stopped), before)
 
 
-@pytest.mark.parametrize(
-    ("made", "named"), [(bad_gradient, "gradient, or a number on another rank,"), (bad_outcome, "reward")]
-)
+@pytest.mark.parametrize(("made", "named"), [(bad_gradient, "gradient"), (bad_outcome, "reward")])
 def test_the_number_that_is_none_is_named(rollouts_of: Any, made: Callable[[float], CLIPOReward], named: str) -> None:
     stopped, batch = made(NAN), rollouts(rollouts_of)
     stopped.skipped.most = 0
     stopped(batch)
-    with pytest.raises(TooManyLeftOut, match=rf"^{named} is not finite in a step of CLIPO's head"):
+    with pytest.raises(TooManySkipped, match=rf"^{named} is not finite, and 0 steps of CLIPO's head"):
         stopped(batch)

@@ -1,0 +1,293 @@
+"""What the ranks of one run exchange, and the steps that all of them skip; in a run of one process nothing changes.
+
+    problem    0  1  2  3  4  5        of a step, in the data's order
+    rank       0  1  2  0  1  2        groups stay whole, and every rank has as many
+
+What is gathered from every rank is put in the data's order again (``gather_groups``), so that its results are those of
+one process, bit for bit where the pieces are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, distributed, nn
+
+T = TypeVar("T")
+
+
+def ranks() -> int:
+    """How many processes train together."""
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def this_rank() -> int:
+    return distributed.get_rank() if ranks() > 1 else 0
+
+
+def share(items: Sequence[T]) -> list[T]:
+    """This rank's share of items that every rank knows: every R-th, from its own number on."""
+    return list(items[this_rank() :: ranks()])
+
+
+def unshare(shares: Sequence[Sequence[T]]) -> list[T]:
+    """The items of all ranks' shares in their order; some shares may be one item shorter than others."""
+    longest = max(len(part) for part in shares)
+    return [part[place] for place in range(longest) for part in shares if place < len(part)]
+
+
+def gather(value: T) -> list[T]:
+    """Every rank's value, in the order of ranks. Values travel pickled, so they should be small."""
+    if ranks() == 1:
+        return [value]
+    found: list[Any] = [None] * ranks()
+    distributed.all_gather_object(found, value)
+    return found
+
+
+def from_first(value: T) -> T:
+    """Rank 0's value, on every rank."""
+    if ranks() == 1:
+        return value
+    box: list[Any] = [value]
+    distributed.broadcast_object_list(box, src=0)
+    return box[0]
+
+
+def barrier() -> None:
+    """Wait for every rank."""
+    gather(None)
+
+
+def total(value: float) -> float:
+    """The sum over ranks."""
+    return sum(gather(value)) if ranks() > 1 else value
+
+
+def most(value: int) -> int:
+    """The largest of the ranks' values."""
+    return max(gather(value))
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace every gradient by its mean over ranks, for what no strategy looks after."""
+    if ranks() == 1:
+        return
+    for parameter in parameters:
+        if parameter.grad is not None:
+            distributed.all_reduce(parameter.grad)
+            parameter.grad /= ranks()
+
+
+def gather_groups(rows: Tensor, group_size: int) -> Tensor:
+    """The rows of all ranks, whole groups in the data's order: (B, …) → (R·B, …), without a gradient.
+
+    The ranks have as many rows each.
+    """
+    if ranks() == 1:
+        return rows
+    mine = rows.detach().contiguous()
+    found = [torch.empty_like(mine) for _ in range(ranks())]
+    distributed.all_gather(found, mine)
+    groups = torch.stack([part.unflatten(0, (-1, group_size)) for part in found], dim=1)  # (P, R, G, …)
+    return groups.flatten(0, 2)
+
+
+def own_groups(rows: Tensor, group_size: int) -> Tensor:
+    """This rank's rows of what ``gather_groups`` gave, or of what was made of it row by row."""
+    if ranks() == 1:
+        return rows
+    return rows.unflatten(0, (-1, ranks(), group_size))[:, this_rank()].flatten(0, 1)
+
+
+class _GatheredBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, block: Tensor) -> Tensor:
+        found = [torch.empty_like(block) for _ in range(ranks())]
+        distributed.all_gather(found, block.contiguous())
+        return torch.cat(found)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        # every rank takes the same loss of the same whole, so each has all of its own block's gradient, and strategies
+        # average what are parts of a sum
+        return gradients[0].chunk(ranks())[this_rank()] * ranks()
+
+
+def own_rows(count: int) -> Tensor:
+    """Which of ``count`` rows that all ranks know this rank reads: as many on each, the last one again where short."""
+    size = -(-count // ranks())
+    return torch.arange(this_rank() * size, (this_rank() + 1) * size).clamp(max=count - 1)
+
+
+def all_rows(block: Tensor, count: int) -> Tensor:
+    """All ``count`` rows from the ranks' ``own_rows``, with this rank's gradient: (A, …) → (count, …).
+
+    For a loss that every rank takes of the whole: after the strategy has averaged the ranks' gradients they are those
+    of one process with all rows.
+    """
+    whole: Any = block if ranks() == 1 else _GatheredBlocks.apply(block)
+    return whole[:count]
+
+
+def over_ranks(
+    metrics: Mapping[str, float], *, summed: tuple[str, ...] = (), counts: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Metrics of the whole batch from those of the ranks: sums of what begins with one of ``summed``, else means.
+
+    Of a maximum (``…_max``, ``…_gap``) the largest. A rank that does not know a metric does not count in its mean;
+    ``counts`` says over how many things a mean of this rank is, where ranks have other numbers of them.
+    """
+    if ranks() == 1:
+        return dict(metrics)
+    found = gather((dict(metrics), dict(counts or {})))
+    joined: dict[str, float] = {}
+    for name in dict.fromkeys(name for known, _ in found for name in known):
+        values = [(known[name], of.get(name, 1.0)) for known, of in found if name in known]
+        if name.endswith(("_max", "_gap")):
+            joined[name] = max(value for value, _ in values)
+        elif name.startswith(summed):
+            joined[name] = sum(value for value, _ in values)
+        else:
+            joined[name] = sum(value * count for value, count in values) / sum(count for _, count in values)
+    return joined
+
+
+def mean_over_ranks(metrics: Mapping[str, float], count: int) -> tuple[dict[str, float], int]:
+    """Means over ``count`` things of this rank, as means over those of all ranks, and how many those are.
+
+    Of a rank with none the values are ignored; it must have the same names.
+    """
+    if ranks() == 1:
+        return dict(metrics), count
+    found = gather((dict(metrics), count))
+    everything = sum(weight for _, weight in found)
+    names = found[0][0]
+    means = {name: sum(known[name] * weight for known, weight in found if weight) / everything for name in names}
+    return means, everything
+
+
+def even_shares(costs: Sequence[int], count: int) -> list[list[int]]:
+    """The places of ``costs`` in ``count`` shares, as many in each, in ascending order.
+
+    The largest first, each to the share that has least and is not full. Every R-th place, as ``share`` has it, is kept
+    where the largest sum would not become smaller by that.
+
+    Raises:
+        ValueError: where they cannot be shared out evenly.
+    """
+    if len(costs) % count:
+        raise ValueError(f"{len(costs)} costs cannot be shared out evenly over {count}")
+    size = len(costs) // count
+    shares: list[list[int]] = [[] for _ in range(count)]
+    sums = [0] * count
+    for place in sorted(range(len(costs)), key=lambda place: (-costs[place], place)):
+        least = min((i for i in range(count) if len(shares[i]) < size), key=lambda i: (sums[i], i))
+        shares[least].append(place)
+        sums[least] += costs[place]
+    every = [list(range(first, len(costs), count)) for first in range(count)]
+    if max(sum(costs[place] for place in part) for part in every) <= max(sums):
+        return every
+    return [sorted(part) for part in shares]
+
+
+class NotFinite(ArithmeticError):
+    """A quantity of this step is NaN or infinite, on this rank or on another; no optimizer step was taken with it."""
+
+
+class TooManySkipped(FloatingPointError):
+    """One step more than may be skipped; weights are as they were before it.
+
+    Args:
+        reason: the sentence.
+        batch: what the step was to be learned from: tensors and strings; None where whoever catches this has it.
+    """
+
+    def __init__(self, reason: str, *, batch: Mapping[str, object] | None = None) -> None:
+        super().__init__(reason)
+        self.batch = batch
+
+
+class SkippedSteps:
+    """Counts, on every rank alike, the steps that are skipped because a number is not finite.
+
+    Args:
+        most: how many a run may skip.
+        of: whose steps these are, where that is not the stage's module.
+
+    Raises:
+        ValueError: for a negative number.
+    """
+
+    def __init__(self, most: int, *, of: str | None = None) -> None:
+        if most < 0:
+            raise ValueError(f"max_skipped_steps must not be negative, got {most}")
+        self.most = most
+        self.of = of
+        self.count = 0
+        """Belongs in the owner's checkpoint."""
+
+    def add(self, reason: str, batch: Mapping[str, object] | None = None) -> None:
+        """Skip one more, for ``reason``, as ``not_finite`` gives it.
+
+        Raises:
+            TooManySkipped: where that is one too many.
+        """
+        self.count += 1
+        if self.count > self.most:
+            steps = "steps" if self.of is None else f"steps of {self.of}"
+            raise TooManySkipped(f"{reason}, and {self.most} {steps} were left out before: the run stops", batch=batch)
+
+
+@contextmanager
+def keeping_batch(batch: Callable[[], Mapping[str, object]], *, run: str | Path, step: int) -> Iterator[None]:
+    """Within it ``TooManySkipped`` leaves this rank's batch in the folder of ``run``, for ``torch.load``.
+
+    Args:
+        batch: gives what is written, unless the exception holds it: tensors and strings, so that loading runs no code.
+        run: the folder.
+        step: whose batch it is.
+
+    Raises:
+        FloatingPointError: instead, naming the file.
+    """
+    try:
+        yield
+    except TooManySkipped as reason:
+        path = Path(run) / "skipped" / f"step={step:06d}.rank{this_rank()}.pt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(dict(reason.batch or batch()), path)
+        raise FloatingPointError(
+            f"{reason}; the batch of step {step} is in {path}, and the weights are as they were before it"
+        ) from None
+
+
+def not_finite(**quantities: Tensor | None) -> str | None:
+    """A clause about the first of these that is not finite on this rank, else on another; None: all of them are."""
+    bad = [name for name, values in quantities.items() if values is not None and not bool(values.isfinite().all())]
+    if not total(float(len(bad))):
+        return None
+    return f"{bad[0]} is not finite" if bad else "a number is not finite on another rank"
+
+
+def require_finite(where: str = "", /, **quantities: Tensor | None) -> None:
+    """Raise ``NotFinite`` on every rank where ``not_finite`` finds a reason, to which ``where`` is appended."""
+    if reason := not_finite(**quantities):
+        raise NotFinite(reason + where)
+
+
+def finite_step(optimizer: torch.optim.Optimizer, **quantities: Tensor) -> str | None:
+    """Step with the gradients that are there, if they and ``quantities`` are finite on every rank; else the reason.
+
+    Where it did not step, weights are as they were, and so are the optimizer's moments: one NaN would stay in both.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    reason = not_finite(**quantities, gradient=norm)
+    if reason is None:
+        optimizer.step()
+    return reason

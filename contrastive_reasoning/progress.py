@@ -1,0 +1,351 @@
+"""How far a long phase is, shown by ``progress=lines|json|quiet``, and where it hangs."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Mapping
+from math import inf, isfinite
+from pathlib import Path
+from time import monotonic
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+GRACE_S = 1.0
+"""After it the stacks are written from C, where the interpreter is held and no thread of Python runs."""
+PAUSE_S = 1.0
+"""Between two beats that count: each starts a thread, and completions may end by the thousand."""
+
+Numbers = Mapping[str, float]
+"""Metrics worth watching, by name."""
+
+
+class Quiet:
+    """Shows nothing of a phase."""
+
+    seconds: float = inf
+    """The least time from one ``show`` of a phase to the next."""
+
+    def open(self, phase: Phase) -> None: ...
+
+    def show(self, phase: Phase, numbers: Numbers) -> None: ...
+
+    def close(self, phase: Phase) -> None: ...
+
+
+class JSONLines(Quiet):
+    """One object of strict JSON a line on standard output; what is not known, or not finite, is null.
+
+    {"stage": "grpo", "phase": null, "step": 12, "steps": 60, "unit": "steps", "seconds_gone": 40.1,
+     "seconds_left": 160.4, "rate": 0.3, "train/reward/verifier": 0.31, …}
+    """
+
+    def __init__(self, *, seconds_between_lines: float) -> None:
+        self.seconds = seconds_between_lines
+
+    def show(self, phase: Phase, numbers: Numbers) -> None:
+        values = {
+            "stage": phase.stage,
+            "phase": phase.name,
+            "step": phase.done,
+            "steps": phase.total,
+            "unit": phase.unit,
+            "seconds_gone": round(phase.seconds_gone, 1),
+            "seconds_left": None if phase.seconds_left is None else round(phase.seconds_left, 1),
+            "rate": None if phase.rate is None else float(f"{phase.rate:.4g}"),
+            **{name: value if isfinite(value) else None for name, value in numbers.items()},
+        }
+        print(json.dumps(values, allow_nan=False), flush=True)
+
+
+class Lines(Quiet):
+    """A bar that renews itself on a terminal, one under it for a phase within another; elsewhere a line now and then.
+
+    Args:
+        seconds_between_lines: of a phase, where there is no terminal.
+        console: where to show it; null: standard output.
+    """
+
+    def __init__(self, *, seconds_between_lines: float, console: Console | None) -> None:
+        self.console = console or Console()
+        self.seconds = 0.25 if self.console.is_terminal else seconds_between_lines
+        self._bar: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def open(self, phase: Phase) -> None:
+        if self.console.is_terminal and self._bar is None:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[numbers]}", style="italic"),
+            )
+            self._bar = Progress(*columns, console=self.console, refresh_per_second=4)
+            self._bar.start()
+            self.show(phase, {})
+
+    def show(self, phase: Phase, numbers: Numbers) -> None:
+        left = None if phase.seconds_left is None else f"{clock(phase.seconds_left)} left"
+        rate = None if phase.rate is None else f"{phase.rate:.3g} {phase.unit}/s"
+        named = [f"{name.removeprefix('train/')} {value:.3g}" for name, value in numbers.items()]
+        text = " · ".join(filter(None, [left, rate, *named]))
+        if self._bar is None:
+            counted = f"{phase.done}" if phase.total is None else f"{phase.done}/{phase.total}"
+            head = f"{phase.heading} {counted} · {clock(phase.seconds_gone)} gone"
+            line = f"{head} · {text}" if text else head
+            self.console.print(line, soft_wrap=True, markup=False, highlight=False)
+        else:
+            if phase.heading not in self._tasks:
+                self._tasks[phase.heading] = self._bar.add_task(phase.heading, total=phase.total, numbers="")
+            self._bar.update(self._tasks[phase.heading], completed=phase.done, numbers=text)
+
+    def close(self, phase: Phase) -> None:
+        """The last state of the outermost phase stays on the screen."""
+        task = self._tasks.pop(phase.heading, None)
+        if self._bar is not None and task is not None:
+            if self._tasks:
+                self._bar.remove_task(task)
+            else:
+                self._bar.stop()
+                self._bar = None
+
+
+def clock(seconds: float) -> str:
+    """``0:07``, ``12:30``, ``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Pace:
+    """Steps per second over the last ``window`` steps, validation between them included; None: over all steps."""
+
+    def __init__(self, window: int | None) -> None:
+        if window is not None and window < 1:
+            raise ValueError(f"window must be at least 1 step, got {window}")
+        self._marks: deque[tuple[int, float]] = deque(maxlen=None if window is None else window + 1)
+
+    def mark(self, step: int, now: float) -> None:
+        """``step`` steps are done at ``now``, in seconds."""
+        if self._marks.maxlen is None and len(self._marks) == 2:
+            self._marks.pop()
+        self._marks.append((step, now))
+
+    @property
+    def rate(self) -> float | None:
+        """Steps per second; None before two marks."""
+        if not self._marks:
+            return None
+        (first, then), (last, now) = self._marks[0], self._marks[-1]
+        return (last - first) / (now - then) if now > then else None
+
+    def seconds_left(self, total: int) -> float | None:
+        """Until ``total`` steps are done; None where it is not known."""
+        return max(0, total - self._marks[-1][0]) / self.rate if self.rate else None
+
+
+class Phase:
+    """Counts a phase until ``close``. It is shown at most every ``display.seconds``, so a short one not at all.
+
+    Args:
+        display: shows it.
+        stage: of an experiment.
+        name: of the phase within the stage, ``validating``; None where it counts the stage's own steps.
+        unit: what is counted, ``steps``.
+        total: of them; None where it is not known.
+        done: of them at the beginning.
+        window: calls of ``move`` over which the rate is taken; None: all.
+    """
+
+    def __init__(
+        self,
+        display: Quiet,
+        *,
+        stage: str,
+        name: str | None = None,
+        unit: str,
+        total: int | None,
+        done: int = 0,
+        window: int | None = None,
+    ) -> None:
+        self.display = display
+        self.stage, self.name, self.unit, self.total = stage, name, unit, total
+        self.heading = stage if name is None else f"{stage} {name}"
+        self.done = done
+        self.shown = False
+        """Whether it was shown at all."""
+        self._pace = Pace(window)
+        self._started = self._shown_at = monotonic()
+        self._pace.mark(done, self._started)
+        display.open(self)
+
+    @property
+    def seconds_gone(self) -> float:
+        return monotonic() - self._started
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self.total is None else self._pace.seconds_left(self.total)
+
+    @property
+    def rate(self) -> float | None:
+        """Units per second; None where nothing was done yet."""
+        return self._pace.rate
+
+    def move(self, done: int, numbers: Callable[[], Numbers] = dict) -> None:
+        """``done`` are done now; ``numbers`` is called where it is shown."""
+        if monotonic() - self._shown_at >= self.display.seconds:
+            self.show(done, numbers())
+        else:
+            self.done = done
+            self._pace.mark(done, monotonic())
+
+    def show(self, done: int, numbers: Numbers) -> None:
+        """``done`` are done now, shown whether due or not."""
+        self.done = done
+        self.shown, self._shown_at = True, monotonic()
+        self._pace.mark(done, self._shown_at)
+        self.display.show(self, numbers)
+
+    def close(self) -> None:
+        self.display.close(self)
+
+    def __enter__(self) -> Phase:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+def phase_of(trainer: Any, name: str, *, unit: str, total: int | None) -> Phase:
+    """A phase of the stage that ``trainer`` runs, shown by its progress bar, if that is ours."""
+    bar: Any = getattr(trainer, "progress_bar_callback", None)
+    if hasattr(bar, "phase"):
+        return bar.phase(name, unit=unit, total=total)
+    return Phase(Quiet(), stage="", name=name, unit=unit, total=total)
+
+
+def steps_done(trainer: Any, module: Any) -> int:
+    """Rollout batches of a module that counts them, else the optimizer steps that Lightning counts: the x axis."""
+    return int(getattr(module, "rollout_step", trainer.global_step))
+
+
+def steps_in_all(trainer: Any, module: Any) -> int | None:
+    """How many of ``steps_done`` there will be; None where that is open.
+
+    A rollout batch may hold several optimizer steps, or none while a reward warms up, so ``max_steps`` is no answer.
+    """
+    most = trainer.num_training_batches if hasattr(module, "rollout_step") else trainer.max_steps
+    return int(most) if isfinite(most) and most >= 0 else None
+
+
+class StackDump:
+    """Writes the stacks of all threads once something has lasted too long; it is neither stopped nor changed.
+
+    begin ──── limit ────► a thread writes a line and all stacks, and warns
+                    └ + GRACE_S ──► faulthandler does, from C
+    end before: nothing is written
+
+    One thing is watched at a time; of a thing within another the outer one counts.
+
+    Args:
+        path: the file of the stacks, which remains only if there are some.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._file: TextIO = path.open("a", encoding="utf-8")
+        self._what: str | None = None
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._sentence = ""
+        self._due = inf
+
+    def begin(self, what: str, *, limit: float, at: str) -> None:
+        """``what`` begins and may last ``limit`` seconds; ``at`` says when it was, ``after step 3``."""
+        if self._what is not None:
+            return
+        self._what, self._due = what, monotonic() + limit
+        self._sentence = f"{what} {at} has lasted longer than {limit:g} s; where every thread stands: {self.path}"
+        self._timer = threading.Timer(limit, self._dump)
+        self._timer.daemon = True
+        self._timer.start()
+        faulthandler.dump_traceback_later(limit + GRACE_S, file=self._file)
+
+    def end(self, what: str) -> None:
+        """``what`` has ended."""
+        if self._what != what or self._timer is None:
+            return
+        faulthandler.cancel_dump_traceback_later()
+        self._timer.cancel()
+        with self._lock:
+            self._what = None
+            if self._sentence and monotonic() > self._due + GRACE_S:  # no thread of Python could run
+                self._warn()
+
+    def close(self) -> None:
+        """Stop watching; a file without stacks is removed."""
+        if self._what is not None:
+            self.end(self._what)
+        self._file.close()
+        if not self.path.stat().st_size:
+            self.path.unlink()
+
+    def _dump(self) -> None:
+        with self._lock:
+            if self._what is None or self._timer is not threading.current_thread():
+                return  # it ended at the same moment
+            faulthandler.cancel_dump_traceback_later()
+            self._file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self._sentence.partition(';')[0]}\n")
+            self._file.flush()
+            faulthandler.dump_traceback(self._file)
+            self._warn()
+
+    def _warn(self) -> None:
+        sentence, self._sentence = self._sentence, ""
+        warnings.warn(sentence, stacklevel=2)
+
+
+class Heartbeat:
+    """Watches work that calls ``beat`` whenever something was done: ``with Heartbeat(…) as heart``.
+
+    Args:
+        path: the file of the stacks, which remains only if there are some.
+        what: the work, as it reads in a sentence.
+        limit: seconds between two beats, to a second; None: any.
+
+    Raises:
+        ValueError: ``limit`` is not positive.
+    """
+
+    def __init__(self, path: Path, *, what: str, limit: float | None) -> None:
+        if limit is not None and not limit > 0:
+            raise ValueError(f"the limit of {what} must be positive (or null), got {limit}")
+        self.what, self.limit = what, limit
+        self._stacks = None if limit is None else StackDump(path)
+        self._last = 0.0
+
+    def __enter__(self) -> Heartbeat:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._stacks is not None:
+            self._stacks.close()
+
+    def beat(self, at: str, *, always: bool = False) -> None:
+        """Something was done; ``at`` says what came last. ``always``: it counts, however soon after the last one."""
+        if self._stacks is None or self.limit is None:
+            return
+        now = monotonic()
+        if always or now - self._last >= min(PAUSE_S, self.limit / 2):
+            self._last = now
+            self._stacks.end(self.what)
+            self._stacks.begin(self.what, limit=self.limit, at=at)

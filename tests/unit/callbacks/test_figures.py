@@ -1,0 +1,156 @@
+"""The curves of a stage, the projection of completions, and the settings of what draws and measures."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from callbacks.completions import Completions, TrainingCompletions
+from callbacks.cost import Throughput
+from callbacks.credit import StepCredit
+from callbacks.critic_validation import Calibration, SimilarityHeatmap
+from callbacks.figures import StageCurves, draw_curves
+from callbacks.health import Alarms, Health
+from callbacks.phases import Watchdog
+from callbacks.projections import CompletionProjection, EmbeddingProjection, projections
+from callbacks.system_metrics import SystemMetrics, accelerator
+from experiments.run_folder.logger import RunFolderLogger
+from tests.unit.callbacks.kit import Album, assert_only_watches
+from tests.unit.lightning_modules.grpo_kit import TASK, fit, module
+from tests.unit.lightning_modules.test_grpo_clipo import clipo
+
+PANELS = {
+    "mean_reward": {"outcome": "train/reward/outcome", "oracle": "train/reward/oracle"},
+    "of_others": {"loss": "train/critic/loss"},
+}
+
+
+def points(line: Any) -> list[tuple[float, float]]:
+    return list(zip(line.get_xdata(), line.get_ydata(), strict=True))
+
+
+class Keeping(RunFolderLogger):
+    """A run folder that keeps its figures at hand too."""
+
+    figures: list[tuple[str, int, Figure]]
+
+    def log_figure(self, name: str, figure: Figure, step: int) -> None:
+        self.figures = [*getattr(self, "figures", []), (name, step, figure)]
+        super().log_figure(name, figure, step)
+
+
+def test_a_run_ends_with_one_picture_of_all_its_steps_those_before_a_resumption_too(tmp_path: Path) -> None:
+    logger = Keeping(folder=tmp_path)
+    logger.log_metrics({"train/reward/outcome": 0.25}, step=0)
+    fit(module(), 3, StageCurves(steps="rollout batches", panels=PANELS), logger=logger)
+    ((name, step, figure),) = logger.figures
+    assert (name, step) == ("curves", 3)
+    assert (tmp_path / "figures" / "curves" / "3.png").exists()
+    (panel,) = [axes for axes in figure.axes if axes.get_visible()]
+    (line,) = panel.lines
+    history = logger.history()["train/reward/outcome"]
+    assert list(history) == [0, 1, 2, 3]
+    assert history[0] == 0.25
+    assert points(line) == list(history.items())
+    assert (panel.get_title(), line.get_label(), panel.get_xlabel()) == ("mean reward", "outcome", "rollout batches")
+
+
+def test_panels_without_a_finite_number_are_left_out() -> None:
+    assert draw_curves({"a": {1: 1.0}}, PANELS, steps="steps") is None
+    three = {title: {"l": "a"} for title in ("p", "q", "r")}
+    figure = draw_curves({"a": {2: 2.0, 0: math.nan, 1: 1.0, 3: math.inf}}, three, steps="steps")
+    assert figure is not None
+    assert [axes.get_visible() for axes in figure.axes] == [True, True, True, False]
+    assert points(figure.axes[0].lines[0]) == [(1, 1.0), (2, 2.0)]
+
+
+def test_many_points_are_means_over_a_faint_line_of_all() -> None:
+    history = {step: float(step % 2) for step in range(240)}
+    figure = draw_curves({"a": history}, {"p": {"l": "a"}}, steps="steps")
+    assert figure is not None
+    all_of_them, means = figure.axes[0].lines
+    assert points(all_of_them) == list(history.items())
+    assert {value for _, value in points(means)} == {0.5}
+    assert len(points(means)) == 60
+
+
+def projection(**changes: Any) -> CompletionProjection:
+    settings: dict[str, Any] = {"task": TASK, "points": 12, "every": 2, "perplexity": 3.0, "seed": 0}
+    return CompletionProjection(**settings | changes)
+
+
+def test_completions_of_the_first_batch_and_every_second_are_projected_and_it_only_watches() -> None:
+    album = Album()
+    assert_only_watches(projection(), 4, logger=album, reward=clipo)
+    assert [step for step, _ in album.figures["clipo/completions"]] == [1, 2, 4]
+
+
+def test_a_reward_without_embeddings_is_not_projected() -> None:
+    album = Album()
+    fit(module(), 2, projection(), logger=album)
+    assert not album.figures
+
+
+def test_two_classes_have_a_legend_that_lies_on_no_points() -> None:
+    correct = torch.tensor([True, False, False, True, False, False])
+    figure = projections(torch.randn(6, 4), {"the completion is": correct}, title="", perplexity=3.0, seed=0)
+    FigureCanvasAgg(figure).draw()
+    for panel in figure.axes:
+        legend = panel.get_legend()
+        assert legend is not None
+        assert [text.get_text() for text in legend.get_texts()] == ["incorrect (4)", "correct (2)"]
+        assert not legend.get_window_extent().overlaps(panel.get_window_extent())
+        assert figure.bbox.fully_contains(*legend.get_window_extent().min)
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(0.0, [1, 2, 3]), (3600.0, [1])])
+def test_the_machine_is_measured_as_often_as_was_asked(tmp_path: Path, seconds: float, steps: list[int]) -> None:
+    logger = RunFolderLogger(folder=tmp_path)
+    fit(module(), 3, SystemMetrics(seconds=seconds), logger=logger)
+    history = {name: values for name, values in logger.history().items() if name.startswith("system/")}
+    memory = ("system_memory_usage_megabytes", "system_memory_usage_percentage")
+    disk = ("disk_usage_percentage", "disk_available_megabytes")
+    assert set(history) == {f"system/{name}" for name in ("cpu_utilization_percentage", *memory, *disk)}
+    assert {tuple(values) for values in history.values()} == {tuple(steps)}
+    shares = [value for name in history if name.endswith("percentage") for value in history[name].values()]
+    assert all(0 <= share <= 100 for share in shares)
+    used = history["system/system_memory_usage_megabytes"][1]
+    assert used == pytest.approx(psutil.virtual_memory().used / 1e6, rel=0.5)
+    assert accelerator(torch.device("cpu")) == {}
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: StageCurves(steps="steps", panels={}), "at least one panel"),
+        (lambda: StageCurves(steps="steps", panels={"p": {}}), "1 to 5 lines, got 0"),
+        (lambda: StageCurves(steps="steps", panels={"p": {str(k): "a" for k in range(6)}}), "got 6"),
+        (lambda: projection(points=3), "points must be at least 4, got 3"),
+        (lambda: projection(every=0), "every must be at least 1, got 0"),
+        (lambda: EmbeddingProjection(points=3, perplexity=5.0, seed=0), "points must be at least 4, got 3"),
+        (lambda: SystemMetrics(seconds=-1.0), "callbacks.system_metrics.seconds must not be negative, got -1.0"),
+        (lambda: StepCredit(task=TASK, every=0, steps=1), "callbacks.step_credit.every must be at least 1, got 0"),
+        (lambda: TrainingCompletions(task=TASK, rows=0, every=1, longest=1), "training_completions.rows must be at"),
+        (lambda: Completions(task=TASK, problems=0), "problems must be at least 1, got 0"),
+        (lambda: SimilarityHeatmap(size=1), "size must be at least 2, got 1"),
+        (lambda: Calibration(bins=1), "callbacks.calibration.bins must be at least 2, got 1"),
+        (lambda: Alarms(window=1, threshold=3.0), "window must be at least 2, got 1"),
+        (lambda: Alarms(window=2, threshold=0.0), "threshold must be above 0, got 0"),
+        (lambda: Health(limits={"train/a": [1.0]}), r"limits of train/a must be \[low, high\], got \[1.0\]"),
+        (lambda: Throughput(window=1, tokens=None, peak_flops=0.0), "peak_flops must be positive"),
+        (lambda: Throughput(window=0, tokens=None, peak_flops=None), "window must be at least 1 step, got 0"),
+        (lambda: Watchdog(limits={"rolout": 1.0}), "limits knows data, rollout, reward, update, lessons, validation"),
+        (lambda: Watchdog(limits={"reward": 0.0}), "limits.reward must be positive"),
+        (lambda: Watchdog(limits={"reward": float("nan")}), "limits.reward must be positive"),
+    ],
+)
+def test_settings_are_checked(make: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make()

@@ -1,0 +1,134 @@
+"""How a phase is counted and shown, and where work stands that hangs."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import warnings
+from math import inf, nan
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from contrastive_reasoning import progress
+from contrastive_reasoning.progress import Heartbeat, JSONLines, Lines, Pace, Phase, clock
+
+NUMBERS = {"train/reward/verifier": 0.31, "val/verifier/accuracy": 0.12345}
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock_by_hand(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(progress, "monotonic", hands := Clock())
+    return hands
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(7.2, "0:07"), (750.0, "12:30"), (3723.0, "1:02:03")])
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
+
+
+def test_a_line(clock_by_hand: Clock) -> None:
+    stream = io.StringIO()
+    display = Lines(seconds_between_lines=30.0, console=Console(file=stream))
+    phase = Phase(display, stage="grpo", unit="steps", total=60)
+    validating = Phase(display, stage="grpo", name="validating", unit="batches", total=None)
+    phase.move(3, lambda: pytest.fail("numbers that are not shown"))
+    clock_by_hand.now = 40.0
+    validating.show(0, {})
+    phase.move(12, lambda: NUMBERS)
+    assert stream.getvalue().splitlines() == [
+        "grpo validating 0 · 0:40 gone · 0 batches/s",
+        "grpo 12/60 · 0:40 gone · 2:40 left · 0.3 steps/s · reward/verifier 0.31 · val/verifier/accuracy 0.123",
+    ]
+
+
+def test_an_object(capsys: pytest.CaptureFixture[str], clock_by_hand: Clock) -> None:
+    phase = Phase(JSONLines(seconds_between_lines=0.0), stage="grpo", unit="steps", total=60, done=12)
+    clock_by_hand.now = 40.0
+    phase.display.show(phase, {"a/b": nan, "a/c": inf, "a/d": 1.5})
+    assert json.loads(capsys.readouterr().out) == {
+        "stage": "grpo",
+        "phase": None,
+        "step": 12,
+        "steps": 60,
+        "unit": "steps",
+        "seconds_gone": 40.0,
+        "seconds_left": None,
+        "rate": None,
+        "a/b": None,
+        "a/c": None,
+        "a/d": 1.5,
+    }
+
+
+def test_a_phase_within_another_stands_under_it_on_a_terminal_and_goes(clock_by_hand: Clock) -> None:
+    stream = io.StringIO()
+    display = Lines(seconds_between_lines=10.0, console=Console(file=stream, force_terminal=True, width=120))
+    with Phase(display, stage="grpo", unit="steps", total=4) as outer:
+        with Phase(display, stage="grpo", name="validating", unit="batches", total=3) as inner:
+            inner.move(1)
+            clock_by_hand.now = 2.0
+            inner.move(2)
+        assert "grpo validating" in stream.getvalue()
+        outer.show(4, {"val/verifier/accuracy": 0.25})
+    last = stream.getvalue().split("\r")[-1]
+    assert "4/4" in last
+    assert "0.25" in last
+    assert "validating" not in last
+
+
+def test_the_rate_of_a_window_and_that_of_all() -> None:
+    recent, whole = Pace(1), Pace(None)
+    assert recent.rate is None
+    for step, second in ((0, 0.0), (10, 1.0), (11, 2.0)):
+        recent.mark(step, second)
+        whole.mark(step, second)
+    assert (recent.rate, whole.rate) == (1.0, 5.5)
+    assert (recent.seconds_left(21), recent.seconds_left(2), whole.seconds_left(22)) == (10.0, 0.0, 2.0)
+
+
+def said_while(path: Path, *beats: tuple[str, float], limit: float | None = 0.4) -> list[str]:
+    """The warnings about work that beats so, each time with some seconds of silence after it."""
+    with Heartbeat(path, what="evaluation", limit=limit) as heart, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for at, seconds in beats:
+            heart.beat(at, always=at.startswith("anew"))
+            time.sleep(seconds)
+    return [str(warning.message) for warning in said]
+
+
+def test_a_silence_is_named_with_where_every_thread_stands(tmp_path: Path) -> None:
+    path = tmp_path / "stacks" / "rank0.txt"
+    (sentence,) = said_while(path, ("of start", 0.15), ("of test, after 3 problems,", 0.6), limit=0.2)
+    assert sentence == (
+        f"evaluation of test, after 3 problems, has lasted longer than 0.2 s; where every thread stands: {path}"
+    )
+    assert "in said_while" in path.read_text()
+
+
+def test_what_begins_anew_is_named_however_soon_it_comes(tmp_path: Path) -> None:
+    found = said_while(tmp_path / "a.txt", ("after 3", 0.0), ("after 4", 0.0), ("anew", 0.8))
+    assert [sentence.partition(" has ")[0] for sentence in found] == ["evaluation anew"]
+
+
+def test_work_that_moves_leaves_nothing_however_long_it_lasts(tmp_path: Path) -> None:
+    assert said_while(tmp_path / "a.txt", *[("of test", 0.02)] * 60) == []
+    assert said_while(tmp_path / "stacks" / "a.txt", ("of test", 0.0), limit=None) == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_limit_is_positive(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the limit of evaluation must be positive"):
+        Heartbeat(tmp_path / "rank0.txt", what="evaluation", limit=0.0)
