@@ -5,7 +5,8 @@ python -m experiments.study NAME [launcher=submitit_slurm]                  wher
 python -m experiments.study NAME [progress=json]                            how its jobs say how far they are
 python -m experiments.study NAME --config-dir FOLDER                        NAME, or what it names, of one's own
 
-The warm starts are run first, then every job that MLflow has not seen finish.
+The warm starts are run first, then every job that MLflow has not seen finish. What is heavy is imported after all that
+can be wrong with a study has been answered.
 """
 
 from __future__ import annotations
@@ -20,16 +21,23 @@ from pathlib import Path
 
 from hydra import initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
+from rich.console import Console
 
 from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import did_you_mean
+from experiments.jobs import runner
+from experiments.jobs.job import LOG, SUCCEEDED, Job
+from experiments.jobs.progress import LiveJobs
+from experiments.mlflow_sync import TrackerError, connect
+from experiments.mlflow_sync.sync import COMMAND, sync
 from experiments.schema import register
 from experiments.studies.jobs import ArmJob, check_comparable, check_jobs, composed, jobs_of, start_jobs
+from experiments.studies.launched import keep
 from experiments.studies.plan import Study, StudyError, find_study
+from experiments.system.files import lock
+from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.system.terminal import be_quiet, protect_output
-
-FAILED, INTERRUPTED = 1, 130
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -46,22 +54,18 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     register()
-    try:
-        chosen = options(take_config_dir(arguments))
-    except ConfigDirError as error:
-        print(error, file=sys.stderr)
-        return USAGE_ERROR
     # Also where a shell that started us in the background had switched Ctrl-C off, for us and for our jobs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        chosen = options(take_config_dir(arguments))
         study, only = chosen_study(chosen)
         check_jobs([*start_jobs(study).values(), *jobs_of(study, {})])
         check_comparable(study, jobs_of(study, {}))
         return run_study(study, only=only, seeds=chosen.seeds, launcher=chosen.launcher)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except StudyError as error:
+    except (ConfigDirError, StudyError, TrackerError) as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR
 
@@ -79,19 +83,16 @@ def chosen_study(chosen: argparse.Namespace) -> tuple[Study, list[str]]:
     for arm in only:
         if arm not in study.arms:
             raise StudyError(f"only={arm}: no such arm; {did_you_mean(arm, study.arms)}")
-    if chosen.launcher is not None and chosen.launcher not in (known := launchers()):
-        raise StudyError(f"launcher={chosen.launcher}: no such launcher; {did_you_mean(chosen.launcher, known)}")
+    if chosen.launcher is not None:
+        with initialize_config_module("conf", version_base="1.3"):
+            known = GlobalHydra.instance().config_loader().get_group_options("hydra/launcher")
+        if chosen.launcher not in known:
+            raise StudyError(f"launcher={chosen.launcher}: no such launcher; {did_you_mean(chosen.launcher, known)}")
     parallel = study.parallel if chosen.parallel is None else chosen.parallel
     for name, value in (("parallel", parallel), ("seeds", chosen.seeds)):
         if value is not None and value < 1:
             raise StudyError(f"{name} must be at least 1, got {value}")
     return replace(study, parallel=parallel), only
-
-
-def launchers() -> list[str]:
-    """Hydra's launchers that are installed here."""
-    with initialize_config_module("conf", version_base="1.3"):
-        return GlobalHydra.instance().config_loader().get_group_options("hydra/launcher")
 
 
 def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher: str | None = None) -> int:
@@ -104,18 +105,16 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
         launcher: one of Hydra's, which runs the jobs; None: they run on this machine.
 
     Raises:
-        StudyError: where another process runs this study, or MLflow cannot be used.
+        StudyError, TrackerError: where another process runs this study, or MLflow cannot be used.
         KeyboardInterrupt: after the jobs were stopped.
     """
-    # everything heavy is imported here, after what can be wrong has been answered
-    from experiments.mlflow_sync import TrackerError
     from experiments.run_folder.record import git_sha
-    from experiments.studies.finished import todays_jobs
-    from experiments.system.files import lock
+    from experiments.stages.stage_manifest import finished
+    from experiments.studies.finished import finished_marks, planned, still_to_do, todays_jobs
 
     jobs = [job for job in todays_jobs(study) if (not only or job.arm in only) and (seeds is None or job.seed < seeds)]
     outputs = Path(composed(jobs[0]).output_dir)
-    folder = outputs / "studies" / study.name
+    folder, runs = outputs / "studies" / study.name, outputs / "runs" / study.name
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / ".lock", wait=False) as alone:
         if not alone:
@@ -127,31 +126,18 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
                 "on editing, run the study at a fixed commit and with outputs/ of its own, in a second working tree "
                 f"(git worktree add ../{study.name} HEAD)"
             )
-        try:
-            return _run(study, jobs, outputs / "runs" / study.name, folder, launcher)
-        except TrackerError as error:
-            raise StudyError(str(error)) from error
-
-
-def _run(study: Study, jobs: Sequence[ArmJob], runs: Path, folder: Path, launcher: str | None) -> int:
-    from experiments.mlflow_sync import connect
-    from experiments.stages.stage_manifest import finished
-    from experiments.studies.finished import finished_marks, still_to_do
-    from experiments.studies.launched import keep
-    from experiments.studies.starts import start_plan
-
-    keep(tracker := connect(), study)
-    runs.mkdir(parents=True, exist_ok=True)
-    _send(runs)
-    seeds = {job.seed for job in jobs}
-    starts = {seed: job for seed, job in start_jobs(study).items() if seed in seeds}
-    missing = [job for job in dict.fromkeys(starts.values()) if not finished(start_plan(job).folder)]
-    no_start = _run_jobs(missing, folder, study.parallel, launcher)
-    begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
-    left = still_to_do(begun, finished_marks(tracker, study))
-    tell(f"{len(begun) - len(left)} of {len(jobs)} jobs are finished; {len(left)} to run, {study.parallel} at a time")
-    failed = _run_jobs(left, folder, study.parallel, launcher)
-    return close(study, {**no_start, **failed}, sent=runs if left else None)
+        keep(tracker := connect(), study)
+        runs.mkdir(parents=True, exist_ok=True)
+        _send(runs)
+        starts = {seed: job for seed, job in start_jobs(study).items() if seed in {job.seed for job in jobs}}
+        missing = [job for job in dict.fromkeys(starts.values()) if not finished(planned(job)[-1].folder)]
+        no_start = _run_jobs(missing, folder, study.parallel, launcher)
+        begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
+        left = still_to_do(begun, finished_marks(tracker, study))
+        finished_jobs = len(begun) - len(left)
+        tell(f"{finished_jobs} of {len(jobs)} jobs are finished; {len(left)} to run, {study.parallel} at a time")
+        failed = {**no_start, **_run_jobs(left, folder, study.parallel, launcher)}
+        return close(study, failed, sent=runs if left else None)
 
 
 def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int, launcher: str | None) -> Mapping[str, Path]:
@@ -160,12 +146,6 @@ def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int, launcher: str
     Raises:
         KeyboardInterrupt: after all running jobs were asked to stop and have ended.
     """
-    from rich.console import Console
-
-    from experiments.jobs.job import LOG, SUCCEEDED, Job
-    from experiments.jobs.progress import LiveJobs
-    from experiments.jobs.runner import GO_ON, end_of, run_jobs
-
     if not arms:
         return {}
     jobs = [
@@ -173,31 +153,27 @@ def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int, launcher: str
     ]
     live = LiveJobs(group=folder, expected=jobs, console=Console(), keys=("arm", "seed"))
     trainers = [composed(arm).trainer for arm in arms]
-    ended = run_jobs(jobs, folder, trainers=trainers, at_once=parallel, live=live, launcher=launcher)
-    if end_of(folder, ended) == "stopped":
-        print(f"stopped; {GO_ON}", file=sys.stderr)
+    ended = runner.run_jobs(jobs, trainers=trainers, at_once=parallel, live=live, launcher=launcher)
+    if runner.end_of(folder, ended) == "stopped":
+        print(f"stopped; {runner.GO_ON}", file=sys.stderr)
         raise KeyboardInterrupt
     return {arms[job.number].label: job.folder(folder) / LOG for job in ended if job.state not in SUCCEEDED}
 
 
 def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int:
     """Send what ``sent`` holds, show the report, and last, whatever came of that, name the jobs that failed."""
-    from experiments.analysis.study_report import report
+    from experiments.analysis.study_report import report_today
     from experiments.compare import OUTPUT
-    from experiments.mlflow_sync import TrackerError, connect
-    from experiments.studies.finished import today
 
-    shown = False
+    shown = True
     try:
         if sent is not None:
             _send(sent)
-        tracker = connect()
-        print("\n".join(report(tracker, study, **today(tracker, study)._asdict(), output=OUTPUT)))
-        shown = True
+        print("\n".join(report_today(connect(), study, output=OUTPUT)))
     except StudyError as error:  # the baseline has not finished, say
         tell(str(error))
-        shown = True
     except TrackerError as error:
+        shown = False
         tell(str(error))
     finally:
         for label, log in failed.items():
@@ -207,9 +183,6 @@ def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int
 
 def _send(runs: Path) -> None:
     """What MLflow missed while a job ran or was killed."""
-    from experiments.mlflow_sync import connect
-    from experiments.mlflow_sync.sync import COMMAND, sync
-
     if any(runs.rglob("stages.json")) and not sync([runs], connect):
         tell(f"MLflow has not everything yet; to send the rest: python {' '.join(COMMAND)} {runs}")
 

@@ -16,8 +16,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,11 +39,10 @@ from experiments.system.files import lock, write_json
 from experiments.system.launch import FAILED, INTERRUPTED, launched
 
 DIRECTION, BETTER = "hydra.sweeper.direction", "maximize"
-LOCK = ".lock"
 USAGE_ERROR = 2
 SYNC_START_SECONDS = 40.0
 """What importing MLflow may take on a busy machine, beside what ``logger.patience`` allows."""
-_held: list[AbstractContextManager[bool]] = []
+_until_exit = ExitStack()
 _watched: list[LiveJobs] = []
 """The sweep of this process, if it is one. Not of the callback, which launchers send to other processes."""
 
@@ -54,14 +53,10 @@ def watched(run: Callable[[], Any]) -> None:
     code = None
     try:
         run()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as stop:  # the latter of Hydra: its launcher failed, say
         if not _watched:
             raise
-        code = INTERRUPTED
-    except SystemExit as stop:  # of Hydra: its launcher failed, say
-        if not _watched:
-            raise
-        code = stop.code
+        code = stop.code if isinstance(stop, SystemExit) else INTERRUPTED
     if _watched:
         ended = _end(_watched.pop(), code)
         sys.exit(code or ended)
@@ -83,7 +78,8 @@ class SweepWatch(Callback):
         write_json(sweep / SWEEP_COMMAND, {"overrides": list(config.hydra.overrides.task)})
         if launched():  # by torchrun: the jobs run here, as ranks
             return
-        _hold(sweep)
+        if not _until_exit.enter_context(lock(sweep / ".lock", wait=False)):
+            _refuse(f"another sweep runs in {sweep}: give this one a hydra.sweep.dir of its own")
         jobs = expected_jobs(config)
         configs = [job_config(job, config) for job in jobs]
         jobs = mark_done(jobs, configs)
@@ -91,7 +87,7 @@ class SweepWatch(Callback):
         console = Console() if runs_here(launcher) else Console(force_terminal=False)
         _watched.append(LiveJobs(group=sweep, expected=jobs, console=console))
         trainers = [one.trainer for one in configs] or [config.trainer]
-        begin(sweep, trainers=trainers, at_once=at_once(launcher, len(jobs)), live=_watched[-1])
+        begin(_watched[-1], trainers=trainers, at_once=at_once(launcher, len(jobs)))
         for job in jobs:
             if job.state == "done already":
                 write_job(sweep, job)
@@ -137,29 +133,15 @@ def send_to_mlflow(sweep: Path, jobs: Sequence[Job]) -> list[str]:
 
     The jobs' own sync processes have ended. A sweep has a run in each experiment that its jobs belong to.
     """
-    one_of_each_experiment = {run.parent: run for run in _own_runs(sweep, jobs)}.values()
-    loggers = {run: read_config(run).get("logger", {}) for run in one_of_each_experiment}
+    folders = [folder for job in jobs if (folder := job.run_folder(sweep)) is not None]
+    # that of a job done already is of an earlier sweep
+    of_each_experiment = {run.parent: run for run in folders if read_json(run / SWEEP_FILE).get("sweep") == sweep.name}
+    loggers = {run: read_config(run).get("logger", {}) for run in of_each_experiment.values()}
     patience = {run: float(logger["patience"]) for run, logger in loggers.items() if logger.get("mirror")}
     log = sweep / LOG_FILE
     if not patience or sync_apart([*patience], log, timeout=SYNC_START_SECONDS + max(patience.values())):
         return []
     return [missing_from_mlflow([*patience], log)]
-
-
-def _own_runs(sweep: Path, jobs: Sequence[Job]) -> Iterator[Path]:
-    """The run folders of the jobs that ran as part of this sweep: that of one done already is of an earlier one."""
-    for job in jobs:
-        folder = job.run_folder(sweep)
-        if folder is not None and read_json(folder / SWEEP_FILE).get("sweep") == sweep.name:
-            yield folder
-
-
-def _hold(sweep: Path) -> None:
-    """Until this process ends no other sweep works in the folder; exits with a sentence where one does."""
-    held = lock(sweep / LOCK, wait=False)
-    if not held.__enter__():
-        _refuse(f"another sweep runs in {sweep}: give this one a hydra.sweep.dir of its own")
-    _held.append(held)
 
 
 def _refuse(sentence: str) -> NoReturn:
@@ -168,17 +150,12 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def wrong_direction(sweeper: Any) -> str | None:
-    """What is wrong with where the sweeper will look; None where it looks for more, or has no such key.
+    """What is wrong with where Optuna's sweeper will look; None where it looks for more, or has no such key.
 
-    Jobs return success, and Optuna's own default is to look for less of it.
-
-    Args:
-        sweeper: its configuration, with ``direction`` as Optuna's has it: a word, a member of an enumeration, or a
-            list of them.
+    Jobs return success, and its own default is to look for less of it. ``direction`` is a word, a member of an
+    enumeration, or a list of them.
     """
-    if "direction" not in sweeper:
-        return None
-    given = sweeper.direction
+    given = sweeper.get("direction", BETTER)
     names = [str(getattr(one, "name", one)) for one in (given if isinstance(given, ListConfig) else [given])]
     if names == [BETTER]:
         return None
@@ -192,7 +169,7 @@ def expected_jobs(config: DictConfig) -> list[Job]:
     if not str(sweeper._target_).endswith(f".{BasicSweeper.__name__}"):
         return []
     given = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
-    loader = GlobalHydra.instance().config_loader()
+    loader = GlobalHydra.instance().config_loader()  # by which glob(…) knows the choices
     parsed = OverridesParser.create(config_loader=loader).parse_overrides([*given, *config.hydra.overrides.task])
     (jobs,) = BasicSweeper.split_arguments(parsed, None)
     return [Job(number=number, overrides=tuple(overrides)) for number, overrides in enumerate(jobs)]
@@ -204,21 +181,16 @@ def runs_here(launcher: Any) -> bool:
 
 
 def at_once(launcher: Any, jobs: int) -> int:
-    """How many jobs share this machine: joblib's ``n_jobs``, where -1 is one for each core; else one."""
+    """How many of so many jobs (0: unknown) share this machine: joblib's ``n_jobs``, else one."""
     if not str(launcher._target_).endswith(".JoblibLauncher"):
         return 1
-    cores = os.cpu_count() or 1
-    wanted = launcher.n_jobs if launcher.n_jobs > 0 else cores + 1 + launcher.n_jobs
-    return max(1, min(wanted, jobs) if jobs else wanted)
+    from joblib import effective_n_jobs
+
+    return min(effective_n_jobs(launcher.n_jobs), jobs or sys.maxsize)
 
 
 def job_config(job: Job, config: DictConfig) -> DictConfig:
-    """What a job of the sweep will be started with, composed as Hydra's launchers do.
-
-    Args:
-        job: which.
-        config: of the sweep, Hydra's own part with it.
-    """
+    """What a job will be started with, composed as launchers do; ``config``: of the sweep, with Hydra's part."""
     composed = GlobalHydra.instance().config_loader().load_sweep_config(config, list(job.overrides))
     with open_dict(composed):
         del composed["hydra"]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NoReturn
 
 from experiments.config.hints import did_you_mean
 
 USAGE_ERROR = 2
-KEY = re.compile(r"[a-z][\w.]*")
-"""What could be a key before ``=``; a name may have any characters."""
+KEY = re.compile(r"[a-z][\w.]*=")
+"""What could be a key; a name may have any characters."""
 
 
 class KeyValueParser(argparse.ArgumentParser):
-    """Every option takes a value, and none may be abbreviated.
+    """Every option takes a value, and none may be abbreviated. A mistake ends the process with exit code 2.
 
     Args:
         module: run as ``python -m``.
@@ -27,38 +27,19 @@ class KeyValueParser(argparse.ArgumentParser):
         super().__init__(prog=f"python -m {module}", description=(doc or "").split("\n")[0], allow_abbrev=False)
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The values; a mistake ends the process with a sentence and exit code 2."""
-        return self.parse_args([self._as_flag(argument) for argument in _join_values(arguments)])
+        """The values; ``key=value`` is taken as ``--key=value``."""
+        values, unknown = self.parse_known_args([f"--{each}" if KEY.match(each) else each for each in arguments])
+        for argument in unknown:
+            if argument.startswith("-"):
+                given = argument.removeprefix("--")
+                known = {action.dest for action in self._actions if action.option_strings} - {"help"}
+                hint = did_you_mean(given.partition("=")[0], known, names=known)
+                self.exit(USAGE_ERROR, f"{given}: no such key; {hint}\n")
+            self.error(f"unrecognized arguments: {argument}")
+        return values
 
     def error(self, message: str) -> NoReturn:
-        """A name too many, or none."""
-        self._refuse(f"{message}; {self.prog} --help says more")
-
-    def _refuse(self, sentence: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"{sentence}\n")
-
-    def _as_flag(self, argument: str) -> str:
-        """A name as it is, a key and its value as ``--key=value``."""
-        key, equals, value = argument.removeprefix("--").partition("=")
-        if argument in ("-h", "--help") or not (argument.startswith("-") or (equals and KEY.fullmatch(key))):
-            return argument
-        known = {action.dest: action for action in self._actions if action.option_strings and action.dest != "help"}
-        if key not in known:
-            self._refuse(f"{argument.removeprefix('--')}: no such key; {did_you_mean(key, known, names=known)}")
-        if not equals:
-            self._refuse(f"{key}: give a value, {key}=…")
-        if known[key].type is int and not value.removeprefix("-").isdecimal():
-            self._refuse(f"{key}={value}: it takes a whole number")
-        return f"--{key}={value}"
-
-
-def _join_values(arguments: Sequence[str]) -> Iterator[str]:
-    """``--key value`` as ``--key=value``."""
-    left = iter(arguments)
-    for argument in left:
-        bare = argument.startswith("--") and "=" not in argument and argument != "--help"
-        value = next(left, None) if bare else None
-        yield argument if value is None else f"{argument}={value}"
+        self.exit(USAGE_ERROR, f"{message}; {self.prog} --help says more\n")
 
 
 def split_own_keys(

@@ -8,6 +8,7 @@ They are the targets of the Makefile under the same names, with the same variabl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +18,8 @@ EVALUATED, SUITE = "llama_critic", "countdown_laptop"
 EVALUATIONS = "eval"
 """The experiment that its run then belongs to: a model of any origin is no run of ``EVALUATED``."""
 COMPARED = "[metric=…] [sets=main,…] [by=key,key] [baseline=NAME] [curve=…]"
+OF_THE_CONFIGURATION = ("key", "sweep", "suite", "scale")
+"""Keys in usages that Hydra reads."""
 
 
 def without_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -62,30 +65,29 @@ def for_sync(arguments: Sequence[str]) -> list[str]:
     return [*([f"outputs/runs/{name}" for name in names] or ["outputs"]), *rest]
 
 
-def unchanged(arguments: Sequence[str]) -> list[str]:
-    return [*arguments]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Command:
     """One command: its help, and the process that it becomes."""
 
     summary: str
     """One line; that of the Makefile's target."""
-    usage: str
+    usage: str = ""
     """What may follow the command's name."""
     example: str
     """Arguments that could follow the program's name."""
     module: str
     """Run as ``python -m``."""
-    arguments: Callable[[Sequence[str]], list[str]] = unchanged
+    arguments: Callable[[Sequence[str]], list[str]] = list
     """The module's arguments, from those behind the command."""
     names: Literal["experiment", "study", ""] = ""
     """What the arguments without ``=`` are names of."""
-    own_keys: Sequence[str] = ()
-    """The keys that are not the configuration's."""
     overrides: bool = False
     """Whether keys of the configuration may follow."""
+
+    @property
+    def own_keys(self) -> list[str]:
+        """The keys that are not the configuration's."""
+        return [key for key in re.findall(r"\[(\w+)=", self.usage) if key not in OF_THE_CONFIGURATION]
 
 
 COMMANDS = {
@@ -114,22 +116,20 @@ COMMANDS = {
         module="experiments.study",
         arguments=for_study,
         names="study",
-        own_keys=("parallel", "only", "seeds", "launcher", "progress"),
     ),
     "list": Command(
         summary="every experiment with its question, the studies, the sweeps",
-        usage="",
         example="list",
         module="experiments.cli.catalogue",
     ),
     "plan": Command(
         summary="what an experiment costs before anything is loaded",
-        usage="NAME [scale=paper] [gpus=8] [gpu_memory=80] [mfu=0.4] [tflops=989] [key=value …]",
+        usage="NAME [scale=paper] [gpus=8] [gpu_memory=80] [mfu=0.4] [tflops=989] [prompt_tokens=200] "
+        "[completion_tokens=800] [key=value …]",
         example="plan grpo_gsm8k scale=paper gpus=8",
         module="experiments.plan",
         arguments=for_experiment,
         names="experiment",
-        own_keys=("gpus", "gpu_memory", "mfu", "tflops", "prompt_tokens", "completion_tokens"),
         overrides=True,
     ),
     "eval": Command(
@@ -139,7 +139,6 @@ COMMANDS = {
         module="experiments.run",
         arguments=for_evaluation,
         names="experiment",
-        own_keys=("model",),
         overrides=True,
     ),
     "sample": Command(
@@ -148,7 +147,6 @@ COMMANDS = {
         "[max_tokens=48] [key=value …]",
         example="sample prompt='numbers=3,5,8 target=23' n=3",
         module="experiments.sample",
-        own_keys=("model", "prompt", "answer", "critic", "n", "temperature", "max_tokens"),
         overrides=True,
     ),
     "compare": Command(
@@ -157,7 +155,6 @@ COMMANDS = {
         example="compare grpo_laptop clipo_laptop",
         module="experiments.compare",
         names="experiment",
-        own_keys=("metric", "sets", "by", "baseline", "curve"),
     ),
     "report": Command(
         summary="one page of HTML of finished runs",
@@ -165,7 +162,6 @@ COMMANDS = {
         example="report grpo_laptop clipo_laptop",
         module="experiments.report",
         names="experiment",
-        own_keys=("metric", "sets", "by", "baseline", "curve", "output"),
     ),
     "dashboard": Command(
         summary="open MLflow on the local results, for this machine alone",

@@ -10,7 +10,7 @@ The shell calls the program itself each time Tab is pressed, by a script that is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from experiments.cli.commands import COMMANDS, Command
 from experiments.config.folders import experiment_names, study_names
@@ -44,10 +44,10 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
 def completions(shell: str, words: Sequence[str]) -> list[str]:
-    """The candidates in a shell's own form.
+    """The candidates in the form of a shell (bash, zsh, fish).
 
     Args:
-        shell: bash, zsh or fish.
+        shell: which.
         words: of the line behind the program's name; the last, perhaps empty, is being typed.
     """
     words = join_pieces(words) if shell == "bash" else [*words]
@@ -76,17 +76,15 @@ def candidates(words: Sequence[str]) -> list[str]:
         return _beginning_with(first, [*COMMANDS, "completion", "help"])
     if first == "completion":
         return _beginning_with(given[-1], SCRIPTS) if len(given) == 1 else []
-    return sorted(_of_command(COMMANDS[first], given)) if first in COMMANDS else []
-
-
-def _of_command(command: Command, given: Sequence[str]) -> Iterator[str]:
-    *before, word = given
+    if first not in COMMANDS:
+        return []
+    command, *before, word = COMMANDS[first], *given
+    found: list[str] = []
     if "=" not in word:
         if command.names and (not before or not command.overrides):
-            yield from _beginning_with(word, experiment_names() if command.names == "experiment" else study_names())
-        yield from _beginning_with(word, [f"{key}=" for key in command.own_keys])
-    if command.overrides:
-        yield from _overrides(command, before, word)
+            found += _beginning_with(word, experiment_names() if command.names == "experiment" else study_names())
+        found += _beginning_with(word, [f"{key}=" for key in command.own_keys])
+    return sorted([*found, *(_overrides(command, before, word) if command.overrides else [])])
 
 
 def _overrides(command: Command, before: Sequence[str], word: str) -> list[str]:

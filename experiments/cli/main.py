@@ -33,8 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if first == VERSION:
         print(version(PROGRAM))
         return 0
-    if first == COMPLETION:
-        return complete(given)
+    if first == COMPLETION:  # the script of a shell, or with an unfinished line what could stand at its end
+        shell, *line = given or [""]
+        if shell not in SCRIPTS:
+            return refuse(f"{' '.join([COMPLETION, *given])}: give a shell; {did_you_mean(shell, SCRIPTS)}")
+        print("\n".join([*completions(shell, line), ""]) if line else SCRIPTS[shell], end="")
+        return 0
     if first not in COMMANDS:
         return refuse(f"no command {first!r}; {did_you_mean(first, [*COMMANDS, COMPLETION])}")
     command = COMMANDS[first]
@@ -62,15 +66,6 @@ def help_of(name: str, command: Command) -> str:
     if command.overrides:
         lines.append("key=value is any key of the configuration, or one of its groups with another choice.")
     return "\n".join(lines)
-
-
-def complete(given: Sequence[str]) -> int:
-    """Print the script of a shell, or with the words of an unfinished line what could stand at its end."""
-    shell, *line = given or [""]
-    if shell not in SCRIPTS:
-        return refuse(f"{' '.join([COMPLETION, *given])}: give a shell; {did_you_mean(shell, SCRIPTS)}")
-    print("\n".join([*completions(shell, line), ""]) if line else SCRIPTS[shell], end="")
-    return 0
 
 
 def refuse(sentence: str) -> int:

@@ -70,7 +70,7 @@ def _arguments(part: DictConfig) -> list[str]:
 
 def _flaws(config: DictConfig) -> Iterator[str]:
     for name, schema in PARTS.items():
-        yield from _of_schema(name, config[name], schema)
+        yield from schema_flaws(name, config[name], schema)
     for stage, best in config.checkpoints.best.items():
         if best is not None and len(best) != 1:
             yield f"checkpoints.best.{stage} must name one metric with min or max, got {best}"
@@ -82,7 +82,7 @@ def _flaws(config: DictConfig) -> Iterator[str]:
                 yield f"trainer.{key}={value}: the stages set it; instead of it set {instead}"
 
 
-def _of_schema(path: str, node: Any, schema: type) -> Iterator[str]:
+def schema_flaws(path: str, node: Any, schema: type) -> Iterator[str]:
     """Of a part that has no ``_target_``."""
     expected = {field.name: field for field in fields(schema)}
     if not isinstance(node, DictConfig):
@@ -95,7 +95,7 @@ def _of_schema(path: str, node: Any, schema: type) -> Iterator[str]:
         if value is UNKNOWN:
             continue
         if is_dataclass(hint := hints[name]):
-            yield from _of_schema(f"{path}.{name}", value, hint)  # pyright: ignore[reportArgumentType]
+            yield from schema_flaws(f"{path}.{name}", value, hint)  # pyright: ignore[reportArgumentType]
         else:
             annotation = ast.parse(str(field.type), mode="eval").body
             yield from _of_value(f"{path}.{name}", value, annotation, bounds=field.metadata)

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+import psutil
+
 from experiments.run_folder import read_json
 from experiments.run_folder.reader import JOB_RUN, SUMMARY
 from experiments.system.files import write_json
@@ -105,18 +107,8 @@ def read_state(group: Path) -> GroupState | None:
     if not content:
         return None
     state = GroupState(**content)
-    killed = state.state == "running" and state.host == socket.gethostname() and not _alive(state.pid)
+    killed = state.state == "running" and state.host == socket.gethostname() and not psutil.pid_exists(state.pid)
     return replace(state, state="stopped") if killed else state
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another person's
-        return True
-    return True
 
 
 class Found(NamedTuple):

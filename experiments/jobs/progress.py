@@ -23,11 +23,8 @@ from experiments.jobs.job import JOB, LOG, STATES, Found, Job, primary_metric, r
 from experiments.run_folder import complete_lines, read_config, stage_folders
 
 LOOK_SECONDS = 1.0
-FRAME = 8
-"""Lines of the terminal that are not jobs."""
-STYLES = {"running": "bold", "failed": "red", "done": "green", "done already": "green", "waiting": "dim"}
-IMPORTANT = ("running", "failed", "stopped", "waiting", "done", "done already")
-"""Which jobs are shown first where the terminal is too low for all."""
+STYLES = {"running": "bold", "failed": "red", "stopped": "", "waiting": "dim", "done": "green", "done already": "green"}
+"""Of each state, in the order of the table: a low terminal cuts its end."""
 
 
 class RunProgress:
@@ -42,12 +39,12 @@ class RunProgress:
         self._read: dict[Path, int] = {}
         self._metrics: dict[str, float] = {}
         self._step = 0
-        self.stage = "starting"
+        self._stage = "starting"
 
     def look(self) -> None:
         for stage, folder, _ in stage_folders(self._run):
-            if stage != self.stage and folder not in self._read:
-                self.stage, self._step = stage, 0
+            if stage != self._stage and folder not in self._read:
+                self._stage, self._step = stage, 0
             for metric, end in complete_lines(folder, start=self._read.setdefault(folder, 0)):
                 self._read[folder] = end
                 self._metrics[metric.name] = metric.value
@@ -56,11 +53,11 @@ class RunProgress:
     @property
     def place(self) -> str:
         """``grpo 12/60``; a stage without steps by its name."""
-        steps = (self._budget.get(self.stage) or {}).get("steps")
+        steps = (self._budget.get(self._stage) or {}).get("steps")
         if not steps:
-            return self.stage
+            return self._stage
         # what is logged counts rollout batches, those before the policy's first update too
-        return f"{self.stage} {self._step}/{steps + self._warmup * (self.stage == 'grpo')}"
+        return f"{self._stage} {self._step}/{steps + self._warmup * (self._stage == 'grpo')}"
 
     @property
     def metric(self) -> Found | None:
@@ -74,8 +71,8 @@ class LiveJobs:
     Args:
         group: the folder of the group.
         expected: its jobs as far as they are known beforehand.
-        keys: whose values name a job; None: those that differ between the jobs.
         console: where to show them.
+        keys: whose values name a job; None: those that differ between the jobs.
     """
 
     def __init__(
@@ -118,25 +115,18 @@ class LiveJobs:
 
     def _show(self, jobs: Sequence[Job]) -> None:
         keys = varying(jobs) if self._keys is None else self._keys
-        runs = {job.number: self._look(job) for job in jobs if job.state != "waiting"}
+        for job in jobs:
+            if job.state != "waiting" and (folder := job.run_folder(self.group)) is not None:
+                self._runs.setdefault(job.number, RunProgress(folder)).look()
         if self._live is not None:
-            table = as_table(jobs, runs, keys, title=self.group.name, height=self._console.height - FRAME)
-            self._live.update(table, refresh=True)
+            self._live.update(as_table(jobs, self._runs, keys, title=self.group.name), refresh=True)
             return
         for job in jobs:
             if job.state not in (self._printed.get(job.number), "waiting"):
                 self._printed[job.number] = job.state
-                line = as_line(job, runs.get(job.number), keys, log=job.folder(self.group) / LOG)
+                line = as_line(job, self._runs.get(job.number), keys, log=job.folder(self.group) / LOG)
                 text = f"{time.strftime('%H:%M:%S')}  {line}"
                 self._console.print(text, soft_wrap=True, markup=False, highlight=False)
-
-    def _look(self, job: Job) -> RunProgress | None:
-        folder = job.run_folder(self.group)
-        if folder is None:
-            return None
-        progress = self._runs.setdefault(job.number, RunProgress(folder))
-        progress.look()
-        return progress
 
 
 def varying(jobs: Sequence[Job]) -> list[str]:
@@ -157,34 +147,26 @@ def tally(jobs: Sequence[Job]) -> str:
     return f"{len(jobs)} job{'' if len(jobs) == 1 else 's'}: {', '.join(parts)}"
 
 
-def as_table(
-    jobs: Sequence[Job], runs: Mapping[int, RunProgress | None], keys: Sequence[str], *, title: str, height: int
-) -> Table:
-    """At most ``height`` jobs: those that run and those that failed before the others."""
-    table = Table(title=title, caption=tally(jobs), box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
+def as_table(jobs: Sequence[Job], runs: Mapping[int, RunProgress], keys: Sequence[str], *, title: str) -> Table:
+    """Those that run and those that failed come first."""
+    table = Table(title=f"{title}: {tally(jobs)}", box=box.SIMPLE_HEAD, title_justify="left")
     for name in ("#", "job", "state", "metric", "minutes"):
         table.add_column(name, justify="right" if name in ("#", "minutes") else "left", overflow="fold")
-    for job in shown(jobs, height):
+    for job in sorted(jobs, key=lambda job: [*STYLES].index(job.state)):
         run = runs.get(job.number)
         state = f"running {run.place if run else 'starting'}" if job.state == "running" else job.state
         cells = (str(job.number), label(job, keys), state, str((run and run.metric) or ""), _minutes(job))
-        table.add_row(*map(Text, cells), style=STYLES.get(job.state))
+        table.add_row(*map(Text, cells), style=STYLES[job.state])
     return table
-
-
-def shown(jobs: Sequence[Job], height: int) -> list[Job]:
-    """As many as fit, in their own order."""
-    first = sorted(jobs, key=lambda job: (IMPORTANT.index(job.state), job.number))[: max(height, 1)]
-    return sorted(first, key=lambda job: job.number)
 
 
 def as_line(job: Job, run: RunProgress | None, keys: Sequence[str], *, log: Path) -> str:
     """What is printed when a job's state has changed."""
     values = label(job, keys)
-    metric = run.metric if run else None
+    metric = f" · {run.metric}" if run and run.metric else ""
     outcome = {
         "running": f"started; log {log}",
-        "done": " · ".join([f"done in {_minutes(job)} min", *([] if metric is None else [str(metric)])]),
+        "done": f"done in {_minutes(job)} min{metric}",
         "done already": f"done already in {job.run}",
         "failed": f"FAILED: {job.cause}; log {log}",
     }

@@ -17,9 +17,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -33,6 +33,7 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
+from experiments.config.composition import JOB_MODE
 from experiments.jobs.job import (
     JOB,
     LOG,
@@ -56,8 +57,6 @@ LOOK_SECONDS = 0.3
 GRACE_SECONDS = 120.0
 """What a stopped job may take to end its step, write a checkpoint and send the rest to MLflow."""
 LONGEST_CAUSE = 300
-TAIL = 8192
-"""Bytes of a log in which its last line is looked for."""
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 KILL = "now"
 """In the file ``stop``: the jobs are not waited for."""
@@ -83,39 +82,31 @@ def supervise(hydra: Any) -> float | None:
 
 
 def run_jobs(
-    jobs: Sequence[Job],
-    group: Path,
-    *,
-    trainers: Sequence[Any],
-    at_once: int,
-    live: LiveJobs,
-    launcher: str | None = None,
+    jobs: Sequence[Job], *, trainers: Sequence[Any], at_once: int, live: LiveJobs, launcher: str | None = None
 ) -> list[Job]:
     """Run all jobs, begun in their order; as they ended.
 
     Args:
         jobs: in the order in which they begin; each sets ``arm`` and ``seed``.
-        group: their common folder.
         trainers: the node ``trainer`` of each.
         at_once: how many run at a time on this machine.
         live: shows what they do.
         launcher: one of Hydra's, which runs them; None: threads of this process start them here.
     """
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
-    begin(group, trainers=trainers, at_once=at_once, live=live)
+    begin(live, trainers=trainers, at_once=at_once)
     ended: list[Job] = []
     try:
         if launcher is None:
             with ThreadPoolExecutor(at_once) as pool:
-                list(pool.map(lambda job: run_job(job, group), jobs))
+                list(pool.map(lambda job: run_job(job, live.group), jobs))
         else:
-            _launch(jobs, group, launcher, at_once)
+            _launch(jobs, live.group, launcher, at_once)
     finally:  # after a second Ctrl-C, too: the terminal is given back, and the state on disk is the last one
-        with suppress(ValueError):  # outside the main thread they were not taken
-            for each, handler in handlers.items():
-                signal.signal(each, handler)
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
         ended = live.stop()
-        write_state(group, GroupState(state=end_of(group, ended), ended=time.time()))
+        write_state(live.group, GroupState(state=end_of(live.group, ended), ended=time.time()))
     return ended
 
 
@@ -134,19 +125,19 @@ def _launch(jobs: Sequence[Job], group: Path, launcher: str, at_once: int) -> No
         started.launch([list(job.overrides) for job in jobs], initial_job_idx=0)
 
 
-def _supervise_this(config: DictConfig) -> float | None:
+def _supervise_this(config: DictConfig) -> float | None:  # by name, as launchers send it to other processes
     return supervise(HydraConfig.get())
 
 
-def begin(group: Path, *, trainers: Sequence[Any], at_once: int, live: LiveJobs) -> None:
+def begin(live: LiveJobs, *, trainers: Sequence[Any], at_once: int) -> None:
     """From now on the jobs run: clear what earlier ones left, share out cores and GPUs, show them, take Ctrl-C.
 
     Args:
-        group: the folder of the jobs.
+        live: shows what they do.
         trainers: the node ``trainer`` of each.
         at_once: how many run at a time on this machine.
-        live: shows what they do.
     """
+    group = live.group
     for path in (group / STOP, *group.glob(f"*/{JOB}"), *group.glob(f"*/{JOB_RUN}")):
         path.unlink(missing_ok=True)
     write_state(group, GroupState())
@@ -182,9 +173,8 @@ def _take_signals(stop: Path) -> None:
             signal.signal(each, kill)
         print(f"\n{SIGNALS[signal.Signals(number)]}: stopping the jobs; once more to end them now", flush=True)
 
-    with suppress(ValueError):  # outside the main thread nobody can
-        for each in SIGNALS:
-            signal.signal(each, ask)
+    for each in SIGNALS:
+        signal.signal(each, ask)
 
 
 def run_job(job: Job, group: Path, *, variables: Mapping[str, str] | None = None) -> Job:
@@ -201,28 +191,25 @@ def run_job(job: Job, group: Path, *, variables: Mapping[str, str] | None = None
     else:
         with gpus_of_job(group) as gpus:
             write_job(group, job := replace(job, state="running", began=time.time()))
-            code = _wait(_start(job, folder, {**(variables or {}), **gpus}), stop)
+            own = {JOB_VARIABLE: str(folder), "HYDRA_FULL_ERROR": "1", "PYTHONUNBUFFERED": "1"}
+            with (folder / LOG).open("ab") as log:
+                process = subprocess.Popen(
+                    _command(job),
+                    env={**os.environ, **own, **(variables or {}), **gpus},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # Ctrl-C reaches it once, from here
+                )
+            code = _wait(process, stop)
         job = replace(job, ended=time.time(), **_outcome(code, folder / LOG, stopped=stop.exists()))
     write_job(group, job)
     return job
 
 
 def _command(job: Job) -> list[str]:
-    # RUN, or a preset of conf/sweep among the overrides would start the sweep again
-    return [sys.executable, "-m", "experiments.run", *job.overrides, "hydra.mode=RUN"]
-
-
-def _start(job: Job, folder: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    own = {JOB_VARIABLE: str(folder), "HYDRA_FULL_ERROR": "1", "PYTHONUNBUFFERED": "1"}
-    with (folder / LOG).open("ab") as log:
-        return subprocess.Popen(
-            _command(job),
-            env={**os.environ, **own, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches it once, from here
-        )
+    # a single run, or a preset of conf/sweep among the overrides would start the sweep again
+    return [sys.executable, "-m", "experiments.run", *job.overrides, JOB_MODE]
 
 
 def _wait(process: subprocess.Popen[bytes], stop: Path) -> int:
@@ -249,13 +236,11 @@ def _outcome(code: int, log: Path, *, stopped: bool) -> dict[str, Any]:
         return {"state": "done"}
     if stopped or code == INTERRUPTED:
         return {"state": "stopped"}
-    return {"state": "failed", "cause": f"killed by {signal.Signals(-code).name}" if code < 0 else last_line(log)}
+    return {"state": "failed", "cause": f"killed by {signal.Signals(-code).name}" if code < 0 else _last_line(log)}
 
 
-def last_line(log: Path) -> str:
+def _last_line(log: Path) -> str:
     """The last line that is not blank, where a refusal stands or what a traceback ends with."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - TAIL))
-        lines = file.read().decode("utf-8", errors="replace").splitlines()
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+    with log.open(encoding="utf-8", errors="replace") as file:
+        last = "".join(deque(filter(str.strip, file), maxlen=1)).strip() or "it printed nothing"
     return last if len(last) <= LONGEST_CAUSE else last[: LONGEST_CAUSE - 1] + "…"

@@ -2,20 +2,28 @@
 
 A job is done where a finished run has the fingerprint that it would have today: what was made by other code is made
 again. A report counts every run of today's settings, whatever code made it, and names the code where it differs.
+
+The settings of a run hold the hash of the policy that it begins from. Of a warm start that lies on another machine
+MLflow has it: every stage leaves it with its result. A start may have been trained more than once, under other code:
+then runs from each of them count.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from experiments.import_paths import current
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.stages.plan import StagePlan
+from experiments.mlflow_sync.describe import flatten
+from experiments.stages.plan import NAMING, POLICY, StagePlan
 from experiments.stages.resume import stages_taken
-from experiments.studies.jobs import ArmJob, composed, jobs_of
+from experiments.stages.stage_manifest import CONTENTS, RESULT
+from experiments.studies.jobs import ArmJob, composed, jobs_of, start_jobs
 from experiments.studies.plan import START, Study, StudyError
-from experiments.studies.starts import Contents, same_stage, start_contents, start_policies
+from experiments.system.checksums import content_hash
 
 MOST_NAMED = 3
 
@@ -48,6 +56,11 @@ def mark_of(job: ArmJob, elsewhere: Sequence[tuple[str, str]] = ()) -> Mark:
     return Mark(job.arm, str(job.seed), planned(job, elsewhere)[-1].settings)
 
 
+def start_policies(study: Study) -> dict[int, str]:
+    """By seed, where the warm start that it begins from leaves its policy."""
+    return {seed: str(planned(job)[-1].folder / POLICY) for seed, job in start_jobs(study).items()}
+
+
 def todays_jobs(study: Study) -> list[ArmJob]:
     """All jobs, from the policies that they would begin from today."""
     return jobs_of(study, start_policies(study))
@@ -55,17 +68,55 @@ def todays_jobs(study: Study) -> list[ArmJob]:
 
 def today(tracker: Tracker, study: Study) -> Today:
     """By what runs count today, as far as their arm and seed have a finished run of any configuration."""
-    runs = [run for run in study_runs(tracker, study.name) if run.tags["arm"] != START]
-    there = {(run.tags["arm"], run.tags["seed"]) for run in runs}
+    there = {(run.tags["arm"], run.tags["seed"]) for run in _runs_of_arms(tracker, study)}
     jobs = [job for job in todays_jobs(study) if (job.arm, str(job.seed)) in there]
-    starts = start_contents(tracker, study) if jobs else Contents(known={}, unknown={})
-    policies = start_policies(study)
+    known = _start_contents(tracker, study) if jobs else {}
+    policies = start_policies(study) if jobs else {}
     marks: set[Mark] = set()
     for job in jobs:
-        policy = policies.get(job.seed)
-        contents = starts.known.get(policy, []) if policy else []
-        marks |= {mark_of(job, ((str(policy), content),)) for content in contents} or {mark_of(job)}
-    return Today(marks=marks | _marks_of_earlier_versions(tracker, study, jobs), missing=starts.unknown)
+        policy = policies.get(job.seed, "")
+        marks |= {mark_of(job, ((policy, content),)) for content in known.get(policy, [])} or {mark_of(job)}
+    missing = {seed: policy for seed, policy in policies.items() if not known[policy]}
+    return Today(marks | _marks_of_earlier_versions(tracker, study, jobs), missing)
+
+
+def _start_contents(tracker: Tracker, study: Study) -> dict[str, list[str]]:
+    """Path of each start's policy → hashes of what was trained for it, here or by MLflow."""
+    known: dict[str, list[str]] = {}
+    for plan in (planned(job)[-1] for job in dict.fromkeys(start_jobs(study).values())):
+        policy = plan.folder / POLICY
+        here = [content_hash(policy)] if policy.exists() else []
+        # of other experiments where the study has no such run: another may have made the same start
+        tracked = _left(tracker, [study.name], plan) or _left(tracker, tracker.experiments(), plan)
+        known[str(policy)] = list(dict.fromkeys([*here, *tracked]))
+    return known
+
+
+def _left(tracker: Tracker, experiments: Sequence[str], plan: StagePlan) -> list[str]:
+    """The hashes of the policies that tracked runs of a stage left; early versions did not keep them."""
+    runs = [run for run in tracker.runs(experiments, kind="stage") if _same_stage(run, plan)]
+    results = [run for run in runs if RESULT in tracker.artifacts.files(run.run_id)]
+    contents = [json.loads(tracker.artifacts.read(run.run_id, RESULT)).get(CONTENTS, {}) for run in results]
+    return [each[POLICY] for each in contents if POLICY in each]
+
+
+def _same_stage(run: TrackedRun, plan: StagePlan) -> bool:
+    """Whether a tracked run is of this stage's settings, under whatever code.
+
+    Of one that was recorded before settings had a hash, its parameters are compared.
+    """
+    if run.tags.get("stage") != plan.name:
+        return False
+    if "settings" in run.tags:
+        return run.tags["settings"] == plan.settings
+    return run.tags.get("fingerprint") == plan.fingerprint or same_parameters(run.params, plan.config)
+
+
+def same_parameters(recorded: Mapping[str, str], config: Mapping[str, Any]) -> bool:
+    """Whether all keys that both have are alike; paths are not compared, import paths are taken as today's."""
+    now = flatten(config)
+    keys = [key for key in recorded.keys() & now.keys() if key.rpartition(".")[2] not in NAMING]
+    return bool(keys) and all(current(recorded[key]) == current(now[key]) for key in keys)
 
 
 def _marks_of_earlier_versions(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> set[Mark]:
@@ -79,7 +130,7 @@ def _marks_of_earlier_versions(tracker: Tracker, study: Study, jobs: Sequence[Ar
         plans = {plan.name: plan for plan in planned(job)}
         for stages in by_run.values():
             *_, last = stages.values()
-            alike = all(name in plans and same_stage(run, plans[name]) for name, run in stages.items())
+            alike = all(name in plans and _same_stage(run, plans[name]) for name, run in stages.items())
             if alike and (last.tags.get("arm"), last.tags["seed"]) == (job.arm, str(job.seed)):
                 marks.add(_mark(last))
     return marks
@@ -87,17 +138,15 @@ def _marks_of_earlier_versions(tracker: Tracker, study: Study, jobs: Sequence[Ar
 
 def finished_marks(tracker: Tracker, study: Study) -> set[Mark]:
     """The marks, with their fingerprints, of all jobs of the study that have ended well."""
-    done = {run.run_id: run for run in study_runs(tracker, study.name)}
+    done = {run.run_id for run in _finished_runs(tracker, study)}
     stages = [run for run in tracker.runs([study.name], kind="stage") if run.tags["mlflow.parentRunId"] in done]
     return {
         Mark(run.tags["arm"], run.tags["seed"], run.tags["fingerprint"]) for run in stages if run.status == "FINISHED"
     }
 
 
-def study_runs(tracker: Tracker, name: str) -> list[TrackedRun]:
-    """The finished runs of a study's arms, oldest first."""
-    runs = tracker.runs([name], kind="experiment")
-    return [run for run in runs if run.status == "FINISHED" and "arm" in run.tags]
+def still_to_do(jobs: Sequence[ArmJob], done: set[Mark]) -> list[ArmJob]:
+    return [job for job in jobs if Mark(job.arm, str(job.seed), planned(job)[-1].fingerprint) not in done]
 
 
 def by_configuration(
@@ -106,7 +155,7 @@ def by_configuration(
     """The finished runs of arms that have one of ``marks``, and all others; each oldest first."""
     stages = tracker.runs([study.name], kind="stage")
     of_today = {stage.tags["mlflow.parentRunId"] for stage in stages if "arm" in stage.tags and _mark(stage) in marks}
-    runs = [run for run in study_runs(tracker, study.name) if run.tags["arm"] != START]
+    runs = _runs_of_arms(tracker, study)
     return [run for run in runs if run.run_id in of_today], [run for run in runs if run.run_id not in of_today]
 
 
@@ -121,15 +170,15 @@ def counted(
     if study.name not in tracker.experiments():
         raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: {study.command}")
     runs, others = by_configuration(tracker, study, marks)
-    if others and not runs and missing:
-        raise StudyError(
-            f"{study.name}: {len(others)} runs have finished, and whether they are of today's configuration cannot be "
-            f"told: {lacking_starts(missing)}; copy it here"
-        )
     if others and not runs:
         raise StudyError(
-            f"{study.name}: {len(others)} runs have finished, none of today's configuration: since then a key, "
-            f"data or the policy they begin from has changed; {study.command} runs them anew"
+            f"{study.name}: {len(others)} runs have finished, "
+            + (
+                f"and whether they are of today's configuration cannot be told: {lacking_starts(missing)}; copy it here"
+                if missing
+                else "none of today's configuration: since then a key, data or the policy they begin from has "
+                f"changed; {study.command} runs them anew"
+            )
         )
     return runs, others
 
@@ -142,8 +191,14 @@ def lacking_starts(missing: Mapping[int, str]) -> str:
     return f"the warm start they began from is not on this machine ({named}), nor does MLflow say what it was"
 
 
-def still_to_do(jobs: Sequence[ArmJob], done: set[Mark]) -> list[ArmJob]:
-    return [job for job in jobs if Mark(job.arm, str(job.seed), planned(job)[-1].fingerprint) not in done]
+def _finished_runs(tracker: Tracker, study: Study) -> list[TrackedRun]:
+    """Those of the study's arms and starts, oldest first."""
+    runs = tracker.runs([study.name], kind="experiment")
+    return [run for run in runs if run.status == "FINISHED" and "arm" in run.tags]
+
+
+def _runs_of_arms(tracker: Tracker, study: Study) -> list[TrackedRun]:
+    return [run for run in _finished_runs(tracker, study) if run.tags["arm"] != START]
 
 
 def _mark(stage: TrackedRun) -> Mark:

@@ -5,7 +5,7 @@ Whether what they leave can be compared is asked of their configurations, before
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hydra import initialize_config_module
@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.composition import composed as composed_lines
 from experiments.config.override_checks import override_errors
-from experiments.studies.plan import BEGUN_FROM, CURVES, EACH, METRICS, SETTING, START, Start, Study, StudyError
+from experiments.studies.plan import BEGUN_FROM, CURVES, EACH, METRICS, SETTING, START, Study, StudyError
 
 COMPARED = ("grpo", "evaluate")
 
@@ -39,11 +39,9 @@ def jobs_of(study: Study, policies: Mapping[int, str]) -> list[ArmJob]:
         policies: by seed the folder of the warm start it begins from; a seed that has none leaves
             ``policy.pretrained`` as it is.
     """
-    begin = {seed: [f"policy.pretrained={policy}"] for seed, policy in policies.items()}
+    begin = {seed: [f"{BEGUN_FROM}={policy}"] for seed, policy in policies.items()}
     return [
-        ArmJob(
-            arm=arm, seed=seed, overrides=_overrides(study, arm, seed, study.arms[arm].overrides, begin.get(seed, []))
-        )
+        _job(study, arm, seed, [*study.arms[arm].overrides, *begin.get(seed, [])])
         for row in study.order
         for seed in range(max((study.arms[arm].seeds for arm in row), default=0))
         for arm in row
@@ -52,24 +50,20 @@ def jobs_of(study: Study, policies: Mapping[int, str]) -> list[ArmJob]:
 
 
 def start_jobs(study: Study) -> dict[int, ArmJob]:
-    """By seed of the arms, the warm start that they begin from; empty where they begin from a policy that there is.
+    """By seed of the arms, the warm start that they begin from: one for all seeds, or one for each.
 
-    One job for all seeds, or one for each: see ``Start.seed``.
+    Empty where they begin from a policy that there is.
     """
-    start = study.start
-    if start is None:
+    if (start := study.start) is None:
         return {}
+    overrides = [*start.overrides, "stages=[warm_start]", f"{BEGUN_FROM}=null"]
     most = max((arm.seeds for arm in study.arms.values()), default=0)
-    return {seed: _start(study, start, seed if start.seed is None else start.seed) for seed in range(most)}
+    return {seed: _job(study, START, seed if start.seed == EACH else start.seed, overrides) for seed in range(most)}
 
 
-def _start(study: Study, start: Start, seed: int) -> ArmJob:
-    stage = ["stages=[warm_start]", "policy.pretrained=null"]
-    return ArmJob(arm=START, seed=seed, overrides=_overrides(study, START, seed, start.overrides, stage))
-
-
-def _overrides(study: Study, arm: str, seed: int, own: Sequence[str], further: Sequence[str]) -> tuple[str, ...]:
-    return (*study.common, *own, *further, f"seed={seed}", f"name={study.name}", f"arm={arm}")
+def _job(study: Study, arm: str, seed: int, overrides: Sequence[str]) -> ArmJob:
+    own = (f"seed={seed}", f"name={study.name}", f"arm={arm}")
+    return ArmJob(arm=arm, seed=seed, overrides=(*study.common, *overrides, *own))
 
 
 def composed(job: ArmJob) -> DictConfig:
@@ -97,44 +91,30 @@ def check_comparable(study: Study, jobs: Sequence[ArmJob]) -> None:
         StudyError: for the first that would leave nothing to compare.
     """
     for job in {job.arm: job for job in jobs}.values():
-        if (sentence := lacking(study, composed(job))) is not None:
+        if (sentence := next(_lacking(study, composed(job)), None)) is not None:
             raise StudyError(f"arm {job.arm}: {sentence}")
 
 
-def lacking(study: Study, config: DictConfig) -> str | None:
-    """What the report would miss, in one sentence."""
+def _lacking(study: Study, config: DictConfig) -> Iterator[str]:
+    """What the report would miss, in sentences."""
     for stage in COMPARED:
         if stage not in config.stages:
-            return f"a study compares the stages {' and '.join(COMPARED)}, stages={list(config.stages)} lacks {stage}"
-    return _lacking_start(study, config) or _lacking_test(study, config) or _lacking_curve(study, config)
-
-
-def _lacking_start(study: Study, config: DictConfig) -> str | None:
-    """Without a policy to begin from each arm would draw a warm start of its own for each seed, whose cost and luck
-    nobody sees."""
-    if study.start is not None or config.policy.pretrained is not None:
-        return None
-    return (
-        f"{BEGUN_FROM} is null and so is {study.name}.start: give the study a start, from which all arms begin, "
-        f"with seed: {EACH} where each seed should have its own; or name a policy"
-    )
-
-
-def _lacking_test(study: Study, config: DictConfig) -> str | None:
+            yield f"a study compares the stages {' and '.join(COMPARED)}, stages={list(config.stages)} lacks {stage}"
+    if study.start is None and config.policy.pretrained is None:
+        # each arm would draw a warm start of its own for each seed, whose cost and luck nobody sees
+        yield (
+            f"{BEGUN_FROM} is null and so is {study.name}.start: give the study a start, from which all arms begin, "
+            f"with seed: {EACH} where each seed should have its own; or name a policy"
+        )
     settings = OmegaConf.select(config, "suite.settings") or {}
     if SETTING not in settings:
         there = ", ".join(map(str, settings)) or "none"
-        return f"suite.settings must hold {SETTING!r}, on which a study compares; there are {there}"
-    if study.primary.metric != METRICS[0] and not settings[SETTING].samples:
-        return f"suite.settings.{SETTING}.samples is 0, but the primary metric is {study.primary.metric}"
-    return None
-
-
-def _lacking_curve(study: Study, config: DictConfig) -> str | None:
+        yield f"suite.settings must hold {SETTING!r}, on which a study compares; there are {there}"
+    elif study.primary.metric != METRICS[0] and not settings[SETTING].samples:
+        yield f"suite.settings.{SETTING}.samples is 0, but the primary metric is {study.primary.metric}"
     if not config.budget.grpo.validation_problems:
-        return f"budget.grpo.validation_problems is 0, but the curve is {study.curve}"
+        yield f"budget.grpo.validation_problems is 0, but the curve is {study.curve}"
     samples = config.rollout.validation_samples
     drawn = [CURVES[0], *([CURVES[1], f"val/verifier/pass_at_{samples}"] if samples else [])]
     if study.curve not in drawn:
-        return f"with rollout.validation_samples={samples} the curve may be {' or '.join(drawn)}, got {study.curve}"
-    return None
+        yield f"with rollout.validation_samples={samples} the curve may be {' or '.join(drawn)}, got {study.curve}"

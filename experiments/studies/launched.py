@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import yaml
 
-from experiments.mlflow_sync import TrackedRun, Tracker
+from experiments.mlflow_sync import Tracker
 from experiments.studies.plan import FILE, Primary, Study, read_study
 
 KIND, FIRST = "study", "first"
@@ -40,7 +41,11 @@ def keep(tracker: Tracker, study: Study) -> None:
 
 def launched(tracker: Tracker, names: Sequence[str]) -> list[Study]:
     """The studies among experiments' names, as their files were when they were last launched."""
-    return [_read(tracker, run) for run in tracker.runs(names, kind=KIND) if _file(run) in _files(tracker, run)]
+    return [
+        read_study(run.experiment, yaml.safe_load(tracker.artifacts.read(run.run_id, file)))
+        for run in tracker.runs(names, kind=KIND)
+        if (file := f"{run.experiment}{FILE}") in tracker.artifacts.files(run.run_id)
+    ]
 
 
 def notes_on_primary(tracker: Tracker, study: Study) -> list[str]:
@@ -48,29 +53,13 @@ def notes_on_primary(tracker: Tracker, study: Study) -> list[str]:
     first = next(iter(tracker.runs([study.name], kind=KIND)), None)
     if first is None or all(first.params.get(key) == value for key, value in _params(study.primary).items()):
         return []
-    then = {key.rpartition(".")[2]: first.params.get(key, "unknown") for key in _params(study.primary)}
+    metric, arm, baseline = (first.params.get(key, "unknown") for key in _params(study.primary))
     when = time.strftime("%Y-%m-%d", time.gmtime(first.start))
     return [
-        f"What decides was another when the study was first launched, on {when}: "
-        f"{then['metric']} of {then['arm']} minus that of {then['baseline']}."
+        f"What decides was another when the study was first launched, on {when}: {metric} of {arm} minus that of "
+        f"{baseline}."
     ]
 
 
 def _params(primary: Primary) -> dict[str, str]:
-    return {
-        "primary.metric": primary.metric,
-        "primary.arm": primary.arm,
-        "primary.baseline": primary.baseline,
-    }
-
-
-def _file(run: TrackedRun) -> str:
-    return f"{run.experiment}{FILE}"
-
-
-def _files(tracker: Tracker, run: TrackedRun) -> Sequence[str]:
-    return tracker.artifacts.files(run.run_id)
-
-
-def _read(tracker: Tracker, run: TrackedRun) -> Study:
-    return read_study(run.experiment, yaml.safe_load(tracker.artifacts.read(run.run_id, _file(run))))
+    return {f"primary.{key}": value for key, value in asdict(primary).items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,28 +28,19 @@ def content_hash(path: Path, *, stride: int = STRIDE) -> str:
     Training changes weights everywhere, an editor changes one line of a data set: ``stride=BLOCK`` reads all of it.
     """
     digest = hashlib.sha256()
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    for file in files:
-        name = "" if file == path else str(file.relative_to(path))
-        digest.update(f"{name}:{file.stat().st_size}:".encode())
-        digest.update(_blocks(file, stride))
+    for name, part in _parts(path).items():
+        size, blocks = part.stat().st_size, hashlib.sha256()
+        with part.open("rb") as file:
+            for start in sorted({*range(0, size, stride), max(size - BLOCK, 0)}):
+                file.seek(start)
+                blocks.update(file.read(BLOCK))
+        digest.update(f"{name}:{size}:".encode() + blocks.digest())
     return digest.hexdigest()[:LENGTH]
-
-
-def _blocks(path: Path, stride: int) -> bytes:
-    size = path.stat().st_size
-    starts = sorted({*range(0, size, stride), max(size - BLOCK, 0)})
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        for start in starts:
-            file.seek(start)
-            digest.update(file.read(BLOCK))
-    return digest.digest()
 
 
 def checksums(path: Path) -> dict[str, dict[str, int | str]]:
     """Bytes and SHA-256 of a file, or of each file under a folder; nothing where there is neither."""
-    return {name: {"bytes": part.stat().st_size, "sha256": _sha256(part)} for name, part in _parts(path)}
+    return {name: {"bytes": part.stat().st_size, "sha256": _sha256(part)} for name, part in _parts(path).items()}
 
 
 def damage(path: Path, marked: Mapping[str, Any], *, what: str) -> str | None:
@@ -62,7 +53,7 @@ def damage(path: Path, marked: Mapping[str, Any], *, what: str) -> str | None:
     """
     if not path.exists():
         return f"{what} {path} is missing"
-    there = dict(_parts(path))
+    there = _parts(path)
     for name, expected in marked.items():
         part = there.get(name)
         if part is None:
@@ -74,17 +65,13 @@ def damage(path: Path, marked: Mapping[str, Any], *, what: str) -> str | None:
     return None
 
 
-def _parts(path: Path) -> Iterator[tuple[str, Path]]:
-    """Names within the folder, and files; a file has the empty name."""
+def _parts(path: Path) -> dict[str, Path]:
+    """Each file by its name within the folder; a file alone has the empty name."""
     if path.is_file():
-        yield "", path
-    else:
-        yield from ((str(part.relative_to(path)), part) for part in sorted(path.rglob("*")) if part.is_file())
+        return {"": path}
+    return {str(part.relative_to(path)): part for part in sorted(path.rglob("*")) if part.is_file()}
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(BLOCK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

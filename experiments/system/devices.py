@@ -18,9 +18,8 @@ from experiments.system.files import lock
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables that limit the threads of the libraries below torch."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-GPU_GROUPS = "CONTRASTIVE_REASONING_GPU_GROUPS"
-"""Variable by which a sweep gives its jobs the groups of GPUs, separated by ``SEPARATOR``."""
-SEPARATOR = ";"
+GPU_GROUPS, SEPARATOR = "CONTRASTIVE_REASONING_GPU_GROUPS", ";"
+"""The variable by which a sweep gives its jobs the groups of GPUs."""
 
 
 def cores_each(at_once: int) -> int:
@@ -32,14 +31,9 @@ def gpu_groups(trainers: Sequence[Any], at_once: int) -> list[str]:
     """For each of ``at_once`` jobs its value of ``CUDA_VISIBLE_DEVICES``, as many GPUs as the largest job needs.
 
     Empty where nothing has to be divided: one job at a time, none that uses a GPU, fewer GPUs than a job needs, or a
-    job that names its devices or takes all of them.
-
-    Args:
-        trainers: the node ``trainer`` of the jobs.
-        at_once: how many of them run at a time.
+    job that names its devices or takes all of them. ``trainers``: the node ``trainer`` of the jobs.
     """
-    using = [trainer for trainer in trainers if trainer.accelerator in ("auto", "cuda", "gpu")]
-    counts = [trainer.devices for trainer in using]
+    counts = [trainer.devices for trainer in trainers if trainer.accelerator in ("auto", "cuda", "gpu")]
     if at_once < 2 or not counts or not all(type(count) is int and count > 0 for count in counts):
         return []
     gpus, each = visible_gpus(), max(counts)

@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
 from experiments.system.secrets import hide_secrets
 
-PARTIAL = re.compile(r"\..+\.([1-9]\d*)")
+PARTIAL = re.compile(r"\..+\.([1-9]\d{0,8})")
 """The name of a file that is being written; the number is that of the process."""
 LONGEST_NAME = 100
 """Characters; file systems take 255 bytes, and endings are added."""
@@ -67,20 +68,8 @@ def clear_partials(folder: Path) -> None:
     """
     for path in folder.rglob(".*"):
         found = PARTIAL.fullmatch(path.name)
-        if found and path.is_file() and not _is_other_process(int(found[1])):
+        if found and path.is_file() and (int(found[1]) == os.getpid() or not psutil.pid_exists(int(found[1]))):
             path.unlink(missing_ok=True)
-
-
-def _is_other_process(number: int) -> bool:
-    if number == os.getpid():
-        return False
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 def sync(path: Path) -> None:
@@ -132,38 +121,27 @@ def announced_lock(path: Path, *, waiting: str) -> Iterator[None]:
 
 def name_flaw(name: str) -> str | None:
     """Why a name cannot be that of a folder, in words that follow the name; None for one that can."""
-    if not name.strip():
-        return "is blank"
-    if name.startswith("."):
-        return "begins with a dot"
-    if name != name.strip() or name.endswith("."):
-        return "begins or ends with a character that file systems drop"
-    if len(name) > LONGEST_NAME:
-        return f"has more than {LONGEST_NAME} characters"
-    if refused := sorted(REFUSED.intersection(name)):
-        return f"holds {' '.join(refused)}, and must be one plain name"
-    if any(unicodedata.category(character)[0] == "C" for character in name):
-        return "holds an invisible character"
-    return None
+    refused = sorted(REFUSED.intersection(name))
+    flaws = {
+        "is blank": not name.strip(),
+        "begins with a dot": name.startswith("."),
+        "begins or ends with a character that file systems drop": name != name.strip() or name.endswith("."),
+        f"has more than {LONGEST_NAME} characters": len(name) > LONGEST_NAME,
+        f"holds {' '.join(refused)}, and must be one plain name": refused,
+        "holds an invisible character": any(unicodedata.category(character)[0] == "C" for character in name),
+    }
+    return next((flaw for flaw, has_it in flaws.items() if has_it), None)
 
 
 def plain_name(name: str, *, what: str) -> str:
-    """The name itself, which is one plain part of a path.
-
-    Raises:
-        ValueError: for any other, naming ``what`` it is.
-    """
+    """The name itself, which is one plain part of a path. ``what``: its key, for the ValueError about any other."""
     if flaw := name_flaw(name):
         raise ValueError(f"{what}={quoted(name)} {flaw}")
     return name
 
 
 def plain_path(name: str, *, what: str) -> str:
-    """A name like ``val/completions``, each part of which is plain.
-
-    Raises:
-        ValueError: for any other, naming ``what`` it is.
-    """
+    """A name like ``val/completions``, each part of which is plain; else as :func:`plain_name`."""
     for part in name.split("/"):
         if flaw := name_flaw(part):
             raise ValueError(f"{what}={quoted(name)}: {part!r} {flaw}")

@@ -46,7 +46,6 @@ def launched() -> bool:
 
 
 def world_size() -> int:
-    """How many ranks were started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -66,26 +65,32 @@ def launch(command: Sequence[str], processes: int, *, variables: Mapping[str, st
     Each has its share of the cores, or as many threads as ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS`` allows.
     Each SIGINT or SIGTERM is forwarded; a rank may take as long as it needs to stop.
     """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free_port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as causes:
-        port = _free_port()
-        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port)}
         # with it Lightning reads torchrun's variables, without it SLURM's, which describe one task of the job
         ours = {"TORCHELASTIC_RUN_ID": "ranks", CAUSES: causes, PIPED: "1"}
         threads = {} if set(THREADS) & set(os.environ) else dict.fromkeys(THREADS, str(cores_each(processes)))
-        shared = {**address, **ours, **threads, **variables}
-        started = [_start(command, rank, processes, shared) for rank in range(processes)]
+        sizes = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "GROUP_RANK": "0"}
+        shared = {**os.environ, **address, **ours, **threads, **variables, **sizes}
+        started = [
+            subprocess.Popen(
+                command,
+                env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdin=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C reaches this process alone, which forwards it once
+            )
+            for rank in range(processes)
+        ]
         with _forward_signals(started):
             code, rank = _wait_for_all(started, Path(causes))
         if code not in GOOD_CODES:
-            print(f"rank {rank} failed first{_cause(Path(causes), rank)}; the others were stopped", file=sys.stderr)
+            path = Path(causes, str(rank))
+            cause = f" ({path.read_text(encoding='utf-8')})" if path.exists() else ""
+            print(f"rank {rank} failed first{cause}; the others were stopped", file=sys.stderr)
         return code
-
-
-def _start(command: Sequence[str], rank: int, processes: int, shared: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "GROUP_RANK": 0}
-    variables = {**os.environ, **shared, **{name: str(value) for name, value in own.items()}}
-    # a session of its own: Ctrl-C reaches this process alone, which forwards it once
-    return subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def _wait_for_all(ranks: Sequence[subprocess.Popen[bytes]], causes: Path) -> tuple[int, int]:
@@ -156,17 +161,6 @@ def _forward_signals(ranks: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]
             signal.signal(number, handler)
 
 
-def _cause(folder: Path, rank: int) -> str:
-    path = folder / str(rank)
-    return f" ({path.read_text(encoding='utf-8')})" if path.exists() else ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @contextmanager
 def process_group() -> Iterator[None]:
     """Within it the ranks can communicate, if this process is one of several.
@@ -180,7 +174,8 @@ def process_group() -> Iterator[None]:
     from torch import distributed
     from torch.distributed import distributed_c10d
 
-    _end_with_launcher(os.environ)
+    if PIPED in os.environ:
+        threading.Thread(target=_end_with_launcher, daemon=True).start()
     if not is_rank_zero():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     # the trainer assigns this rank's device, which may be the CPU
@@ -206,13 +201,8 @@ def report_cause(error: BaseException) -> None:
         file.write(hide_secrets(f"{type(error).__name__}: {first_line(error)}"))
 
 
-def _end_with_launcher(variables: Mapping[str, str]) -> None:
+def _end_with_launcher() -> None:
     """Exit when the launcher is gone, however it went: a rank alone would wait for ever, and keep its locks."""
-    if PIPED in variables:
-        threading.Thread(target=_wait_for_launcher, daemon=True).start()
-
-
-def _wait_for_launcher() -> None:
     while os.read(0, 4096):  # not sys.stdin, whose lock a thread must not hold when Python ends
         pass
     os._exit(FAILED)

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import pytest
 
 from experiments.cli.commands import COMMANDS
-from experiments.config.folders import VARIABLE, summaries, take_config_dir
+from experiments.config.folders import VARIABLE, study_names, summaries, take_config_dir
 from experiments.config.override_checks import override_error, override_errors
 from experiments.schema import register
-from experiments.studies.plan import find_study, study_names
+from experiments.studies.plan import find_study
 
 register()
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,41 +1,39 @@
-"""What a sweep's process does around its jobs: which there will be, one sweep in a folder, and what came of it."""
+"""What a sweep's process does around its jobs: which there will be, and what came of them."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_module
+from joblib import cpu_count
 from omegaconf import OmegaConf
 
-from experiments import sweep
 from experiments.jobs.job import Job, State, write_job
 from experiments.jobs.progress import label, varying
 from experiments.schema import register
 from experiments.stages.plan import plan_stages
-from experiments.sweep import at_once, expected_jobs, mark_done, runs_here, summarise, wrong_direction
-from experiments.system.files import write_json
+from experiments.sweep import SweepWatch, at_once, expected_jobs, mark_done, runs_here, summarise, wrong_direction
+from experiments.system.files import lock, write_json
 
 register()
 SAMPLED = "test/verifier/accuracy_sampled"
-JOBLIB = "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher"
 
 
-def jobs_of(*overrides: str, typed: tuple[str, ...] = ()) -> list[Job]:
-    """The jobs of a preset, and of what is typed beside it."""
+def composed(*overrides: str) -> Any:
     with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", ["experiment=clipo_laptop", *overrides], return_hydra_config=True)
-        config.hydra.overrides.task = list(typed)
-        return expected_jobs(config)
+        return compose("config", [*overrides], return_hydra_config=True)
 
 
-def test_a_preset_and_what_is_typed_make_the_jobs_that_hydra_will_launch() -> None:
-    jobs = jobs_of("sweep=fixed_head", typed=("seed=0,1", "stages=[warm_start,grpo]"))
+def test_a_preset_and_what_is_given_make_the_jobs_that_hydra_will_launch() -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", ["experiment=clipo_laptop", "sweep=fixed_head"], return_hydra_config=True)
+        config.hydra.overrides.task = ["seed=0,1", "stages=[warm_start,grpo]"]
+        jobs = expected_jobs(config)
     assert [job.number for job in jobs] == [0, 1, 2, 3]
     keys = varying(jobs)
     assert keys == ["reward", "seed"], "what all jobs share is no part of their name"
@@ -43,63 +41,54 @@ def test_a_preset_and_what_is_typed_make_the_jobs_that_hydra_will_launch() -> No
         *("reward=clipo seed=0", "reward=clipo seed=1"),
         *("reward=clipo_fixed_head seed=0", "reward=clipo_fixed_head seed=1"),
     ]
-
-
-def test_a_sweeper_that_looks_for_values_has_no_jobs_beforehand() -> None:
-    config = OmegaConf.create({"hydra": {"sweeper": {"_target_": "elsewhere.OptunaSweeper"}}})
-    assert expected_jobs(config) == []
+    optuna = OmegaConf.create({"hydra": {"sweeper": {"_target_": "elsewhere.OptunaSweeper"}}})
+    assert expected_jobs(optuna) == [], "it looks for values as it goes"
 
 
 @pytest.mark.parametrize(
-    ("asked", "jobs", "expected"),
-    [(2, 8, 2), (4, 3, 3), (-1, 1000, os.cpu_count()), (3, 0, 3), (-1, 1, 1)],
+    ("launcher", "jobs", "here", "expected"),
+    [
+        (["joblib", 2], 8, True, 2),
+        (["joblib", 4], 3, True, 3),
+        (["joblib", -1], 1000, True, cpu_count()),
+        (["joblib", 3], 0, True, 3),
+        (["joblib", -1], 1, True, 1),
+        (["basic"], 8, True, 1),
+        (["submitit_slurm"], 8, False, 1),
+        (["submitit_local"], 8, False, 1),
+    ],
 )
-def test_joblib_runs_as_many_at_once_as_it_was_asked_for_and_there_are(asked: int, jobs: int, expected: int) -> None:
-    assert at_once(OmegaConf.create({"_target_": JOBLIB, "n_jobs": asked}), jobs) == expected
-
-
-def test_other_launchers_have_the_machine_for_one_job() -> None:
-    assert at_once(OmegaConf.create({"_target_": "hydra._internal.core_plugins.basic_launcher.BasicLauncher"}), 8) == 1
-
-
-@pytest.mark.parametrize(
-    ("launcher", "here"), [("basic", True), ("joblib", True), ("submitit_slurm", False), ("submitit_local", False)]
-)
-def test_a_cluster_is_not_this_machine(launcher: str, here: bool) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", [f"hydra/launcher={launcher}"], return_hydra_config=True)
-    assert runs_here(config.hydra.launcher) is here
+def test_joblib_runs_several_at_once_and_a_cluster_is_not_this_machine(
+    launcher: list[Any], jobs: int, here: bool, expected: int
+) -> None:
+    name, *n_jobs = launcher
+    config = composed(f"hydra/launcher={name}", *(f"hydra.launcher.n_jobs={number}" for number in n_jobs))
+    assert (runs_here(config.hydra.launcher), at_once(config.hydra.launcher, jobs)) == (here, expected)
 
 
 Direction = Enum("Direction", ["minimize", "maximize"])
 """As the configuration of Optuna's sweeper has it."""
 
 
-@pytest.mark.parametrize("right", ["maximize", Direction.maximize, ["maximize"], [Direction.maximize]])
-def test_more_success_is_looked_for(right: Any) -> None:
-    assert wrong_direction(OmegaConf.create({"direction": right})) is None
-    assert wrong_direction(OmegaConf.create({"max_batch_size": None})) is None
-
-
-@pytest.mark.parametrize(
-    ("wrong", "shown"),
-    [
-        ("minimize", "minimize"),
-        (Direction.minimize, "minimize"),
-        (["maximize", "minimize"], "[maximize,minimize]"),
-        ("maximise", "maximise"),
-    ],
-)
-def test_any_other_direction_is_refused_with_the_right_one(wrong: Any, shown: str) -> None:
-    assert wrong_direction(OmegaConf.create({"direction": wrong})) == (
-        f"hydra.sweeper.direction={shown}: jobs return one number, of which more is better (success): "
-        "say hydra.sweeper.direction=maximize"
-    )
+def test_any_direction_but_more_success_is_refused_with_the_right_one() -> None:
+    for right in ("maximize", Direction.maximize, ["maximize"], [Direction.maximize]):
+        assert wrong_direction(OmegaConf.create({"direction": right})) is None
+    assert wrong_direction(composed().hydra.sweeper) is None, "Hydra's own has no such key"
+    for wrong, shown in {
+        "minimize": "minimize",
+        Direction.minimize: "minimize",
+        ("maximize", "minimize"): "[maximize,minimize]",
+        "maximise": "maximise",
+    }.items():
+        given = OmegaConf.create({"direction": list(wrong) if isinstance(wrong, tuple) else wrong})
+        assert wrong_direction(given) == (
+            f"hydra.sweeper.direction={shown}: jobs return one number, of which more is better (success): "
+            "say hydra.sweeper.direction=maximize"
+        )
 
 
 def test_a_finished_run_of_the_same_stages_is_done_already(tmp_path: Path) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", ["experiment=llama_baseline", "stages=[evaluate]", f"output_dir={tmp_path}"])
+    config = composed("experiment=llama_baseline", "stages=[evaluate]", f"output_dir={tmp_path}")
     (plan,) = plan_stages(config).values()
     for name, fingerprint in (("of these settings", plan.fingerprint), ("of others", "0123456789ab")):
         run, stage = tmp_path / "runs" / config.name / name, tmp_path / "stages" / "evaluate" / fingerprint
@@ -113,12 +102,11 @@ def test_a_finished_run_of_the_same_stages_is_done_already(tmp_path: Path) -> No
     assert mark_done([job], [config]) == [job]
 
 
-def test_a_folder_is_one_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    """Two that are told the same folder, or begin at the same instant, would run each other's jobs."""
-    monkeypatch.setattr(sweep, "_held", [])
-    sweep._hold(tmp_path)
-    with pytest.raises(SystemExit, match="2"):
-        sweep._hold(tmp_path)
+def test_a_folder_is_one_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two that are given the same folder, or begin at the same instant, would run each other's jobs."""
+    config = composed(f"hydra.sweep.dir={tmp_path}")
+    with lock(tmp_path / ".lock"), pytest.raises(SystemExit, match="2"):
+        SweepWatch().on_multirun_start(config)
     assert f"another sweep runs in {tmp_path}: give this one a hydra.sweep.dir of its own" in capsys.readouterr().err
 
 

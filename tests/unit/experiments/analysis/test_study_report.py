@@ -78,8 +78,8 @@ def test_an_arm_that_stopped_early_shortens_no_other(runs: Any) -> None:
     runs.add_two_arms()
     study = runs.study()
     before = rows(runs, study)
-    short = replace(study.arms["better"], name="short")
-    study = replace(study, arms={**study.arms, "short": short}, order=[[*study.order[0], "short"]])
+    arms = {**study.arms, "short": study.arms["better"]}
+    study = replace(study, arms=arms, order=[[*study.order[0], "short"]])
     runs.add("short", 0, solved=[0, 0, 0, 0], curve={0: 0.2, 4: 0.6})
     *after, added = rows(runs, study)
     assert [row.tokens for row in after] == [row.tokens for row in before]

@@ -4,12 +4,7 @@ import subprocess
 import sys
 
 from experiments.cli.catalogue import SECTIONS
-from experiments.config.folders import CONF, first_comment, summaries
-
-
-def test_hydra_headers_are_no_description() -> None:
-    assert first_comment("# @package _global_\n# What it is.\n# more\nname: x\n") == "What it is."
-    assert first_comment("name: x\n") == ""
+from experiments.config.folders import CONF, summaries
 
 
 def test_every_experiment_asks_something_and_says_how_it_is_run() -> None:

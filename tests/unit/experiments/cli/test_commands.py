@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hydra import compose, initialize_config_module
@@ -62,7 +61,6 @@ def console(command: str, *typed: str) -> list[str]:
     ("target", "typed"),
     [
         (["exp", "name=qwen_critic", "over=seed=1 objective=gspo"], ["exp", "qwen_critic", "seed=1", "objective=gspo"]),
-        (["exp", "name=qwen_critic", "over=seed=1"], ["exp", "name=qwen_critic", "seed=1"]),
         (["exp"], ["exp", "llama_critic"]),
         (
             ["sweep", "name=clipo_laptop", "sweep=tau", "over=seed=0,1"],
@@ -85,10 +83,8 @@ def console(command: str, *typed: str) -> list[str]:
         (["compare", "name=a b", "over=by=seed"], ["compare", "a", "b", "by=seed"]),
         (["report", "name=a b", "over=output=x.html"], ["report", "a", "b", "output=x.html"]),
         (["dashboard"], ["dashboard"]),
-        (["dashboard", "over=--port 5001"], ["dashboard", "--port", "5001"]),
         (["dashboard", "name=a b", "over=--port 5001"], ["dashboard", "a", "b", "--port", "5001"]),
         (["sync"], ["sync"]),
-        (["sync", "name=llama_critic"], ["sync", "llama_critic"]),
         (["sync", "name=llama_critic llama_baseline"], ["sync", "llama_critic", "llama_baseline"]),
         (["bench", "over=--repeats 3"], ["bench", "--repeats", "3"]),
     ],
@@ -121,14 +117,12 @@ def test_an_evaluation_joins_no_experiment_that_was_not_named(typed: list[str], 
     ("typed", "said"),
     [
         ("exp ovr=seed=1", "make exp takes name=… over=…, not ovr=seed=1, so nothing was done; "),
-        ("exp name=qwen_critic seed=1", "make exp takes name=… over=…, not seed=1, "),
         ("exp scale=paper", "make exp takes name=… over=…, not scale=paper, "),
         ("lint name=qwen_critic", "make lint takes no variable, not name=qwen_critic, "),
         (
             "exp qwen_critic",
             "there is no target qwen_critic, so nothing was done; a name is said as name=qwen_critic. ",
         ),
-        ("exq", "there is no target exq, so nothing was done; "),
         ("exp NAME=qwen_critic", "make exp takes name=… over=…, not NAME=qwen_critic, "),
     ],
 )
@@ -142,23 +136,11 @@ def test_a_word_that_a_target_would_not_hear_is_refused(typed: str, said: str) -
 
 
 @pytest.mark.parametrize(
-    "typed",
-    [
-        "exp name=qwen_critic CUDA_VISIBLE_DEVICES=1",
-        "setup PIP_INDEX_URL=https://example.org",
-        "lint CC=gcc-13",
-        "setup https_proxy=http://p",
-    ],
+    "typed", ["exp name=qwen_critic CUDA_VISIBLE_DEVICES=1", "setup https_proxy=http://p", "lint CC=gcc-13"]
 )
-def test_a_variable_of_the_environment_may_be_said(typed: str) -> None:
+def test_a_variable_of_the_environment_may_be_given(typed: str) -> None:
     words = ["make", "--dry-run", "--no-print-directory", *typed.split()]
     assert subprocess.run(words, cwd=ROOT, capture_output=True).returncode == 0
-
-
-def test_a_shell_that_completes_targets_is_told_them() -> None:
-    asked = ["make", "--no-print-directory", "-npq", "__BASH_MAKE_COMPLETION__=1", ".DEFAULT"]
-    told = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True).stdout
-    assert {"exp", "study", "report", "lint"} <= set(re.findall(r"^([a-z-]+):", told, flags=re.MULTILINE))
 
 
 def old_python(path: Path) -> Path:
@@ -199,23 +181,11 @@ def test_every_target_of_use_after_an_install_is_a_command_of_the_same_summary()
     assert {name: command.summary for name, command in COMMANDS.items()} == targets
 
 
-@pytest.mark.parametrize("module", [study, compare, report])
-def test_the_keys_of_programs_with_flags_are_their_flags(
-    module: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (command,) = [one for one in COMMANDS.values() if module.__name__.startswith(one.module)]
-    with pytest.raises(SystemExit):
-        module.main(["--help"])
-    flags = set(re.findall(r"^ +--(\w+)", capsys.readouterr().out, re.M))
-    assert set(command.own_keys) == flags
-
-
-def test_the_keys_of_plan_and_sample_are_their_options() -> None:
+def test_the_keys_in_a_usage_are_those_of_its_program(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, module in {"study": study, "compare": compare, "report": report}.items():
+        with pytest.raises(SystemExit):
+            module.main(["--help"])
+        flags = set(re.findall(r"^ +--(\w+)", capsys.readouterr().out, re.M))
+        assert set(COMMANDS[name].own_keys) == flags
     assert set(COMMANDS["plan"].own_keys) == {field.name for field in fields(PlanOptions)}
     assert set(COMMANDS["sample"].own_keys) == {field.name for field in fields(SampleOptions)} | set(SHORT)
-
-
-def test_usage_names_keys_that_there_are() -> None:
-    for name, command in COMMANDS.items():
-        named = set(re.findall(r"\[(\w+)=", command.usage)) - {"key", "sweep", "suite", "scale"}
-        assert named <= set(command.own_keys), name

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cli.commands import COMMANDS
-from experiments.cli.completion import candidates, completions, join_pieces
+from experiments.cli.completion import candidates, completions
 from experiments.config.folders import experiment_names, study_names
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -19,17 +19,14 @@ ROOT = Path(__file__).resolve().parents[4]
     ("words", "found"),
     [
         ([""], [*COMMANDS, "completion", "help"]),
-        (["sw"], ["sweep"]),
         (["exp", "llama_oracle_p"], ["llama_oracle_potential", "llama_oracle_process"]),
         (["study", "countdown_credit_g"], ["countdown_credit_groups"]),
-        (["exp", "llama_critic", "objective=gs"], ["objective=gspo"]),
         (["exp", "llama_critic", "reward.wei"], ["reward.weight="]),
         (["exp", "name=llama_critic", "reward.wei"], ["reward.weight="]),
         (["sweep", "clipo_laptop", "sweep=t"], ["sweep=tau"]),
         (["plan", "grpo_gsm8k", "gpus=8", "gpu_m"], ["gpu_memory="]),
         (["eval", "suite=countdown_l"], ["suite=countdown_laptop"]),
         (["sample", "max"], ["max_tokens="]),
-        (["sample", "n=3", "task=ari"], ["task=arithmetic"]),
         (["compare", "grpo_laptop", "clipo_lap"], ["clipo_laptop"]),
         (["list", ""], []),
         (["completion", "z"], ["zsh"]),
@@ -48,15 +45,9 @@ def test_names_and_keys_are_offered_together_where_both_may_stand() -> None:
     assert set(study_names()) <= set(candidates(["study", ""]))
 
 
-def test_pieces_of_bash_become_words_again() -> None:
-    assert join_pieces(["exp", "objective", "=", "gr"]) == ["exp", "objective=gr"]
-    assert join_pieces(["sample", "model", "=", "embedded", ":", "qw"]) == ["sample", "model=embedded:qw"]
-    assert join_pieces(["exp", "objective", "="]) == ["exp", "objective="]
-    assert join_pieces(["exp", ""]) == ["exp", ""]
-
-
 def test_bash_is_given_what_stands_behind_its_break_and_a_space_behind_whole_words() -> None:
     assert completions("bash", ["exp", "llama_critic", "objective", "=", "gs"]) == ["gspo "]
+    assert "gspo " in completions("bash", ["exp", "llama_critic", "objective", "="]), "nothing behind the break yet"
     assert completions("zsh", ["exp", "llama_critic", "objective=gs"]) == ["objective=gspo "]
     assert completions("fish", ["exp", "llama_critic", "objective=gs"]) == ["objective=gspo"]
     assert completions("bash", ["exp", "llama_critic", "reward.wei"]) == ["reward.weight="]

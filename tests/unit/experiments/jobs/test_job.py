@@ -21,17 +21,18 @@ from experiments.system.files import write_json
 SWEEP = "2026-01-01T00-00-00"
 
 
-def folder_of(outputs: Any) -> Path:
+@pytest.fixture
+def sweep(outputs: Any) -> Path:
     return outputs.root / "sweeps" / SWEEP
 
 
 def begun(outputs: Any, name: str, *, number: int, mirror: bool = False) -> tuple[Path, Job]:
     """A run folder of a job, not ended yet, and the job as it will have ended."""
-    folder, sweep = outputs.run(name, seed=number, final=0.4, sweep=SWEEP), folder_of(outputs)
+    folder = outputs.run(name, seed=number, final=0.4, sweep=SWEEP)
     (folder / "summary.json").unlink()
     with (folder / "config.yaml").open("a") as config:
         config.write(f"logger:\n  mirror: {str(mirror).lower()}\n  patience: 120\n")
-    write_json(sweep / str(number) / JOB_RUN, {"folder": str(folder)})
+    write_json(outputs.root / "sweeps" / SWEEP / str(number) / JOB_RUN, {"folder": str(folder)})
     return folder, Job(number=number, overrides=(f"seed={number}",), state="failed")
 
 
@@ -46,14 +47,14 @@ def send(folder: Path, tracker: Tracker, *, live: bool = False) -> None:
 
 
 @pytest.mark.parametrize(("end", "shown"), [("done", "FINISHED"), ("failed", "FAILED"), ("stopped", "KILLED")])
-def test_a_parent_ends_as_its_sweep_does(tracker: Tracker, outputs: Any, end: End, shown: str) -> None:
+def test_a_parent_ends_as_its_sweep_does(tracker: Tracker, outputs: Any, sweep: Path, end: End, shown: str) -> None:
     name = f"sweep_{end}"
-    write_state(folder_of(outputs), GroupState())
+    write_state(sweep, GroupState())
     folder, _ = begun(outputs, name, number=0)
     (folder / "summary.json").write_text("{}")
     send(folder, tracker)
     assert status(tracker, name) == "RUNNING", "another job is yet to begin"
-    write_state(folder_of(outputs), GroupState(state=end, ended=1_700_000_000.5))
+    write_state(sweep, GroupState(state=end, ended=1_700_000_000.5))
     send(folder, tracker)
     (parent,) = tracker.runs([name], kind="sweep")
     assert parent.status == shown
@@ -61,10 +62,9 @@ def test_a_parent_ends_as_its_sweep_does(tracker: Tracker, outputs: Any, end: En
 
 
 @pytest.mark.parametrize("last", [0, 1])
-def test_a_sweep_that_goes_on_in_its_folder_runs_again(tracker: Tracker, outputs: Any, last: int) -> None:
+def test_a_sweep_that_goes_on_in_its_folder_runs_again(tracker: Tracker, outputs: Any, sweep: Path, last: int) -> None:
     """What sends a new job knows nothing of the first end, and what sends an old one nothing of what came after."""
     name = f"sweep_again_{last}"
-    sweep = folder_of(outputs)
     first, _ = begun(outputs, name, number=0)
     write_state(sweep, GroupState(state="failed"))
     send(first, tracker)
@@ -101,27 +101,27 @@ def test_a_group_whose_process_was_killed_was_stopped(tmp_path: Path) -> None:
     assert read_state(tmp_path / "nobody watches") is None
 
 
-def test_a_sweep_of_two_experiments_is_sent_to_both(tracker: Tracker, outputs: Any) -> None:
+def test_a_sweep_of_two_experiments_is_sent_to_both(tracker: Tracker, outputs: Any, sweep: Path) -> None:
     """By a process of its own, as the jobs' have ended; what is not to be sent is left alone, as is an earlier run."""
     jobs = [
-        begun(outputs, "sweep_told_a", number=0, mirror=True)[1],
-        begun(outputs, "sweep_told_b", number=1, mirror=True)[1],
-        begun(outputs, "sweep_untold", number=2)[1],
+        begun(outputs, "sweep_sent_a", number=0, mirror=True)[1],
+        begun(outputs, "sweep_sent_b", number=1, mirror=True)[1],
+        begun(outputs, "sweep_unsent", number=2)[1],
         replace(begun(outputs, "sweep_before", number=3, mirror=True)[1], state="done already"),
     ]
-    earlier = jobs[3].run_folder(folder_of(outputs))
+    earlier = jobs[3].run_folder(sweep)
     assert earlier is not None
     write_json(earlier / "sweep.json", {"sweep": "an earlier one"})
-    write_state(folder_of(outputs), GroupState(state="failed"))
-    assert send_to_mlflow(folder_of(outputs), jobs) == []
-    assert [status(tracker, name) for name in ("sweep_told_a", "sweep_told_b")] == ["FAILED", "FAILED"]
-    assert not [run for name in ("sweep_untold", "sweep_before") for run in tracker.runs([name], kind="sweep")]
+    write_state(sweep, GroupState(state="failed"))
+    assert send_to_mlflow(sweep, jobs) == []
+    assert [status(tracker, name) for name in ("sweep_sent_a", "sweep_sent_b")] == ["FAILED", "FAILED"]
+    assert not [run for name in ("sweep_unsent", "sweep_before") for run in tracker.runs([name], kind="sweep")]
 
 
-def test_a_dead_tracker_costs_a_sweep_a_line(outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_tracker_costs_a_sweep_a_line(outputs: Any, sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, job = begun(outputs, "sweep_dead", number=0, mirror=True)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense:/x")
-    (line,) = send_to_mlflow(folder_of(outputs), [job])
+    (line,) = send_to_mlflow(sweep, [job])
     assert line.startswith(f"MLflow has not everything yet; to send the rest: python -m experiments.track {folder}\n")
 
 
@@ -132,8 +132,3 @@ def test_a_folder_of_the_sweep_s_own_choosing_is_found(tracker: Tracker, outputs
     send(folder, tracker)
     (parent,) = tracker.runs(["sweep_elsewhere"], kind="sweep")
     assert (parent.status, parent.params) == ("KILLED", {"overrides": "seed=0,1"})
-
-
-def test_a_value_has_no_escapes_of_the_command_line() -> None:
-    job = Job(number=0, overrides=(r"policy.pretrained=embedded\:llama_countdown",))
-    assert job.values == {"policy.pretrained": "embedded:llama_countdown"}

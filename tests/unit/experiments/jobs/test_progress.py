@@ -9,16 +9,11 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.jobs.job import Job, State, write_job
-from experiments.jobs.progress import LiveJobs, RunProgress, as_line, as_table, shown, tally
+from experiments.jobs.progress import LiveJobs, RunProgress, as_line, as_table
 from experiments.run_folder import Metric
 from experiments.run_folder.logger import format_line
-from experiments.system.files import write_json
 
 SAMPLED = "val/verifier/accuracy_sampled"
-
-
-def entry(folder: Path, *, reused: bool = False) -> dict[str, object]:
-    return {"folder": str(folder), "fingerprint": folder.name, "reused": reused}
 
 
 def log(folder: Path, *metrics: tuple[int, str, float]) -> None:
@@ -27,84 +22,52 @@ def log(folder: Path, *metrics: tuple[int, str, float]) -> None:
         file.writelines(format_line(Metric(step, name, value, 0.0)) for step, name, value in metrics)
 
 
-def running(folder: Path) -> RunProgress:
-    """A run at step 3 of 60 of its GRPO stage."""
+def write_stages(run: Path, *stages: str) -> None:
+    entries = {name: {"folder": str(run.parent / name), "fingerprint": "", "reused": False} for name in stages}
+    (run / "stages.json").write_text(json.dumps(entries))
+
+
+def started(folder: Path) -> RunProgress:
     folder.mkdir()
-    (folder / "config.yaml").write_text("budget: {critic: {steps: 9}, grpo: {steps: 60}, evaluate: {problems: 4}}\n")
-    write_json(folder / "stages.json", {"grpo": entry(folder / "grpo")})
-    log(folder / "grpo", (3, SAMPLED, 0.4123))
-    progress = RunProgress(folder)
-    progress.look()
-    return progress
+    (folder / "config.yaml").write_text(
+        "budget: {critic: {steps: 9}, grpo: {steps: 60}, evaluate: {problems: 4}}\nreward: {warmup_steps: 10}\n"
+    )
+    return RunProgress(folder)
 
 
 def job(number: int, state: State, *, cause: str | None = None) -> Job:
-    overrides = (f"seed={number}", "stages=[grpo]")
+    overrides = (f"seed={number}", r"stages=\[grpo\]")
     return Job(number=number, overrides=overrides, state=state, began=0.0, ended=90.0, cause=cause)
 
 
-def printed(jobs: list[Job], runs: dict[int, RunProgress | None], *, height: int) -> str:
-    text = io.StringIO()
-    Console(file=text, width=100).print(as_table(jobs, runs, ["seed", "stages"], title="now", height=height))
-    return text.getvalue()
-
-
-def test_the_newest_stage_its_step_and_metric_are_followed(tmp_path: Path) -> None:
-    run, grpo, critic = (tmp_path / name for name in ("run", "grpo", "critic"))
-    run.mkdir()
-    (run / "config.yaml").write_text(
-        "budget: {critic: {steps: 9}, grpo: {steps: 60}, evaluate: {problems: 4}}\nreward: {warmup_steps: 10}\n"
-    )
-    progress = RunProgress(run)
+def test_the_newest_stage_its_step_and_metric_are_followed_and_shown(tmp_path: Path) -> None:
+    progress = started(run := tmp_path / "run")
     progress.look()
     assert (progress.place, progress.metric) == ("starting", None)
 
-    log(critic, (9, "val/oracle/auroc_depth1", 0.75))
-    stages = {"critic": entry(critic, reused=True), "grpo": entry(grpo)}
-    (run / "stages.json").write_text(json.dumps(stages))
+    log(tmp_path / "critic", (9, "val/oracle/auroc_depth1", 0.75))
+    write_stages(run, "critic", "grpo")
     progress.look()
     assert progress.place == "grpo 0/70", "without the steps of the stage before, with those that only warm up a reward"
 
-    log(grpo, (12, "train/reward/verifier", 0.1), (10, SAMPLED, 0.25))
+    log(tmp_path / "grpo", (12, "train/reward/verifier", 0.1), (10, SAMPLED, 0.25), (9, SAMPLED, 0.4123))
     progress.look()
-    assert progress.place == "grpo 12/70"
-    assert str(progress.metric) == "0.250 val accuracy_sampled"
+    assert (progress.place, str(progress.metric)) == ("grpo 12/70", "0.412 val accuracy_sampled")
 
-    log(grpo, (13, SAMPLED, 0.5))
-    progress.look()
-    assert (progress.place, str(progress.metric)) == ("grpo 13/70", "0.500 val accuracy_sampled")
-
-    (run / "stages.json").write_text(json.dumps(stages | {"evaluate": entry(tmp_path / "evaluate")}))
-    progress.look()
-    assert progress.place == "evaluate", "a stage without steps"
-
-
-def test_the_table_has_each_job_with_its_place(tmp_path: Path) -> None:
-    """A value that looks like markup is text."""
-    run = running(tmp_path / "run")
-    lines = printed([job(0, "done"), job(1, "running"), job(2, "waiting")], {0: run, 1: run}, height=10).splitlines()
-    cells = [line.split() for line in lines]
-    assert ["0", "seed=0", "stages=[grpo]", "done", "0.412", "val", "accuracy_sampled", "1.5"] in cells
-    assert any(line[:5] == ["1", "seed=1", "stages=[grpo]", "running", "grpo"] and "3/60" in line for line in cells)
-    assert lines[-1].strip() == "3 jobs: 1 waiting, 1 running, 1 done"
-
-
-def test_where_not_all_fit_those_that_run_and_those_that_failed_are_seen() -> None:
-    jobs = [job(0, "done"), job(1, "failed"), job(2, "done"), job(3, "running"), job(4, "waiting")]
-    assert [each.number for each in shown(jobs, 3)] == [1, 3, 4]
-    assert "5 jobs" in printed(jobs, {}, height=1), "the tally counts what is not shown"
-    assert tally(jobs[:1]) == "1 job: 1 done"
-
-
-def test_a_line_has_the_cause_and_the_log(tmp_path: Path) -> None:
-    failed = job(1, "failed", cause="clip_low must lie in [0, 1), got 5.0")
-    assert as_line(failed, None, ["seed"], log=Path("1/log.txt")) == (
-        "job 1 (seed=1): FAILED: clip_low must lie in [0, 1), got 5.0; log 1/log.txt"
-    )
-    assert as_line(job(0, "done"), running(tmp_path / "run"), ["seed"], log=Path()) == (
+    keys = ["seed", "stages"]
+    jobs, text = [job(0, "done"), job(1, "running"), job(2, "waiting"), job(3, "failed")], io.StringIO()
+    Console(file=text, width=100).print(as_table(jobs, {0: progress, 1: progress}, keys, title="now"))
+    title, *rows = (line.split() for line in text.getvalue().splitlines())
+    assert " ".join(title) == "now: 4 jobs: 1 waiting, 1 running, 1 done, 1 failed"
+    assert [row[0] for row in rows if row and row[0].isdecimal()] == ["1", "3", "2", "0"], "a low terminal cuts the end"
+    assert ["0", "seed=0", "stages=[grpo]", "done", "0.412", "val", "accuracy_sampled", "1.5"] in rows
+    assert any(row[:5] == ["1", "seed=1", "stages=[grpo]", "running", "grpo"] and "12/70" in row for row in rows)
+    assert as_line(jobs[0], progress, keys[:1], log=Path()) == (
         "job 0 (seed=0): done in 1.5 min · 0.412 val accuracy_sampled"
     )
-    assert as_line(job(0, "stopped"), None, [], log=Path()) == "job 0: stopped"
+    write_stages(run, "critic", "grpo", "evaluate")
+    progress.look()
+    assert progress.place == "evaluate", "a stage without steps"
 
 
 def test_a_job_whose_process_vanished_has_failed(tmp_path: Path) -> None:
@@ -112,8 +75,13 @@ def test_a_job_whose_process_vanished_has_failed(tmp_path: Path) -> None:
     live = LiveJobs(group=tmp_path, expected=[job(0, "waiting"), job(1, "waiting")], console=Console(file=text))
     live.start()
     write_job(tmp_path, job(1, "running"))
+    write_job(tmp_path, job(2, "failed", cause="clip_low must lie in [0, 1), got 5.0"))
     assert [(one.state, one.cause) for one in live.stop()] == [
         ("waiting", None),
         ("failed", "its process ended without a message"),
+        ("failed", "clip_low must lie in [0, 1), got 5.0"),
     ]
     assert "job 1 (seed=1): FAILED" in text.getvalue()
+    assert f"job 2 (seed=2): FAILED: clip_low must lie in [0, 1), got 5.0; log {tmp_path / '2' / 'log.txt'}\n" in (
+        text.getvalue()
+    )

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from experiments.jobs.job import JOB, LOG, STOP, Job, read_job, read_state
 from experiments.jobs.progress import LiveJobs
-from experiments.jobs.runner import LONGEST_CAUSE, _outcome, _wait, end_of, last_line, run_jobs
+from experiments.jobs.runner import LONGEST_CAUSE, _outcome, _wait, end_of, run_jobs
 from experiments.run_folder.reader import JOB_RUN
 from experiments.schema import register
 from experiments.system import devices as shared
@@ -54,8 +54,13 @@ def run(
             Job(number=number, name=f"arm-{number}", overrides=(f"seed={number}", "arm=arm")) for number in range(jobs)
         ]
         live = LiveJobs(group=group, expected=listed, console=Console(file=io.StringIO()))
-        trainers = [trainer] * jobs
-        return run_jobs(listed, group, trainers=trainers, at_once=at_once, live=live, launcher=launcher)
+        return run_jobs(listed, trainers=[trainer] * jobs, at_once=at_once, live=live, launcher=launcher)
+
+
+def state(group: Path) -> str:
+    found = read_state(group)
+    assert found is not None
+    return found.state
 
 
 def logs(group: Path) -> list[str]:
@@ -69,9 +74,7 @@ def test_one_that_fails_takes_no_other_along(tmp_path: Path, launcher: str | Non
     jobs = run(tmp_path, code, jobs=3, at_once=at_once, launcher=launcher)
     assert [(job.state, job.cause) for job in jobs] == [("done", None), ("failed", "no such model"), ("done", None)]
     assert jobs == [read_job(tmp_path / f"arm-{number}") for number in range(3)]
-    state = read_state(tmp_path)
-    assert state is not None
-    assert (state.state, end_of(tmp_path, jobs)) == ("failed", "failed")
+    assert state(tmp_path) == end_of(tmp_path, jobs) == "failed"
 
 
 @pytest.mark.parametrize(("at_once", "threads"), [(1, None), (2, "3"), (4, "1"), (9, "1")])
@@ -101,18 +104,15 @@ def test_jobs_that_run_at_once_see_other_gpus(monkeypatch: pytest.MonkeyPatch, t
         assert all(before[1] <= after[0] for before, after in pairwise(times)), "one after the other"
 
 
-def test_jobs_on_cpus_see_what_we_see(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(VISIBLE, "3")
-    run(tmp_path, f"import os; print(os.environ[{VISIBLE!r}])", jobs=1, at_once=1)
-    assert logs(tmp_path) == ["3"]
-
-
 def test_ctrl_c_stops_those_that_run_and_begins_no_other(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     jobs = run(tmp_path, "import time; print(flush=True); time.sleep(60)", jobs=3, at_once=2)
     assert [job.state for job in jobs] == ["stopped"] * 3
     assert len(logs(tmp_path)) == 2
     assert end_of(tmp_path, jobs) == "stopped"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Ctrl-C is the caller's again"
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_second_ctrl_c_waits_for_nobody(tmp_path: Path) -> None:
@@ -123,14 +123,7 @@ def test_a_second_ctrl_c_waits_for_nobody(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, code, jobs=1, at_once=1)
     assert time.monotonic() - began < 30
-    assert read_state(tmp_path).state == "stopped"
-
-
-def test_ctrl_c_after_the_jobs_is_the_callers_again(tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    run(tmp_path, "pass", jobs=1, at_once=1)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    signal.signal(signal.SIGINT, before)
+    assert state(tmp_path) == "stopped"
 
 
 def test_nothing_of_earlier_jobs_in_the_folder_is_taken_for_theirs(tmp_path: Path) -> None:
@@ -161,29 +154,24 @@ def test_a_job_that_does_not_stop_is_killed_in_time(tmp_path: Path, monkeypatch:
     assert time.monotonic() - began < 20
 
 
+LONG = "x" * 10_000
+
+
 @pytest.mark.parametrize(
-    ("code", "stopped", "outcome"),
+    ("code", "stopped", "log", "outcome"),
     [
-        (0, True, {"state": "done"}),
-        (130, False, {"state": "stopped"}),
-        (-signal.SIGINT, True, {"state": "stopped"}),
-        (-signal.SIGKILL, False, {"state": "failed", "cause": "killed by SIGKILL"}),
+        (0, True, "", {"state": "done"}),
+        (130, False, "", {"state": "stopped"}),
+        (-signal.SIGINT, True, "", {"state": "stopped"}),
+        (-signal.SIGKILL, False, "", {"state": "failed", "cause": "killed by SIGKILL"}),
+        (1, False, "Traceback\n  line\nValueError: no\n\n \n", {"state": "failed", "cause": "ValueError: no"}),
+        (1, False, "", {"state": "failed", "cause": "it printed nothing"}),
+        (1, False, LONG, {"state": "failed", "cause": LONG[: LONGEST_CAUSE - 1] + "…"}),
     ],
 )
 def test_what_becomes_of_a_job_is_its_exit_code(
-    tmp_path: Path, code: int, stopped: bool, outcome: dict[str, str]
+    tmp_path: Path, code: int, stopped: bool, log: str, outcome: dict[str, str]
 ) -> None:
-    assert _outcome(code, tmp_path / LOG, stopped=stopped) == outcome
-
-
-@pytest.mark.parametrize(
-    ("log", "cause"),
-    [
-        ("grpo: running\nTraceback\n  line\nValueError: no\n\n \n", "ValueError: no"),
-        ("", "it printed nothing"),
-        ("x" * 10_000, "x" * (LONGEST_CAUSE - 1) + "…"),
-    ],
-)
-def test_the_cause_is_the_last_line_that_is_not_blank(log: str, cause: str, tmp_path: Path) -> None:
+    """The cause is the last line that is not blank."""
     (tmp_path / LOG).write_text(log)
-    assert last_line(tmp_path / LOG) == cause
+    assert _outcome(code, tmp_path / LOG, stopped=stopped) == outcome

@@ -19,22 +19,25 @@ from experiments.studies.launched import keep, launched, notes_on_primary
 from experiments.studies.plan import find_study
 from experiments.study import run_study
 
-FLAT = {0: 0.2, 10: 0.2}
 OTHER = "test/verifier/accuracy_sampled"
 
 
-def test_another_primary_than_the_first_is_told(runs: Any, tmp_path: Path) -> None:
+def add_arms(runs: Any) -> None:
+    for arm in ("plain", "better"):
+        runs.add(arm, 0, solved=[0, 1], curve={0: 0.2, 10: 0.2})
+
+
+def test_a_report_notes_another_primary_than_the_first(runs: Any, tmp_path: Path) -> None:
+    assert launched(runs.tracker, [runs.name]) == notes_on_primary(runs.tracker, runs.study()) == []
     study = find_study(str(runs.file(tmp_path)))
     keep(runs.tracker, study)
-    assert notes_on_primary(runs.tracker, study) == []
     later = replace(study, primary=replace(study.primary, metric=OTHER))
     keep(runs.tracker, later)
     assert notes_on_primary(runs.tracker, study) == []
     (note,) = notes_on_primary(runs.tracker, later)
     assert note.startswith("What decides was another when the study was first launched, on ")
     assert note.endswith(": test/verifier/accuracy of better minus that of plain.")
-    for arm in ("plain", "better"):
-        runs.add(arm, 0, solved=[0, 1], curve=FLAT)
+    add_arms(runs)
     assert note in report(runs.tracker, later, marks=runs.marks, output=tmp_path / "out")
     assert note in (tmp_path / "out" / runs.name / "study.md").read_text()
 
@@ -63,13 +66,6 @@ def test_who_launches_a_study_keeps_it_before_its_first_job(
     assert f"{runs.name}: no seed of the baseline plain has finished yet" in capsys.readouterr().out
 
 
-def test_a_study_that_was_never_launched_has_no_such_note(runs: Any) -> None:
-    for arm in ("plain", "better"):
-        runs.add(arm, 0, solved=[0, 1], curve=FLAT)
-    assert notes_on_primary(runs.tracker, runs.study()) == []
-    assert launched(runs.tracker, [runs.name, "nothing"]) == []
-
-
 def test_the_file_of_the_last_launch_is_read_where_there_is_none(
     runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -81,8 +77,7 @@ def test_the_file_of_the_last_launch_is_read_where_there_is_none(
     assert (study.name, study.arms["plain"].seeds) == (runs.name, 3)
     (run,) = runs.tracker.runs([runs.name], kind="study")
     assert {f"first/{file.name}", file.name} <= set(runs.tracker.artifacts.files(run.run_id))
-    for arm in ("plain", "better"):
-        runs.add(arm, 0, solved=[0, 1], curve=FLAT)
+    add_arms(runs)
     monkeypatch.setattr("experiments.analysis.study_report.today", lambda *_: Today(runs.marks, {}))
     monkeypatch.chdir(tmp_path)
     assert compare([runs.name]) == 0

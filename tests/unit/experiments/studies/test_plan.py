@@ -1,21 +1,22 @@
-"""What a study's file may say, and that each study of ours can be run: its arms compose, its stages can be planned."""
+"""What a study's file may say, which jobs it makes, and that each study of ours can be run and compared."""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from experiments.config.folders import CONF, study_names
 from experiments.schema import register
 from experiments.stages.plan import plan_stages
-from experiments.studies.finished import mark_of
+from experiments.studies.finished import mark_of, start_policies
 from experiments.studies.jobs import check_comparable, check_jobs, composed, jobs_of, start_jobs
-from experiments.studies.plan import STUDIES, StudyError, find_study, read_study, study_names
-from experiments.studies.starts import start_policies
-from experiments.study import chosen_study, options
+from experiments.studies.plan import Start, Study, StudyError, find_study, read_study
+from experiments.study import chosen_study, close, options
 from experiments.validation import check_credit_fits
 
 CONTENT = yaml.safe_load("""
@@ -50,14 +51,8 @@ def changed(path: str, value: Any) -> Any:
 
 def test_jobs_come_row_by_row_and_seed_by_seed() -> None:
     jobs = jobs_of(read_study("s", CONTENT), {})
-    assert [(job.arm, job.seed) for job in jobs] == [
-        ("plain", 0),
-        ("better", 0),
-        ("plain", 1),
-        ("better", 1),
-        ("plain", 2),
-        ("third", 0),
-    ]
+    first = [("plain", 0), ("better", 0), ("plain", 1), ("better", 1), ("plain", 2)]
+    assert [(job.arm, job.seed) for job in jobs] == [*first, ("third", 0)]
     assert jobs[1].overrides == ("debug=fast", "experiment=llama_oracle", "seed=0", "name=s", "arm=better")
 
 
@@ -65,9 +60,8 @@ def test_all_arms_begin_from_the_one_warm_start() -> None:
     study = read_study("s", CONTENT)
     starts = start_jobs(study)
     assert list(starts) == [0, 1, 2]
-    (start,) = set(starts.values())
-    assert composed(start).stages == ["warm_start"]
-    assert (composed(start).seed, composed(start).policy.pretrained) == (7, None)
+    (start,) = {composed(job) for job in set(starts.values())}
+    assert (start.stages, start.seed, start.policy.pretrained) == (["warm_start"], 7, None)
     jobs = jobs_of(study, dict.fromkeys(starts, "a/policy"))
     assert {composed(job).policy.pretrained for job in jobs} == {"a/policy"}
     assert start_jobs(read_study("s", changed("start", None))) == {}
@@ -103,15 +97,15 @@ def test_options_change_what_is_run_and_not_what_it_is(tmp_path: Path) -> None:
     ("path", "value", "sentence"),
     [
         ("question", ..., "s.question is missing; there must be question, primary, curve"),
-        ("quest", "x", "s.quest: no such key; did you mean 'question'?"),
-        ("parallel", True, "s.parallel must be a whole number, got True"),
-        ("parallel", 0, "s.parallel must be at least 1, got 0"),
-        ("start", [], r"s.start must be a mapping or null, got \[\]"),
-        ("start.seed", "every", "s.start.seed must be a whole number, or 'each' .*, got 'every'"),
-        ("start.seed", None, "s.start.seed must be a whole number or a text, got None"),
-        ("arms.plain.seeds", 0, "s.arms.plain.seeds must be at least 1, got 0"),
+        ("quest", "x", "s.quest: no such key; did you mean 's.question'"),
+        ("parallel", True, "s.parallel must be a whole number of at least 1, got True"),
+        ("parallel", 0, "s.parallel must be a whole number of at least 1, got 0"),
+        ("start", [], r"s.start must be a mapping of overrides, seed; got \[\]"),
+        ("start.seed", "every", "s.start.seed must be a whole number or 'each', got the text 'every'"),
+        ("start.seed", None, "s.start.seed must be a whole number or 'each', got None"),
+        ("arms.plain.seeds", 0, "s.arms.plain.seeds must be a whole number of at least 1, got 0"),
         ("arms.plain.about", ..., "s.arms.plain.about is missing; there must be about, overrides, seeds"),
-        ("arms.plain", 3, "s.arms.plain must be a mapping with about, overrides, seeds; got 3"),
+        ("arms.plain", 3, "s.arms.plain must be a mapping of about, overrides, seeds; got 3"),
         ("arms.Plain", {"about": "", "overrides": [], "seeds": 1}, "s.arms.Plain: an arm is named by small letters"),
         ("arms.start", {"about": "", "overrides": [], "seeds": 1}, "s.arms.start: .* and not 'start'"),
         ("arms.plain.overrides", ["seed=3"], "s.arms.plain.overrides: seed=3: the study sets seed, name, arm itself"),
@@ -119,12 +113,8 @@ def test_options_change_what_is_run_and_not_what_it_is(tmp_path: Path) -> None:
         ("order", [["plain", "better"]], "s.order must hold each arm once, but 'third' 0 times"),
         ("order", [["plain", "bettr"], ["third"]], "s.order: no arm 'bettr'; did you mean 'better'?"),
         ("order", ["plain"], "s.order: each row must be a list of arms, got 'plain'"),
-        ("common", ["policy.pretrained=a"], "s.common: policy.pretrained=a: all arms begin from the policy of s.start"),
-        (
-            "arms.plain.overrides",
-            ["policy.pretrained=a"],
-            "s.arms.plain.overrides: policy.pretrained=a: .* start: null",
-        ),
+        ("common", ["policy.pretrained=a"], "s.common: policy.pretrained=a: all arms begin from .* start: null"),
+        ("arms.plain.overrides", ["policy.pretrained=a"], "s.arms.plain.overrides: policy.pretrained=a: all arms"),
         ("start.overrides", ["policy.pretrained=a"], "s.start.overrides: policy.pretrained=a: all arms begin from"),
         ("primary.arm", "plain", "s.primary: arm and baseline are both 'plain'"),
         ("primary.arm", "fourth", "s.primary.arm: no arm 'fourth'; there are better, plain, third"),
@@ -140,13 +130,8 @@ def test_each_fault_has_its_sentence(path: str, value: Any, sentence: str) -> No
 @pytest.mark.parametrize(("path", "value"), [("start", None), ("start.overrides", ["policy.pretrained=null"])])
 def test_a_policy_to_begin_from_is_named_where_nothing_overwrites_it(path: str, value: Any) -> None:
     content = changed(path, value)
-    content["arms"]["plain"]["overrides"] = ["policy.pretrained=a"] if value is None else []
+    content["arms"]["plain"]["overrides"] = ["policy.pretrained=${a}"] if value is None else []
     assert read_study("s", content).arms["plain"].overrides == content["arms"]["plain"]["overrides"]
-
-
-def test_an_unknown_study_is_answered_with_the_nearest() -> None:
-    with pytest.raises(StudyError, match="no study 'countdown_credt'; did you mean 'countdown_credit'"):
-        find_study("countdown_credt")
 
 
 def test_an_arm_that_the_command_line_would_refuse_is_named() -> None:
@@ -155,14 +140,62 @@ def test_an_arm_that_the_command_line_would_refuse_is_named() -> None:
         check_jobs(jobs_of(study, {}))
 
 
-def test_a_mark_knows_the_seed_and_what_is_trained_and_not_the_studys_name() -> None:
-    first, *others = jobs_of(read_study("s", changed("start", None)), {})
-    another_seed = next(job for job in others if job.arm == first.arm)
-    another_arm = next(job for job in others if job.arm != first.arm and job.seed == first.seed)
-    marks = [mark_of(job).stage for job in (first, another_seed, another_arm)]
-    assert len(set(marks)) == len(marks)
-    again = next(iter(jobs_of(read_study("other", changed("start", None)), {})))
-    assert mark_of(again).stage == marks[0]
+SAMPLED = "accuracy_sampled"
+
+
+def comparable(*overrides: str, metric: str = "accuracy", curve: str = SAMPLED) -> Study:
+    """A study of two arms, the second with ``overrides``."""
+    arms = {arm: {"about": "", "overrides": ["experiment=llama_baseline"], "seeds": 1} for arm in ("plain", "better")}
+    arms["better"]["overrides"] += overrides
+    primary = {**CONTENT["primary"], "metric": f"test/verifier/{metric}"}
+    fixed = {"primary": primary, "curve": f"val/verifier/{curve}", "common": [], "start": None}
+    return read_study("s", {**CONTENT, **fixed, "arms": arms, "order": [["plain", "better"]]})
+
+
+NO_TEST = "suite.settings must hold 'main', on which a study compares; there are"
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (comparable("suite=countdown"), f"{NO_TEST} longproc_500"),
+        (comparable("suite=track1"), f"{NO_TEST} none"),
+        (comparable("stages=[grpo]"), r"compares the stages grpo and evaluate, stages=\['grpo'\] lacks evaluate"),
+        (comparable("budget.evaluate.samples=0", metric=SAMPLED), "main.samples is 0, but the primary metric"),
+        (
+            comparable("rollout.validation_samples=0"),
+            "samples=0 the curve may be val/verifier/accuracy, got",
+        ),
+        (comparable("rollout.validation_samples=8", curve="pass_at_4"), "or val/verifier/pass_at_8, got .*/pass_at_4"),
+        (comparable("budget.grpo.validation_problems=0"), "budget.grpo.validation_problems is 0, but the curve is"),
+        (
+            comparable("policy.pretrained=null"),
+            "policy.pretrained is null and so is s.start: give the study a start, .* with seed: each where each seed",
+        ),
+    ],
+)
+def test_an_arm_that_leaves_nothing_to_compare_is_refused(asked: Study, sentence: str) -> None:
+    with pytest.raises(StudyError, match=f"arm better: .*{sentence}"):
+        check_comparable(asked, [job for job in jobs_of(asked, {}) if job.arm == "better"])
+
+
+@pytest.mark.parametrize("curve", ["accuracy", SAMPLED, "pass_at_4"])
+def test_what_can_be_compared_passes(curve: str) -> None:
+    drawn = ("rollout.validation_samples=4", "budget.evaluate.samples=4", "policy.pretrained=null")
+    asked = comparable(*drawn, metric=SAMPLED, curve=curve)
+    started = replace(asked, start=Start(overrides=[], seed=0))
+    check_comparable(started, jobs_of(asked, {})[1:])
+
+
+@pytest.mark.parametrize("address", [None, "nowhere://at-all"])
+def test_failed_jobs_are_named_also_where_the_report_fails(
+    address: str | None, tracker: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The study has no runs; then there is not even an MLflow."""
+    if address is not None:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    assert close(comparable(), {"better seed 0": Path("better-0.log")}, sent=None) == 1
+    assert capsys.readouterr().out.endswith("better seed 0: FAILED, see better-0.log\n")
 
 
 @pytest.mark.whole
@@ -176,4 +209,4 @@ def test_every_arm_of_every_study_can_be_run(name: str) -> None:
         stages = [plan.name for plan in plan_stages(composed(job)).values()]
         assert arm == "start" or {"grpo", "evaluate"} <= set(stages)
         check_credit_fits(composed(job))
-    assert (STUDIES / f"{name}.yaml").read_text().splitlines()[0].endswith(f"make study name={name}")
+    assert (CONF / "study" / f"{name}.yaml").read_text().splitlines()[0].endswith(f"make study name={name}")

@@ -1,4 +1,4 @@
-"""A study whose warm start lies on another machine: its runs count by what MLflow says the start was."""
+"""Which runs of a study count and which are made again, also where its warm start lies on another machine."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from experiments.studies.finished import (
     finished_marks,
     mark_of,
     planned,
+    same_parameters,
+    start_policies,
     still_to_do,
     today,
     todays_jobs,
 )
 from experiments.studies.jobs import composed, start_jobs
 from experiments.studies.plan import Start, Study, StudyError, read_study
-from experiments.studies.starts import same_parameters, start_plan, start_policies
 from tests.unit.experiments.stages.test_plan import edit_code
 
 FLAT = {0: 0.2, 10: 0.2}
@@ -44,8 +45,7 @@ def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     """Of one arm beside the baseline, a seed each, in a folder of its own; what another test planned is forgotten."""
     monkeypatch.chdir(tmp_path)
     runs.name = re.sub(r"\W", "_", runs.name)  # it is typed as name=…
-    for cached in (planned, start_plan):
-        cached.cache_clear()
+    planned.cache_clear()
     content = runs.content(seeds=1, start={"overrides": ["experiment=llama_baseline"], "seed": 0})
     content["common"] = ["debug=fast"]
     for arm in content["arms"].values():
@@ -57,7 +57,7 @@ def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
 def leave_start(study: Study) -> Path:
     """The stage's folder with a policy and its result, as the stage leaves it."""
     (job,) = set(start_jobs(study).values())
-    folder = start_plan(job).folder
+    folder = planned(job)[-1].folder
     (folder / POLICY).mkdir(parents=True)
     (folder / POLICY / "model.safetensors").write_bytes(b"weights")
     (folder / "config.yaml").write_text("seed: 0\n")
@@ -117,17 +117,11 @@ def test_where_mlflow_does_not_say_it_a_sentence_names_what_lacks(runs: Any, stu
     assert notes_on_left_out(study, others, {1: "elsewhere"})[0].startswith("2 runs of another configuration left out")
 
 
-def test_a_start_that_is_here_is_read_here(runs: Any, study: Study) -> None:
-    leave_start(study)
-    assert today(runs.tracker, study) == Today(marks=set(), missing={}), "nothing has run"
-    marks = add_arms(runs, study)
-    assert today(runs.tracker, study) == Today(marks=marks, missing={})
-
-
 def test_runs_of_other_code_count_in_a_report_and_are_made_again(runs: Any, study: Study) -> None:
     """The start was trained under other code, too, and holds something else."""
     leave_start(study)
     jobs = todays_jobs(study)
+    assert today(runs.tracker, study) == Today(marks=set(), missing={}), "nothing has run"
     marks = {mark_of(job) for job in jobs}
     for mark in marks:
         runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=f"of other code {mark.arm}", settings=mark.stage)
@@ -146,14 +140,13 @@ def test_a_study_that_takes_other_code_sees_the_folders_that_its_runs_take(
     study = replace(study, common=[*study.common, "checkpoints.resume_changed_code=true"])
     (start,) = set(start_jobs(study).values())
     policies = {0: str(leave_start(study) / POLICY)}
-    begin(start_plan(start))
+    begin(planned(start)[-1])
     before = [planned(job) for job in todays_jobs(study)]
     for plan in (plan for stages in before for plan in stages):
         begin(plan)
         write_result(plan.folder, {})
     edit_code(monkeypatch, "experiments.assemble")
-    for cached in (planned, start_plan):
-        cached.cache_clear()
+    planned.cache_clear()
     assert start_policies(study) == policies
     for job, earlier in zip(todays_jobs(study), before, strict=True):
         assert planned(job) == [*plans(composed(job)).values()]
@@ -166,3 +159,10 @@ def test_a_run_of_before_settings_had_a_hash_counts_where_its_parameters_are_tod
     assert same_parameters(recorded, config)
     assert not same_parameters(recorded | {"budget.problems": "-1"}, config)
     assert not same_parameters({"a key": "of then"}, config)
+
+
+def test_a_mark_knows_the_seed_and_what_is_trained_and_not_the_studys_name(runs: Any, study: Study) -> None:
+    study = replace(study, start=None, arms={name: replace(arm, seeds=2) for name, arm in study.arms.items()})
+    marks = [mark_of(job).stage for job in todays_jobs(study)]
+    assert len(set(marks)) == len(marks) == 4
+    assert [mark_of(job).stage for job in todays_jobs(replace(study, name="other"))] == marks
