@@ -19,12 +19,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.analysis.comparison import CURVE, Comparison, Request, comparison_of
-from experiments.analysis.curves import Curve, draw_curves
+from experiments.analysis.comparison import (
+    CURVE,
+    NOTHING_FIXED,
+    Preregistration,
+    Request,
+    comparison_of,
+    preregistration,
+)
 from experiments.analysis.evaluation_sets import SAMPLED
-from experiments.analysis.gains import draw_gains
-from experiments.analysis.preregistration import NOTHING_FIXED, Preregistration, preregistration
-from experiments.analysis.runs import Refused, log_comparison, stage_with, stages_below
+from experiments.analysis.pictures import Curve, draw_curves, draw_gains
+from experiments.analysis.runs import Refused, log_comparison, stages_below, stages_with
 from experiments.cli.arguments import KeyValueParser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.mlflow_sync import Tracker, TrackerError, connect
@@ -52,14 +57,17 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
         if wrong := name_flaw(name):
             raise Refused(f"{quoted(name)} {wrong}: a comparison is written under its names")
     found = comparison_of(tracker, request, fixed)
-    stem = output / join_names(request.names) / found.metric.replace("/", "-")
+    stem = output / join_names(request.names) / found.table.metric.replace("/", "-")
     table = found.table.as_table()
     texts = {".csv": found.table.as_csv(), ".md": table.as_markdown(), ".tex": found.table.as_latex()}
-    for suffix, text in texts.items():
-        write_text(stem.with_suffix(suffix), text)
     files = [stem.with_suffix(suffix) for suffix in texts]
+    for path, text in zip(files, texts.values(), strict=True):
+        write_text(path, text)
     curve = request.curve or (request.metric if (request.metric or "").startswith("val/") else None) or CURVE
-    curves = read_curves(tracker, found, curve)
+    below, curves = stages_below(tracker, request.names), list[Curve]()
+    for arm in found.table.arms:
+        seeds = [dict(tracker.history(stage.run_id, curve)) for stage in stages_with(curve, arm, below)]
+        curves += [Curve(label=arm.label, seeds=seeds)] if seeds else []
     steps = "training steps (GRPO: rollout batches)"
     over_steps = draw_curves(curves, metric=curve, steps=steps) if curves else None
     for ending, figure in ((".png", over_steps), ("-gains.png", draw_gains(found.table))):
@@ -72,41 +80,26 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
     return [*found.notes, *without, f"Written: {stem}.*"]
 
 
-def read_curves(tracker: Tracker, found: Comparison, metric: str) -> list[Curve]:
-    """Per arm the histories of its runs, each from the stage that logged ``metric`` while it trained."""
-    below, curves = stages_below(tracker, found.request.names), list[Curve]()
-    for arm in found.arms:
-        logged = [stage_with(metric, below.get(run.run_id, {})) for run in arm.runs.values()]
-        seeds = [dict(tracker.history(stage.run_id, metric)) for stage in logged if stage is not None]
-        curves += [Curve(label=arm.label, seeds=seeds)] if seeds else []
-    return curves
-
-
 def request_parser(module: str, doc: str | None) -> KeyValueParser:
-    """The arguments that every comparison takes.
-
-    Args:
-        module: run as ``python -m``.
-        doc: its docstring, whose first line describes it.
-    """
+    """The arguments that every comparison takes; ``module`` is run as ``python -m``, ``doc`` its docstring."""
     parser = KeyValueParser(module, doc)
     parser.add_argument("names", nargs="+", help="experiments")
     parser.add_argument("--metric", help=f"by its name for the main set; what published figures are of, else {SAMPLED}")
-    parser.add_argument("--sets", help="the evaluation sets to show, with commas; main is the suite's main one")
-    parser.add_argument("--by", help="tags or parameters that make an arm, with commas")
+    parser.add_argument("--sets", type=listed, help="the evaluation sets, with commas; main is the suite's main one")
+    parser.add_argument("--by", type=listed, help="tags or parameters that make an arm, with commas")
     parser.add_argument("--baseline", help="an arm, or a value that only one arm has")
     parser.add_argument("--curve", help="the metric of the large picture")
     return parser
 
 
+def listed(value: str) -> list[str]:
+    return [one.strip() for one in value.strip("[]").split(",")]
+
+
 def request_of(options: argparse.Namespace, names: Sequence[str]) -> Request:
     """The request in parsed arguments, for the experiments that their names stand for."""
-
-    def listed(value: str | None) -> list[str] | None:
-        return None if value is None else [one.strip() for one in value.strip("[]").split(",")]
-
-    sets, by = listed(options.sets), listed(options.by)
-    return Request(names=names, metric=options.metric, sets=sets, by=by, baseline=options.baseline, curve=options.curve)
+    given = {name: getattr(options, name) for name in ("metric", "sets", "by", "baseline", "curve")}
+    return Request(names=names, **given)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -117,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
         request = request_of(options, names)
         tracker = connect()
         studies = studies or launched(tracker, names)
-        if studies and request.is_plain:
+        if studies and request == Request(names=names) and len(names) == 1:
             from experiments.analysis.study_report import report_today  # slow: it composes configurations
 
             lines = report_today(tracker, studies[0], output=OUTPUT)

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
 from urllib.parse import quote
 
-from experiments.analysis.runs import Refused, near
+from experiments.analysis.runs import Refused
+from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackedRun, TrackerError, connect, tracking_address
 from experiments.system.terminal import protect_output
 
@@ -55,7 +56,7 @@ def shown(names: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
     """
     for name in names:
         if name not in there:
-            raise Refused(f"No experiment {name!r} in MLflow{near(name, list(there))}")
+            raise Refused(f"No experiment {name!r} in MLflow; {did_you_mean(name, there, names=there)}")
     return {name: there[name] for name in names} or dict(islice(there.items(), MOST))
 
 

@@ -13,13 +13,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.analysis.comparison import comparison_of
-from experiments.analysis.preregistration import preregistration
-from experiments.analysis.report.gather import Gathered, gather
+from experiments.analysis.comparison import comparison_of, preregistration
+from experiments.analysis.report.gather import gather
 from experiments.analysis.report.page import page, result_of
-from experiments.analysis.runs import Refused, near
+from experiments.analysis.runs import Refused
 from experiments.compare import request_of, request_parser
 from experiments.config.folders import ConfigDirError, take_config_dir
+from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackerError, connect
 from experiments.studies.launched import launched
 from experiments.studies.plan import StudyError, split
@@ -36,12 +36,17 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = parser.read(take_config_dir(arguments))
         names, studies = split(options.names)
-        output = options.output or default_output(names)
+        for name in names if options.output is None else ():
+            if wrong := name_flaw(name):
+                raise Refused(f"{quoted(name)} {wrong}: a report is written under its names; or give output=FILE")
+        output = options.output or OUTPUT / f"{join_names(names)}.html"
         tracker = connect()
         studies = studies or launched(tracker, names)
         fixed = preregistration(tracker, studies, alone=len(names) == 1)
         found = gather(tracker, comparison_of(tracker, request_of(options, names), fixed))
-        check_curve(found, options.curve)
+        logged = {name for stages in found.stages.values() for stage in stages.values() for name in stage.metrics}
+        if options.curve not in (None, *logged):
+            raise Refused(f"No stage of these runs has {options.curve!r}; {did_you_mean(options.curve, logged)}")
         results = [result_of(tracker, study) for study in studies]
         write_text(output, page(found, curve=options.curve, studies=results))
     except (ConfigDirError, Refused, StudyError, TrackerError) as error:
@@ -49,21 +54,6 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     print(f"Written: {output} ({output.stat().st_size / 1e6:.1f} MB)")
     return 0
-
-
-def default_output(names: Sequence[str]) -> Path:
-    """``outputs/report/NAME+NAME.html``, shortened where there are many."""
-    for name in names:
-        if wrong := name_flaw(name):
-            raise Refused(f"{quoted(name)} {wrong}: a report is written under its names; or give output=FILE")
-    return OUTPUT / f"{join_names(names)}.html"
-
-
-def check_curve(found: Gathered, curve: str | None) -> None:
-    """Raises Refused for a curve that no stage logged."""
-    logged = {name for stages in found.stages.values() for stage in stages.values() for name in stage.metrics}
-    if curve is not None and curve not in logged:
-        raise Refused(f"No stage of these runs has the metric {curve!r}{near(curve, sorted(logged))}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -81,10 +81,10 @@ def escaped_latex(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in text)
 
 
-def as_csv(head: Sequence[str], records: Iterable[Sequence[object]]) -> str:
-    """For other programs: numbers with all their digits, None as an empty field."""
+def as_csv(records: Sequence[Mapping[str, object]]) -> str:
+    """Records of the same keys for other programs: numbers with all their digits, None as an empty field."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
+    writer = csv.DictWriter(text, [*records[0]], lineterminator="\n")
+    writer.writeheader()
     writer.writerows(records)
     return text.getvalue()

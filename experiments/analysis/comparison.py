@@ -7,18 +7,20 @@ grpo · dapo               several: each of the others with the one of its own s
 clipo · dapo     → grpo · dapo
 grpo · gspo
 clipo · gspo     → grpo · gspo
+
+A study fixed beforehand which of its runs count and, where it is compared alone, metric and baseline.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from experiments.analysis.evaluation_sets import columns_of, default_metric, published_beside
-from experiments.analysis.preregistration import NOTHING_FIXED, Preregistration
 from experiments.analysis.runs import (
-    Arm,
+    ArmRuns,
     Refused,
     arms_by,
     checked_axes,
@@ -31,8 +33,10 @@ from experiments.analysis.runs import (
     without_local_paths,
 )
 from experiments.analysis.set_table import SetTable, set_table
+from experiments.analysis.statistics import Rule, difference_in_a_study, difference_over_shared_seeds
+from experiments.config.hints import command_line
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.studies.plan import START
+from experiments.studies.plan import START, Study
 
 CURVE = "val/verifier/accuracy_sampled"
 SETTING = ("scale", "family", "task", "objective", "advantage", "debug")
@@ -59,40 +63,66 @@ class Request:
     curve: str | None = None
     """The metric of the large picture."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class Preregistration:
+    """What studies among the experiments fixed before their runs."""
+
+    studies: Collection[str] = ()
+    """Their names; of other experiments every finished run counts."""
+    run_ids: Collection[str] = ()
+    """The runs of studies that count."""
+    study: Study | None = None
+    """The study, where it is compared alone: it fixes metric and baseline."""
+    notes: Sequence[str] = ()
+    """What a reader should know of the runs that do not count."""
+
     @property
-    def is_plain(self) -> bool:
-        """Whether it is one name and nothing else."""
-        options = (self.metric, self.sets, self.by, self.baseline, self.curve)
-        return len(self.names) == 1 and not any(options)
+    def rule(self) -> Rule:
+        """Over which seeds an arm is compared with its baseline."""
+        if self.study is None:
+            return difference_over_shared_seeds
+        return partial(difference_in_a_study, start_per_seed=self.study.start_per_seed)
+
+
+NOTHING_FIXED = Preregistration()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Arms side by side."""
+    """The arms side by side, each baseline above those that are compared with it."""
 
     request: Request
-    arms: Sequence[Arm]
-    """Each baseline, below it those that are compared with it."""
-    against: Mapping[str, Arm]
-    """Label of an arm → the arm it is compared with."""
     table: SetTable
-    left_out: Sequence[TrackedRun] = field(repr=False)
-    """Finished runs of these names that count and have the metric of none of the columns."""
-    fixed: Preregistration
+    rule: Rule
+    """See :class:`Preregistration`."""
+    notes: Sequence[str]
+    """What a reader should know and the table alone would hide."""
 
-    @property
-    def metric(self) -> str:
-        return self.table.metric
 
-    @property
-    def notes(self) -> list[str]:
-        """What a reader should know and the table alone would hide."""
-        return [
-            *self.fixed.notes,
-            *notes_on_arms(self.arms, starts_may_differ=self.fixed.starts_may_differ),
-            *_note_on_left_out(self.left_out, self.metric),
-            *note_on_baselines(self.arms, self.against),
-        ]
+def preregistration(tracker: Tracker, studies: Sequence[Study], *, alone: bool) -> Preregistration:
+    """What these studies fix; ``alone``: nothing else is compared.
+
+    Raises:
+        StudyError: for one of which no run counts today.
+    """
+    if not studies:
+        return NOTHING_FIXED
+    from experiments.analysis.study_notes import notes_on_left_out  # slow: they compose today's configurations
+    from experiments.schema import register
+    from experiments.studies.finished import counted, today
+
+    register()
+    run_ids, notes = list[str](), list[str]()
+    for study in studies:
+        marks, missing = today(tracker, study)
+        runs, others = counted(tracker, study, marks, missing)
+        run_ids += [run.run_id for run in runs]
+        report = command_line("compare", study.called or study.name)
+        notes.append(f"Of the study {study.name} the runs of today's configuration count; {report} shows its report.")
+        notes += notes_on_left_out(study, others, missing)
+    only = studies[0] if alone and len(studies) == 1 else None
+    return Preregistration(studies=[study.name for study in studies], run_ids=run_ids, study=only, notes=notes)
 
 
 def comparison_of(tracker: Tracker, request: Request, fixed: Preregistration = NOTHING_FIXED) -> Comparison:
@@ -106,7 +136,11 @@ def comparison_of(tracker: Tracker, request: Request, fixed: Preregistration = N
     Raises:
         Refused: for names, metrics, sets, axes or a baseline that do not exist.
     """
-    finished = [run for run in finished_runs(tracker, request.names) if fixed.counts(run)]
+    finished = [
+        run
+        for run in finished_runs(tracker, request.names)
+        if run.experiment not in fixed.studies or run.run_id in fixed.run_ids
+    ]
     metric, by, baseline = request.metric, request.by, request.baseline
     if fixed.study is not None:
         metric, by = metric or fixed.study.primary.metric, by or ["arm"]
@@ -115,7 +149,6 @@ def comparison_of(tracker: Tracker, request: Request, fixed: Preregistration = N
     published = published_beside(finished, metric)
     columns = columns_of(finished, metric, request.sets, published)
     runs = [run for run in finished if any(column.metric in run.metrics for column in columns)]
-    left_out = [run for run in finished if run not in runs and run.tags.get("arm") != START]
     if by is None:
         arms = without_common_axes(arms_by(runs, distinguishing_axes(runs)))
     else:
@@ -123,14 +156,20 @@ def comparison_of(tracker: Tracker, request: Request, fixed: Preregistration = N
     baselines = baselines_of(arms, baseline)
     order = [place for place, other in enumerate(baselines) if other is None]
     order = [one for place in order for one in (place, *(at for at, other in enumerate(baselines) if other == place))]
-    ordered = without_local_paths([arms[place] for place in order])
-    shown = dict(zip(order, ordered, strict=True))
+    shown = dict(zip(order, without_local_paths([arms[place] for place in order]), strict=True))
     against = {shown[place].label: shown[other] for place, other in enumerate(baselines) if other is not None}
-    table = set_table(ordered, columns, metric=metric, against=against, published=published, rule=fixed.difference)
-    return Comparison(request=request, arms=ordered, against=against, table=table, left_out=left_out, fixed=fixed)
+    ordered = [*shown.values()]
+    notes = [
+        *fixed.notes,
+        *notes_on_arms(ordered, starts_may_differ=fixed.study is not None and fixed.study.start_per_seed),
+        *_note_on_left_out([run for run in finished if run not in runs and run.tags.get("arm") != START], metric),
+        *note_on_baselines(ordered, against),
+    ]
+    table = set_table(ordered, columns, metric=metric, against=against, published=published, rule=fixed.rule)
+    return Comparison(request=request, table=table, rule=fixed.rule, notes=notes)
 
 
-def baselines_of(arms: Sequence[Arm], request: str | None) -> list[int | None]:
+def baselines_of(arms: Sequence[ArmRuns], request: str | None) -> list[int | None]:
     """For each arm the place of its baseline; None of a baseline, and where none can be chosen.
 
     Args:
@@ -141,40 +180,34 @@ def baselines_of(arms: Sequence[Arm], request: str | None) -> list[int | None]:
     Raises:
         Refused: for a request that no arm meets, or more than one.
     """
-    candidates = possible_baselines(arms) if request is None else [_requested_baseline(arms, request)]
+    candidates = possible_baselines(arms)
+    if request is not None:
+        candidates = [place for place, arm in enumerate(arms) if request in (arm.label, *arm.values.values())]
+        if len(candidates) != 1:
+            how = f"is {len(candidates) or 'none'} of the arms"
+            raise Refused(f"The baseline {request!r} {how}; there are: {'; '.join(arm.label for arm in arms)}")
     if len(candidates) == 1:
         return [candidates[0] if place != candidates[0] else None for place in range(len(arms))]
     alike = [[one for one in candidates if _setting(arms[one]) == _setting(arm)] for arm in arms]
     return [own[0] if len(own) == 1 and place not in candidates else None for place, own in enumerate(alike)]
 
 
-def possible_baselines(arms: Sequence[Arm]) -> list[int]:
+def possible_baselines(arms: Sequence[ArmRuns]) -> list[int]:
     """The places of those named ``…baseline``; where none is, of those rewarded by the verifier alone."""
     named = [place for place, arm in enumerate(arms) if "baseline" in arm.label]
-    verified = [
-        place
-        for place, arm in enumerate(arms)
-        if all(value_of(run, "reward") == "verifier" for run in arm.runs.values())
-    ]
+    rewards = [{value_of(run, "reward") for run in arm.runs.values()} for arm in arms]
+    verified = [place for place, reward in enumerate(rewards) if reward == {"verifier"}]
     return named or verified
 
 
-def _requested_baseline(arms: Sequence[Arm], request: str) -> int:
-    found = [place for place, arm in enumerate(arms) if request == arm.label or request in arm.values.values()]
-    if len(found) != 1:
-        how = "is none of the arms" if not found else f"is {len(found)} of the arms"
-        raise Refused(f"The baseline {request!r} {how}; there are: {'; '.join(arm.label for arm in arms)}")
-    return found[0]
-
-
-def _setting(arm: Arm) -> dict[str, str]:
+def _setting(arm: ArmRuns) -> dict[str, str]:
     """The tags that must be alike, and of what tells arms apart all but the method."""
     run = next(iter(arm.runs.values()))
     own = {axis: value for axis, value in arm.values.items() if axis.partition(".")[0] not in METHOD}
     return {axis: value_of(run, axis) for axis in SETTING} | own
 
 
-def note_on_baselines(arms: Sequence[Arm], against: Mapping[str, Arm]) -> list[str]:
+def note_on_baselines(arms: Sequence[ArmRuns], against: Mapping[str, ArmRuns]) -> list[str]:
     """Why an arm has no Δ, where there are several possible baselines."""
     candidates = [arms[place].label for place in possible_baselines(arms)]
     if len(candidates) < 2:
@@ -188,7 +221,7 @@ def note_on_baselines(arms: Sequence[Arm], against: Mapping[str, Arm]) -> list[s
     return [f"No Δ for {label}: {why}." for label in without]
 
 
-def notes_on_arms(arms: Sequence[Arm], *, starts_may_differ: bool = False) -> list[str]:
+def notes_on_arms(arms: Sequence[ArmRuns], *, starts_may_differ: bool = False) -> list[str]:
     """Older runs that do not count, and arms whose runs differ in more than the seed.
 
     Args:

@@ -16,14 +16,12 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
-from matplotlib.transforms import Bbox
 from scipy.stats import spearmanr
 
-from experiments.analysis.curves import COLOURS, write_caption
+from experiments.analysis.pictures import COLOURS, write_caption
 from experiments.analysis.study_rows import ArmRow, Gain
 from experiments.studies.plan import Study
 from experiments.table import Table
@@ -48,18 +46,6 @@ CAPTION = (
 )
 STYLES = [(colour, shape) for shape, colour in product("osD^v", COLOURS[1:])]
 """Black is the baseline's."""
-MARKER, DIGIT, HEIGHT, LINE = 8.0, 6.0, 9.0, 1.4
-"""A point's width, a digit's width and height, a line's width, in typographic points, with the space around them."""
-LEADER = 14.0
-"""From this distance on, in typographic points, a line leads from a number to its point."""
-ENTRY, AROUND = 0.205, 1.75
-"""Inches: the height of an arm's entry in the legend, and of the rest of the picture."""
-OFFSETS = [
-    (distance * math.cos(angle), distance * math.sin(angle))
-    for distance in (9.0, 13.0, 18.0, 24.0, 31.0, 39.0, 48.0)
-    for angle in (math.pi / 4 + turn * math.pi / 6 for turn in range(12))
-]
-"""Where a number may stand beside its point, in typographic points; the nearest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,19 +126,22 @@ def dose_section(study: Study, arms: Sequence[DosedArm]) -> str:
 
 def draw_doses(study: Study, arms: Sequence[DosedArm]) -> Figure:
     """One picture of the arms that value steps, the least dose first, one at least."""
-    figure = Figure(figsize=(8.8, max(5.6, ENTRY * len(arms) + AROUND)), layout="constrained")
+    figure = Figure(figsize=(8.8, max(5.6, 0.205 * len(arms) + 1.75)), layout="constrained")
     axes = figure.subplots()
     axes.axhline(0, color=COLOURS[0], linewidth=1.6, label=f"{study.primary.baseline} (baseline)")
     axes.axvline(0.5, color="0.35", linewidth=1.2, linestyle="--", label="0.5: random values")
-    for number, arm in enumerate(arms):
-        colour, shape = STYLES[number % len(STYLES)]
+    outline = [withStroke(linewidth=2, foreground="white")]
+    for number, arm in enumerate(arms, start=1):
+        colour, shape = STYLES[(number - 1) % len(STYLES)]
         for x, y in arm.single_seeds:
             axes.scatter(x, y, s=9, color=colour, marker=shape, alpha=0.5, linewidths=0)
         x, y, half = arm.point
         if not math.isnan(half):
             axes.vlines(x, y - half, y + half, color=colour, linewidth=1.3, alpha=0.75)
-        label = f"{number + 1}  {arm.name}"
-        axes.plot([x], [y], color=colour, marker=shape, markersize=6, linestyle="none", label=label, zorder=3)
+        axes.plot(x, y, color=colour, marker=shape, markersize=6, linestyle="none", label=f"{number}  {arm.name}")
+        # beside its point, by turns above and below: neighbours are near each other in dose
+        beside: dict[str, Any] = {"xytext": (9, 9 if number % 2 else -9), "textcoords": "offset points"}
+        axes.annotate(str(number), (x, y), **beside, ha="center", va="center", fontsize=9, path_effects=outline)
     _set_limits(axes, arms)
     axes.set_xlabel("AUROC among siblings of the values of steps, by the verifier's verdicts")
     axes.set_ylabel(f"Δ {study.primary.metric} to {study.primary.baseline}, points")
@@ -161,7 +150,6 @@ def draw_doses(study: Study, arms: Sequence[DosedArm]) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, loc="outside right upper", fontsize=9)
     write_caption(figure, f"{correlation_sentence(arms)} {DOSE} {CAPTION}", width=145)
-    _number(figure, axes, [arm.point for arm in arms])
     return figure
 
 
@@ -176,71 +164,3 @@ def _set_limits(axes: Axes, arms: Sequence[DosedArm]) -> None:
     axes.set_xlim(min(xs) - 0.06 * wide, max(xs) + 0.06 * wide)
     low, top = max(min(ends), min(ys) - high / 2), min(max(ends), max(ys) + high / 2)
     axes.set_ylim(low - 0.06 * high, top + 0.06 * high)
-
-
-def _number(figure: Figure, axes: Axes, points: Sequence[tuple[float, float, float]]) -> None:
-    """Each arm's number beside its point, with a line to it from further off."""
-    figure.draw_without_rendering()  # only now it is known where on paper the points are
-    frame, scale = axes.get_window_extent(), figure.dpi / 72
-
-    def on_paper(x: float, y: float) -> np.ndarray:
-        return np.array(axes.transData.transform((x, y)))
-
-    lines = [(on_paper(x, y - half), on_paper(x, y + half)) for x, y, half in points if not math.isnan(half)]
-    baseline, random_values = on_paper(0.5, 0.0)[1], on_paper(0.5, 0.0)[0]
-    lines += [((frame.x0, baseline), (frame.x1, baseline)), ((random_values, frame.y0), (random_values, frame.y1))]
-    bars = [Bbox([low, high]).padded(scale * LINE / 2) for low, high in lines]
-    chosen = label_offsets([on_paper(x, y) for x, y, _ in points], bars, frame, scale=scale)
-    for number, (offset, (x, y, _)) in enumerate(zip(chosen, points, strict=True), start=1):
-        leader = {"arrowstyle": "-", "color": "0.35", "linewidth": 0.7, "shrinkA": 0, "shrinkB": 3}
-        written = axes.annotate(
-            str(number),
-            (x, y),
-            xytext=offset,
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            fontsize=9,
-            color="0.05",
-            arrowprops=leader if math.hypot(*offset) > LEADER else None,
-            path_effects=[withStroke(linewidth=2, foreground="white")],
-            zorder=2.5,  # over lines and intervals, under points
-        )
-        written.set_in_layout(False)  # else the frame moves under the offsets
-
-
-def label_offsets(
-    points: Sequence[np.ndarray], bars: Sequence[Bbox], frame: Bbox, *, scale: float
-) -> list[tuple[float, float]]:
-    """Where the numbers 1, 2, … stand beside their points so that none covers a point or another number.
-
-    One after another gets the cheapest of ``OFFSETS``: 10 for each point or number covered, 1 for each bar through it,
-    20 outside the frame, and a little for the distance.
-
-    Args:
-        points: in pixels.
-        bars: lines that a number should rather not stand on, as thin boxes in pixels.
-        frame: in pixels.
-        scale: pixels in a typographic point.
-    """
-    taken = [_box_around(point, MARKER * scale, MARKER * scale) for point in points]
-    found = []
-    for number, point in enumerate(points, start=1):
-        width = DIGIT * len(str(number))
-
-        def box(offset: tuple[float, float], point: np.ndarray = point, width: float = width) -> Bbox:
-            return _box_around(point + scale * np.array(offset), width * scale, HEIGHT * scale)
-
-        def cost(offset: tuple[float, float]) -> float:
-            there = box(offset)
-            inside = frame.x0 <= there.x0 and there.x1 <= frame.x1 and frame.y0 <= there.y0 and there.y1 <= frame.y1
-            covered = 10 * there.count_overlaps(taken) + there.count_overlaps(bars)
-            return covered + (0 if inside else 20) + 0.05 * math.hypot(*offset)
-
-        found.append(min(OFFSETS, key=cost))
-        taken.append(box(found[-1]))
-    return found
-
-
-def _box_around(point: np.ndarray, width: float, height: float) -> Bbox:
-    return Bbox.from_bounds(point[0] - width / 2, point[1] - height / 2, width, height)

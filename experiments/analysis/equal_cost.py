@@ -40,18 +40,10 @@ class CostCurve:
         if any(after < before for before, after in pairwise(self.costs)):
             raise ValueError("what has been spent cannot become less")
 
-    @property
-    def last_cost(self) -> float:
-        return self.costs[-1]
-
     def at(self, cost: float) -> float:
-        """The value at ``cost``.
-
-        Raises:
-            ValueError: for a cost that the run did not reach.
-        """
-        if cost > self.last_cost:
-            raise ValueError(f"the curve ends at {self.last_cost:g}, asked at {cost:g}")
+        """The value at ``cost``; raises ValueError for a cost that the run did not reach."""
+        if cost > self.costs[-1]:
+            raise ValueError(f"the curve ends at {self.costs[-1]:g}, asked at {cost:g}")
         after = bisect_left(self.costs, cost)
         if after == 0 or self.costs[after] == cost:
             return self.values[after]
@@ -64,8 +56,8 @@ class CostCurve:
         area = sum((right - left) * (self.at(left) + self.at(right)) / 2 for left, right in pairwise(points))
         return area / cost if cost > 0 else self.at(cost)
 
-    def cost_of(self, value: float) -> float | None:
-        """The least cost at which ``value`` is reached; None where it never is.
+    def cost_of(self, value: float) -> float:
+        """The least cost at which ``value`` is reached; infinite where it never is.
 
         A point that is not finite does not reach it, and after one it is reached at the next measured point.
         """
@@ -74,7 +66,7 @@ class CostCurve:
         for (left, low), (right, high) in pairwise(zip(self.costs, self.values, strict=True)):
             if value <= high and math.isfinite(high):
                 return left + (right - left) * (value - low) / (high - low) if math.isfinite(low) else right
-        return None
+        return math.inf
 
 
 def curve_of(values: Mapping[int, float], spent: Mapping[int, float], *, before: float) -> CostCurve | None:
@@ -97,8 +89,8 @@ class MeanCurves:
 
     def __init__(self, curves: Sequence[CostCurve]) -> None:
         self.costs = np.array(sorted({cost for curve in curves for cost in curve.costs}))
-        self.values = np.array([[curve.at(min(cost, curve.last_cost)) for cost in self.costs] for curve in curves])
-        self.firsts, self.lasts = np.array([(curve.costs[0], curve.last_cost) for curve in curves]).T
+        self.values = np.array([[curve.at(min(cost, curve.costs[-1])) for cost in self.costs] for curve in curves])
+        self.firsts, self.lasts = np.array([(curve.costs[0], curve.costs[-1]) for curve in curves]).T
 
     def of(self, chosen: np.ndarray) -> CostCurve:
         """The mean of the curves at these places, which may be repeated, up to where all of them go."""
@@ -134,48 +126,40 @@ def time_to_target(
     Of few seeds it is too narrow, as every bootstrap of them (see :func:`nested_difference`).
 
     Args:
-        ours: a curve for each seed of the arm.
+        ours: a curve for each seed of the arm, one at least.
         baseline: the same of the baseline.
         same_seeds: curve i of both has the same seed: they are drawn together.
         resamples: draws.
         seed: of the draws.
-
-    Raises:
-        ValueError: for an empty side, or different numbers of seeds with ``same_seeds``.
     """
-    if not ours or not baseline:
-        raise ValueError(f"each side needs a seed, got {len(ours)} and {len(baseline)}")
-    if same_seeds and len(ours) != len(baseline):
-        raise ValueError(f"same_seeds needs as many runs on both sides, got {len(ours)} and {len(baseline)}")
     generator, means, targets = np.random.default_rng(seed), MeanCurves(ours), MeanCurves(baseline)
     costs = np.full(resamples, np.inf)
     for draw in range(resamples):
         drawn = generator.integers(len(ours), size=len(ours))
         others = drawn if same_seeds else generator.integers(len(baseline), size=len(baseline))
-        cost = means.of(drawn).cost_of(targets.of(others).values[-1])
-        costs[draw] = math.inf if cost is None else cost
+        costs[draw] = means.of(drawn).cost_of(targets.of(others).values[-1])
     low, high = np.quantile(costs, [0.025, 0.975], method="inverted_cdf").tolist()  # nothing between a cost and ∞
     return TimeToTarget(low=low, high=high, never=float(np.isinf(costs).mean()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AtCost:
-    """The validation curve at equal cost, the mean over seeds."""
+    """The validation curve at equal cost, the mean over seeds; what compares is None on the baseline's own row."""
 
     cost: float
     """What the arm and the baseline both spent, in every seed: no other arm changes it."""
     values: Sequence[float]
     """At each of ``SHARES`` of ``cost``."""
     gain: Difference | None
-    """Of the last of ``values`` over the baseline's; None on the baseline's own row."""
+    """Of the last of ``values`` over the baseline's."""
     mean_height: float
     """Area under the curve up to ``cost``, by ``cost``."""
     height_gain: Difference | None
-    """Of ``mean_height`` over the baseline's; None on the baseline's own row."""
-    to_baseline: float | None
-    """The cost to reach the value with which the baseline's mean curve ends; None: it did not."""
+    """Of ``mean_height`` over the baseline's."""
+    to_baseline: float
+    """The cost to reach the value with which the baseline's mean curve ends; infinite: it did not."""
     time_to_target: TimeToTarget | None
-    """The interval of that over seeds; None on the baseline's own row, and where either side has one run."""
+    """The interval of that over seeds; None also where either side has one run."""
 
 
 def at_cost(ours: Mapping[str, CostCurve], baseline: Mapping[str, CostCurve], *, own: bool) -> AtCost | None:
@@ -205,4 +189,4 @@ def at_cost(ours: Mapping[str, CostCurve], baseline: Mapping[str, CostCurve], *,
 
 def shared_cost(curves: Sequence[CostCurve]) -> float:
     """How far all of the curves go."""
-    return min(curve.last_cost for curve in curves)
+    return min(curve.costs[-1] for curve in curves)

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contrastive_reasoning.published import PublishedArm, PublishedTable, published_names, published_table, same_model
-from experiments.analysis.runs import ABSENT, Arm, Refused, near, value_of
+from experiments.analysis.runs import ABSENT, ArmRuns, Refused, value_of
+from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackedRun
 
-TEST, START, AVERAGE = "test/", "start/", "average"
+TEST, START = "test/", "start/"
+AVERAGE = f"{TEST}average/"
 MAIN = "main"
 """The set whose metrics have plain names."""
 SAMPLED, GREEDY = "test/verifier/accuracy_sampled", "test/verifier/accuracy"
-QUANTITY, PUBLISHED, MODEL = "suite.quantity", "suite.published", "policy.pretrained"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +53,17 @@ def columns_of(
     found = _metrics_by_set(runs, metric)
     if not found:
         known = sorted({name for run in runs for name in run.metrics})
-        raise Refused(f"No finished run has the metric {metric!r}{near(metric, known)}")
-    headings = dict(published.columns) if published else {}
+        raise Refused(f"No finished run has the metric {metric!r}; {did_you_mean(metric, known)}")
     for name in sets or ():
         if name not in found:
-            raise Refused(f"No finished run has {metric} of a set {name!r}{near(name, list(found))}")
+            raise Refused(f"No finished run has {metric} of a set {name!r}; {did_you_mean(name, found, names=found)}")
+    headings = dict(published.columns) if published else {}
 
     def place(name: str) -> tuple[bool, bool, int, str]:
         order = list(headings).index(name) if name in headings else len(headings)
-        return name != MAIN, found[name].startswith(f"{TEST}{AVERAGE}/"), order, name
+        return name != MAIN, found[name].startswith(AVERAGE), order, name
 
-    names = sorted(found, key=place) if sets is None else list(sets)
+    names = sorted(found, key=place) if sets is None else sets
     return [Column(name=name, heading=headings.get(name, name), metric=found[name]) for name in names]
 
 
@@ -71,9 +72,9 @@ def default_metric(runs: Sequence[TrackedRun]) -> str:
 
     Else success of sampled completions, and of greedy ones where no run was tested on samples.
     """
-    named = _named_table(runs)
-    if named is not None and has_metric(runs, TEST + named[1]):
-        return TEST + named[1]
+    _, printed = _published_of(runs)
+    if printed is not None and has_metric(runs, printed):
+        return printed
     return GREEDY if has_metric(runs, GREEDY) and not has_metric(runs, SAMPLED) else SAMPLED
 
 
@@ -85,18 +86,18 @@ def has_metric(runs: Sequence[TrackedRun], metric: str) -> bool:
 
 def published_beside(runs: Sequence[TrackedRun], metric: str) -> PublishedTable | None:
     """The table that the suite of all these runs names; None where there is none, or it is of another metric."""
-    named = _named_table(runs)
-    return published_table(named[0]) if named and TEST + named[1] == metric else None
+    name, printed = _published_of(runs)
+    return published_table(name) if printed == metric else None
 
 
-def published_arm(arm: Arm, table: PublishedTable | None) -> PublishedArm | None:
+def published_arm(arm: ArmRuns, table: PublishedTable | None) -> PublishedArm | None:
     """The row whose settings and base model all runs of ``arm`` have; None where there is none."""
     runs = arm.runs.values()
     return next((row for row in table.arms if all(_repeats(run, row) for run in runs)), None) if table else None
 
 
 def _repeats(run: TrackedRun, row: PublishedArm) -> bool:
-    return same_model(value_of(run, MODEL), row.model) and all(
+    return same_model(value_of(run, "policy.pretrained"), row.model) and all(
         _equal(value_of(run, key), value) for key, value in row.settings.items()
     )
 
@@ -111,12 +112,12 @@ def _equal(ours: str, printed: str | float) -> bool:
         return False
 
 
-def _named_table(runs: Sequence[TrackedRun]) -> tuple[str, str] | None:
-    """The published table of all these runs' suite, and its quantity."""
+def _published_of(runs: Sequence[TrackedRun]) -> tuple[str, str | None]:
+    """The published table of all these runs' suite, and its metric; None for the metric where there is no table."""
     quantity = GREEDY.removeprefix(TEST)
-    named = {(run.params.get(PUBLISHED, "null"), run.params.get(QUANTITY, quantity)) for run in runs}
+    named = {(run.params.get("suite.published", ""), run.params.get("suite.quantity", quantity)) for run in runs}
     name, quantity = named.pop()
-    return None if named or name not in published_names() else (name, quantity)
+    return (name, TEST + quantity) if not named and name in published_names() else ("", None)
 
 
 def _metrics_by_set(runs: Sequence[TrackedRun], metric: str) -> dict[str, str]:
@@ -126,11 +127,11 @@ def _metrics_by_set(runs: Sequence[TrackedRun], metric: str) -> dict[str, str]:
     quantity = metric.removeprefix(TEST)
     if quantity == metric or "/" not in quantity:
         return found
-    for name in names:
+    for name in filter(lambda name: name.startswith(TEST), names):
         head, _, rest = name.removeprefix(TEST).partition("/")
-        if name.startswith(TEST) and rest == quantity:
+        if rest == quantity:
             found[head] = name
-        if name.startswith(f"{TEST}{AVERAGE}/"):
-            averaged = {run.params.get(QUANTITY) for run in runs if name in run.metrics}
-            found |= {rest: name} if averaged == {quantity} else {}
+        averaged = {run.params.get("suite.quantity") for run in runs if name in run.metrics}
+        if name.startswith(AVERAGE) and averaged == {quantity}:
+            found[rest] = name
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.config.hints import command_line
+from experiments.config.hints import command_line, did_you_mean
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.mlflow_sync.describe import OBSERVING
 from experiments.system.secrets import without_paths
@@ -20,12 +19,8 @@ ABSENT = "—"
 BEGUN_FROM = ("policy.pretrained", "reference.pretrained")
 """Parameters that name the policy a run begins from; the reference of a KL penalty is that policy again."""
 FIRST_AXES = ("experiment", "arm", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
-NAMES = ("experiment", "arm")
-"""Axes whose values are labels by themselves."""
 NO_AXES = ("seed", "git_sha", "key", "kind", "sweep", "method")
 """Tags by which runs are never told apart."""
-
-
 TRAINING_STAGES = ("grpo", "critic", "warm_start")
 """In the order in which a metric is looked for."""
 Stages = Mapping[str, TrackedRun]
@@ -37,7 +32,7 @@ class Refused(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arm:
+class ArmRuns:
     """The runs that differ by seed alone."""
 
     values: Mapping[str, str]
@@ -50,8 +45,8 @@ class Arm:
     @property
     def label(self) -> str:
         """The names of experiment and arm, then ``axis=value`` of the rest."""
-        parts = [value if axis in NAMES else f"{axis}={value}" for axis, value in self.values.items()]
-        return " · ".join(parts)
+        named = ("experiment", "arm")
+        return " · ".join(value if axis in named else f"{axis}={value}" for axis, value in self.values.items())
 
     def metric(self, name: str) -> dict[str, float]:
         """By seed, of the runs that have it."""
@@ -67,13 +62,12 @@ def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
     known = tracker.experiments()
     for name in names:
         if name not in known:
-            raise Refused(f"No experiment {name!r} in MLflow at {tracker.address}{near(name, known)}")
+            nearest = did_you_mean(name, known, names=known)
+            raise Refused(f"No experiment {name!r} in MLflow at {tracker.address}; {nearest}")
     finished = [run for run in tracker.runs(names, kind="experiment") if run.status == "FINISHED"]
-    missing = [name for name in names if name not in {run.experiment for run in finished}]
-    if missing:
-        raise Refused(
-            f"None of the runs of {', '.join(missing)} has finished: run `{command_line('exp', missing[0])}` first"
-        )
+    if missing := [name for name in names if name not in {run.experiment for run in finished}]:
+        command = command_line("exp", missing[0])
+        raise Refused(f"None of the runs of {', '.join(missing)} has finished: run `{command}` first")
     return finished
 
 
@@ -85,9 +79,20 @@ def stages_below(tracker: Tracker, names: Sequence[str]) -> dict[str, dict[str, 
     return found
 
 
-def stage_with(metric: str, stages: Stages) -> TrackedRun | None:
-    """The first of ``TRAINING_STAGES`` that logged ``metric``."""
-    return next((stages[name] for name in TRAINING_STAGES if name in stages and metric in stages[name].metrics), None)
+def stages_with(metric: str, arm: ArmRuns, below: Mapping[str, Stages]) -> list[TrackedRun]:
+    """Of each run of an arm the first of ``TRAINING_STAGES`` that logged ``metric``; of some runs none.
+
+    Args:
+        metric: by its name.
+        arm: whose runs.
+        below: see :func:`stages_below`.
+    """
+    found = []
+    for run in arm.runs.values():
+        stages = below.get(run.run_id, {})
+        logged = (stages[name] for name in TRAINING_STAGES if name in stages and metric in stages[name].metrics)
+        found += [stage for stage in (next(logged, None),) if stage is not None]
+    return found
 
 
 def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> None:
@@ -105,14 +110,6 @@ def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> 
     tracker.set_status(run_id, "FINISHED", end=time.time())
 
 
-def near(wrong: str, known: Sequence[str]) -> str:
-    """``; did you mean …? There are: …``"""
-    if not known:
-        return "; there are none yet"
-    close = difflib.get_close_matches(wrong, known, n=1)
-    return (f"; did you mean {close[0]}? There are: " if close else "; there are: ") + ", ".join(known)
-
-
 def value_of(run: TrackedRun, axis: str) -> str:
     """A run's tag or, by its dotted path, its parameter."""
     return run.tags.get(axis, run.params.get(axis, ABSENT))
@@ -126,9 +123,9 @@ def settings_of(runs: Sequence[TrackedRun], axes: Collection[str]) -> pd.DataFra
 def known_axes(runs: Sequence[TrackedRun]) -> list[str]:
     """Every tag and parameter by which the runs could be told apart."""
     tags = {tag for run in runs for tag in run.tags if not tag.startswith("mlflow.")}.difference(NO_AXES)
-    params = dict.fromkeys(name for run in runs for name in run.params)
+    params = dict.fromkeys(name for run in runs for name in run.params if name != "git_sha")
     first = [axis for axis in FIRST_AXES if axis in tags]
-    others = [name for name in dict.fromkeys([*sorted(tags), *params]) if name not in (*first, "git_sha")]
+    others = [name for name in dict.fromkeys([*sorted(tags), *params]) if name not in first]
     return [*first, *(name for name in others if not _is_own_seed(name, runs))]
 
 
@@ -137,7 +134,7 @@ def checked_axes(by: Sequence[str], runs: Sequence[TrackedRun]) -> list[str]:
     known = {axis for run in runs for axis in (*run.tags, *run.params)}
     for axis in by:
         if axis not in known:
-            raise Refused(f"No run has a tag or parameter {axis!r} to group by{near(axis, known_axes(runs))}")
+            raise Refused(f"No run has a tag or parameter {axis!r} to group by; {did_you_mean(axis, known_axes(runs))}")
     return list(dict.fromkeys(by))
 
 
@@ -152,27 +149,27 @@ def distinguishing_axes(runs: Sequence[TrackedRun]) -> list[str]:
     return axes
 
 
-def arms_by(runs: Sequence[TrackedRun], axes: Sequence[str]) -> list[Arm]:
+def arms_by(runs: Sequence[TrackedRun], axes: Sequence[str]) -> list[ArmRuns]:
     """The arms in the order of their first runs, of each seed its newest run."""
     arms = []
     for _, rows in settings_of(runs, axes).groupby(list(axes), sort=False):
         members = sorted((runs[place] for place in rows.index), key=lambda run: run.start)
         newest = {value_of(run, "seed"): run for run in members}
         by_seed = dict(sorted(newest.items(), key=lambda item: (len(item[0]), item[0])))
-        arms.append(Arm(values=dict(zip(axes, rows.iloc[0], strict=True)), runs=by_seed, members=members))
+        arms.append(ArmRuns(values=dict(zip(axes, rows.iloc[0], strict=True)), runs=by_seed, members=members))
     return arms
 
 
-def without_common_axes(arms: Sequence[Arm]) -> list[Arm]:
+def without_common_axes(arms: Sequence[ArmRuns]) -> list[ArmRuns]:
     """The arms without the axes on which all agree; a single arm keeps its own."""
     differing = [axis for axis in arms[0].values if len({arm.values[axis] for arm in arms}) > 1] if arms else []
     return [replace(arm, values={axis: arm.values[axis] for axis in differing or arm.values}) for arm in arms]
 
 
-def without_local_paths(arms: Sequence[Arm]) -> list[Arm]:
+def without_local_paths(arms: Sequence[ArmRuns]) -> list[ArmRuns]:
     """The arms as others may read of them: of a path its last part, with a number where two become alike."""
     seen: Counter[tuple[str, ...]] = Counter()
-    shown: list[Arm] = []
+    shown: list[ArmRuns] = []
     for arm in arms:
         values = {axis: without_paths(value) for axis, value in arm.values.items()}
         alike = tuple(values.values())
@@ -183,11 +180,10 @@ def without_local_paths(arms: Sequence[Arm]) -> list[Arm]:
     return shown
 
 
-def mixed_settings(arm: Arm) -> dict[str, list[str]]:
+def mixed_settings(arm: ArmRuns) -> dict[str, list[str]]:
     """Tags and parameters in which the runs of an arm differ, though they count as one."""
     axes = [*filter(_decides_result, known_axes(arm.members)), "git_sha"]
-    values = settings_of(arm.members, axes)
-    distinct = {axis: sorted(set(values[axis])) for axis in axes}
+    distinct = {axis: sorted({value_of(run, axis) for run in arm.members}) for axis in axes}
     return {axis: several for axis, several in distinct.items() if len(several) > 1}
 
 
@@ -210,6 +206,5 @@ def _is_start_of_a_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
 
 def _is_own_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
     """Whether it is the run's own seed, passed on; ``task.seed`` decides the problems whatever the run's seed is."""
-    return name.rsplit(".", 1)[-1] == "seed" and all(
-        run.params.get(name, own) == own for run in runs for own in (value_of(run, "seed"),)
-    )
+    is_seed = name.rpartition(".")[2] == "seed"
+    return is_seed and all(run.params.get(name, own) == own for run in runs for own in (value_of(run, "seed"),))

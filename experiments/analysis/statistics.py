@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, variance
-from typing import ClassVar, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from scipy.special import stdtrit
 
@@ -28,7 +28,6 @@ class SeedEstimate:
     value: float
     half: float
     n: int
-    signed: ClassVar[bool] = False
 
     @property
     def low(self) -> float:
@@ -40,7 +39,8 @@ class SeedEstimate:
 
     def text(self, form: str, *, factor: float = 1.0) -> str:
         """``0.412 ± 0.031``, both times ``factor``; a nan interval is left out, a difference has its sign."""
-        value = with_sign(factor * self.value, form) if self.signed else f"{factor * self.value:{form}}"
+        scaled = factor * self.value
+        value = with_sign(scaled, form) if isinstance(self, Difference) else f"{scaled:{form}}"
         return value if math.isnan(self.half) else f"{value} ± {factor * self.half:{form}}"
 
 
@@ -49,18 +49,19 @@ class Difference(SeedEstimate):
     """How much larger one mean is than another."""
 
     method: Literal["paired", "welch"]
-    signed: ClassVar[bool] = True
 
     @property
-    def is_welch(self) -> bool:
-        """Whether it has an interval, which is Welch's."""
-        return self.method == "welch" and not math.isnan(self.half)
+    def mark(self) -> str:
+        """``WELCH`` where it has an interval, which is Welch's; else empty."""
+        return WELCH if self.method == "welch" and not math.isnan(self.half) else ""
 
     def points(self) -> str:
         """Of shares, in percentage points with Welch's mark: ``+2.0 ± 1.1 ʷ``."""
-        return self.text(".1f", factor=100) + WELCH * self.is_welch
+        return self.text(".1f", factor=100) + self.mark
 
 
+SHARES = ("accuracy", "pass_at", "auroc", "auprc", "extraction_rate")
+"""In the last part of the names of metrics that are shares."""
 Rule = Callable[[BySeed, BySeed], Difference | None]
 """The difference of an arm's values to its baseline's; None where no seeds can be compared."""
 
@@ -68,6 +69,11 @@ Rule = Callable[[BySeed, BySeed], Difference | None]
 def with_sign(value: float, form: str) -> str:
     """``+0.031``, ``-inf``; nan has no sign."""
     return "nan" if math.isnan(value) else f"{value:+{form}}"
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is written in percent."""
+    return any(share in metric.rpartition("/")[2] for share in SHARES)
 
 
 def over_seeds(values: Sequence[float]) -> SeedEstimate:
@@ -101,6 +107,12 @@ def difference_over_shared_seeds(values: BySeed, baseline: BySeed) -> Difference
     return difference(ours, theirs) if enough else difference(values, baseline)
 
 
+def difference_in_a_study(values: BySeed, baseline: BySeed, *, start_per_seed: bool) -> Difference | None:
+    """Over the seeds that :func:`seeds_to_compare` chooses; None where there are none."""
+    ours, theirs = seeds_to_compare(values, baseline, start_per_seed=start_per_seed)
+    return difference(ours, theirs) if ours else None
+
+
 def shared_seeds(values: Mapping[str, T], baseline: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
     """Both sides in the seeds that both have, in one order."""
     seeds = [seed for seed in values if seed in baseline]
@@ -110,14 +122,11 @@ def shared_seeds(values: Mapping[str, T], baseline: Mapping[str, T]) -> tuple[di
 def seeds_to_compare(
     values: Mapping[str, T], baseline: Mapping[str, T], *, start_per_seed: bool
 ) -> tuple[Mapping[str, T], Mapping[str, T]]:
-    """What of a study's arm is compared with what of its baseline; nothing where each seed has its own start and none
-    is shared.
+    """What of a study's arm is compared with what of its baseline, both by seed.
 
-    Args:
-        values: of the arm, by seed.
-        baseline: of the baseline, by seed.
-        start_per_seed: each seed begins from a policy of its own: only seeds that both have are compared. From one
-            common start all seeds of both are, but a single seed of either side with the other side's same seed.
+    Where each seed begins from a policy of its own (``start_per_seed``) these are the seeds that both have, perhaps
+    none. From one common start all seeds of both are compared, but a single seed of either side with the other side's
+    same seed.
     """
     single = 1 in (len(values), len(baseline)) and bool(set(values) & set(baseline))
     return shared_seeds(values, baseline) if start_per_seed or single else (values, baseline)

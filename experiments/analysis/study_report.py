@@ -6,23 +6,16 @@ Pictures: success over cost, and an arm's gain over how well its values ranked s
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from experiments.analysis.curves import Curve, draw_curves
-from experiments.analysis.dose_response import PICTURE, dose_response, dose_section, draw_doses
-from experiments.analysis.equal_cost import CostCurve, shared_cost
+from experiments.analysis.dose_response import PICTURE, DosedArm, dose_response, dose_section, draw_doses
+from experiments.analysis.equal_cost import shared_cost
+from experiments.analysis.pictures import Curve, draw_curves
 from experiments.analysis.runs import log_comparison
 from experiments.analysis.study_notes import notes_on
 from experiments.analysis.study_results import ArmResult, Cost, read_results
 from experiments.analysis.study_rows import ArmRow, rows_of, verdict
-from experiments.analysis.study_table import (
-    caption_of,
-    other_settings_table,
-    rows_as_csv,
-    runs_as_csv,
-    study_table,
-)
+from experiments.analysis.study_table import other_settings_table, rows_as_csv, runs_as_csv, study_table
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
 from experiments.studies.finished import Mark, by_configuration, today
@@ -32,8 +25,6 @@ from experiments.system.files import write_text
 
 POINTS = 60
 MOST_DRAWN = 6
-WIDE = 240
-RUNS = "study_runs.csv"
 COSTS: dict[Cost, str] = {"tokens": "generated tokens", "seconds": "seconds of training, the critic's before it"}
 
 
@@ -64,39 +55,40 @@ def report(
     Raises:
         StudyError: where there is nothing to compare.
     """
-    arms = read_results(tracker, study, marks, missing or {})
+    arms = read_results(tracker, study, marks, missing)
     rows = rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed)
-    caption = caption_of(study, rows)
+    whole, doses = study_table(study, rows, brief=False), dose_response(rows)
     notes = notes_on_primary(tracker, study)
     notes += notes_on(study, arms, by_configuration(tracker, study, marks)[1], missing or {})
     folder = output / study.name
-    whole = replace(study_table(study, rows, brief=False), caption=caption)
     texts = {
-        "study.md": _as_markdown(study, rows, whole.as_markdown(), notes),
-        "study.csv": rows_as_csv(study, rows),
-        "study.tex": whole.as_latex(),
-        RUNS: runs_as_csv(arms),
+        folder / "study.md": _as_markdown(study, rows, whole.as_markdown(), notes, doses),
+        folder / "study.csv": rows_as_csv(study, rows),
+        folder / "study.tex": whole.as_latex(),
+        folder / "study_runs.csv": runs_as_csv(arms),
     }
-    for name, text in texts.items():
-        write_text(folder / name, text)
+    for path, text in texts.items():
+        write_text(path, text)
     drawn = choose_arms(arms, study)
     pictures = [path for cost in COSTS if (path := _draw(drawn, study, cost, folder)) is not None]
-    if doses := dose_response(rows):
+    if doses:
         pictures.append(folder / PICTURE)
         draw_doses(study, doses).savefig(pictures[-1], dpi=160)
-    log_comparison(tracker, study.name, [*(folder / name for name in texts), *pictures])
-    study_table(study, rows, brief=True).show(wide=WIDE)
+    log_comparison(tracker, study.name, [*texts, *pictures])
+    study_table(study, rows, brief=True).show(wide=240)
     if others := [arm.name for arm in arms if arm not in drawn]:
         notes.append(f"In the table and not in the pictures of success: {', '.join(others)}.")
-    return [verdict(study, rows), caption, *notes, f"Written: {folder / 'study'}.*"]
+    return [verdict(study, rows), whole.caption, *notes, f"Written: {folder / 'study'}.*"]
 
 
-def _as_markdown(study: Study, rows: Sequence[ArmRow], table: str, notes: Sequence[str]) -> str:
+def _as_markdown(
+    study: Study, rows: Sequence[ArmRow], table: str, notes: Sequence[str], doses: Sequence[DosedArm]
+) -> str:
     about = [f"- {row.name}: {study.arms[row.name].about}" for row in rows]
     settings = other_settings_table(study, rows)
     parts = [f"# {study.question}", "", verdict(study, rows), "", table.removesuffix("\n"), "", *about, "", *notes, ""]
     parts += [f"## In other settings\n\n{settings.as_markdown()}"] if settings else []
-    parts += [dose_section(study, doses)] if (doses := dose_response(rows)) else []
+    parts += [dose_section(study, doses)] if doses else []
     return "\n".join(parts)
 
 
@@ -112,15 +104,14 @@ def choose_arms(arms: Sequence[ArmResult], study: Study) -> list[ArmResult]:
 
 def _draw(arms: Sequence[ArmResult], study: Study, cost: Cost, folder: Path) -> Path | None:
     """Success over one cost, each arm as far as all its seeds go; None where the baseline did not count it."""
-    found = {arm.name: list(arm.curves(cost).values()) for arm in arms}
-    curves = [_curve(name, seeds) for name, seeds in found.items() if seeds and shared_cost(seeds) >= POINTS]
+    curves = []
+    for arm in arms:
+        seeds = list(arm.curves(cost).values())
+        if seeds and (reach := shared_cost(seeds)) >= POINTS:
+            grid = [int(reach * point / POINTS) for point in range(POINTS + 1)]
+            curves.append(Curve(label=arm.name, seeds=[{at: curve.at(at) for at in grid} for curve in seeds]))
     if not curves or curves[0].label != arms[0].name:
         return None
     path = folder / f"study_over_{cost}.png"
     draw_curves(curves, metric=study.curve, steps=COSTS[cost]).savefig(path, dpi=160)
     return path
-
-
-def _curve(label: str, seeds: Sequence[CostCurve]) -> Curve:
-    grid = [int(shared_cost(seeds) * point / POINTS) for point in range(POINTS + 1)]
-    return Curve(label=label, seeds=[{cost: curve.at(cost) for cost in grid} for curve in seeds])

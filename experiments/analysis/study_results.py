@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -14,18 +14,15 @@ from torch import Tensor
 
 from contrastive_reasoning.evaluation import pass_at_k
 from experiments.analysis.equal_cost import CostCurve, curve_of
-from experiments.analysis.runs import stages_below, value_of
+from experiments.analysis.evaluation_sets import GREEDY
+from experiments.analysis.runs import Stages, stages_below, value_of
 from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.studies.finished import Mark, counted
-from experiments.studies.plan import METRICS, SETTING, Study, StudyError
+from experiments.studies.plan import SETTING, Study, StudyError
 
-COMPLETIONS = "test/completions"
-TRAINED = ("critic", "grpo")
-"""The stages whose seconds count."""
-SPENT_TOKENS, SPENT_SECONDS = "train/spent/tokens", "train/spent/seconds"
-AUROC_SIBLINGS = "train/steps/auroc_siblings"
 Cost = Literal["tokens", "seconds"]
+SPENT = "train/spent/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +33,6 @@ class SeedResult:
     threads: Sequence[str]
     """Of the processes that trained it, with its critic."""
     processors: Sequence[str]
-    """On which it was trained."""
     commits: Sequence[str]
     """Of the code that made its stages, which may be reused ones; else of the run's own code."""
     problems: Sequence[str]
@@ -48,12 +44,10 @@ class SeedResult:
     curves: Mapping[Cost, CostCurve | None]
     """The validation metric over generated tokens, and over seconds of training after those of the critic; None where
     the run did not count them, or what its critic took is unknown."""
-    tokens: float | None
-    """All that the run generated in training, to its last step and not only to its last validation."""
-    seconds: float | None
-    """All of its training, that of the critic before it included."""
+    spent: Mapping[Cost, float | None]
+    """In all of its training, to its last step and not only to its last validation, seconds with the critic's."""
     critic_seconds: float | None
-    """What training its critic took, 0 without one; None where it was not counted: it came from a checkpoint, say."""
+    """0 without a critic; None where they were not counted: it came from a checkpoint, say."""
     auroc_siblings: float | None
     """How well its steps' values ranked siblings, the mean over rollout batches; None where no batch could tell."""
 
@@ -61,13 +55,6 @@ class SeedResult:
     def sampled(self) -> Sequence[float] | None:
         """Of each problem the share of sampled completions that are correct; None where none were drawn."""
         return None if self.drawn is None else [correct / samples for correct, samples in self.drawn]
-
-    def scores(self, metric: str) -> Sequence[float]:
-        """What decides: greedy verdicts or sampled shares."""
-        scores = self.greedy if metric == METRICS[0] else self.sampled
-        if scores is None:
-            raise StudyError(f"run {self.run.run_id} drew no samples: budget.evaluate.samples was 0")
-        return scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +68,20 @@ class ArmResult:
     def runs(self) -> list[TrackedRun]:
         return [result.run for result in self.seeds.values()]
 
-    def scores(self, metric: str) -> Float[Tensor, "seed problem"]:
-        return torch.tensor([list(result.scores(metric)) for result in self.seeds.values()], dtype=torch.float64)
-
     @property
     def is_sampled(self) -> bool:
         """Whether all of its runs drew samples."""
         return all(result.drawn is not None for result in self.seeds.values())
+
+    def scores(self, metric: str) -> Float[Tensor, "seed problem"]:
+        """What decides: greedy verdicts or sampled shares."""
+        scores = []
+        for result in self.seeds.values():
+            found = result.greedy if metric == GREEDY else result.sampled
+            if found is None:
+                raise StudyError(f"run {result.run.run_id} drew no samples: budget.evaluate.samples was 0")
+            scores.append(list(found))
+        return torch.tensor(scores, dtype=torch.float64)
 
     def pass_at(self, k: int) -> Float[Tensor, "seed problem"]:
         """Each problem's estimate of pass@k; all runs drew samples."""
@@ -125,27 +119,40 @@ def read_results(
         arms += [ArmResult(name=name, seeds=results)] if results else []
     if not arms or arms[0].name != baseline:
         raise StudyError(f"{study.name}: no seed of the baseline {baseline} has finished yet")
-    _check_problems(arms)
+    problems = next(iter(arms[0].seeds.values())).problems
+    for arm in arms:
+        if others := [seed for seed, result in arm.seeds.items() if result.problems != problems]:
+            raise StudyError(
+                f"{arm.name} seed {others[0]} was tested on other problems than {baseline}: "
+                "after a change of the test bed each arm has to run again"
+            )
     return arms
 
 
-def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Mapping[str, TrackedRun]) -> SeedResult:
+def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> SeedResult:
     of_arm = f"run {run.run_id} of arm {run.tags['arm']}"
     if not {"grpo", "evaluate"} <= stages.keys():
         raise StudyError(f"{of_arm} has no stages grpo and evaluate to compare")
-    rows = [row for row in tracker.table(stages["evaluate"].run_id, COMPLETIONS) if row["setting"] == SETTING]
+    rows = [row for row in tracker.table(stages["evaluate"].run_id, "test/completions") if row["setting"] == SETTING]
     if not rows:
         raise StudyError(f"{of_arm} was tested on no problem of the setting {SETTING!r}")
-    grpo, before = stages["grpo"], _critic_seconds(run, stages.get("critic"))
-    curve = dict(tracker.history(grpo.run_id, study.curve))
-    if not curve:
+    grpo, critic_seconds = stages["grpo"], _critic_seconds(run, stages.get("critic"))
+
+    def history(metric: str) -> dict[int, float]:
+        return dict(tracker.history(grpo.run_id, metric))
+
+    values = history(study.curve)
+    if not values:
         validated = [name for name in grpo.metrics if name.startswith("val/")]
         raise StudyError(f"{study.name}.curve: no run has {study.curve!r}; {did_you_mean(study.curve, validated)}")
-    tokens = curve_of(curve, dict(tracker.history(grpo.run_id, SPENT_TOKENS)), before=0.0)
-    seconds, last_second = None, grpo.metrics.get(SPENT_SECONDS)
-    if before is not None:
-        seconds = curve_of(curve, dict(tracker.history(grpo.run_id, SPENT_SECONDS)), before=before)
-    trained = [stages[name] for name in TRAINED if name in stages]
+    curves: dict[Cost, CostCurve | None] = {}
+    spent: dict[Cost, float | None] = {}
+    before: float | None
+    for cost, before in zip(get_args(Cost), (0.0, critic_seconds), strict=True):
+        curves[cost] = None if before is None else curve_of(values, history(SPENT + cost), before=before)
+        last = grpo.metrics.get(SPENT + cost)
+        spent[cost] = None if before is None or last is None else before + last
+    trained = [stages[name] for name in ("critic", "grpo") if name in stages]
     return SeedResult(
         run=run,
         threads=_recorded(trained, "threads"),
@@ -154,11 +161,10 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Mapping[str, 
         problems=[row["problem"] for row in rows],
         greedy=[float(row["status"] == "ok") for row in rows],
         drawn=_drawn(rows),
-        curves={"tokens": tokens, "seconds": seconds},
-        tokens=grpo.metrics.get(SPENT_TOKENS),
-        seconds=None if before is None or last_second is None else before + last_second,
-        critic_seconds=before,
-        auroc_siblings=mean_defined(value for _, value in tracker.history(grpo.run_id, AUROC_SIBLINGS)),
+        curves=curves,
+        spent=spent,
+        critic_seconds=critic_seconds,
+        auroc_siblings=mean_defined(history("train/steps/auroc_siblings").values()),
     )
 
 
@@ -178,7 +184,7 @@ def _critic_seconds(run: TrackedRun, stage: TrackedRun | None) -> float | None:
     given = (value for name, value in run.params.items() if name.startswith("reward.") and name.endswith(".checkpoint"))
     if any(value != "null" for value in given):
         return None
-    return 0.0 if stage is None else stage.metrics.get(SPENT_SECONDS)
+    return 0.0 if stage is None else stage.metrics.get(f"{SPENT}seconds")
 
 
 def _drawn(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
@@ -188,14 +194,3 @@ def _drawn(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
         return None
     parts = [str(one).partition("/") for one in written]
     return [(int(correct), int(samples)) for correct, _, samples in parts]
-
-
-def _check_problems(arms: Sequence[ArmResult]) -> None:
-    first = next(iter(arms[0].seeds.values()))
-    for arm in arms:
-        for seed, result in arm.seeds.items():
-            if list(result.problems) != list(first.problems):
-                raise StudyError(
-                    f"{arm.name} seed {seed} was tested on other problems than {arms[0].name}: "
-                    "after a change of the test bed each arm has to run again"
-                )

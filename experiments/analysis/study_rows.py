@@ -24,11 +24,8 @@ from experiments.analysis.statistics import Difference, difference, seeds_to_com
 from experiments.analysis.study_results import ArmResult
 from experiments.studies.plan import Study
 
-PASS_AT = "test/verifier/pass_at_"
-OTHER_SETTING = re.compile(r"test/(?P<setting>[^/]+)/verifier/accuracy")
-AT_EQUAL = "after as many batches that teach the policy"
-"""Arms with a calibrated value or a head of CLIPO's have some batches more, from which these alone learn
-(``datamodules/reasoning_prompts.py``)."""
+PASS_AT = re.compile(r"test/verifier/pass_at_(\d+)")
+OTHER_SETTING = re.compile(r"test/([^/]+)/verifier/accuracy")
 DRAWS = {"resamples": RESAMPLES, "seed": SEED}
 
 
@@ -95,22 +92,40 @@ def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bo
     own = arm is baseline
     ours, theirs = seeds_to_compare(arm.seeds, baseline.seeds, start_per_seed=start_per_seed)
     left, right = replace(arm, seeds=ours), replace(baseline, seeds=theirs)
-    compared = bool(ours) and not own
+    compared, sampled = bool(ours) and not own, arm.is_sampled
     aurocs = {seed: result.auroc_siblings for seed, result in arm.seeds.items()}
+    pass_at = {k: mean(values) for k, values in _shared_metrics(arm, PASS_AT).items()}
+    of_both = pass_at.keys() & _shared_metrics(right, PASS_AT) if compared and sampled and right.is_sampled else set()
+    same = list(ours) == list(theirs)
     return ArmRow(
         name=arm.name,
         seeds=list(arm.seeds),
         success=nested_mean(arm.scores(metric), **DRAWS),
         gain=gain_of(left, right, metric) if compared else None,
-        interquartile=interquartile_mean(arm.scores(SAMPLED), **DRAWS) if arm.is_sampled else None,
+        interquartile=interquartile_mean(arm.scores(SAMPLED), **DRAWS) if sampled else None,
         tokens=at_cost(left.curves("tokens"), right.curves("tokens"), own=own),
         seconds=at_cost(left.curves("seconds"), right.curves("seconds"), own=own),
-        pass_at=_pass_at(arm),
-        pass_gain=_pass_gain(left, right) if compared else {},
+        pass_at=pass_at,
+        pass_gain={
+            k: nested_difference(left.pass_at(int(k)), right.pass_at(int(k)), same_seeds=same, **DRAWS)
+            for k in pass_at
+            if k in of_both
+        },
         auroc_siblings={seed: value for seed, value in aurocs.items() if value is not None},
-        other_settings=_other_settings(arm),
+        other_settings={
+            setting: dict(zip(arm.seeds, values, strict=True))
+            for setting, values in sorted(_shared_metrics(arm, OTHER_SETTING).items())
+        },
         run_ids=[run.run_id for run in arm.runs],
     )
+
+
+def _shared_metrics(arm: ArmResult, pattern: re.Pattern[str]) -> dict[str, list[float]]:
+    """By what the group of ``pattern`` is in their names, the metrics that all runs have, in the order of seeds."""
+    first, runs = arm.runs[0], arm.runs
+    named = {match[1]: name for name in first.metrics if (match := pattern.fullmatch(name))}
+    shared = {key: name for key, name in named.items() if all(name in run.metrics for run in runs)}
+    return {key: [run.metrics[name] for run in runs] for key, name in shared.items()}
 
 
 def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
@@ -129,47 +144,21 @@ def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
     )
 
 
-def _pass_at(arm: ArmResult) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for name in arm.runs[0].metrics:
-        k = name.removeprefix(PASS_AT)
-        if name.startswith(PASS_AT) and k.isdigit() and all(name in run.metrics for run in arm.runs):
-            found[k] = mean(run.metrics[name] for run in arm.runs)
-    return found
-
-
-def _pass_gain(arm: ArmResult, baseline: ArmResult) -> dict[str, Estimate]:
-    """From each problem's own estimate of pass@k; for the k that both have."""
-    if not (arm.is_sampled and baseline.is_sampled):
-        return {}
-    same, known = list(arm.seeds) == list(baseline.seeds), _pass_at(baseline)
-    return {
-        k: nested_difference(arm.pass_at(int(k)), baseline.pass_at(int(k)), same_seeds=same, **DRAWS)
-        for k in _pass_at(arm)
-        if k in known
-    }
-
-
-def _other_settings(arm: ArmResult) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for seed, result in arm.seeds.items():
-        for name, value in result.run.metrics.items():
-            if match := OTHER_SETTING.fullmatch(name):
-                found.setdefault(match["setting"], {})[seed] = value
-    return {setting: by_seed for setting, by_seed in sorted(found.items()) if len(by_seed) == len(arm.seeds)}
-
-
 def verdict(study: Study, rows: Sequence[ArmRow]) -> str:
-    """A few sentences on the primary arm; at equal cost beside it, which was not fixed beforehand."""
-    primary = study.primary
-    what = f"Primary: {primary.metric} of {primary.arm} minus that of {primary.baseline}, {AT_EQUAL}"
-    row = next((row for row in rows if row.name == primary.arm), None)
+    """A few sentences on the primary arm; at equal cost beside it, which was not fixed beforehand.
+
+    Arms with a calibrated value or a head of CLIPO's have some batches more, from which these alone learn
+    (``datamodules/reasoning_prompts.py``).
+    """
+    arm, baseline, metric = study.primary.arm, study.primary.baseline, study.primary.metric
+    what = f"Primary: {metric} of {arm} minus that of {baseline}, after as many batches that teach the policy"
+    row = next((row for row in rows if row.name == arm), None)
     if row is None:
-        return f"{what}: no seed of {primary.arm} has finished yet."
+        return f"{what}: no seed of {arm} has finished yet."
     if row.gain is None:
-        return f"{what}: no seed of {primary.arm} has finished that {primary.baseline} has too."
-    planned = {name: study.arms[name].seeds for name in (primary.arm, primary.baseline)}
-    done = {other.name: len(other.seeds) for other in rows if other.name in planned}
+        return f"{what}: no seed of {arm} has finished that {baseline} has too."
+    done = {other.name: len(other.seeds) for other in rows}
+    planned = {name: study.arms[name].seeds for name in (arm, baseline)}
     early = [f"{done[name]} of {most} seeds of {name}" for name, most in planned.items() if done[name] < most]
     so_far = f" So far {' and '.join(early)}." if early else ""
     equal = "; ".join(_at_equal(cost, at) for cost, at in (("tokens", row.tokens), ("seconds", row.seconds)))
@@ -184,7 +173,7 @@ def _evidence(gain: Gain) -> str:
         return f"{nested} over problems alone ({alone})."
     if 1 in (len(ours), len(theirs)):
         return f"{nested} over problems and the seeds of one side alone ({len(ours)} against {len(theirs)})."
-    how = " (Welch's)" if gain.over_seeds.is_welch else ""
+    how = " (Welch's)" if gain.over_seeds.mark else ""
     return f"{nested} over seeds and problems, {gain.over_seeds.text('.1f', factor=100)} over seeds{how}."
 
 

@@ -3,46 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
+from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.equal_cost import SHARES, AtCost
-from experiments.analysis.preregistration import difference_in_a_study
-from experiments.analysis.statistics import with_sign
+from experiments.analysis.statistics import difference_in_a_study, with_sign
 from experiments.analysis.study_results import ArmResult
 from experiments.analysis.study_rows import ArmRow, with_interval
 from experiments.studies.plan import Study
 from experiments.table import Table, as_csv
 
 ABSENT = "–"
-COST_COLUMNS = (
-    *(f"{share:g}" for share in SHARES),
-    *("reach", "delta", "delta_half", "mean_height", "mean_height_delta", "mean_height_delta_half"),
-    *("to_baseline", "to_baseline_low", "to_baseline_high", "to_baseline_never"),
-)
-CSV_COLUMNS = (
-    *("arm", "about", "seeds", "success", "success_low", "success_high"),
-    *("delta", "delta_low", "delta_high", "delta_half_over_seeds", "delta_method"),
-    *("probability", "probability_low", "probability_high", "iqm", "iqm_low", "iqm_high"),
-    *(f"{cost}_{name}" for cost in ("tokens", "seconds") for name in COST_COLUMNS),
-    *("auroc_siblings", "auroc_siblings_min", "auroc_siblings_max"),
-    *("pass_at", "pass_at_delta", "pass_at_delta_low", "pass_at_delta_high", "elsewhere", "run_ids"),
-)
-RUNS_COLUMNS = (
-    *("arm", "seed", "greedy", "sampled", "tokens", "seconds", "critic_seconds", "auroc_siblings"),
-    *("threads", "processor", "git_sha", "run_id"),
-)
+ENDS = ("", "_low", "_high")
+"""Of the names of an estimate's columns."""
 
 
 def study_table(study: Study, rows: Sequence[ArmRow], *, brief: bool) -> Table:
-    """Shares in percent. ``brief``: for a terminal's width, the last columns without their intervals."""
+    """Shares in percent. ``brief``: for a terminal's width, the last columns without their intervals, no caption."""
     shares = "/".join(f"{100 * share:g}" for share in SHARES)
     head = [
         *("arm", "seeds", "success", f"Δ to {study.primary.baseline}", "Δ over seeds", "P(improvement)", "IQM"),
         *(f"at {shares}% tokens", "area", f"at {shares}% seconds", "tokens to baseline", "pass@k"),
     ]
-    return Table(head=head, rows=[_cells(row, brief=brief) for row in rows], title=study.question)
+    caption = "" if brief else caption_of(study, rows)
+    return Table(head=head, rows=[_cells(row, brief=brief) for row in rows], title=study.question, caption=caption)
 
 
 def _cells(row: ArmRow, *, brief: bool) -> list[str]:
@@ -92,8 +77,8 @@ def cost_to_baseline(at: AtCost | None, *, brief: bool) -> str:
     return f"{value} [{_reached(interval.low)}, {_reached(interval.high)}]{never}"
 
 
-def _reached(cost: float | None) -> str:
-    return "not reached" if cost is None or math.isinf(cost) else f"{cost:,.0f}"
+def _reached(cost: float) -> str:
+    return "not reached" if math.isinf(cost) else f"{cost:,.0f}"
 
 
 def _pass_at(row: ArmRow, k: str, *, brief: bool) -> str:
@@ -128,65 +113,98 @@ def other_settings_table(study: Study, rows: Sequence[ArmRow]) -> Table | None:
 
     Nothing is decided here: the primary metric is of ``main``.
     """
-    settings = {row.name: row.other_settings for row in rows}
     baseline = study.primary.baseline
-    names, gain = list(settings[baseline]), partial(difference_in_a_study, start_per_seed=study.start_per_seed)
-    if not names:
-        return None
+    reference = next(row.other_settings for row in rows if row.name == baseline)
     lines = []
-    for arm, found in settings.items():
-        line = [arm]
-        for name in names:
-            delta = gain(found[name], settings[baseline][name]) if name in found and arm != baseline else None
-            line.append(f"{100 * fmean(found[name].values()):.1f}" if name in found else ABSENT)
+    for row in rows:
+        line = [row.name]
+        for name, theirs in reference.items():
+            ours, delta = row.other_settings.get(name, {}), None
+            if ours and row.name != baseline:
+                delta = difference_in_a_study(ours, theirs, start_per_seed=study.start_per_seed)
+            line.append(f"{100 * fmean(ours.values()):.1f}" if ours else ABSENT)
             line.append(delta.points() if delta else ABSENT)
         lines.append(line)
-    head = ["arm", *(heading for name in names for heading in (name, f"Δ to {baseline} over seeds"))]
-    return Table(head=head, rows=lines, caption="Greedy success in percent, the mean over seeds.")
+    head = ["arm", *(heading for name in reference for heading in (name, f"Δ to {baseline} over seeds"))]
+    caption = "Greedy success in percent, the mean over seeds."
+    return Table(head=head, rows=lines, caption=caption) if reference else None
 
 
 def rows_as_csv(study: Study, rows: Sequence[ArmRow]) -> str:
     """For other programs: shares as they are, full run ids."""
-    return as_csv(CSV_COLUMNS, [_record(study, row) for row in rows])
+    return as_csv([_record(study, row) for row in rows])
 
 
-def _record(study: Study, row: ArmRow) -> list[object]:
+def _record(study: Study, row: ArmRow) -> dict[str, object]:
     gain, aurocs = row.gain, row.auroc_siblings.values()
-    by_k = [row.pass_at, *({k: found[end] for k, found in row.pass_gain.items()} for end in range(3))]
-    settings = {name: fmean(by_seed.values()) for name, by_seed in row.other_settings.items()}
-    return [
-        *(row.name, study.arms[row.name].about, " ".join(row.seeds), *row.success),
-        *((*gain.nested, gain.over_seeds.half, gain.over_seeds.method) if gain else [None] * 5),
-        *(gain.probability if gain and gain.probability else [None] * 3),
-        *(row.interquartile or [None] * 3),
-        *(*_costs(row.tokens), *_costs(row.seconds)),
-        *((fmean(aurocs), min(aurocs), max(aurocs)) if aurocs else [None] * 3),
-        *(" ".join(f"{name}:{value}" for name, value in found.items()) for found in (*by_k, settings)),
-        " ".join(row.run_ids),
-    ]
+    pass_gain = {end: {k: found[place] for k, found in row.pass_gain.items()} for place, end in enumerate(ENDS)}
+    return {
+        **{"arm": row.name, "about": study.arms[row.name].about, "seeds": " ".join(row.seeds)},
+        **_ends("success", row.success),
+        **_ends("delta", gain and gain.nested),
+        "delta_half_over_seeds": gain and gain.over_seeds.half,
+        "delta_method": gain and gain.over_seeds.method,
+        **_ends("probability", gain and gain.probability),
+        **_ends("iqm", row.interquartile),
+        **_costs("tokens", row.tokens),
+        **_costs("seconds", row.seconds),
+        "auroc_siblings": fmean(aurocs) if aurocs else None,
+        "auroc_siblings_min": min(aurocs, default=None),
+        "auroc_siblings_max": max(aurocs, default=None),
+        "pass_at": _listed(row.pass_at),
+        **{f"pass_at_delta{end}": _listed(found) for end, found in pass_gain.items()},
+        "elsewhere": _listed({name: fmean(by_seed.values()) for name, by_seed in row.other_settings.items()}),
+        "run_ids": " ".join(row.run_ids),
+    }
 
 
-def _costs(at: AtCost | None) -> list[float | None]:
-    if at is None:
-        return [None] * len(COST_COLUMNS)
-    gain, height = ((found.value, found.half) if found else (None, None) for found in (at.gain, at.height_gain))
-    interval = at.time_to_target
-    ends = (interval.low, interval.high, interval.never) if interval else (None,) * 3
-    return [*at.values, at.cost, *gain, at.mean_height, *height, at.to_baseline, *ends]
+def _ends(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    return {name + end: estimate and estimate[place] for place, end in enumerate(ENDS)}
 
 
-def runs_as_csv(arms: Sequence[ArmResult]) -> str:
+def _listed(found: Mapping[str, float]) -> str:
+    return " ".join(f"{name}:{value}" for name, value in found.items())
+
+
+def _costs(cost: str, at: AtCost | None) -> dict[str, float | None]:
+    gain, height, interval = (at.gain, at.height_gain, at.time_to_target) if at else (None, None, None)
+    record = {f"{share:g}": at and at.values[place] for place, share in enumerate(SHARES)} | {
+        "reach": at and at.cost,
+        "delta": gain and gain.value,
+        "delta_half": gain and gain.half,
+        "mean_height": at and at.mean_height,
+        "mean_height_delta": height and height.value,
+        "mean_height_delta_half": height and height.half,
+        "to_baseline": None if at is None or math.isinf(at.to_baseline) else at.to_baseline,
+        "to_baseline_low": interval and interval.low,
+        "to_baseline_high": interval and interval.high,
+        "to_baseline_never": interval and interval.never,
+    }
+    return {f"{cost}_{name}": value for name, value in record.items()}
+
+
+def runs_as_csv(arms: Iterable[ArmResult]) -> str:
     """Every run on a line of its own: what the means are made of.
 
     Shares as they are; tokens and seconds of all training, in seconds the critic's before it included. What is unknown
     is empty.
     """
-    records = []
-    for arm in arms:
-        for seed, result in arm.seeds.items():
-            sampled = None if result.sampled is None else fmean(result.sampled)
-            costs = (result.tokens, result.seconds, result.critic_seconds)
-            made_by = (" ".join(result.threads), "; ".join(result.processors), " ".join(result.commits))
-            scores = (fmean(result.greedy), sampled)
-            records.append([arm.name, seed, *scores, *costs, result.auroc_siblings, *made_by, result.run.run_id])
-    return as_csv(RUNS_COLUMNS, records)
+    return as_csv(
+        [
+            {
+                "arm": arm.name,
+                "seed": seed,
+                "greedy": fmean(result.greedy),
+                "sampled": result.sampled and fmean(result.sampled),
+                **result.spent,
+                "critic_seconds": result.critic_seconds,
+                "auroc_siblings": result.auroc_siblings,
+                "threads": " ".join(result.threads),
+                "processor": "; ".join(result.processors),
+                "git_sha": " ".join(result.commits),
+                "run_id": result.run.run_id,
+            }
+            for arm in arms
+            for seed, result in arm.seeds.items()
+        ]
+    )

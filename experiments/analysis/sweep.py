@@ -11,35 +11,26 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
 
-from experiments.analysis.curves import COLOURS, DASHES, fill_band, finite_or_gap, is_share, limit_to, write_caption
+from experiments.analysis.pictures import fill_band, finite_or_gap, legend_columns, limit_to, look, write_caption
 from experiments.analysis.set_table import three_decimals
-from experiments.analysis.statistics import SeedEstimate, over_seeds
+from experiments.analysis.statistics import SeedEstimate, is_share, over_seeds
 from experiments.system.files import write_text
 from experiments.table import Table, as_csv
 
 CSV, SEED = "summary.csv", "seed"
-WIDE = 160
 POSITIVE_COSINE = "train/clipo/positive_cosine"
 """Drawn beside the metric where jobs have it: it shows what a temperature did to the contrastive space."""
-TABLE_CAPTION = "Mean ± half of the 95% t-interval over seeds, the best first."
 MARKERS = "osD^vPX"
-LOG_FROM = 4.0
-"""The greatest value over the least from which an axis of positive values is logarithmic."""
-LEAST_VALUES = 3
-"""For a picture; of two values the table shows as much."""
 CAPTION = (
     "Lines: mean over seeds. Small dots: single seeds. Bands: 95% t-interval of the mean, cut at the frame; none for a "
     "single seed."
 )
 CROSSES = " Crosses: a seed's value there is no finite number, and so there is no mean."
-CROSS_LOW, CROSS_STEP = 0.03, 0.04
-"""Of the axis' height, of the first line's crosses and between those of two lines."""
 
 Values = Mapping[str, str]
 """Swept key → value."""
@@ -51,12 +42,12 @@ class Point:
 
     values: Values
     """Without the seed."""
-    seeds: Mapping[str, float]
-    """Seed → metric."""
+    seeds: Sequence[float]
+    """The metric of each."""
 
     @property
     def estimate(self) -> SeedEstimate:
-        return over_seeds(list(self.seeds.values()))
+        return over_seeds(self.seeds)
 
 
 def summarise_points(
@@ -68,45 +59,44 @@ def summarise_points(
         folder: of the sweep.
         values: swept values by the job's number.
         metrics: of each job that succeeded, by its number.
-        primary: the metrics that may decide, the first first.
+        primary: the metrics that may decide: the first that most jobs have does.
     """
-    metric = shared_metric(list(metrics.values()), primary)
-    if metric is None:
+    counts = {name: sum(name in found for found in metrics.values()) for name in primary}
+    if not any(counts.values()):
         return [f"no job left any of {', '.join(primary)}: no table"] if metrics else []
-    points = points_of(values, {number: found[metric] for number, found in metrics.items() if metric in found})
+    metric = max(primary, key=lambda name: counts[name])
+    points = points_of(values, metrics, metric)
     keys = list(dict.fromkeys(key for point in points for key in point.values))
-    written = [folder / CSV, *_draw_all(folder, points, metric, ".png")]
-    records = [(point.estimate, [point.values.get(key, "") for key in keys]) for point in points]
-    lines = [[*cells, metric, found.n, found.value, found.half] for found, cells in records]
-    write_text(folder / CSV, as_csv([*keys, "metric", "seeds", "mean", "half_95"], lines))
-    rows = [[*cells, str(found.n), three_decimals(found)] for found, cells in records]
+    records, rows = [], []
+    for point in points:
+        swept, found = {key: point.values.get(key, "") for key in keys}, point.estimate
+        records.append({**swept, "metric": metric, "seeds": found.n, "mean": found.value, "half_95": found.half})
+        rows.append([*swept.values(), str(found.n), three_decimals(found)])
+    write_text(folder / CSV, as_csv(records))
+    caption = "Mean ± half of the 95% t-interval over seeds, the best first."
     head, left = [*keys, "seeds", "mean"], range(len(keys))
-    Table(head=head, rows=rows, title=metric, caption=TABLE_CAPTION, left=left, simple=True).show(wide=WIDE)
-    cosines = {number: found[POSITIVE_COSINE] for number, found in metrics.items() if POSITIVE_COSINE in found}
-    written += _draw_all(folder, points_of(values, cosines), POSITIVE_COSINE, ".positive_cosine.png")
-    return [f"Written: {path}" for path in written]
+    Table(head=head, rows=rows, title=metric, caption=caption, left=left, simple=True).show(wide=160)
+    cosines = points_of(values, metrics, POSITIVE_COSINE)
+    pictures = [*_draw_all(folder, points, metric, ".png")]
+    pictures += _draw_all(folder, cosines, POSITIVE_COSINE, ".positive_cosine.png")
+    return [f"Written: {path}" for path in (folder / CSV, *pictures)]
 
 
-def shared_metric(jobs: Sequence[Mapping[str, float]], primary: Sequence[str]) -> str | None:
-    """The first of ``primary`` that most jobs have."""
-    counts = {name: sum(name in job for job in jobs) for name in primary}
-    return max(primary, key=lambda name: counts[name]) if any(counts.values()) else None
-
-
-def points_of(values: Mapping[int, Values], metric: Mapping[int, float]) -> list[Point]:
+def points_of(values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]], metric: str) -> list[Point]:
     """Jobs that differ by seed alone as one point, the greatest mean first; what is not finite last."""
     seeds: dict[tuple[tuple[str, str], ...], dict[str, float]] = defaultdict(dict)
-    for number, found in metric.items():
-        swept = values[number]
-        point = tuple((key, value) for key, value in swept.items() if key != SEED)
-        seeds[point][swept.get(SEED, str(number))] = found
-    points = [Point(values=dict(point), seeds=found) for point, found in seeds.items()]
+    for number, found in metrics.items():
+        if metric in found:
+            others = {**values[number]}
+            seed = others.pop(SEED, str(number))
+            seeds[tuple(others.items())][seed] = found[metric]
+    points = [Point(values=dict(point), seeds=[*found.values()]) for point, found in seeds.items()]
     return sorted(points, key=lambda one: -one.estimate.value if math.isfinite(one.estimate.value) else math.inf)
 
 
 def _draw_all(folder: Path, points: Sequence[Point], metric: str, ending: str) -> Iterator[Path]:
     """A picture for each swept number; none where no job has a finite metric."""
-    if any(math.isfinite(value) for point in points for value in point.seeds.values()):
+    if any(math.isfinite(value) for point in points for value in point.seeds):
         for key in numeric_keys([point.values for point in points]):
             path = folder / f"{key}{ending}"
             draw(points, key=key, metric=metric).savefig(path, dpi=160)
@@ -114,10 +104,10 @@ def _draw_all(folder: Path, points: Sequence[Point], metric: str, ending: str) -
 
 
 def numeric_keys(points: Sequence[Values]) -> list[str]:
-    """The keys that are a number at every point, of at least ``LEAST_VALUES`` values."""
+    """The keys that are a number at every point, of at least three values: of two the table shows as much."""
     keys = dict.fromkeys(key for point in points for key in point)
     columns = {key: [_number(point.get(key)) for point in points] for key in keys}
-    return [key for key, found in columns.items() if None not in found and len(set(found)) >= LEAST_VALUES]
+    return [key for key, found in columns.items() if None not in found and len(set(found)) >= 3]
 
 
 def _number(text: str | None) -> float | None:
@@ -130,12 +120,12 @@ def _number(text: str | None) -> float | None:
 
 
 def lines_of(points: Sequence[Point], key: str) -> dict[str, dict[float, Sequence[float]]]:
-    """Label of the other values → value of ``key`` → the metric of each seed."""
+    """Label of the other values → value of ``key`` → the metric of each seed; in the order of numbers."""
     lines: dict[tuple[tuple[str, str], ...], dict[float, Sequence[float]]] = defaultdict(dict)
     for point in points:
         others = tuple((name, value) for name, value in point.values.items() if name != key)
         if (at := _number(point.values.get(key))) is not None:
-            lines[others][at] = list(point.seeds.values())
+            lines[others][at] = point.seeds
     ordered = sorted(lines.items(), key=lambda item: [(_number(value) or 0.0, value) for _, value in item[0]])
     return {
         ", ".join(f"{name}={value}" for name, value in others): dict(sorted(line.items())) for others, line in ordered
@@ -149,12 +139,12 @@ def draw(points: Sequence[Point], *, key: str, metric: str) -> Figure:
     for index, (label, line) in enumerate(lines.items()):
         _draw_line(axes, line, label, index)
     ats = sorted({at for line in lines.values() for at in line})
-    if ats[0] > 0 and ats[-1] / ats[0] >= LOG_FROM:
+    if ats[0] > 0 and ats[-1] / ats[0] >= 4:
         axes.set_xscale("log")
     axes.set_xticks(ats, [f"{at:g}" for at in ats])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
-    seeds = [value for point in points for value in point.seeds.values()]
+    seeds = [value for point in points for value in point.seeds]
     finite = [value for value in seeds if math.isfinite(value)]
     limit_to(axes, finite, margin=0.25)
     if is_share(metric):
@@ -162,20 +152,20 @@ def draw(points: Sequence[Point], *, key: str, metric: str) -> Figure:
     axes.set_xlabel(key)
     axes.set_ylabel(metric)
     if len(lines) > 1:
-        figure.legend(frameon=False, loc="outside upper left", ncols=2 if max(map(len, lines)) <= 36 else 1)
+        figure.legend(frameon=False, loc="outside upper left", ncols=legend_columns(lines))
     write_caption(figure, CAPTION if len(finite) == len(seeds) else CAPTION + CROSSES, width=110)
     return figure
 
 
 def _draw_line(axes: Axes, line: Mapping[float, Sequence[float]], label: str, index: int) -> None:
-    colour, dashes = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
-    estimates = {at: over_seeds(seeds) for at, seeds in line.items()}
-    means = finite_or_gap(each.value for each in estimates.values())
-    look: dict[str, Any] = {"color": colour, "linestyle": dashes, "marker": MARKERS[index % len(MARKERS)]}
-    axes.plot(list(estimates), means, linewidth=2, label=label, zorder=3, **look)
-    fill_band(axes, list(estimates), list(estimates.values()), color=colour)
+    colour, dashes = look(index)
+    ats, estimates = list(line), [over_seeds(seeds) for seeds in line.values()]
+    means = finite_or_gap(each.value for each in estimates)
+    marker = MARKERS[index % len(MARKERS)]
+    axes.plot(ats, means, color=colour, linestyle=dashes, marker=marker, linewidth=2, label=label, zorder=3)
+    fill_band(axes, ats, estimates, color=colour)
     for at, seeds in line.items():
         axes.plot([at] * len(seeds), finite_or_gap(seeds), ".", color=colour, markersize=4, alpha=0.6)
-    if crosses := [at for at, mean in zip(estimates, means, strict=True) if math.isnan(mean)]:
-        heights = [CROSS_LOW + CROSS_STEP * index] * len(crosses)
+    if crosses := [at for at, mean in zip(ats, means, strict=True) if math.isnan(mean)]:
+        heights = [0.03 + 0.04 * index] * len(crosses)  # of the axis: those of two lines do not cover each other
         axes.plot(crosses, heights, "x", color=colour, markersize=6, transform=axes.get_xaxis_transform())

@@ -127,7 +127,7 @@ def test_names_choose_what_is_shown_else_the_newest_are() -> None:
     assert split(["name3", "name1", "--port", "5001"]) == (["name3", "name1"], ["--port", "5001"])
     assert list(shown(["name3", "name1"], there)) == ["name3", "name1"]
     assert list(shown([], there)) == [f"name{number}" for number in range(8)]
-    with pytest.raises(Refused, match=r"^No experiment 'llama_critc' in MLflow; did you mean llama_critic\?"):
+    with pytest.raises(Refused, match=r"^No experiment 'llama_critc' in MLflow; did you mean 'llama_critic'\?"):
         shown(["llama_critc"], {"llama_critic": "1"})
 
 

@@ -1,12 +1,12 @@
-"""Curves over training with bands over seeds, as SVG inside of the page; one legend for all of them."""
+"""Curves over training, with one legend for all, and bars of gains, as SVG inside of the page."""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -15,9 +15,9 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from experiments.analysis.comparison import CURVE
-from experiments.analysis.curves import Curve, draw_on, look
+from experiments.analysis.pictures import Curve, draw_gains, draw_on, look
 from experiments.analysis.report.gather import Gathered, identity
-from experiments.analysis.runs import TRAINING_STAGES
+from experiments.analysis.runs import TRAINING_STAGES, stages_with
 from experiments.mlflow_sync import TrackedRun
 
 VALIDATION = (CURVE, "val/verifier/accuracy")
@@ -38,8 +38,6 @@ MOST_POINTS = 60
 """Of a curve; where more were logged, each point is the mean of its share of them."""
 MOST_ARMS = 14
 """As many as differ in colour and dashes at a glance."""
-LARGE, SMALL = (11.0, 4.2), (4.6, 2.9)
-"""Inches."""
 SVG_DASHES = {"-": "none", "--": "7 3", "-.": "7 3 2 3", ":": "2 3"}
 TEXT_STAYS_TEXT: Any = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif"}
 """Settings of matplotlib; the same picture makes the same file."""
@@ -57,17 +55,20 @@ class Chart:
 
 def charts(found: Gathered, curve: str | None) -> tuple[list[Chart], list[Chart]]:
     """Success, large, then the health of training; ``curve`` replaces the former."""
-    large = list(_charts(found, [curve] if curve else VALIDATION, size=LARGE))
-    return large, list(_charts(found, [*HEALTH, *CRITIC], size=SMALL))
+    large = list(_charts(found, [curve] if curve else VALIDATION, size=(11.0, 4.2)))
+    return large, list(_charts(found, [*HEALTH, *CRITIC], size=(4.6, 2.9)))
 
 
 def legend(found: Gathered) -> list[tuple[str, str, str]]:
     """Colour, dashes and text of each arm that is drawn."""
-    entries = []
-    for place, arm in enumerate(found.arms[:MOST_ARMS]):
-        colour, dashes = look(place)
-        entries.append((colour, SVG_DASHES[dashes], f"{arm.label} ({len(arm.runs)})"))
-    return entries
+    looks = [(*look(place), arm) for place, arm in enumerate(found.arms[:MOST_ARMS])]
+    return [(colour, SVG_DASHES[dashes], f"{arm.label} ({len(arm.runs)})") for colour, dashes, arm in looks]
+
+
+def gains(found: Gathered) -> Markup | None:
+    """The comparison's bars; None where there is no baseline."""
+    table = found.comparison.table
+    return _as_svg(partial(draw_gains, table), label=f"What each arm gained over {table.compared_to}: {table.metric}")
 
 
 def _charts(found: Gathered, metrics: Sequence[str], *, size: tuple[float, float]) -> Iterator[Chart]:
@@ -75,31 +76,29 @@ def _charts(found: Gathered, metrics: Sequence[str], *, size: tuple[float, float
     before: list[list[Sequence[Mapping[int, float]]]] = []
     for metric in metrics:
         stages = dict(_stages(found, metric))
-        curves = dict(_curves(found, metric, stages))
+        read = {place: [found.tracker.history(run.run_id, metric) for run in runs] for place, runs in stages.items()}
+        curves = {place: Curve(label=found.arms[place].label, seeds=thin_out(seeds)) for place, seeds in read.items()}
+        curves = {place: curve for place, curve in curves.items() if curve.seeds and curve.steps}
         seeds = [curve.seeds for curve in curves.values()]
         if len({value for curve in curves.values() for value in curve.values}) > 1 and seeds not in before:
             before.append(seeds)
             names = ", ".join(dict.fromkeys(run.tags["stage"] for place in curves for run in stages[place]))
-            yield Chart(metric=metric, stages=names, svg=_draw(curves, metric, size))
+            label = f"{metric} over training steps: {', '.join(curve.label for curve in curves.values())}"
+            svg = _as_svg(partial(_draw, curves, metric, size), label=label)
+            yield Chart(metric=metric, stages=names, svg=svg or Markup())
 
 
 def _stages(found: Gathered, metric: str) -> Iterator[tuple[int, list[TrackedRun]]]:
-    """Place of the arm → its stages that logged the metric. A critic that several seeds or arms share is there once: it
-    is one critic, and shows nothing of the spread over seeds."""
+    """Place of the arm, whose colour it has in every picture → its stages that logged the metric.
+
+    A critic that several seeds or arms share is there once: it is one critic, and shows nothing of the spread over
+    seeds.
+    """
     seen: set[tuple[str, str]] = set()
     for place, arm in enumerate(found.arms[:MOST_ARMS]):
-        new = {identity(run): run for run in found.logged(arm, metric)}
+        new = {identity(run): run for run in stages_with(metric, arm, found.stages)}
         yield place, [run for key, run in new.items() if key not in seen or run.tags["stage"] == TRAINING_STAGES[0]]
         seen |= new.keys()
-
-
-def _curves(found: Gathered, metric: str, stages: Mapping[int, Sequence[TrackedRun]]) -> Iterator[tuple[int, Curve]]:
-    """By the place of the arm, whose colour it has in every picture."""
-    for place, runs in stages.items():
-        read = [found.tracker.history(run.run_id, metric) for run in runs]
-        curve = Curve(label=found.arms[place].label, seeds=thin_out(read))
-        if curve.seeds and curve.steps:
-            yield place, curve
 
 
 def thin_out(histories: Sequence[Sequence[tuple[int, float]]]) -> list[dict[int, float]]:
@@ -118,24 +117,21 @@ def thin_out(histories: Sequence[Sequence[tuple[int, float]]]) -> list[dict[int,
     return thinned
 
 
-def _draw(curves: Mapping[int, Curve], metric: str, size: tuple[float, float]) -> Markup:
-    with text_stays_text():
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots()
-        draw_on(axes, list(curves.values()), metric=metric, places=list(curves))
-        axes.set_xlabel("training steps")
-        return as_svg(figure, label=f"{metric} over training steps: {', '.join(c.label for c in curves.values())}")
+def _draw(curves: Mapping[int, Curve], metric: str, size: tuple[float, float]) -> Figure:
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    draw_on(axes, list(curves.values()), metric=metric, places=list(curves))
+    axes.set_xlabel("training steps")
+    return figure
 
 
-def text_stays_text() -> AbstractContextManager[None]:
-    """What a picture is both drawn and written under."""
-    return matplotlib.rc_context(TEXT_STAYS_TEXT)
-
-
-def as_svg(figure: Figure, *, label: str) -> Markup:
+def _as_svg(draw: Callable[[], Figure | None], *, label: str) -> Markup | None:
     """The picture without the head of a file; ``label`` is read to those who do not see it."""
     file = io.StringIO()
-    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    with matplotlib.rc_context(TEXT_STAYS_TEXT):
+        if (figure := draw()) is None:
+            return None
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = file.getvalue()
     picture = Markup(text[text.index("<svg") :])  # of matplotlib, which escapes texts
     return Markup('<div role="img" aria-label="{}">{}</div>').format(label, picture)

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from experiments.analysis.report.gather import Gathered
-from experiments.analysis.runs import ABSENT, Arm, value_of
+from experiments.analysis.runs import ABSENT, ArmRuns, value_of
 from experiments.mlflow_sync import TrackedRun
 from experiments.system.secrets import without_paths
 
@@ -18,12 +18,7 @@ SWEEP = re.compile(r"\+{0,2}sweep=.*")
 """What makes a multirun of a single run: a job's own overrides have its values, and this beside them."""
 
 
-def is_recorded(found: Gathered, arm: Arm) -> bool:
-    """Whether all runs of an arm recorded their command lines."""
-    return all(run.run_id in found.origins for run in arm.runs.values())
-
-
-def commands(found: Gathered, arm: Arm) -> list[str]:
+def commands(found: Gathered, arm: ArmRuns) -> list[str]:
     """The commands that make an arm's runs again; of runs that did not record theirs the nearest ones."""
     overrides = {seed: overrides_of(found, run) for seed, run in arm.runs.items()}
     together = command_over_seeds(overrides)
@@ -31,7 +26,7 @@ def commands(found: Gathered, arm: Arm) -> list[str]:
     return [without_paths(line) for line in (*commits(arm), *filter(None, [study_command(arm)]), *lines)]
 
 
-def commits(arm: Arm) -> list[str]:
+def commits(arm: ArmRuns) -> list[str]:
     """A comment for the shell with the commits of an arm's runs; none where none is known."""
     known = sorted({str(run.tags["git_sha"]) for run in arm.runs.values() if run.tags.get("git_sha")})
     listed = [
@@ -40,7 +35,7 @@ def commits(arm: Arm) -> list[str]:
     return [f"# at {', '.join(listed)}"] if known else []
 
 
-def study_command(arm: Arm) -> str | None:
+def study_command(arm: ArmRuns) -> str | None:
     """What runs all of an arm's seeds in the study it is of; None for runs of no study."""
     names = {(run.experiment, value_of(run, "arm")) for run in arm.runs.values()}
     (study, name), *others = names
@@ -55,12 +50,12 @@ def overrides_of(found: Gathered, run: TrackedRun) -> Sequence[str]:
     """As they were recorded; else those that make the same choices."""
     if (origin := found.origins.get(run.run_id)) is not None:
         return origin.overrides
-    choices: dict[str, str] = {}
+    choices: dict[str, str | None] = {}
     if "choices.json" in found.tracker.artifacts.files(run.run_id):
         choices = json.loads(found.tracker.artifacts.read(run.run_id, "choices.json"))
-    roots = {name: run.params[name] for name in ("name", "arm") if run.params.get(name, "null") != "null"}
-    known = {group: option for group, option in {**choices, **roots}.items() if option is not None}
-    return [*(f"{name}={value}" for name, value in known.items()), f"seed={value_of(run, 'seed')}"]
+    choices |= {name: run.params[name] for name in ("name", "arm") if run.params.get(name, "null") != "null"}
+    known = [f"{group}={option}" for group, option in choices.items() if option is not None]
+    return [*known, f"seed={value_of(run, 'seed')}"]
 
 
 def command(overrides: Sequence[str]) -> str:
@@ -69,11 +64,7 @@ def command(overrides: Sequence[str]) -> str:
 
 
 def command_over_seeds(overrides: Mapping[str, Sequence[str]]) -> str | None:
-    """One multirun for runs that differ by seed alone; None where they do not.
-
-    Args:
-        overrides: by seed.
-    """
+    """One multirun for runs that differ by seed alone, by whose seed ``overrides`` are; None where they do not."""
     rest = {tuple(_without(SEED, _without(SWEEP, one))) for one in overrides.values()}
     if len(rest) != 1:
         return None

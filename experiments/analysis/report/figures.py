@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from PIL import Image
 
 from experiments.analysis.report.gather import Gathered, identity
-from experiments.analysis.runs import Arm, value_of
+from experiments.analysis.runs import value_of
 from experiments.mlflow_sync import Artifacts, TrackedRun
 from experiments.system.secrets import without_paths
 
@@ -27,8 +27,6 @@ WIDTH, HEIGHT, COLOURS = 1000, 1800, 128
 """At most; high ones are traces and panels in rows, which a smaller height would make unreadable."""
 LARGEST = 4_000_000
 """Bytes of a file that is opened at all."""
-UNREADABLE = (OSError, SyntaxError, Image.DecompressionBombError)
-"""What Pillow raises for a file that is no PNG, or half of one."""
 FOLDER = "figures"
 FIRST = "similarity"
 """What is shown before other pictures of its stage, in the name."""
@@ -49,40 +47,31 @@ class Logged:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
-    """An image as the page contains it."""
-
-    caption: str
-    source: str
-    """A data URL."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Chosen:
     """What is shown, by kind, and what is not."""
 
-    shown: Mapping[str, Sequence[Sequence[Picture]]]
-    """Kind → groups that stand together."""
+    shown: Mapping[str, Sequence[Mapping[str, str]]]
+    """Kind → groups that stand together: caption → the picture as a data URL."""
     left_out: Mapping[str, Sequence[str]]
     """Kind → its owners."""
 
 
 def choose(artifacts: Artifacts, by_kind: Mapping[str, Sequence[Logged]], *, most: int = MOST) -> Chosen:
     """Take kinds in turn until there are ``most`` pictures; equal ones of a kind once, under their first owner."""
-    shown: dict[str, list[list[Picture]]] = {kind: [] for kind in by_kind}
+    shown: dict[str, list[dict[str, str]]] = {kind: [] for kind in by_kind}
     left_out: dict[str, list[str]] = {kind: [] for kind in by_kind}
     seen: dict[str, set[bytes]] = {kind: set() for kind in by_kind}
-    count = 0
-    for kind, logged in _in_turns(by_kind):
-        if count >= most and shown[kind]:
+    turns = (zip(by_kind, turn, strict=True) for turn in zip_longest(*by_kind.values()))
+    for kind, logged in (pair for turn in turns for pair in turn):
+        if logged is None:
+            continue
+        if sum(map(len, (group for groups in shown.values() for group in groups))) >= most and shown[kind]:
             left_out[kind].append(logged.owner)
             continue
         read = {caption: artifacts.read(logged.run_id, path) for path, caption in logged.captions.items()}
         new = {caption: content for caption, content in read.items() if content not in seen[kind]}
         seen[kind].update(new.values())
-        sources = {caption: data_url(content) for caption, content in new.items()}
-        group = [Picture(caption=caption, source=source) for caption, source in sources.items() if source]
-        count += len(group)
+        group = {caption: source for caption, content in new.items() if (source := data_url(content))}
         shown[kind] += [group] if group else []
         if len(group) < len(new):
             left_out[kind].append(f"{logged.owner} (too large, or no PNG)")
@@ -92,12 +81,6 @@ def choose(artifacts: Artifacts, by_kind: Mapping[str, Sequence[Logged]], *, mos
     )
 
 
-def _in_turns(by_kind: Mapping[str, Sequence[Logged]]) -> Iterator[tuple[str, Logged]]:
-    """The first of every kind, then the second ones, and so on."""
-    for turn in zip_longest(*by_kind.values()):
-        yield from ((kind, logged) for kind, logged in zip(by_kind, turn, strict=True) if logged is not None)
-
-
 def data_url(content: bytes) -> str | None:
     """A PNG made small; None for what is too large or is no PNG."""
     if len(content) > LARGEST:
@@ -105,7 +88,7 @@ def data_url(content: bytes) -> str | None:
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as opened:
             small = opened.convert("RGB")
-    except UNREADABLE:
+    except (OSError, SyntaxError, Image.DecompressionBombError):  # no PNG, or half of one
         return None
     small.thumbnail((WIDTH, HEIGHT))
     file = io.BytesIO()
@@ -116,62 +99,52 @@ def data_url(content: bytes) -> str | None:
 def of_comparisons(found: Gathered) -> Chosen:
     """The pictures of comparisons and sweeps of these experiments, the newest first; comparisons before sweeps."""
     by_kind: dict[str, list[Logged]] = {}
-    for kind, owner_of in (("comparison", _comparison), ("sweep", _sweep)):
+    for kind in ("comparison", "sweep"):
         for run in reversed(found.tracker.runs(found.names, kind=kind)):
             for path in found.tracker.artifacts.files(run.run_id):
                 if path.endswith(".png"):
-                    name, owner = path.removesuffix(".png"), owner_of(run)
+                    name, owner = path.removesuffix(".png"), f"{kind} {_called(run)}"
                     logged = Logged(owner=owner, run_id=run.run_id, captions={path: f"{name}: {owner}"})
                     by_kind.setdefault(f"{kind} {name}", []).append(logged)
     return choose(found.tracker.artifacts, by_kind)
 
 
-def _comparison(run: TrackedRun) -> str:
-    return f"comparison {run.tags.get('key', 'without a name').removeprefix('compare/')}"
-
-
-def _sweep(run: TrackedRun) -> str:
-    """Which, and its command line."""
+def _called(run: TrackedRun) -> str:
+    """The names of a comparison; of a sweep its name and command line."""
+    if "sweep" not in run.tags:
+        return run.tags.get("key", "without a name").removeprefix("compare/")
     overrides = without_paths(run.params.get("overrides", ""))
-    name = run.tags.get("sweep", "without a name")
-    return f"sweep {name} of {run.experiment}{f', {overrides}' if overrides else ''}"
+    return f"{run.tags['sweep']} of {run.experiment}{f', {overrides}' if overrides else ''}"
 
 
 def of_runs(found: Gathered) -> Chosen:
-    """Of each arm its newest run that logged a picture, at the last step."""
-    return choose(found.tracker.artifacts, logged_by_kind(found))
-
-
-def logged_by_kind(found: Gathered) -> dict[str, list[Logged]]:
-    """``<stage> <name>`` → what each arm has of it; what arms share, as a critic, under the first of them."""
+    """Of each arm its newest run that logged a picture, at the last step; what arms share, as a critic, once."""
     by_kind: dict[tuple[str, str], dict[tuple[str, str], Logged]] = {}
     listed: dict[tuple[str, str], tuple[TrackedRun, Mapping[str, Sequence[tuple[int, str]]]]] = {}
     for arm in found.arms:
         own: set[tuple[str, str]] = set()
-        for run in sorted(arm.runs.values(), key=lambda run: -run.start):
-            for name, stage in found.stages.get(run.run_id, {}).items():
-                same = identity(stage)
-                if same not in listed:
-                    listed[same] = stage, steps_of(found.tracker.artifacts.files(stage.run_id, FOLDER))
-                first, pictures = listed[same]
-                for picture, steps in pictures.items():
-                    if (name, picture) not in own:
-                        own.add((name, picture))
-                        logged = _logged(arm, run, first, picture, steps)
-                        by_kind.setdefault((name, picture), {}).setdefault(same, logged)
+        newest = sorted(arm.runs.values(), key=lambda run: -run.start)
+        of_runs = [(run, *one) for run in newest for one in found.stages.get(run.run_id, {}).items()]
+        for run, name, stage in of_runs:
+            same = identity(stage)
+            if same not in listed:
+                listed[same] = stage, steps_of(found.tracker.artifacts.files(stage.run_id, FOLDER))
+            first, pictures = listed[same]
+            for picture, steps in pictures.items():
+                if (name, picture) not in own:
+                    own.add((name, picture))
+                    shown = dict.fromkeys((steps[0], steps[-1]) if picture in START_TOO else steps[-1:])
+                    of = f"of {name}: {arm.label}, seed {value_of(run, 'seed')}"
+                    captions = {path: f"{picture} at step {step} {of}" for step, path in shown}
+                    logged = Logged(owner=arm.label, run_id=first.run_id, captions=captions)
+                    by_kind.setdefault((name, picture), {}).setdefault(same, logged)
 
     def order(kind: tuple[str, str]) -> tuple[int, str, bool, str]:
         stage, name = kind
         return (STAGES.index(stage) if stage in STAGES else len(STAGES), stage, FIRST not in name, name)
 
-    return {" ".join(kind): list(by_kind[kind].values()) for kind in sorted(by_kind, key=order)}
-
-
-def _logged(arm: Arm, run: TrackedRun, stage: TrackedRun, picture: str, steps: Sequence[tuple[int, str]]) -> Logged:
-    shown = dict.fromkeys((steps[0], steps[-1]) if picture in START_TOO else steps[-1:])
-    of = f"of {stage.tags['stage']}: {arm.label}, seed {value_of(run, 'seed')}"
-    captions = {path: f"{picture} at step {step} {of}" for step, path in shown}
-    return Logged(owner=arm.label, run_id=stage.run_id, captions=captions)
+    by_name = {" ".join(kind): list(by_kind[kind].values()) for kind in sorted(by_kind, key=order)}
+    return choose(found.tracker.artifacts, by_name)
 
 
 def steps_of(files: Sequence[str]) -> dict[str, list[tuple[int, str]]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.analysis.comparison import Comparison
-from experiments.analysis.runs import Arm, Stages, stage_with, stages_below
+from experiments.analysis.runs import ArmRuns, Stages, stages_below
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.run_folder.reader import ORIGIN, Origin
 
@@ -27,28 +27,18 @@ class Gathered:
         return self.comparison.request.names
 
     @property
-    def arms(self) -> Sequence[Arm]:
-        return self.comparison.arms
+    def arms(self) -> Sequence[ArmRuns]:
+        return self.comparison.table.arms
 
     @property
     def runs(self) -> list[TrackedRun]:
         """Those that count: of each arm and seed the newest."""
         return [run for arm in self.arms for run in arm.runs.values()]
 
-    def newest_stages(self, arm: Arm) -> Stages:
-        """The stages of an arm's newest run."""
-        newest = max(arm.runs.values(), key=lambda run: run.start)
-        return self.stages.get(newest.run_id, {})
-
-    def logged(self, arm: Arm, metric: str) -> list[TrackedRun]:
-        """Of each run of an arm the training stage that logged ``metric``; of some runs none."""
-        found = (stage_with(metric, self.stages.get(run.run_id, {})) for run in arm.runs.values())
-        return [stage for stage in found if stage is not None]
-
 
 def gather(tracker: Tracker, comparison: Comparison) -> Gathered:
     """Read the stages and the origins of the runs that a comparison counts."""
-    counted = {run.run_id for arm in comparison.arms for run in arm.runs.values()}
+    counted = {run.run_id for arm in comparison.table.arms for run in arm.runs.values()}
     below = stages_below(tracker, comparison.request.names)
     recorded = [run_id for run_id in counted if ORIGIN in tracker.artifacts.files(run_id)]
     return Gathered(

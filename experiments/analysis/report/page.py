@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from experiments.analysis.curves import CAPTION, GAPS
 from experiments.analysis.evaluation_sets import GREEDY, SAMPLED, columns_of, has_metric, published_beside
-from experiments.analysis.gains import compared_to, draw_gains
+from experiments.analysis.pictures import CAPTION, GAPS
 from experiments.analysis.report import charts, figures
-from experiments.analysis.report.commands import commands, is_recorded, study_command
+from experiments.analysis.report.commands import commands, study_command
 from experiments.analysis.report.gather import Gathered
-from experiments.analysis.runs import ABSENT, Arm, Stages, value_of
+from experiments.analysis.runs import ABSENT, ArmRuns, Stages, value_of
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.config.hints import command_line
 from experiments.mlflow_sync import Tracker
@@ -34,29 +32,16 @@ HELD_OUT = (("evaluate", "test/completions"), ("grpo", "val/completions"))
 TRAINING = (("grpo", "train/completions"),)
 MOST_ARMS, MOST_COMPLETIONS, LONGEST = 12, 4, 600
 """Of the completions: arms, rows of each, characters of a cell."""
-SHOWN = ("prompt", "completion", "status", "reason")
-FIGURES = ("samples_correct", "reward", "reward/", "advantage")
-"""Columns beside the verdict; every part of a reward has one behind ``reward/``."""
+SHOWN = ("prompt", "completion", "status", "reason", "samples_correct", "reward", "reward/", "advantage")
+"""Columns of a completion; every part of a reward has one behind ``reward/``."""
 HEADINGS = {"status": "verdict", "samples_correct": "samples"}
-MOST_PARAMETERS = 60
-"""Lines of an arm's differences; the whole configuration is in MLflow."""
 NOT_COMPARED = ("name", "arm", "seed", "git_sha", "output_dir")
 """Root keys that do not describe what was done."""
 UNKNOWN = "not recorded"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudyResult:
-    """What a study asked, and what came out."""
-
-    study: Study
-    verdict: str
-    """The primary comparison in a few sentences, or why there is none yet."""
-    notes: Sequence[str]
-
-
-def result_of(tracker: Tracker, study: Study) -> StudyResult:
-    """By the metric, the arm and the baseline that were fixed before the study's runs."""
+def result_of(tracker: Tracker, study: Study) -> dict[str, Any]:
+    """What a study asked, and what came out by the metric, the arm and the baseline that were fixed before its runs."""
     from experiments.analysis.study_results import read_results  # slow: they compose today's configurations
     from experiments.analysis.study_rows import rows_of, verdict
     from experiments.studies.finished import today
@@ -66,16 +51,16 @@ def result_of(tracker: Tracker, study: Study) -> StudyResult:
         sentences = verdict(study, rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed))
     except StudyError as error:
         sentences = str(error)
-    return StudyResult(study=study, verdict=sentences, notes=notes_on_primary(tracker, study))
+    return {"study": study, "verdict": sentences, "notes": notes_on_primary(tracker, study)}
 
 
-def page(found: Gathered, *, curve: str | None = None, studies: Sequence[StudyResult] = ()) -> str:
+def page(found: Gathered, *, curve: str | None = None, studies: Sequence[Mapping[str, Any]] = ()) -> str:
     """The whole document.
 
     Args:
         found: the runs.
         curve: the metric of the large picture; None: success in validation.
-        studies: that the runs are of.
+        studies: that the runs are of, see :func:`result_of`.
     """
     environment = Environment(
         loader=PackageLoader("experiments.analysis.report"),
@@ -87,12 +72,13 @@ def page(found: Gathered, *, curve: str | None = None, studies: Sequence[StudyRe
     )
     environment.filters["without_paths"] = without_paths
     large, small = charts.charts(found, curve)
+    first, *others = found.arms
     return environment.get_template("page.html.j2").render(
         found=found,
         studies=studies,
         experiments=[about for name in found.names if (about := experiment(found, name))],
         tables=list(tables(found)),
-        gains=gains(found),
+        gains=charts.gains(found),
         large=large,
         small=small,
         legend=charts.legend(found),
@@ -106,9 +92,8 @@ def page(found: Gathered, *, curve: str | None = None, studies: Sequence[StudyRe
         completions=list(completions(found)),
         most_completions=MOST_COMPLETIONS,
         longest=LONGEST,
-        differences=[(arm, differences(parameters(arm), parameters(found.arms[0]))) for arm in found.arms[1:]],
-        most_parameters=MOST_PARAMETERS,
-        commands=[(arm, is_recorded(found, arm), "\n".join(commands(found, arm))) for arm in found.arms],
+        differences=[(arm, differences(parameters(arm), parameters(first))) for arm in others],
+        commands=[(arm, found.origins.keys() >= ids_of(arm), "\n".join(commands(found, arm))) for arm in found.arms],
         is_of_study=any(study_command(arm) for arm in found.arms),
         environment=list(environment_of(found)),
     )
@@ -121,61 +106,54 @@ def visible(value: Any) -> Any:
     return value
 
 
+def ids_of(arm: ArmRuns) -> set[str]:
+    return {run.run_id for run in arm.runs.values()}
+
+
 def experiment(found: Gathered, name: str) -> dict[str, Any] | None:
     """What an experiment is about, how many runs it has, and the choices that all of them share."""
     runs = [run for run in found.runs if run.experiment == name]
     if not runs:
         return None
-    shared = [axis for axis in SHARED if len({value_of(run, axis) for run in runs}) == 1]
-    choices = {axis: value for axis in shared if (value := value_of(runs[0], axis)) not in (ABSENT, "none", "null")}
+    values = {axis: {value_of(run, axis) for run in runs} for axis in SHARED}
+    shared = [f"{axis} {value_of(runs[0], axis)}" for axis, several in values.items() if len(several) == 1]
     arms = sum(any(run.experiment == name for run in arm.runs.values()) for arm in found.arms)
     counts = {"arm": arms, "run": len(runs), "seed": len({value_of(run, "seed") for run in runs})}
     return {
         "name": name,
         "about": sorted({found.origins[run.run_id].about for run in runs if run.run_id in found.origins} - {""}),
         "counts": ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in counts.items()),
-        "choices": ", ".join(f"{axis} {value}" for axis, value in choices.items()),
+        "choices": ", ".join(one for one in shared if not one.endswith((f" {ABSENT}", " none", " null"))),
     }
 
 
 def tables(found: Gathered) -> Iterable[SetTable]:
     """That of the comparison; for success of one kind also that of the other, where the runs have it."""
-    comparison = found.comparison
-    yield comparison.table
-    other = {SAMPLED: GREEDY, GREEDY: SAMPLED}.get(comparison.metric)
+    table = found.comparison.table
+    yield table
+    other = {SAMPLED: GREEDY, GREEDY: SAMPLED}.get(table.metric)
     if other is not None and has_metric(found.runs, other):
         published = published_beside(found.runs, other)
-        columns = columns_of(found.runs, other, None, published)
-        against, rule = comparison.against, comparison.fixed.difference
-        yield set_table(found.arms, columns, metric=other, against=against, published=published, rule=rule)
-
-
-def gains(found: Gathered) -> Markup | None:
-    """The comparison's bars, where there is a baseline."""
-    table = found.comparison.table
-    with charts.text_stays_text():
-        figure = draw_gains(table)
-        label = f"What each arm gained over {compared_to(table)}: {table.metric}"
-        return figure and charts.as_svg(figure, label=label)
+        columns, rule = columns_of(found.runs, other, None, published), found.comparison.rule
+        yield set_table(found.arms, columns, metric=other, against=table.against, published=published, rule=rule)
 
 
 def completions(found: Gathered) -> Iterable[dict[str, Any]]:
     """Of each arm's newest run a few completions, accepted and not; of training with rewards, too."""
     for arm in found.arms[:MOST_ARMS]:
-        stages = found.newest_stages(arm)
+        stages = found.stages.get(max(arm.runs.values(), key=lambda run: run.start).run_id, {})
         for heading, places in ((arm.label, HELD_OUT), (f"{arm.label}: what it last learned from", TRAINING)):
-            rows = next((rows for stage, name in places if (rows := _rows(found, stages, stage, name))), [])
-            if rows:
-                head = [key for key in SHOWN if any(key in row for row in rows)] + figures_of(rows)
+            if rows := next(filter(None, (_rows(found, stages, stage, name) for stage, name in places)), []):
+                head = columns_of_completions(rows)
                 cells = [[(key, _text(row.get(key, ""))) for key in head] for row in rows]
                 yield {"heading": heading, "head": [HEADINGS.get(key, key) for key in head], "rows": cells}
 
 
-def figures_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A completion's columns beside its verdict, in the order of ``FIGURES``, parts by name."""
+def columns_of_completions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """In the order of ``SHOWN``, parts of a reward by name; what is None throughout is left out."""
     keys = {key for row in rows for key, value in row.items() if value is not None}
     parts = sorted(key for key in keys if key.startswith("reward/"))
-    return [key for name in FIGURES for key in (parts if name == "reward/" else [name] if name in keys else [])]
+    return [key for name in SHOWN for key in (parts if name == "reward/" else [name] if name in keys else [])]
 
 
 def _rows(found: Gathered, stages: Stages, stage: str, name: str) -> list[Mapping[str, Any]]:
@@ -200,7 +178,7 @@ def _text(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text) - LONGEST} more characters)"
 
 
-def parameters(arm: Arm) -> dict[str, str]:
+def parameters(arm: ArmRuns) -> dict[str, str]:
     """The parameters of an arm's runs; where they differ, each value once."""
     names = dict.fromkeys(name for run in arm.runs.values() for name in run.params)
     compared = [name for name in names if name not in NOT_COMPARED and name.rpartition(".")[2] != "seed"]
@@ -232,14 +210,14 @@ def environment_of(found: Gathered) -> Iterable[tuple[str, str]]:
     """On what the runs were made: each value that occurs."""
 
     def each(values: Iterable[str]) -> str:
-        return ", ".join(sorted({without_paths(value) for value in values}))
+        return ", ".join(sorted({without_paths(value) for value in values})) or UNKNOWN
 
     yield "commit", each(run.tags.get("git_sha") or UNKNOWN for run in found.runs)
     for name, parameter in (("device", "trainer.accelerator"), ("precision", "trainer.precision")):
         yield name, each(run.params.get(parameter, UNKNOWN) for run in found.runs)
     stages = [stage for stages in found.stages.values() for stage in stages.values()]
-    yield "threads", each(stage.params["threads"] for stage in stages if "threads" in stage.params) or UNKNOWN
+    yield "threads", each(stage.params["threads"] for stage in stages if "threads" in stage.params)
     origins = found.origins.values()
-    yield "python", each(origin.python for origin in origins) or UNKNOWN
+    yield "python", each(origin.python for origin in origins)
     for package in dict.fromkeys(name for origin in origins for name in origin.packages):
         yield package, each(origin.packages.get(package, UNKNOWN) for origin in origins)

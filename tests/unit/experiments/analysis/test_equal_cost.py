@@ -10,6 +10,7 @@ import pytest
 from experiments.analysis.equal_cost import CostCurve, at_cost, curve_of, mean_curve, time_to_target
 
 RISING = CostCurve(costs=[10.0, 20.0, 40.0], values=[0.2, 0.4, 0.3])
+NAN, INF = math.nan, math.inf
 
 
 def curve(*values: float, first: float = 0.0, step: float = 10.0) -> CostCurve:
@@ -24,15 +25,9 @@ def test_between_points_lies_a_straight_line_and_before_them_the_first_value() -
     assert [RISING.at(cost) for cost in (0, 10, 15, 20, 30, 40)] == pytest.approx([0.2, 0.2, 0.3, 0.4, 0.35, 0.3])
     with pytest.raises(ValueError, match="the curve ends at 40, asked at 41"):
         RISING.at(41)
-    with pytest.raises(ValueError, match="cannot become less"):
-        CostCurve(costs=[2.0, 1.0], values=[0.0, 0.0])
-
-
-@pytest.mark.parametrize("cost", [5.0, 25.0, 40.0])
-def test_the_mean_height_is_that_of_many_thin_slices(cost: float) -> None:
-    slices = 20000
-    heights = [RISING.at(cost * (index + 0.5) / slices) for index in range(slices)]
-    assert RISING.mean_height(cost) == pytest.approx(sum(heights) / slices, abs=1e-6)
+    for cost in (5.0, 25.0, 40.0):
+        slices = [RISING.at(cost * (index + 0.5) / 20000) for index in range(20000)]
+        assert RISING.mean_height(cost) == pytest.approx(sum(slices) / 20000, abs=1e-6), "as of many thin slices"
 
 
 @pytest.mark.parametrize(
@@ -40,15 +35,15 @@ def test_the_mean_height_is_that_of_many_thin_slices(cost: float) -> None:
     [
         ([0.3, 0.4, 0.5], 10.0),
         ([0.2, 0.4, 0.3], 15.0),
-        ([0.1, 0.2, 0.2], None),
-        ([math.nan, 0.4, 0.5], 20.0),
-        ([0.2, math.nan, 0.5], 40.0),
-        ([-math.inf, 0.4, 0.5], 20.0),
-        ([math.inf, 0.2, 0.4], 30.0),
-        ([0.2, math.inf, 0.1], None),
+        ([0.1, 0.2, 0.2], INF),
+        ([NAN, 0.4, 0.5], 20.0),
+        ([0.2, NAN, 0.5], 40.0),
+        ([-INF, 0.4, 0.5], 20.0),
+        ([INF, 0.2, 0.4], 30.0),
+        ([0.2, INF, 0.1], INF),
     ],
 )
-def test_a_value_is_reached_where_the_curve_first_crosses_it(values: list[float], cost: float | None) -> None:
+def test_a_value_is_reached_where_the_curve_first_crosses_it(values: list[float], cost: float) -> None:
     assert CostCurve(costs=[10.0, 20.0, 40.0], values=values).cost_of(0.3) == pytest.approx(cost)
 
 
@@ -71,27 +66,18 @@ def test_the_interval_is_that_of_drawn_mean_curves(same_seeds: bool) -> None:
         drawn = generator.integers(3, size=3)
         others = drawn if same_seeds else generator.integers(3, size=3)
         end = mean_curve([THEIRS[place] for place in others]).values[-1]
-        cost = mean_curve([OURS[place] for place in drawn]).cost_of(end)
-        costs.append(math.inf if cost is None else cost)
+        costs.append(mean_curve([OURS[place] for place in drawn]).cost_of(end))
     found = time_to_target(OURS, THEIRS, same_seeds=same_seeds, resamples=200, seed=3)
     assert (found.low, found.high) == pytest.approx((sorted(costs)[4], sorted(costs)[194]))
-    assert found.never == sum(map(math.isinf, costs)) / 200
-    assert 0 < found.never < 1
+    assert 0 < found.never == sum(map(math.isinf, costs)) / 200 < 1
 
 
-@pytest.mark.parametrize("lost", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("lost", [NAN, INF, -INF])
 def test_a_seed_that_diverged_counts_where_it_is_drawn(lost: float) -> None:
     ours, theirs = [curve(0.0, 0.5), curve(0.0, lost)], [curve(0.0, 0.25)] * 2
     found = time_to_target(ours, theirs, same_seeds=False, resamples=99, seed=0)
     assert found.never > 0.5
-    assert (found.low, found.high) == (5.0, math.inf)
-
-
-def test_sides_that_cannot_be_drawn_are_refused() -> None:
-    with pytest.raises(ValueError, match="each side needs a seed, got 0 and 3"):
-        time_to_target([], THEIRS, same_seeds=False, resamples=2, seed=0)
-    with pytest.raises(ValueError, match="as many runs on both sides, got 2 and 3"):
-        time_to_target(OURS[:2], THEIRS, same_seeds=True, resamples=2, seed=0)
+    assert (found.low, found.high) == (5.0, INF)
 
 
 def test_both_are_compared_at_what_the_shorter_one_spent() -> None:

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from io import BytesIO
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.text import Annotation
-from matplotlib.transforms import Bbox
 
 from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.comparison import CURVE
-from experiments.analysis.curves import CAPTION, GAPS, Curve, draw_curves
-from experiments.analysis.dose_response import (
-    DosedArm,
-    correlation_sentence,
-    draw_doses,
-    label_offsets,
-    rank_correlation,
-)
-from experiments.analysis.gains import ACROSS, PUBLISHED, WHISKER, draw_gains
+from experiments.analysis.dose_response import DosedArm, correlation_sentence, draw_doses, rank_correlation
+from experiments.analysis.pictures import CAPTION, GAPS, PUBLISHED, WHISKER, Curve, draw_curves, draw_gains
 from experiments.analysis.set_table import SetTable
 from experiments.analysis.statistics import Difference
 from experiments.analysis.study_rows import Gain
@@ -54,15 +42,6 @@ def test_a_picture_of_curves_says_what_it_shows() -> None:
     assert labels == ["a (2 seeds)", r"\$\frac\$ (1 seed)"], "a name is no formula"
     assert len(axes.collections) == 1, "one band: a single seed has none"
     assert (two.steps, [e.value for e in two.estimates()]) == ([0, 10], pytest.approx([0.15, 0.35]))
-
-
-@pytest.mark.parametrize("label", ["arm {}", "an arm whose label is too long for two of them in a line, {}"])
-def test_the_labels_of_many_arms_take_nothing_from_the_curves(label: str) -> None:
-    heights = []
-    for arms in (4, 26):
-        figure = curves(*(Curve(label=label.format(arm), seeds=[{0: 0.1, 1: 0.2}]) for arm in range(arms)))
-        heights.append(figure.axes[0].get_window_extent().height)
-    assert heights[1] > 0.9 * heights[0]
 
 
 @pytest.mark.parametrize(
@@ -132,18 +111,6 @@ def test_intervals_and_published_gains() -> None:
     assert (bars(single), lines(single, WHISKER), lines(single, PUBLISHED)) == ([(0, pytest.approx(4.0))], [], [[]])
 
 
-def test_many_sets_stand_in_several_rows() -> None:
-    table = table_of(two_arms())
-    first, *_ = table.columns
-    columns = [replace(first, name=f"set{place}", heading=f"Set {place}") for place in range(ACROSS + 1)]
-    figure = gains(replace(table, columns=columns, rows={column.name: table.rows[first.name] for column in columns}))
-    shown = [axes for axes in figure.axes if axes.get_visible()]
-    assert [axes.get_title() for axes in shown] == [column.heading for column in columns]
-    tops = [axes.get_position().y1 for axes in shown]
-    assert len({round(top, 3) for top in tops[:ACROSS]}) == 1
-    assert tops[ACROSS] < tops[0]
-
-
 def arm(name: str, dose: float, gain: float, half: float) -> DosedArm:
     """Of one seed without an interval, else of three around the dose and the gain."""
     seeds = 1 if math.isnan(half) else 3
@@ -162,7 +129,7 @@ def test_points_stand_at_dose_and_gain_in_points(runs: Any) -> None:
     assert np.asarray(drawn["1  oracle"].get_xydata()).tolist() == [pytest.approx([0.6, -2.0])]
     assert np.asarray(drawn["2  better"].get_xydata()).tolist() == [pytest.approx([0.8, 5.0])]
     assert list(drawn["plain (baseline)"].get_ydata()) == [0, 0]
-    assert list(drawn["0.5: random values"].get_xdata()) == [0.5, 0.5]
+    assert [text.get_text() for text in axes.texts] == ["1", "2"]
     (interval,) = [found for found in axes.collections if isinstance(found, LineCollection)]
     assert interval.get_segments()[0].tolist() == [pytest.approx([0.6, -3.0]), pytest.approx([0.6, -1.0])]
     seeds = [np.asarray(found.get_offsets())[0].tolist() for found in axes.collections if found is not interval]
@@ -174,34 +141,6 @@ def test_an_interval_of_two_seeds_does_not_flatten_the_points(runs: Any) -> None
     low, high = figure.axes[0].get_ylim()
     assert low < -1 < 6 < high, "all single seeds, from -1 to 6, are inside"
     assert high - low < 3 * 7
-
-
-def test_numbers_do_not_cover_each_other_and_a_long_legend_ends_above_the_caption(runs: Any) -> None:
-    """Eight arms crowd around random values, four stand apart."""
-    crowd = [arm(f"placebo_{n}", 0.5 + 0.004 * n, 0.004 * (n % 3 - 1), 0.02) for n in range(8)]
-    apart = [arm(f"critic_{n}", 0.6 + 0.05 * n, 0.02 * n, NAN if n == 2 else 0.03) for n in range(4)]
-    figure = draw_doses(runs.study(), [*crowd, *apart])
-    figure.set_dpi(80)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    renderer, axes = canvas.get_renderer(), figure.axes[0]
-    numbers = [text for text in axes.texts if isinstance(text, Annotation)]
-    assert [text.get_text() for text in numbers] == [str(n + 1) for n in range(12)]
-    boxes = [super(Annotation, text).get_window_extent(renderer) for text in numbers]
-    assert not [pair for pair in combinations(boxes, 2) if pair[0].count_overlaps([pair[1]])]
-    frame = axes.get_window_extent(renderer)
-    assert all(frame.contains(*box.min) and frame.contains(*box.max) for box in boxes)
-    legend = figure.legends[0].get_window_extent(renderer)
-    caption = next(text for text in figure.texts if text.get_text() == figure.get_supxlabel())
-    assert legend.y0 > caption.get_window_extent(renderer).y1
-    assert legend.y1 <= figure.bbox.y1
-
-
-def test_a_point_in_the_corner_is_numbered_inside_and_beside_its_bar() -> None:
-    frame, bar, point = Bbox.from_bounds(0, 0, 300, 200), Bbox.from_extents(290, 0, 300, 200), np.array([295.0, 195.0])
-    ((across, up),) = label_offsets([point], [bar], frame, scale=1.0)
-    assert 3 < 295 + across < 287
-    assert 4.5 < 195 + up < 195.5
 
 
 @pytest.mark.parametrize(

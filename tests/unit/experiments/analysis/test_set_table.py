@@ -1,22 +1,123 @@
-"""The lines of a table of arms × sets. Its digits and forms: tests/golden/test_comparisons.py."""
+"""Columns and lines of a table of arms × sets, and which published row an arm repeats.
+
+Its digits and forms: tests/golden/test_comparisons.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
 
 from contrastive_reasoning.published import published_names, published_table
-from experiments.analysis.evaluation_sets import columns_of, published_beside
-from experiments.analysis.runs import arms_by
+from experiments.analysis.evaluation_sets import columns_of, default_metric, published_arm, published_beside
+from experiments.analysis.runs import Refused, arms_by
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.mlflow_sync import TrackedRun
+from experiments.mlflow_sync.describe import flatten
+from experiments.schema import register
 from experiments.table import escaped_latex
-from tests.unit.experiments.comparison_kit import GREEDY, finished
+from tests.unit.experiments.comparison_kit import GREEDY, SAMPLED, finished
 
-START = GREEDY.replace("test", "start")
+register()
+QUANTITY = GREEDY.removeprefix("test/")
 MODEL = "Qwen/Qwen2.5-3B-Instruct"
-TRACK = {"suite.quantity": "verifier/accuracy", "suite.published": "clipo_table1"}
+TRACK = {"suite.quantity": QUANTITY, "suite.published": "clipo_table1"}
+
+
+def test_main_comes_first_other_sets_by_name_and_the_end_of_a_longer_name_is_none() -> None:
+    no_sets = (f"{GREEDY}_low", f"start/x/{QUANTITY}", "test/longproc/accuracy", f"test/larger/deep/{QUANTITY}")
+    sets = (f"test/larger/{QUANTITY}", GREEDY, f"test/apart/{QUANTITY}")
+    run = finished("a", seed=0, metrics=dict.fromkeys((*no_sets, *sets), 0.5))
+    assert [(column.name, column.metric) for column in columns_of([run], GREEDY, None, None)] == [
+        ("main", GREEDY),
+        ("apart", f"test/apart/{QUANTITY}"),
+        ("larger", f"test/larger/{QUANTITY}"),
+    ]
+    assert [column.name for column in columns_of([run], GREEDY, ["larger", "main"], None)] == ["larger", "main"]
+    with pytest.raises(Refused, match=f"^No finished run has {GREEDY} of a set 'large'; did you mean 'larger'"):
+        columns_of([run], GREEDY, ["large"], None)
+
+
+def test_sets_stand_as_the_paper_has_them_and_averages_last() -> None:
+    metrics = {f"test/{name}/{QUANTITY}": 0.5 for name in ("own", "gsm_p1", "gsm8k")} | {"test/average/m_avg": 0.5}
+    run = finished("a", seed=0, metrics={**metrics, "test/gsm8k/verifier/accuracy_sampled": 0.5}, params=TRACK)
+    published = published_beside([run], GREEDY)
+    assert [column.heading for column in columns_of([run], GREEDY, None, published)] == ["GSM8K", "P1", "own", "M-Avg."]
+    sampled = columns_of([run], SAMPLED, None, None)
+    assert [column.name for column in sampled] == ["gsm8k"], "the average is of another quantity"
+
+
+@pytest.mark.parametrize(
+    ("tables", "default", "published"),
+    [
+        ([TRACK], GREEDY, "clipo_table1"),
+        ([{**TRACK, "suite.quantity": SAMPLED.removeprefix("test/")}], SAMPLED, None),
+        ([TRACK, {**TRACK, "suite.published": "clipo_table2"}], SAMPLED, None),
+        ([{"suite.published": "critics"}], GREEDY, "critics"),
+        ([{"suite.published": "of_tomorrow"}], SAMPLED, None),
+        ([{"suite.published": "null"}], SAMPLED, None),
+    ],
+)
+def test_a_suites_table_decides_what_is_compared_and_stands_beside_runs_of_its_quantity(
+    tables: list[dict[str, str]], default: str, published: str | None
+) -> None:
+    both = {GREEDY: 0.5, SAMPLED: 0.4}
+    runs = [finished("a", seed=seed, metrics=both, params=params) for seed, params in enumerate(tables)]
+    assert default_metric(runs) == default
+    assert published_beside(runs, GREEDY) == (None if published is None else published_table(published))
+    assert default_metric([replace(run, metrics={GREEDY: 0.4}) for run in runs]) == GREEDY
+    assert default_metric([replace(run, metrics={SAMPLED: 0.4}) for run in runs]) == SAMPLED
+
+
+@pytest.mark.parametrize(
+    ("tags", "settings", "method"),
+    [
+        ({"reward": "clipo"}, {"reward.temperature": "0.05", "rollout.group_size": "16"}, "GRPO+CLIPO"),
+        ({"reward": "clipo"}, {"reward.temperature": "0.020", "reward.weight": "0.2"}, "GRPO+CLIPO, τ 0.02"),
+        ({"reward": "clipo"}, {"reward.temperature": "0.3"}, None),
+        ({"reward": "clipo"}, {"rollout.group_size": "8"}, None),
+        ({"reward": "clipo_softnn"}, {"reward.weight": "1.0"}, "GRPO+CLIPO, SoftNN"),
+        ({"reward": "clipo_fixed_head"}, {"reward.temperature": "${tau}"}, None),
+        ({"advantage": "leave_one_out"}, {}, None),
+        ({"task": "math"}, {}, None),
+        ({}, {"policy.pretrained": "Qwen/Qwen2.5-0.5B"}, None),
+        ({}, {"policy.pretrained": "/models/Qwen2.5-3B-Instruct/"}, "GRPO"),
+    ],
+)
+def test_an_arm_stands_beside_the_row_of_its_own_settings(
+    tags: dict[str, str], settings: dict[str, str], method: str | None
+) -> None:
+    params = {**TRACK, "policy.pretrained": MODEL, **settings}
+    (arm,) = arms_by([finished("arm", seed=s, params=params, **tags) for s in (0, 1)], ["experiment"])
+    row = published_arm(arm, published_table("clipo_table1"))
+    assert (row and row.method) == method
+
+
+@pytest.mark.parametrize(
+    ("experiment", "expected"),
+    [
+        ("qwen_baseline", ("GRPO", 80)),
+        ("qwen_critic_published", ("GRPO+critic", 70)),
+        ("qwen_oracle reward=perfect_move", ("GRPO+oracle, perfect moves", 90)),
+        ("llama_critic_published", ("GRPO+critic", 63)),
+        ("llama_oracle", None),
+        ("qwen_critic_calibrated", None),
+    ],
+)
+def test_the_experiments_of_the_paper_on_critics_are_its_rows(
+    experiment: str, expected: tuple[str, float] | None
+) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", [*f"experiment={experiment}".split(), "scale=paper"], return_hydra_config=True)
+    tags = {group: str(option) for group, option in config.hydra.runtime.choices.items() if option and "/" not in group}
+    policy = flatten({"policy": OmegaConf.to_container(config.policy, resolve=True)})
+    run = replace(finished("x", seed=0, metrics={}, params=policy), tags={**tags, "experiment": "x", "seed": "0"})
+    row = published_arm(arms_by([run], ["experiment"])[0], published_table(str(config.suite.published)))
+    assert (row and (row.method, row.figures["main"])) == expected
 
 
 def track_run(name: str, seed: int, *, gsm8k: float, p1: float | None, reward: str, model: str = MODEL) -> TrackedRun:
@@ -42,23 +143,6 @@ def two_arms(model: str = MODEL) -> list[TrackedRun]:
     return plain + [track_run("clipo", s, gsm8k=0.84 + 0.02 * s, p1=0.7, reward="clipo", model=model) for s in (0, 1)]
 
 
-def test_a_table_with_published_figures_line_by_line() -> None:
-    """The interval of two values x and x + 0.02 is 12.706 · 0.01 to both sides."""
-    table = table_of(two_arms()).as_table()
-    assert table.rows == [
-        ["before training", "2", "50.0 ± 0.0", ""],
-        ["plain", "2", "81.0 ± 12.7", "60.0 ± 0.0"],
-        ["published: GRPO, Qwen2.5-3B-Instruct", "", "87.79", "73.12"],
-        ["clipo", "2", "85.0 ± 12.7", "70.0 ± 0.0"],
-        ["Δ to plain", "", "+4.0 ± 0.0", "+10.0 ± 0.0"],
-        ["published: GRPO+CLIPO, Qwen2.5-3B-Instruct", "", "88.02", "74.60"],
-        ["published: Δ to GRPO", "", "+0.23", "+1.48"],
-    ]
-    assert set(table.under) == {0, 2, 4, 5, 6}
-    other = table_of(two_arms(model="Qwen/Qwen2.5-0.5B"))
-    assert "published" not in " ".join(rows_of(other)) + other.caption.lower()
-
-
 def test_a_published_difference_names_what_it_is_to_and_is_a_gain_over_that_alone() -> None:
     rewards = {"clipo": "clipo", "fixed": "clipo_fixed_head", "plain": "verifier"}
     runs = [track_run(name, 0, gsm8k=0.8, p1=0.7, reward=reward) for name, reward in rewards.items()]
@@ -66,7 +150,8 @@ def test_a_published_difference_names_what_it_is_to_and_is_a_gain_over_that_alon
     assert "published: Δ to GRPO+CLIPO" in rows_of(table)
     assert [dict(table.published_deltas(label)).get("gsm8k") for label in ("clipo", "fixed")] == [0.23, None]
     assert table_of(runs, baseline="clipo").published_deltas("fixed")["gsm8k"] == 0.61
-    assert table.caption.endswith("Published: CLIPO, Table 1, Pass@1 in %; CLIPO, Table 11.")
+    other = table_of(two_arms(model="Qwen/Qwen2.5-0.5B")).all_sets()
+    assert "published" not in f"{other.rows} {other.caption}".lower()
 
 
 def test_what_an_arm_was_not_tested_on_is_empty_and_fewer_seeds_are_named() -> None:
@@ -80,21 +165,14 @@ def test_what_an_arm_was_not_tested_on_is_empty_and_fewer_seeds_are_named() -> N
 
 def test_arms_that_began_alike_have_one_line_before_training_and_others_their_own() -> None:
     """Each seed's evaluation draws its own samples: means over other seeds differ, the policy does not."""
-    alike = [finished("plain", seed=s, metrics={GREEDY: 0.5, START: 0.1 * s}) for s in (1, 2, 3)]
-    alike.append(finished("other", seed=1, metrics={GREEDY: 0.5, START: 0.1}))
-    labels = [row[0] for row in table_of(alike).all_sets().rows]
-    assert labels == ["before training", "plain", "other", "Δ to plain"]
-    assert rows_of(table_of(alike))["before training"][:1] == ["3"]
-    unlike = [*alike[:3], finished("other", seed=1, metrics={GREEDY: 0.5, START: 0.7})]
-    labels = [row[0] for row in table_of(unlike).all_sets().rows]
-    assert labels == ["plain", "before training", "other", "before training", "Δ to plain"]
-
-
-def test_a_metric_that_is_no_share_keeps_its_unit() -> None:
-    metrics = {"test/completion/tokens": 123.456, "test/larger/completion/tokens": 5.0}
-    table = table_of([finished("plain", seed=0, metrics=metrics)], metric="test/completion/tokens")
-    assert table.as_table().rows == [["plain", "1", "123.5", "5"]]
-    assert "In %" not in table.caption
+    start = GREEDY.replace("test", "start")
+    alike = [finished("plain", seed=s, metrics={GREEDY: 0.5, start: 0.1 * s}) for s in (1, 2, 3)]
+    for value, expected in (
+        (0.1, ["before training", "plain", "other", "Δ to plain"]),
+        (0.7, ["plain", "before training", "other", "before training", "Δ to plain"]),
+    ):
+        table = table_of([*alike, finished("other", seed=1, metrics={GREEDY: 0.5, start: value})])
+        assert [row[0] for row in table.all_sets().rows] == expected
 
 
 @pytest.mark.parametrize("name", published_names())

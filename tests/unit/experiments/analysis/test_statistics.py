@@ -7,12 +7,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from experiments.analysis.statistics import (
-    difference,
-    difference_over_shared_seeds,
-    over_seeds,
-    seeds_to_compare,
-)
+from experiments.analysis.statistics import difference, difference_over_shared_seeds, over_seeds, seeds_to_compare
 
 NAN, INF = math.nan, math.inf
 T_95 = {1: 12.706204736432095, 2: 4.302652729696142}
@@ -26,8 +21,6 @@ def test_a_mean_over_seeds() -> None:
     assert (estimate.value, estimate.half, estimate.n) == (mean(values), pytest.approx(half), 3)
     assert (estimate.low, estimate.high) == pytest.approx((mean(values) - half, mean(values) + half))
     assert math.isnan(over_seeds([0.3]).half)
-    with pytest.raises(ValueError, match="at least one value"):
-        over_seeds([])
 
 
 def test_a_difference_is_paired_where_the_seeds_are_the_same() -> None:
@@ -37,20 +30,15 @@ def test_a_difference_is_paired_where_the_seeds_are_the_same() -> None:
 
 
 def test_a_difference_is_welch_where_they_are_not() -> None:
-    """By hand: s²/n = 1 and 1/3, so ν = (4/3)² / (1/2 + 1/18) = 3.2."""
+    """By hand: s²/n = 1 and 1/3, so ν = (4/3)² / (1/2 + 1/18) = 3.2, and t of that is 3.07283."""
     ours = {"0": 1.0 - math.sqrt(3), "1": 1.0, "2": 1.0 + math.sqrt(3)}
     delta = difference(ours, {"3": -1.0, "4": 0.0, "5": 1.0})
     assert (delta.method, delta.value) == ("welch", pytest.approx(1.0))
-    t_of_3_2_degrees = 3.07283
-    assert delta.half == pytest.approx(t_of_3_2_degrees * math.sqrt(4 / 3), rel=1e-6)
+    assert delta.half == pytest.approx(3.07283 * math.sqrt(4 / 3), rel=1e-6)
     assert delta.points() == f"+100.0 ± {100 * delta.half:.1f} ʷ"
     assert difference({"0": 0.5, "1": 0.5}, {"2": 0.2, "3": 0.2}).half == 0.0, "of equal values no width"
-
-
-def test_a_difference_to_a_single_seed_has_no_interval() -> None:
-    delta = difference({"0": 0.5, "1": 0.6}, {"7": 0.2})
-    assert delta.value == pytest.approx(0.35)
-    assert (delta.text(".3f"), delta.points()) == ("+0.350", "+35.0")
+    alone = difference({"0": 0.5, "1": 0.6}, {"7": 0.2})
+    assert (alone.text(".3f"), alone.points()) == ("+0.350", "+35.0"), "to a single seed there is no interval"
 
 
 @pytest.mark.parametrize(

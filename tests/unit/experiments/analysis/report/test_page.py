@@ -205,11 +205,11 @@ def test_curves_that_say_nothing_are_left_out(page: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["plain_baselin"], r"No experiment 'plain_baselin' in MLflow at .*; did you mean plain_baseline\?"),
-        (["plain_baseline", "sets=large"], r"No finished run has .* of a set 'large'; did you mean larger\?"),
+        (["plain_baselin"], r"No experiment 'plain_baselin' in MLflow at .*; did you mean 'plain_baseline' of "),
+        (["plain_baseline", "sets=large"], r"No finished run has .* of a set 'large'; did you mean 'larger' of "),
         (
             ["plain_baseline", "curve=val/x"],
-            r"No stage of these runs has the metric 'val/x'; there are: .*val/verifier/",
+            r"No stage of these runs has 'val/x'; there are .*val/verifier/",
         ),
         (["a/b"], r"'a/b' holds /, and must be one plain name: a report is written under its names"),
     ],
