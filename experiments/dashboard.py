@@ -1,10 +1,11 @@
-"""Open MLflow's pages for this machine alone, and say where runs stand side by side:  make dashboard
+"""Open MLflow's pages for this machine alone, and print where runs stand side by side:  make dashboard
 
 python -m experiments.dashboard [NAME …] [MLflow's own flags]      these experiments or studies, else the newest
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -18,38 +19,28 @@ from experiments.mlflow_sync import TrackedRun, TrackerError, connect, tracking_
 from experiments.system.terminal import protect_output
 
 HOST, PORT = "127.0.0.1", "5000"
-PORT_FLAGS = ("--port", "-p")
 BY_INTEREST = ("grpo", "critic", "warm_start", "evaluate")
 """Every stage; of an experiment the runs of the first one that it has are compared."""
 MOST = 8
 """Experiments that can be told apart."""
 
 
-def command(typed: Sequence[str], address: str) -> list[str]:
-    """MLflow's own, with what was typed behind it, which wins."""
-    return ["ui", "--host", HOST, "--backend-store-uri", address, *typed]
+def command(flags: Sequence[str], address: str) -> list[str]:
+    """MLflow's own, with the flags that were given behind it, which win."""
+    return ["ui", "--host", HOST, "--backend-store-uri", address, *flags]
 
 
-def pages(typed: Sequence[str], address: str) -> str:
-    """Where the pages are: at the server of the runs, else on this machine, at the port that was typed."""
+def pages(flags: Sequence[str], address: str) -> str:
+    """Where the pages are: at the server of the runs, else on this machine, at the port of the flags."""
     if address.startswith(("http://", "https://")):
         return address.rstrip("/")
-    port = PORT
-    for word, following in zip(typed, [*typed, ""][1:], strict=True):
-        flag, equals, value = word.partition("=")
-        if flag in PORT_FLAGS:
-            port = value if equals else following
-    return f"http://{HOST}:{port}"
-
-
-def split(typed: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The names, which stand first, and what is MLflow's own."""
-    names = list(takewhile(lambda word: not word.startswith("-"), typed))
-    return names, [*typed[len(names) :]]
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--port", "-p", default=PORT)
+    return f"http://{HOST}:{parser.parse_known_args(flags)[0].port}"
 
 
 def shown(names: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
-    """Name → id of what is asked for, or of the newest.
+    """Name → id of the experiments of these names, or of the newest.
 
     Raises:
         Refused: for a name that is not there.
@@ -94,9 +85,10 @@ def side_by_side(experiments: Mapping[str, str], at: str, *, those: str) -> str:
 
 
 def main(typed: Sequence[str]) -> None:
-    """Say the address, then become MLflow; a server of its own needs no second one."""
+    """Print the address, then become MLflow; a server of its own needs no second one."""
     address = tracking_address()
-    names, flags = split(typed)
+    names = list(takewhile(lambda word: not word.startswith("-"), typed))
+    flags = typed[len(names) :]
     try:
         tracker = connect()
         beside = shown(names, tracker.experiment_ids())

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -42,7 +43,6 @@ DISK_ERRORS = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """Of the machine, whoever meets them."""
 PATH_ERRORS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG}
 """Of the folders that a run writes; elsewhere they are a fault of the code that meets them."""
-MLFLOW_FOLDER = "mlruns"
 register()
 
 
@@ -70,21 +70,17 @@ def run(config: DictConfig) -> float | None:
         with process_group():
             run_experiment(config)
     except AssemblyError as error:
-        sys.exit(_refuse(str(error)))
+        _end(str(error), USAGE_ERROR)
     except VerifierFailed as error:
-        _print_of_rank(str(error))
-        sys.exit(FAILED)
+        _end(str(error), FAILED, alone=True)
     except (CheckpointError, RewardFailed) as error:
-        _print_once(str(error))
-        sys.exit(FAILED)
+        _end(str(error), FAILED)
     except OSError as error:
         if (sentence := _disk_error(error, config.output_dir)) is None:
             raise
-        _print_of_rank(sentence)
-        sys.exit(FAILED)
+        _end(sentence, FAILED, alone=True)
     except Interrupted as stop:
-        _print_once(f"{stop}; to go on from there run the same command again")
-        sys.exit(INTERRUPTED)
+        _end(f"{stop}; to go on from there run the same command again", INTERRUPTED)
     return None
 
 
@@ -107,23 +103,22 @@ def main() -> None:
     try:
         sys.argv[1:] = take_config_dir(sys.argv[1:])
     except ConfigDirError as error:
-        sys.exit(_refuse(str(error)))
+        _end(str(error), USAGE_ERROR)
     arguments = get_args_parser().parse_args()
     if not (arguments.help or arguments.hydra_help or arguments.shell_completion):
         lines, only_shows = arguments.overrides, arguments.cfg is not None or arguments.info is not None
         error = override_error(lines, multirun=arguments.multirun or starts_multirun(lines))
         error = error or (None if only_shows else _folder_error(lines))
         if error is not None:
-            sys.exit(_refuse(error))
+            _end(error, USAGE_ERROR)
     watched(run)
 
 
 def _disk_error(error: OSError, output_dir: str) -> str | None:
     """What cannot be written, in a sentence; None for an error of another kind, whose traceback is needed."""
     path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
-    ours = [Path(folder).absolute() for folder in (output_dir, MLFLOW_FOLDER)]
-    in_ours = path is not None and any(Path(path).absolute().is_relative_to(folder) for folder in ours)
-    if error.errno in DISK_ERRORS or (error.errno in PATH_ERRORS and in_ours):
+    ours = path and any(Path(path).absolute().is_relative_to(Path(one).absolute()) for one in (output_dir, "mlruns"))
+    if error.errno in DISK_ERRORS or (error.errno in PATH_ERRORS and ours):
         return f"{path or output_dir}: {error.strerror}"
     return None
 
@@ -140,23 +135,17 @@ def _folder_error(overrides: Sequence[str]) -> str | None:
     return None
 
 
-def _refuse(sentence: str) -> int:
-    _print_once(sentence)
-    return USAGE_ERROR
+def _end(sentence: str, code: int, *, alone: bool = False) -> NoReturn:
+    """Print why the run ends, and end it.
 
-
-def _print_once(sentence: str) -> None:
-    """Of ranks that stop for the same reason rank 0 prints it; of one that fails alone, its launcher."""
+    Of ranks that stop for the same reason rank 0 prints it. One that may stop ``alone`` prints it itself where its
+    launcher does not.
+    """
     if is_rank_zero():
         print(sentence, file=sys.stderr)
-
-
-def _print_of_rank(sentence: str) -> None:
-    """What may stop one rank alone: it prints it itself where its launcher does not."""
-    if is_rank_zero() or launcher_reports_cause():
-        _print_once(sentence)
-    else:
+    elif alone and not launcher_reports_cause():
         print(f"rank {os.environ['RANK']}: {sentence}", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.config.folders import experiment_names, study_names
@@ -23,10 +23,6 @@ from experiments.system.terminal import protect_output
 RUNS = "runs"
 
 
-class NoSuchRuns(LookupError):
-    """A name that nothing has run under, and nothing could."""
-
-
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.track", description="Send run folders to MLflow.")
     parser.add_argument("folders", nargs="+", type=Path, help="an experiment's run folder, or a folder above several")
@@ -35,44 +31,35 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.follow:
             os.nice(5)  # training comes first
-            return 0 if follow(options.folders[0], _connect) else 1
-        check_names(options.folders)
+            return 0 if follow(options.folders[0], lambda: Tracker(tracking_address())) else 1
+        if sentence := next(filter(None, map(unknown_name, options.folders)), None):
+            print(sentence, file=sys.stderr)
+            return 2
         return 0 if sync(options.folders, _answering) else 1
-    except (TrackerError, NoSuchRuns) as error:
+    except TrackerError as error:
         print(error, file=sys.stderr)
         return 2
 
 
-def _connect() -> Tracker:
-    return Tracker(tracking_address())
-
-
 def _answering() -> Tracker:
-    """Asked once: where nobody answers, one sentence says so and not one for every folder."""
-    tracker = _connect()
+    """A tracker that answers once: where it does not, one sentence is printed and not one for every folder."""
+    tracker = Tracker(tracking_address())
     tracker.experiments()
     return tracker
 
 
-def check_names(folders: Iterable[Path]) -> None:
-    """Of what is not there under ``runs/``, only an experiment or a study that has not run yet is no mistake.
-
-    Raises:
-        NoSuchRuns: for anything else, in one sentence.
-    """
-    for folder in folders:
-        below = [path for path in (*reversed(folder.parents), folder) if RUNS in path.parent.parts]
-        missing = next((path for path in below if not path.exists()), None)
-        if missing is not None:
-            _check_name(missing.name, missing.parent)
-
-
-def _check_name(name: str, above: Path) -> None:
+def unknown_name(folder: Path) -> str | None:
+    """A sentence about a name that is not under ``runs/``; None for an experiment or a study that has not run yet."""
+    below = [path for path in (*reversed(folder.parents), folder) if RUNS in path.parent.parts]
+    missing = next((path for path in below if not path.exists()), None)
+    if missing is None:
+        return None
+    name, above = missing.name, missing.parent
     there = sorted(path.name for path in above.iterdir() if path.is_dir()) if above.is_dir() else []
-    to_come = [*experiment_names(), *study_names()] if above.name == RUNS else []
-    if name not in to_come:
-        known = [*there, *to_come]
-        raise NoSuchRuns(f"no {name!r} in {above}; {did_you_mean(name, known if nearest(name, known) else there)}")
+    known = [*there, *experiment_names(), *study_names()] if above.name == RUNS else there
+    if name in known:
+        return None
+    return f"no {name!r} in {above}; {did_you_mean(name, known if nearest(name, known) else there)}"
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> 
     """Log a comparison's files as a run of their own: one for each comparison, however often it is made."""
     key = f"compare/{files[0].parent.name}/{files[0].stem}"
     found = tracker.find_run(experiment, key)
-    if found is not None and found.deleted:
+    if found is not None and found.lifecycle_stage == "deleted":
         return  # a person deleted it
     run_id = found.run_id if found else None
     if run_id is None:

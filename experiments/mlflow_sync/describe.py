@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 from experiments.jobs.job import read_state
 from experiments.run_folder.reader import (
+    FAILURE,
+    MANIFEST,
     ORIGIN,
-    POLICY,
     RESULT,
     SUMMARY,
     SWEEP_FILE,
     Metric,
     read_config,
-    read_failure,
     read_json,
     read_metrics,
     stage_folders,
@@ -51,21 +51,10 @@ class DataSet:
     """What a stage read. Most data is drawn by a task from its settings: these, and the files in them, identify it."""
 
     name: str
-    digest: str
-    """12 hex digits over the settings and the files: the same problems have the same one."""
+    digest: str  # over the settings and the files: the same problems have the same one
     context: Literal["training", "evaluation"]
-    settings: Mapping[str, str]
-    """Of the task or data module, by dotted path; long values are cut."""
-    files: Mapping[str, str]
-    """Name → hash of those it reads."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelUpload:
-    """The files of a stage's policy that go to MLflow, which are all of them or none, and the tag that names them."""
-
-    files: Sequence[Path]
-    tag: str
+    settings: Mapping[str, str]  # of the task or data module, by dotted path; long values are cut
+    files: Mapping[str, str]  # name → hash
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,20 +64,16 @@ class RunDescription:
     key: str
     """Its identity, ``<experiment>/<time>-<seed>[/<stage>]``: a tag by which the run is found again."""
     kind: Kind
-    name: str
-    """For people; two runs may have the same one."""
-    parent: str | None
-    """The key of the run above."""
+    name: str  # for people; two runs may have the same one
+    parent: str | None  # the key of the run above
     folder: Path
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     data_sets: Sequence[DataSet] = ()
-    model: ModelUpload | None = None
-    """Of a stage that made a policy in this run; a reused one was made by another run."""
-    status: Status | None
-    """None of one that goes on or was killed."""
-    ended: float | None = None
-    """Seconds since the epoch; None where the files' own times tell it."""
+    model_megabytes: float | None = None
+    """The most that the stage's policy may have to be sent; None where this run did not make one, or not yet."""
+    status: Status | None  # None of one that goes on or was killed
+    ended: float | None = None  # seconds since the epoch; None where the files' own times give it
 
 
 def describe(folder: Path) -> list[RunDescription]:
@@ -97,7 +82,7 @@ def describe(folder: Path) -> list[RunDescription]:
     config, experiment_name = read_config(folder), folder.parent.name
     tags = _tags(folder, config, experiment_name)
     sweep = _describe_sweep(folder, experiment_name)
-    failure = read_failure(folder)
+    failure = read_json(folder / FAILURE)
     experiment = RunDescription(
         key=f"{experiment_name}/{folder.name}",
         kind="experiment",
@@ -107,19 +92,19 @@ def describe(folder: Path) -> list[RunDescription]:
         params=flatten(config),
         tags=tags,
         status="FINISHED" if (folder / SUMMARY).exists() else "FAILED" if failure else None,
-        ended=failure.ended if failure else None,
+        ended=failure.get("ended"),
     )
     stages = [_describe_stage(experiment, *stage) for stage in stage_folders(folder)]
     return [*([sweep] if sweep else []), experiment, *stages]
 
 
 def _describe_stage(experiment: RunDescription, stage: str, folder: Path, entry: Mapping[str, Any]) -> RunDescription:
-    config, manifest = read_config(folder), read_json(folder / "begun.json")
+    config, manifest = read_config(folder), read_json(folder / MANIFEST)
     finished = (folder / RESULT).exists()
-    limit = float(experiment.params.get("logger.model_megabytes", 0))
     own_tags = {"stage": stage, "fingerprint": str(entry["fingerprint"]), "reused": str(entry["reused"])}
     if "settings" in manifest:
         own_tags["settings"] = str(manifest["settings"])
+    limit = float(experiment.params.get("logger.model_megabytes", 0))
     return RunDescription(
         key=f"{experiment.key}/{stage}",
         kind="stage",
@@ -129,7 +114,7 @@ def _describe_stage(experiment: RunDescription, stage: str, folder: Path, entry:
         params=flatten(config),
         tags={**experiment.tags, **own_tags},
         data_sets=data_sets(stage, config, files=manifest.get("files", {}), choices=experiment.tags),
-        model=model_upload(folder, most_megabytes=limit) if finished and not entry["reused"] else None,
+        model_megabytes=limit if finished and not entry["reused"] else None,
         status="FINISHED" if finished else experiment.status,  # the experiment ended in the stage without a result
         ended=None if finished else experiment.ended,
     )
@@ -139,8 +124,11 @@ def _describe_sweep(folder: Path, experiment_name: str) -> RunDescription | None
     entry, sweep = read_json(folder / SWEEP_FILE), sweep_folder(folder)
     if sweep is None:
         return None
-    state = read_state(sweep)
-    status = SWEEP_STATUS.get(state.state) if state else _status_of_jobs(folder, entry)
+    if state := read_state(sweep):
+        status = SWEEP_STATUS.get(state.state)
+    else:  # nobody watches the jobs: it has finished once all that began have
+        jobs = (path.parent for path in folder.parent.glob(f"*/{SWEEP_FILE}") if read_json(path) == entry)
+        status = "FINISHED" if all((job / SUMMARY).exists() for job in jobs) else None
     return RunDescription(
         key=f"{experiment_name}/sweep-{entry['sweep']}",
         kind="sweep",
@@ -152,12 +140,6 @@ def _describe_sweep(folder: Path, experiment_name: str) -> RunDescription | None
         status=status,
         ended=state.ended if state else None,
     )
-
-
-def _status_of_jobs(folder: Path, entry: Mapping[str, Any]) -> Status | None:
-    """Of a sweep without a state: it has finished once all jobs that began have."""
-    jobs = (path.parent for path in folder.parent.glob(f"*/{SWEEP_FILE}") if read_json(path) == entry)
-    return "FINISHED" if all((job / SUMMARY).exists() for job in jobs) else None
 
 
 def _tags(folder: Path, config: Mapping[str, Any], experiment_name: str) -> dict[str, str]:
@@ -174,13 +156,13 @@ def _tags(folder: Path, config: Mapping[str, Any], experiment_name: str) -> dict
 
 def _name(folder: Path, tags: Mapping[str, str]) -> str:
     """The run in a legend: ``llama_critic · reward.weight=0.25 · seed 0``; of an arm of a study its name and seed."""
-    seed = [f"seed {tags['seed']}"] if "seed" in tags else []
-    if "arm" in tags:
-        return " · ".join([tags["arm"], *seed])
-    overrides = read_json(folder / ORIGIN).get("overrides", [])
-    telling = [override for override in overrides if re.split(r"[.=/@]", override)[0] not in NOT_IN_NAMES]
-    name = " · ".join([tags["method"], *telling])
-    return " · ".join([name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…", *seed])
+    name = tags.get("arm")
+    if name is None:
+        overrides = read_json(folder / ORIGIN).get("overrides", [])
+        telling = [override for override in overrides if re.split(r"[.=/@]", override)[0] not in NOT_IN_NAMES]
+        name = " · ".join([tags["method"], *telling])
+        name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    return f"{name} · seed {tags['seed']}" if "seed" in tags else name
 
 
 def headline_metrics(folder: Path) -> list[Metric]:
@@ -191,38 +173,20 @@ def headline_metrics(folder: Path) -> list[Metric]:
     return [metric._replace(step=0) for metric in last.values()]
 
 
-def model_upload(stage: Path, *, most_megabytes: float) -> ModelUpload | None:
-    """The policy in Hugging Face format where it is small, else where it lies; None where the stage made none.
-
-    Args:
-        stage: the stage's folder.
-        most_megabytes: limit of all files together, in 10⁶ bytes.
-    """
-    files = sorted(path for path in (stage / POLICY).rglob("*") if path.is_file())
-    if not files:
-        return None
-    size = sum(path.stat().st_size for path in files) / 10**6
-    if size <= most_megabytes:
-        return ModelUpload(files=files, tag=f"{POLICY}/")
-    limit = f"{size:,.1f} MB are more than logger.model_megabytes={most_megabytes:g}"
-    return ModelUpload(files=[], tag=f"{limit}: {stage / POLICY}")
-
-
 def data_sets(
     stage: str, config: Mapping[str, Any], *, files: Mapping[str, str], choices: Mapping[str, str]
 ) -> list[DataSet]:
-    """The data sets of a stage; none where its configuration names none.
+    """The data sets that a stage's configuration names.
 
     Args:
-        stage: its name.
-        config: its resolved configuration.
         files: name in the configuration → hash of the file.
         choices: group → option, of its experiment.
     """
     found = []
     for name, node in _data_nodes(stage, config, choices):
         settings = {key: value for key, value in node.items() if key not in LOADING}
-        read = {file: digest for file, digest in files.items() if file in set(_strings(settings))}
+        named = set(flatten(settings, longest=None).values())
+        read = {file: digest for file, digest in files.items() if file in named}
         found.append(
             DataSet(
                 name=name,
@@ -249,15 +213,6 @@ def _data_nodes(stage: str, config: Mapping[str, Any], choices: Mapping[str, str
         yield name, suite["sets"]
     for setting, settings in suite.get("settings", {}).items():
         yield f"{name}/{setting}", settings["task"]
-
-
-def _strings(node: Any) -> Iterator[str]:
-    """Every string in a configuration."""
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, Mapping | list):
-        for value in node.values() if isinstance(node, Mapping) else node:
-            yield from _strings(value)
 
 
 def flatten(config: Any, prefix: str = "", *, longest: int | None = LONGEST_VALUE) -> dict[str, str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -59,14 +58,9 @@ def database_file(address: str) -> Path | None:
 
 
 def open_client(address: str, *, seconds: int) -> MlflowClient:
-    """A client whose methods raise :class:`TrackerError` for what the store or the network does.
+    """A client whose methods raise :class:`TrackerError`, as this does, for what the store or the network does.
 
-    Args:
-        address: of the store.
-        seconds: how long an answer is waited for, unless the environment sets it.
-
-    Raises:
-        TrackerError: for an address that MLflow does not know, and for a database that cannot be opened.
+    An answer is waited for ``seconds``, unless the environment sets how long.
     """
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -77,15 +71,16 @@ def open_client(address: str, *, seconds: int) -> MlflowClient:
 
     shown = without_login(address)
     try:
-        with _alone_at(address):
-            _make_tables(address)
+        database = database_file(address)
+        if database is not None:
+            database.parent.mkdir(parents=True, exist_ok=True)
+        # two processes that make the tables of a SQLite file at once both fail
+        with nullcontext() if database is None else lock(database.with_suffix(".lock")):
+            if database is not None:
+                _make_tables(address, database.resolve())  # a link stays one
             client = _open(address)
     except Exception as error:  # of MLflow, the database, its driver, or the file system
-        if isinstance(error, mlflow.MlflowException) and not _is_database(address):
-            sentence = f"MLFLOW_TRACKING_URI={shown} is no address that MLflow knows"
-        else:
-            sentence = f"MLflow's database at {shown} cannot be opened"
-        raise TrackerError(f"{sentence} ({_reason(error)})") from error
+        raise TrackerError(f"MLflow's store at {shown} cannot be opened ({_reason(error)})") from error
     return cast("MlflowClient", _Client(client, kind=mlflow.MlflowException, address=shown))
 
 
@@ -105,9 +100,8 @@ class _Client:
             try:
                 return method(*args, **kwargs)
             except self._kind as error:
-                if isinstance(_system_error(error), OSError):
-                    raise TrackerError(f"MLflow at {self._address} does not answer ({_reason(error)})") from error
-                raise TrackerError(f"MLflow at {self._address}: {_reason(error)}") from error
+                what = " does not answer ({})" if isinstance(_system_error(error), OSError) else ": {}"
+                raise TrackerError(f"MLflow at {self._address}{what.format(_reason(error))}") from error
 
         return call
 
@@ -129,51 +123,29 @@ def _system_error(error: BaseException) -> OSError | sqlite3.Error | None:
     return found
 
 
-@contextlib.contextmanager
-def _alone_at(address: str) -> Iterator[None]:
-    """Within it no other process of ours opens this SQLite file: two that make its tables at once both fail."""
-    if (database := database_file(address)) is None:
-        yield
-        return
-    database.parent.mkdir(parents=True, exist_ok=True)
-    with lock(database.with_suffix(".lock")):
-        yield
-
-
-def _is_database(address: str) -> bool:
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-
-    try:
-        make_url(address).get_dialect()
-    except (ArgumentError, NoSuchModuleError):
-        return False
-    return True
-
-
 def _open(address: str) -> MlflowClient:
     import mlflow
     import sqlalchemy
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-    if _is_database(address):
-        # once: MLflow tries ten times, with pauses of 100 seconds in all, to open a database that is not there
+    try:
         engine = sqlalchemy.create_engine(address)
-        sqlalchemy.inspect(engine)
-        engine.dispose()
+    except (ArgumentError, NoSuchModuleError):  # no database: a server, or nothing that MLflow knows
+        return mlflow.MlflowClient(tracking_uri=address)
+    # once: MLflow tries ten times, with pauses of 100 seconds in all, to open a database that is not there
+    sqlalchemy.inspect(engine)
+    engine.dispose()
     return mlflow.MlflowClient(tracking_uri=address)
 
 
-def _make_tables(address: str) -> None:
+def _make_tables(address: str, database: Path) -> None:
     """Make the tables of a new SQLite file beside it, and give it its name once it has all of them.
 
-    They take MLflow many steps, and a file whose maker was killed between two of them can never be opened again. To be
-    called within :func:`_alone_at`.
+    They take MLflow many steps, and a file whose maker was killed between two of them can never be opened again. The
+    file's lock is held meanwhile.
     """
     from sqlalchemy import make_url
 
-    if (database := database_file(address)) is None:
-        return
-    database = database.resolve()  # a link stays one
     if database.exists() and database.stat().st_size:
         return
     database.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -28,6 +28,11 @@ from experiments.mlflow_sync.describe import Kind, RunDescription, describe, hea
 from experiments.mlflow_sync.store import TrackerError
 from experiments.mlflow_sync.tracker import Tracker
 from experiments.run_folder.reader import (
+    ENVIRONMENT,
+    FAILURE,
+    INSTALLED,
+    ORIGIN,
+    POLICY,
     RESULT,
     STAGES,
     SUMMARY,
@@ -43,29 +48,18 @@ from experiments.system.terminal import first_line
 
 COMMAND = ("-m", "experiments.track")
 LOG_FILE, MEMORY_FILE, LOCK_FILE = "mirror.log", "mirror.json", ".mirror.lock"
-FAILURE_LINE = re.compile(r".+: not all was sent \(|MLflow at |MLflow's |MLFLOW_TRACKING_URI=")
+NOT_ALL, UNFORESEEN = ": not all was sent ", ", unforeseen:"
+FAILURE_LINE = re.compile(rf".+{NOT_ALL}\(|MLflow at |MLflow's ")
 """Of a sync process' log."""
-UNFORESEEN = ", unforeseen:"
-PASS_SECONDS = 5.0
-LAST_PASSES, PAUSE_SECONDS = 3, 1.0
-CHUNK = 1000
-"""Metrics between two writings of what was sent."""
+PASS_SECONDS, LAST_PASSES, PAUSE_SECONDS = 5.0, 3, 1.0
+CHUNK = 1000  # metrics between two writings of what was sent
+RUN_FILES = ("config.yaml", "choices.json", ORIGIN, STAGES, SUMMARY, FAILURE, ENVIRONMENT, INSTALLED)
 FILES: dict[Kind, tuple[str, ...]] = {
     "sweep": (SWEEP_FILE,),
-    "experiment": (
-        "config.yaml",
-        "choices.json",
-        "origin.json",
-        STAGES,
-        SUMMARY,
-        "failure.json",
-        "environment.json",
-        "installed.txt",
-    ),
+    "experiment": RUN_FILES,
     "stage": ("config.yaml", RESULT, "summary.md", "figures/**/*.png", "pages/**/*.html"),
 }
-SWEEP_RESULTS = ("summary.csv", "*.png")
-"""Files of the sweep's own folder, which belong to its run."""
+SWEEP_RESULTS = ("summary.csv", "*.png")  # files of the sweep's own folder, which belong to its run
 
 
 @dataclass(kw_only=True)
@@ -73,14 +67,10 @@ class Sent:
     """What was sent of one run."""
 
     run_id: str
-    described: bool = False
-    """Whether its parameters and tags are there."""
-    offset: int = 0
-    """Bytes of its ``metrics.jsonl``."""
-    files: dict[str, int] = field(default_factory=dict)
-    """Path in the folder → modification time in nanoseconds."""
-    model: bool = False
-    """Whether the policy is there, or is known to be too large."""
+    described: bool = False  # parameters, tags and data sets
+    offset: int = 0  # bytes of ``metrics.jsonl``
+    files: dict[str, int] = field(default_factory=dict)  # path in the folder → modification time in nanoseconds
+    model: bool = False  # the policy is there, or is known to be too large
     status: str = "RUNNING"
 
 
@@ -98,21 +88,18 @@ class FolderSync:
     def send(self, *, live: bool) -> None:
         """Send what is new. ``live``: the run goes on; otherwise one without an end was killed."""
         for run in describe(self.folder):
-            sent = self._ensure(run)
-            if sent is None:
+            if (sent := self._ensure(run)) is None:
                 continue
             if not sent.described and run.params:
                 self.tracker.describe(sent.run_id, params=run.params, tags=run.tags)
                 if run.data_sets:
                     self.tracker.log_data_sets(sent.run_id, run.data_sets)
                 sent.described = True
-            for path, folder in _files(run):
-                if _changed(path, run, sent):
-                    self.tracker.log_file(sent.run_id, path, folder)
+            self._send_files(run, sent)
             if run.kind == "stage":
                 self._send_metrics(run, sent)
                 self._send_tables(run, sent)
-                self._send_model(run, sent)
+                self._send_policy(run, sent)
             if run.kind == "experiment" and (run.status or not live):
                 self.tracker.log_metrics(sent.run_id, headline_metrics(self.folder))
             status = run.status or ("RUNNING" if live or run.kind == "sweep" else "KILLED")
@@ -124,11 +111,22 @@ class FolderSync:
     def _ensure(self, run: RunDescription) -> Sent | None:
         """What was sent of a run, which MLflow has afterwards; None for one that a person deleted there."""
         if run.key not in self._ensured:
+            experiment = run.tags["experiment"]
             with lock(self.folder.parent / LOCK_FILE):  # the jobs of a sweep make their common parent once
-                found = self.tracker.find_run(run.tags["experiment"], run.key)
-                run_id = self._create(run) if found is None else found.run_id
-            if found is not None and found.deleted:
-                return None
+                found = self.tracker.find_run(experiment, run.key)
+                if found is None:
+                    above = self._sent.get(run.parent or "")  # None, too, where a person deleted it
+                    run_id = self.tracker.create_run(
+                        experiment,
+                        name=run.name,
+                        start=_started(run.folder),
+                        tags={**run.tags, "key": run.key, "kind": run.kind},
+                        parent=above and above.run_id,
+                    )
+                elif found.lifecycle_stage == "deleted":
+                    return None
+                else:
+                    run_id = found.run_id
             if run.key not in self._sent or self._sent[run.key].run_id != run_id:
                 self._sent[run.key] = Sent(run_id=run_id)
             # asked, not remembered: the status of a sweep is sent by the sync processes of all its jobs
@@ -136,16 +134,14 @@ class FolderSync:
             self._ensured.add(run.key)
         return self._sent[run.key]
 
-    def _create(self, run: RunDescription) -> str:
-        above = self._sent.get(run.parent or "")  # None, too, where a person deleted it
-        tags = {**run.tags, "key": run.key, "kind": run.kind}
-        return self.tracker.create_run(
-            run.tags["experiment"],
-            name=run.name,
-            start=_started(run.folder),
-            tags=tags,
-            parent=above and above.run_id,
-        )
+    def _send_files(self, run: RunDescription, sent: Sent) -> None:
+        for path in sorted(path for pattern in FILES[run.kind] for path in run.folder.glob(pattern)):
+            if _changed(path, run, sent):
+                self.tracker.log_file(sent.run_id, path, _place(path, run))
+        if run.kind == "sweep" and (sweep := sweep_folder(run.folder)):
+            for path in (path for pattern in SWEEP_RESULTS for path in sorted(sweep.glob(pattern))):
+                if _changed(path, run, sent):
+                    self.tracker.log_file(sent.run_id, path, "")
 
     def _send_metrics(self, run: RunDescription, sent: Sent) -> None:
         while lines := list(islice(complete_lines(run.folder, start=sent.offset), CHUNK)):
@@ -162,13 +158,19 @@ class FolderSync:
                 rows = [{"step": step, **row} for step, table in tables for row in table]
                 self.tracker.log_table(sent.run_id, folder.relative_to(run.folder / "tables").as_posix(), rows)
 
-    def _send_model(self, run: RunDescription, sent: Sent) -> None:
-        """A small policy once it is whole; the tag ``model`` names its place."""
-        if run.model is None or sent.model:
+    def _send_policy(self, run: RunDescription, sent: Sent) -> None:
+        """A policy in Hugging Face format, whole or not at all; the tag ``model`` names its place."""
+        files = sorted(path for path in (run.folder / POLICY).rglob("*") if path.is_file())
+        if not files or run.model_megabytes is None or sent.model:
             return
-        for path in run.model.files:
-            self.tracker.log_file(sent.run_id, path, path.parent.relative_to(run.folder).as_posix())
-        self.tracker.describe(sent.run_id, params={}, tags={"model": run.model.tag})
+        megabytes = sum(path.stat().st_size for path in files) / 10**6
+        tag = f"{POLICY}/"
+        if megabytes > run.model_megabytes:
+            limit = f"{megabytes:,.1f} MB are more than logger.model_megabytes={run.model_megabytes:g}"
+            files, tag = [], f"{limit}: {run.folder / POLICY}"
+        for path in files:
+            self.tracker.log_file(sent.run_id, path, _place(path, run))
+        self.tracker.describe(sent.run_id, params={}, tags={"model": tag})
         sent.model = True
 
     def _remember(self) -> None:
@@ -177,13 +179,9 @@ class FolderSync:
         write_json(path, read_json(path) | {self.tracker.address: sent})
 
 
-def _files(run: RunDescription) -> Iterator[tuple[Path, str]]:
-    """The files of a run with the folder of MLflow's artifacts that each belongs to."""
-    for path in sorted(path for pattern in FILES[run.kind] for path in run.folder.glob(pattern)):
-        folder = path.parent.relative_to(run.folder).as_posix()
-        yield path, "" if folder == "." else folder
-    if run.kind == "sweep" and (sweep := sweep_folder(run.folder)):
-        yield from ((path, "") for pattern in SWEEP_RESULTS for path in sorted(sweep.glob(pattern)))
+def _place(path: Path, run: RunDescription) -> str:
+    """The folder of MLflow's artifacts that a file of the run's folder belongs to; "" is their root."""
+    return path.parent.relative_to(run.folder).as_posix().removeprefix(".")
 
 
 def _changed(path: Path, run: RunDescription, sent: Sent) -> bool:
@@ -196,8 +194,7 @@ def _changed(path: Path, run: RunDescription, sent: Sent) -> bool:
 
 def _started(folder: Path) -> float:
     """When a run began: its first metric, else the moment its configuration was written, else now."""
-    first = next(complete_lines(folder), None)
-    if first is not None:
+    if (first := next(complete_lines(folder), None)) is not None:
         return first[0].time
     config = folder / "config.yaml"
     return config.stat().st_mtime if config.exists() else time.time()
@@ -210,8 +207,8 @@ def _ended(run: RunDescription) -> float:
     closing = run.folder / (RESULT if run.kind == "stage" else SUMMARY)
     if closing.exists():
         return closing.stat().st_mtime
-    times = [metric.time for metric, _ in complete_lines(run.folder)]
-    return times[-1] if times else time.time()
+    *_, last = [time.time(), *(metric.time for metric, _ in complete_lines(run.folder))]
+    return last
 
 
 class Passes:
@@ -225,15 +222,17 @@ class Passes:
 
     def once(self, *, live: bool) -> bool:
         """One pass; whether all was sent."""
+        sentence = ""
         try:
             self._sync = self._sync or FolderSync(self.folder, self.connect())
             self._sync.send(live=live)
         except Exception as error:  # a mistake of ours, too, must not end a night of training
             self._sync = None  # what it believes to be sent may not have been
-            self._print(f"{self.folder}: not all was sent {_explain(error)}")
-            return False
-        self._printed = ""
-        return True
+            sentence = f"{self.folder}{NOT_ALL}{_explain(error)}"
+        if sentence and sentence != self._printed:
+            print(sentence, flush=True)
+        self._printed = sentence
+        return not sentence
 
     def last(self) -> bool:
         """A pass over what no longer changes, repeated where it fails; whether all was sent."""
@@ -242,11 +241,6 @@ class Passes:
                 return True
             time.sleep(PAUSE_SECONDS if left else 0)
         return False
-
-    def _print(self, sentence: str) -> None:
-        if sentence != self._printed:
-            print(sentence, flush=True)
-        self._printed = sentence
 
 
 def _explain(error: Exception) -> str:
@@ -289,21 +283,15 @@ def follow(folder: Path, connect: Callable[[], Tracker], commands: TextIO = sys.
         return passes.last()
 
 
-def start_sync(folder: Path | str) -> subprocess.Popen[bytes]:
+def start_sync(folder: Path) -> subprocess.Popen[bytes]:
     """Start ``follow`` as a process for one run folder; it logs to ``mirror.log`` there.
 
     Its standard input is a pipe that we hold: a byte on it, or its end when this process dies, asks for the last pass.
     It has a session of its own, so that Ctrl-C reaches the experiment alone.
     """
-    folder = Path(folder)
+    command = [sys.executable, *COMMAND, str(folder), "--follow"]
     with (folder / LOG_FILE).open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, *COMMAND, str(folder), "--follow"],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
 
 
 def stop_sync(process: subprocess.Popen[bytes], timeout: float) -> bool:
@@ -325,9 +313,8 @@ def sync_apart(folders: Sequence[Path], log: Path, *, timeout: float) -> bool:
     """Send these folders by a process of its own, which appends to ``log``; whether it did so in time."""
     command = [sys.executable, *COMMAND, *map(str, folders)]
     with log.open("ab") as output, contextlib.suppress(subprocess.TimeoutExpired):
-        return not subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=timeout, check=False
-        ).returncode
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=timeout)
+        return done.returncode == 0
     return False
 
 
@@ -335,8 +322,8 @@ def missing_from_mlflow(folders: Sequence[Path], log: Path) -> str:
     """A sentence for a person: MLflow lacks something of these folders, the command that sends it, and the reason."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     failed = [line.removesuffix(UNFORESEEN) for line in lines if FAILURE_LINE.match(line)]
-    command = shlex.join(["python", *COMMAND, *map(str, folders)])
     reason = "it took longer than logger.patience allows"
     if failed:
-        reason = failed[-1].partition(": not all was sent ")[2][1:-1] or failed[-1]
+        reason = failed[-1].partition(NOT_ALL)[2][1:-1] or failed[-1]
+    command = shlex.join(["python", *COMMAND, *map(str, folders)])
     return f"MLflow has not everything yet; to send the rest: {command}\n  {reason}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import sys
@@ -10,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 from experiments.mlflow_sync.describe import DataSet, mlflow_name
@@ -27,7 +26,7 @@ from experiments.system.secrets import without_login
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Run, RunInfo
 
 MOST_METRICS, MOST_PARAMS, MOST_RUNS = 1000, 100, 1000  # per request: MLflow's limits
 LONGEST_TAG = 5000
@@ -42,65 +41,43 @@ class TrackedRun:
     run_id: str
     experiment: str
     status: str
-    start: float
-    """Seconds since the epoch."""
+    start: float  # seconds since the epoch
     tags: Mapping[str, str]
     params: Mapping[str, str]
-    metrics: Mapping[str, float]
-    """The last value of each name."""
-
-
-class FoundRun(NamedTuple):
-    """A run that MLflow has already."""
-
-    run_id: str
-    deleted: bool
-    """By a person."""
-    status: str
+    metrics: Mapping[str, float]  # the last value of each name
 
 
 class Tracker:
     """MLflow at one address; every method raises :class:`TrackerError` where it does not answer or refuses.
 
-    Args:
-        address: of MLflow's store.
-        seconds: how long an answer is waited for.
-
-    Raises:
-        TrackerError: for an address of no kind that MLflow knows, or a database that cannot be opened.
+    An answer is waited for ``seconds``; ``address`` is then the one that may be shown and written down.
     """
 
     def __init__(self, address: str, *, seconds: int = SYNC_SECONDS) -> None:
         self.address = without_login(address)
-        """As it may be shown and written down."""
         self._client = open_client(address, seconds=seconds)
         self._database = database_file(address)
         self.artifacts = Artifacts(client=self._client, database=self._database)
-        """The files of runs."""
         self._experiments: dict[str, str] = {}
 
     # Writing
 
-    def find_run(self, experiment: str, key: str) -> FoundRun | None:
-        """The run tagged with ``key``, deleted ones too; None where there is none."""
+    def find_run(self, experiment: str, key: str) -> RunInfo | None:
+        """The run tagged with ``key``, also one that a person deleted; None where there is none."""
         from mlflow.entities import ViewType
 
         mark = '"' if '"' not in key else "'"
         at = [self._experiment_id(experiment)]
         found = self._client.search_runs(at, f"tags.key = {mark}{key}{mark}", ViewType.ALL, max_results=1)
-        if not found:
-            return None
-        run = found[0].info
-        return FoundRun(run.run_id, deleted=run.lifecycle_stage == "deleted", status=run.status)
+        return found[0].info if found else None
 
     def create_run(
         self, experiment: str, *, name: str, start: float, tags: Mapping[str, str], parent: str | None
     ) -> str:
         """Make a run, below the run ``parent`` if given; returns its id.
 
-        Raises:
-            TrackerError: where a person deleted the experiment. To restore it would bring back its runs as well, and
-                comparisons would count them again.
+        An experiment that a person deleted takes none: to restore it would bring back its runs, too, and comparisons
+        would count them again.
         """
         of = self._experiment_id(experiment)
         if self._client.get_experiment(of).lifecycle_stage == "deleted":
@@ -154,12 +131,12 @@ class Tracker:
         if entry not in known:
             self._client.set_tag(run_id, TABLES_TAG, json.dumps([*known, entry]))
 
-    def set_status(self, run_id: str, status: str, *, end: float | None) -> None:
+    def set_status(self, run_id: str, status: str, *, end: float) -> None:
         """RUNNING, FINISHED, FAILED or KILLED; the end's time (seconds since the epoch) belongs to the last three."""
         if status == "RUNNING":
             self._client.update_run(run_id, status=status)
         else:
-            self._client.set_terminated(run_id, status, end_time=None if end is None else round(1000 * end))
+            self._client.set_terminated(run_id, status, end_time=round(1000 * end))
 
     # Reading
 
@@ -185,7 +162,18 @@ class Tracker:
             found += page
             token = page.token or None
         self.artifacts.remember(found)
-        return [_tracked(run, names[run.info.experiment_id]) for run in found]
+        return [
+            TrackedRun(
+                run_id=run.info.run_id,
+                experiment=names[run.info.experiment_id],
+                status=run.info.status,
+                start=run.info.start_time / 1000,
+                tags=run.data.tags,
+                params=run.data.params,
+                metrics={name: _as_logged(value) for name, value in run.data.metrics.items()},
+            )
+            for run in found
+        ]
 
     def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
         """(step, value) by step; of a step logged twice, as after a resumption, the later value."""
@@ -200,18 +188,18 @@ class Tracker:
     def _experiment_id(self, name: str) -> str:
         if name not in self._experiments:
             found = self._client.get_experiment_by_name(name)
-            self._experiments[name] = found.experiment_id if found is not None else self._create_experiment(name)
+            self._experiments[name] = self._create_experiment(name) if found is None else found.experiment_id
         return self._experiments[name]
 
     def _create_experiment(self, name: str) -> str:
         # A server decides for itself. For a file MLflow's choice is the working directory, ours beside the database.
         location = None if self._database is None else (self._database.parent / "artifacts" / name).as_uri()
-        with contextlib.suppress(TrackerError):  # unless another process was faster
+        try:
             return self._client.create_experiment(name, artifact_location=location)
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
-            raise TrackerError(f"MLflow at {self.address} neither finds nor makes an experiment named {name!r}")
-        return found.experiment_id
+        except TrackerError:
+            if (found := self._client.get_experiment_by_name(name)) is None:
+                raise
+            return found.experiment_id  # another process was faster
 
 
 class Artifacts:
@@ -227,12 +215,18 @@ class Artifacts:
     def __init__(self, *, client: MlflowClient, database: Path | None) -> None:
         self._client = client
         self._beside = None if database is None else database.parent / "artifacts"
-        self._folders: dict[str, Path | None] = {}
-        """By run id; None where a server has the files."""
+        self._folders: dict[str, Path | None] = {}  # by run id; None where a server has the files
 
     def remember(self, runs: Sequence[Run]) -> None:
         """Where the files of these runs lie, so that it need not be asked for each."""
-        self._folders |= {run.info.run_id: self._locate(run.info.artifact_uri or "") for run in runs}
+        for run in runs:
+            address = run.info.artifact_uri or ""
+            parsed = urlparse(address)
+            local = {"": address, "file": unquote(parsed.path)}.get(parsed.scheme)
+            folder = None if local is None else Path(local)
+            if folder is not None and not folder.is_dir() and self._beside is not None:
+                folder = self._beside.joinpath(*folder.parts[-3:])  # experiment, run, "artifacts"
+            self._folders[run.info.run_id] = folder
 
     def files(self, run_id: str, folder: str = "") -> list[str]:
         """Paths of all files of a run in ``folder`` and below, sorted; none where there is no such folder."""
@@ -242,11 +236,7 @@ class Artifacts:
         return sorted(p.relative_to(local).as_posix() for p in (local / folder).rglob("*") if p.is_file())
 
     def read(self, run_id: str, path: str) -> bytes:
-        """The content of a file.
-
-        Raises:
-            OSError, TrackerError: where there is none.
-        """
+        """The content of a file; raises OSError or TrackerError where there is none."""
         local = self._folder(run_id)
         if local is not None:
             return (local / path).read_bytes()
@@ -257,15 +247,6 @@ class Artifacts:
         if run_id not in self._folders:
             self.remember([self._client.get_run(run_id)])
         return self._folders[run_id]
-
-    def _locate(self, address: str) -> Path | None:
-        parsed = urlparse(address)
-        if parsed.scheme not in ("", "file"):
-            return None
-        folder = Path(unquote(parsed.path)) if parsed.scheme else Path(address)
-        if folder.is_dir() or self._beside is None:
-            return folder
-        return self._beside.joinpath(*folder.parts[-3:])  # experiment, run, "artifacts"
 
     def _list(self, run_id: str, folder: str) -> Iterator[str]:
         for entry in self._client.list_artifacts(run_id, folder or None):
@@ -278,18 +259,6 @@ class Artifacts:
 def connect() -> Tracker:
     """MLflow at the address in use, for a command that a person waits for."""
     return Tracker(tracking_address(), seconds=READER_SECONDS)
-
-
-def _tracked(run: Run, experiment: str) -> TrackedRun:
-    return TrackedRun(
-        run_id=run.info.run_id,
-        experiment=experiment,
-        status=run.info.status,
-        start=run.info.start_time / 1000,
-        tags=run.data.tags,
-        params=run.data.params,
-        metrics={name: _as_logged(value) for name, value in run.data.metrics.items()},
-    )
 
 
 def _as_logged(value: float) -> float:

@@ -16,17 +16,14 @@ from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-METRICS_FILE, RESULT = "metrics.jsonl", "result.json"
+METRICS_FILE, MANIFEST, RESULT = "metrics.jsonl", "begun.json", "result.json"
 ORIGIN, ENVIRONMENT, INSTALLED = "origin.json", "environment.json", "installed.txt"
 STAGES, SUMMARY, FAILURE, SWEEP_FILE = "stages.json", "summary.json", "failure.json", "sweep.json"
-SWEEP_VARIABLE = "CONTRASTIVE_REASONING_SWEEP"
-"""The variable by which a job's process, and the ranks that it starts, know the sweep they belong to."""
-JOB_VARIABLE = "CONTRASTIVE_REASONING_JOB"
-"""The variable that names the folder of a job, where its run writes ``JOB_RUN``."""
+SWEEP_VARIABLE, JOB_VARIABLE = "CONTRASTIVE_REASONING_SWEEP", "CONTRASTIVE_REASONING_JOB"
+"""Variables by which a job's process, and the ranks that it starts, know their sweep, and the folder of the job."""
 JOB_RUN, SWEEP_COMMAND = "run.json", "typed.json"
 """Files of a job's folder, ``{"folder": …}`` of its run, and of a sweep's folder, ``{"overrides": […]}``."""
-POLICY, CRITIC = "policy", "critic"
-"""The folders in which a stage leaves what later stages need."""
+POLICY, CRITIC = "policy", "critic"  # the folders in which a stage leaves what later stages need
 
 
 class Metric(NamedTuple):
@@ -35,34 +32,20 @@ class Metric(NamedTuple):
     step: int
     name: str
     value: float
-    time: float
-    """Seconds since the epoch."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failure:
-    """Why and when a run ended by an exception."""
-
-    cause: str
-    ended: float
-    """Seconds since the epoch."""
+    time: float  # seconds since the epoch
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
     """How a run was started, and with which software."""
 
-    about: str
-    """The first line of the experiment's file; empty where there is none."""
-    overrides: list[str]
-    """Those of the command line; of one job of a sweep its own."""
+    about: str  # the first line of the experiment's file; empty where there is none
+    overrides: list[str]  # those of the command line; of one job of a sweep its own
     python: str
-    packages: Mapping[str, str]
-    """Name → version, of those that are installed."""
+    packages: Mapping[str, str]  # name → version, of those that are installed
 
     @classmethod
     def parse(cls, content: bytes) -> Origin:
-        """The origin in the content of ``origin.json``."""
         fields = json.loads(content)
         return cls(**{name: fields[name] for name in cls.__dataclass_fields__})
 
@@ -82,12 +65,6 @@ def read_config(folder: Path) -> Mapping[str, Any]:
 def _parse_config(path: Path, changed: int) -> Mapping[str, Any]:
     config = OmegaConf.to_container(OmegaConf.create(path.read_text(encoding="utf-8")), resolve=True)
     return {str(key): value for key, value in config.items()} if isinstance(config, dict) else {}
-
-
-def read_failure(folder: Path) -> Failure | None:
-    """None for a run that goes on, has finished, was stopped or was killed."""
-    content = read_json(folder / FAILURE)
-    return Failure(**content) if content else None
 
 
 def find_run_folders(root: Path) -> list[Path]:
@@ -122,13 +99,12 @@ def parse_line(line: bytes | str) -> Metric | None:
         return None
 
 
-def complete_lines(folder: Path | str, *, start: int = 0) -> Iterator[tuple[Metric, int]]:
+def complete_lines(folder: Path, *, start: int = 0) -> Iterator[tuple[Metric, int]]:
     """Each metric from byte ``start`` on, in order of writing, with the byte at which its line ends.
 
     A last line without its newline is still being written and is left for the next reading.
     """
-    path = Path(folder) / METRICS_FILE
-    if not path.exists():
+    if not (path := folder / METRICS_FILE).exists():
         return
     with path.open("rb") as file:
         file.seek(start)
@@ -137,17 +113,16 @@ def complete_lines(folder: Path | str, *, start: int = 0) -> Iterator[tuple[Metr
             if not line.endswith(b"\n"):
                 return
             end += len(line)
-            metric = parse_line(line)
-            if metric is not None:
+            if (metric := parse_line(line)) is not None:
                 yield metric, end
 
 
-def read_metrics(folder: Path | str) -> list[Metric]:
+def read_metrics(folder: Path) -> list[Metric]:
     """The last value of each (name, step), ordered by step; the empty list where nothing was logged."""
     latest = {(metric.name, metric.step): metric for metric, _ in complete_lines(folder)}
     return sorted(latest.values(), key=lambda metric: metric.step)
 
 
-def last_values(folder: Path | str) -> dict[str, float]:
+def last_values(folder: Path) -> dict[str, float]:
     """Per name its value at the highest step."""
     return {metric.name: metric.value for metric in read_metrics(folder)}

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
@@ -37,10 +36,10 @@ from experiments.run_folder.reader import (
     SWEEP_COMMAND,
     SWEEP_FILE,
     SWEEP_VARIABLE,
-    Failure,
     Origin,
     last_values,
     read_json,
+    stage_folders,
 )
 from experiments.system.files import write_json, write_text, write_yaml
 from experiments.system.terminal import first_line
@@ -49,53 +48,14 @@ PACKAGES = ("torch", "lightning", "transformers", "peft", "hydra-core", "mlflow"
 PROJECT = "contrastive-reasoning"
 
 
-class Stage(Protocol):
-    """What a run records of one of its stages."""
+def new_run_folder(config: DictConfig, *, overrides: Sequence[str], about: Mapping[str, str]) -> Path:
+    """Make ``outputs/runs/<experiment>/<time>-<seed>/`` with the configuration, its origin and what the run runs on.
 
-    @property
-    def folder(self) -> Path: ...
-
-    @property
-    def fingerprint(self) -> str: ...
-
-
-Stages = Mapping[str, tuple[Stage, bool]]
-"""Name → the stage, and whether it was reused; in order of running."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunRecord:
-    """The folder of one run, ``outputs/runs/<experiment>/<time>-<seed>/``."""
-
-    folder: Path
-
-    def add_stage(self, stages: Stages) -> None:
-        """Write where the stages so far lie, and which of them were reused."""
-        if this_rank() == 0:
-            entries = {
-                name: {"folder": str(stage.folder), "fingerprint": stage.fingerprint, "reused": reused}
-                for name, (stage, reused) in stages.items()
-            }
-            write_json(self.folder / STAGES, entries)
-
-    def close(self, stages: Stages, seconds: float) -> None:
-        """Write the last value of every metric by stage: the run has finished."""
-        if this_rank() == 0:
-            metrics = {name: last_values(stage.folder) for name, (stage, _) in stages.items()}
-            write_json(self.folder / SUMMARY, {"seconds": round(seconds, 1), "metrics": metrics})
-
-
-def open_record(config: DictConfig, *, overrides: Sequence[str], about: Mapping[str, str]) -> RunRecord:
-    """A new run folder with its configuration, its origin and what it runs on.
-
-    Args:
-        config: of the run.
-        overrides: of the command line.
-        about: experiment → the first line of its file.
+    ``about``: experiment → the first line of its file.
     """
     folder = from_first(_new_run(config, overrides, about) if this_rank() == 0 else None)
     assert folder is not None
-    return RunRecord(folder=folder)
+    return folder
 
 
 def _new_run(config: DictConfig, overrides: Sequence[str], about: Mapping[str, str]) -> Path:
@@ -112,11 +72,15 @@ def _new_run(config: DictConfig, overrides: Sequence[str], about: Mapping[str, s
             if option and not group.startswith("hydra/")
         }
         write_json(folder / "choices.json", choices)
+        packages = dict[str, str]()
+        for name in PACKAGES:
+            with suppress(PackageNotFoundError):
+                packages[name] = version(name)
         origin = Origin(
             about=about.get(choices.get("experiment", ""), ""),
             overrides=list(overrides),
             python=platform.python_version(),
-            packages=_package_versions(),
+            packages=packages,
         )
         write_json(folder / ORIGIN, asdict(origin))
         if sweep := sweep_of(hydra):
@@ -148,23 +112,35 @@ def sweep_of(hydra: Any) -> dict[str, str] | None:
     return {"sweep": folder.name, "overrides": " ".join(shared), "folder": str(folder)}
 
 
+def write_stages(folder: Path, stages: Mapping[str, Mapping[str, Any]]) -> None:
+    """Record the stages so far, in order of running: where each lies, its fingerprint, and whether it was reused."""
+    if this_rank() == 0:
+        write_json(folder / STAGES, stages)
+
+
+def write_summary(folder: Path, *, seconds: float) -> None:
+    """Write the last value of every metric by stage: the run has finished."""
+    if this_rank() == 0:
+        metrics = {stage: last_values(place) for stage, place, _ in stage_folders(folder)}
+        write_json(folder / SUMMARY, {"seconds": round(seconds, 1), "metrics": metrics})
+
+
 def write_failure(folder: Path, error: Exception) -> None:
     """Write what ended the run; the first rank that fails does. After a kill nothing is written."""
     if (folder / FAILURE).exists():
         return
-    failure = Failure(cause=f"{type(error).__name__}: {first_line(error)}", ended=time.time())
+    failure = {"cause": f"{type(error).__name__}: {first_line(error)}", "ended": time.time()}
     with suppress(OSError):  # the run may have failed because the disk is full
-        write_json(folder / FAILURE, asdict(failure))
+        write_json(folder / FAILURE, failure)
 
 
 def git_sha() -> str:
     """The commit of the code, with ``-dirty`` where tracked files differ; empty outside a repository."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        answer = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+        return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip()
     except OSError:
         return ""
-    return re.sub(r"\s", "", answer.stdout)
 
 
 def environment() -> dict[str, Any]:
@@ -200,11 +176,3 @@ def installed() -> str:
         public, plus, _ = found[name].partition("+")
         lines.append(f"{name}=={public}" + (f"  # {found[name]}" if plus else "") + "\n")
     return "".join(lines)
-
-
-def _package_versions() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found

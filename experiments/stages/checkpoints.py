@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from experiments.system.checksums import damage as damage_of
 from experiments.system.files import sync, sync_all, write_json
 
 CHECKPOINTS = "checkpoints"
-"""The folder of a stage that they are kept in."""
 CHECKPOINT, SEAL, PARTIAL = ".ckpt", ".seal", ".new"
 
 
@@ -40,12 +39,11 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A sealed checkpoint."""
+    """A sealed checkpoint; without a metric where none was measured when it was written, as between validations."""
 
     path: Path
     step: int
     metric: Metric | None
-    """Measured when it was written; None between validations."""
 
 
 def path_of(folder: Path, step: int) -> Path:
@@ -58,8 +56,7 @@ def seal(path: Path, *, step: int, metric: Metric | None) -> None:
     files = checksums(path)
     sync_all(path)
     sync(path.parent.parent)  # in which the folder of checkpoints may be new
-    measured = None if metric is None else {"name": metric.name, "value": metric.value}
-    write_json(_seal(path), {"step": step, "files": files, "metric": measured})
+    write_json(_seal(path), {"step": step, "files": files, "metric": None if metric is None else asdict(metric)})
 
 
 def kept(folder: Path) -> list[Kept]:
@@ -73,10 +70,7 @@ def kept(folder: Path) -> list[Kept]:
 
 
 def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that is undamaged, and a sentence for each newer one that is not.
-
-    Returns:
-        None for the checkpoint where none was ever finished.
+    """The newest checkpoint that is undamaged, None where none was finished; a sentence for each newer one that is not.
 
     Raises:
         CheckpointError: where there are finished ones, and all are damaged.
@@ -104,8 +98,7 @@ def damage(path: Path) -> str | None:
     """What is wrong with a checkpoint, in a sentence that names it; None: nothing."""
     if not _seal(path).is_file():
         return f"checkpoint {path} was not written to its end"
-    content = _read(_seal(path))
-    if content is None:
+    if (content := _read(_seal(path))) is None:
         return f"checkpoint {path} cannot be judged, its seal {_seal(path).name} is damaged"
     return damage_of(path, content["files"], what="checkpoint")
 
@@ -115,7 +108,12 @@ def clear(folder: Path, *, keep: Sequence[Path]) -> None:
     for path in [*_begun(folder), *folder.glob(f"*{PARTIAL}")]:
         if path not in keep:
             _seal(path).unlink(missing_ok=True)  # first: what has none does not count
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a checkpoint, whichever of its two forms it has; nothing where there is none."""
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _begun(folder: Path) -> set[Path]:

@@ -30,39 +30,6 @@ DOTTED = re.compile(r"\w+(\.\w+)+")
 LENGTH = 12
 
 
-def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
-    """Module → hash, sorted by name.
-
-    Args:
-        config: what the stage builds, resolved; its ``_target_`` are where the search begins.
-        drivers: dotted paths of the functions that build and run it.
-    """
-    used, left = set[str](), {module for path in (*all_targets(config), *drivers) for module in defining(path)}
-    while left:
-        module = left.pop()
-        used.add(module)
-        left |= dependencies(module) - used
-    return {module: parsed(module).digest for module in sorted(used)}
-
-
-def changed_modules(now: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
-    """The modules whose code differs, or that only one of them uses."""
-    return sorted(module for module in now.keys() | then.keys() if now.get(module) != then.get(module))
-
-
-def all_targets(config: Any) -> Iterator[str]:
-    """Every ``_target_`` in a resolved configuration, of whatever library."""
-    if isinstance(config, Mapping):
-        for key, value in config.items():
-            if key == "_target_":
-                yield str(value)
-            else:
-                yield from all_targets(value)
-    elif isinstance(config, list | tuple):
-        for value in config:
-            yield from all_targets(value)
-
-
 class Parsed(NamedTuple):
     """One module's code."""
 
@@ -75,10 +42,44 @@ class Parsed(NamedTuple):
     """Names that are assigned or defined at the top level."""
 
 
+def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
+    """Module → hash, sorted by name.
+
+    Args:
+        config: what the stage builds, resolved; its ``_target_`` are where the search begins.
+        drivers: dotted paths of the functions that build and run it.
+    """
+    used, left = set[str](), {module for path in (*all_targets(config), *drivers) for module in defining(path)}
+    while left:
+        module = left.pop()
+        used.add(module)
+        left |= {found for path in parsed(module).imports for found in defining(path)} - used
+    return {module: parsed(module).digest for module in sorted(used)}
+
+
+def changed_modules(now: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
+    """The modules whose code differs, or that only one of them uses."""
+    return sorted(module for module in now.keys() | then.keys() if now.get(module) != then.get(module))
+
+
+def all_targets(config: Any) -> Iterator[str]:
+    """Every ``_target_`` in a resolved configuration, of whatever library."""
+    if isinstance(config, Mapping):
+        if "_target_" in config:
+            yield str(config["_target_"])
+        config = [value for key, value in config.items() if key != "_target_"]
+    if isinstance(config, list | tuple):
+        for value in config:
+            yield from all_targets(value)
+
+
 def defining(path: str) -> set[str]:
     """The modules in which a dotted path is defined; empty for what a library defines or nobody."""
-    module, names = _split(path)
-    if module is None or _ignored(module):
+    parts = path.split(".")
+    lengths = (length for length in range(len(parts), 0, -1) if module_file(".".join(parts[:length])) is not None)
+    length = next(lengths, 0)
+    module, names = ".".join(parts[:length]), parts[length:]
+    if not module or _decides_nothing(module):
         return set()
     if not _is_package(module):
         above, _, own = module.rpartition(".")
@@ -89,6 +90,12 @@ def defining(path: str) -> set[str]:
     return {module} if name in parsed(module).defines else _all_modules(module)
 
 
+def _decides_nothing(module: str) -> bool:
+    if module.partition(".")[0] == "experiments":
+        return module not in DRIVERS
+    return any(f"{module}.".startswith(f"{package}.") for package in WATCHING)
+
+
 def _exported(package: str, name: str) -> set[str]:
     """The modules that define what a package re-exports by this name."""
     if not package or not _is_package(package) or (path := parsed(package).exports.get(name)) is None:
@@ -96,16 +103,10 @@ def _exported(package: str, name: str) -> set[str]:
     return {path} if path == f"{package}.{name}" else defining(path)
 
 
-def dependencies(module: str) -> set[str]:
-    """The modules that define what a module imports, as their files are now."""
-    return {found for path in parsed(module).imports for found in defining(path)}
-
-
-def parsed(module: str) -> Parsed:
-    """The module's code as it is now; parsed once for each change of its file."""
-    file = module_file(module)
-    assert file is not None, f"no module {module}"
-    return _parsed(module, file, file.stat().st_mtime_ns)
+def _all_modules(package: str) -> set[str]:
+    folder = _file_of(package).parent
+    parts = (path.relative_to(folder).with_suffix("").parts for path in folder.rglob("*.py"))
+    return {".".join([package, *path]).removesuffix(".__init__") for path in parts}
 
 
 def module_file(module: str) -> Path | None:
@@ -131,6 +132,22 @@ def _root(name: str) -> Path | None:
     return file if is_ours(name) or not any(file.is_relative_to(place) for place in INSTALLED) else None
 
 
+def _file_of(module: str) -> Path:
+    file = module_file(module)
+    assert file is not None, f"no module {module}"
+    return file
+
+
+def _is_package(module: str) -> bool:
+    return _file_of(module).name == "__init__.py"
+
+
+def parsed(module: str) -> Parsed:
+    """The module's code as it is now; parsed once for each change of its file."""
+    file = _file_of(module)
+    return _parsed(module, file, file.stat().st_mtime_ns)
+
+
 @cache
 def _parsed(module: str, file: Path, changed: int) -> Parsed:
     content = file.read_bytes()
@@ -144,36 +161,13 @@ def _parsed(module: str, file: Path, changed: int) -> Parsed:
         if _for_type_checkers(node):
             exports |= {name: path for part in ast.walk(node) for name, path in _bindings(part, package)}
         exports |= dict(_bindings(node, package))
-        defines |= set(_defined(node))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defines.add(node.name)
+        else:
+            names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
+            defines |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
     digest = hashlib.sha256(_canonical(tree).encode()).hexdigest()[:LENGTH]
     return Parsed(digest, frozenset(_imports(tree, package)), exports, frozenset(defines))
-
-
-def _split(path: str) -> tuple[str | None, list[str]]:
-    """The longest module at the beginning of a dotted path, and the names after it."""
-    parts = path.split(".")
-    for length in range(len(parts), 0, -1):
-        if module_file(module := ".".join(parts[:length])) is not None:
-            return module, parts[length:]
-    return None, []
-
-
-def _ignored(module: str) -> bool:
-    if module.partition(".")[0] == "experiments":
-        return module not in DRIVERS
-    return any(f"{module}.".startswith(f"{package}.") for package in WATCHING)
-
-
-def _is_package(module: str) -> bool:
-    file = module_file(module)
-    return file is not None and file.name == "__init__.py"
-
-
-def _all_modules(package: str) -> set[str]:
-    file = module_file(package)
-    assert file is not None
-    parts = (path.relative_to(file.parent).with_suffix("").parts for path in file.parent.rglob("*.py"))
-    return {".".join([package, *path]).removesuffix(".__init__") for path in parts}
 
 
 def _for_type_checkers(node: ast.AST) -> bool:
@@ -195,15 +189,6 @@ def _bindings(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
         yield from ((name.asname or name.name.partition(".")[0], name.name) for name in node.names)
 
 
-def _defined(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-    else:
-        yield from (
-            part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
-        )
-
-
 def _imports(tree: ast.AST, package: str) -> set[str]:
     """Dotted paths of all that is imported when the code runs, and of modules that it names, say for ``python -m``."""
     found, left = set[str](), [tree]
@@ -213,17 +198,14 @@ def _imports(tree: ast.AST, package: str) -> set[str]:
             continue
         found |= {path for _, path in _bindings(node, package)}
         if isinstance(node, ast.Constant):
-            if isinstance(node.value, str) and DOTTED.fullmatch(node.value) and _is_module(node.value):
-                found.add(node.value)
+            name = node.value
+            if isinstance(name, str) and DOTTED.fullmatch(name) and is_ours(name):
+                found |= {name} if module_file(name) is not None and not _is_package(name) else set()
         elif isinstance(node, ast.Call) and _last_name(node.func) in ("import_module", "__import__"):
             first = node.args[0] if node.args else None
             found.add(str(first.value) if isinstance(first, ast.Constant) else f"{package}.*")
         left += ast.iter_child_nodes(node)
     return found
-
-
-def _is_module(name: str) -> bool:
-    return is_ours(name) and module_file(name) is not None and not _is_package(name)
 
 
 def _canonical(tree: ast.AST) -> str:

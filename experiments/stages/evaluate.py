@@ -13,8 +13,8 @@ from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
 from contrastive_reasoning.progress import Heartbeat, Phase, Quiet
 from experiments.assemble import build, with_values
 from experiments.run_folder.logger import RunFolderLogger
+from experiments.run_folder.reader import POLICY
 from experiments.stages import evaluation_table
-from experiments.stages.plan import POLICY
 from experiments.stages.train import device_of
 
 
@@ -37,18 +37,30 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
         for number, (split, wired) in enumerate(policies.items()):
             heart.beat(f"of {split}", always=True)
             watch = watched(phase, heart, split, before=number * suite.size)
-            results[split] = evaluate_one(suite, build(wired, "policy").to(device), split, logger, config.seed, watch)
+            policy = build(wired, "policy").to(device)
+            results[split] = evaluate_one(suite, policy, split, logger, config.seed, watch)
+            del policy  # before the next one is loaded
             phase.show((number + 1) * suite.size, success(split, results[split]))
     if unusable := left_out(suite):
         logger.log_table("test/left_out", unusable, step=0)
     model = config.policy.get("pretrained")
     rows = evaluation_table.summary_rows(suite, results, model=model)
-    caption = evaluation_table.caption(suite, model=model)
     logger.log_table(evaluation_table.NAME, rows, step=0)
     logger.finalize("success")
     if this_rank() == 0:
-        evaluation_table.write(folder, rows, caption)
+        evaluation_table.write(folder, rows, evaluation_table.caption(suite, model=model))
     return {"metrics": {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}}
+
+
+def evaluate_one(
+    suite: Any, policy: Any, split: str, logger: RunFolderLogger, seed: int, watch: Watch
+) -> Mapping[str, float]:
+    """Evaluate one policy and log its numbers, its completions and why they failed."""
+    found = suite(policy.eval(), seed=seed, watch=watch)
+    logger.log_metrics({f"{split}/{name}": value for name, value in found.metrics.items()}, step=0)
+    logger.log_table(f"{split}/completions", found.rows, step=0)
+    logger.log_table(f"{split}/reasons", [{"reason": k, "count": n} for k, n in found.reasons.items()], step=0)
+    return found.metrics
 
 
 def watched(phase: Phase, heart: Heartbeat, split: str, *, before: int) -> Watch:
@@ -64,17 +76,6 @@ def watched(phase: Phase, heart: Heartbeat, split: str, *, before: int) -> Watch
 def success(split: str, metrics: Mapping[str, float]) -> dict[str, float]:
     """The metrics that are shown meanwhile, of every setting, under the names that are logged."""
     return {f"{split}/{name}": value for name, value in metrics.items() if name.endswith((GREEDY, SAMPLED))}
-
-
-def evaluate_one(
-    suite: Any, policy: Any, split: str, logger: RunFolderLogger, seed: int, watch: Watch
-) -> Mapping[str, float]:
-    """Evaluate one policy and log its numbers, its completions and why they failed."""
-    found = suite(policy.eval(), seed=seed, watch=watch)
-    logger.log_metrics({f"{split}/{name}": value for name, value in found.metrics.items()}, step=0)
-    logger.log_table(f"{split}/completions", found.rows, step=0)
-    logger.log_table(f"{split}/reasons", [{"reason": k, "count": n} for k, n in found.reasons.items()], step=0)
-    return found.metrics
 
 
 def left_out(suite: Any) -> list[dict[str, str]]:

@@ -28,7 +28,7 @@ def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, mode
     """The rows of the table; differences to published figures only where those are of the same model.
 
     Args:
-        suite: what was run; its ``columns`` name a metric each, and it may have a ``published_table``.
+        suite: its ``columns`` name a metric each, and it may have a ``published_table``.
         results: the metrics of ``test``, and of ``start`` where the policy was trained.
         model: that was evaluated, or from which training began: a hub name or a folder of that name.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from experiments.assemble import AssemblyError, build, with_values
 from experiments.config.composition import critic_checkpoints, given_overrides
 from experiments.config.folders import summaries
 from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
-from experiments.run_folder.record import SWEEP_VARIABLE, RunRecord, git_sha, open_record, processor, write_failure
+from experiments.run_folder.reader import SWEEP_VARIABLE
+from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
 from experiments.stages import evaluate, evaluation_table, train
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stages.code_hash import all_targets
@@ -27,7 +28,7 @@ from experiments.stages.plan import StagePlan, changed_since, needed, plan_stage
 from experiments.stages.resume import accept_changed_code, begin, check_unfinished, reusable
 from experiments.stages.stage_checkpoint import Interrupted
 from experiments.stages.stage_manifest import LOCK, write_result
-from experiments.system.files import announced_lock, clear_partials, lock, write_yaml
+from experiments.system.files import clear_partials, lock, write_yaml
 from experiments.system.launch import launched, report_cause
 from experiments.system.terminal import first_line
 from experiments.validation import check_credit_fits, check_online, check_prompts_fit
@@ -49,53 +50,50 @@ LIGHT_PARTS = {
 }
 """What each stage builds and that loads no model."""
 OPTIMIZERS = {"warm_start": "warm_start.module.optimizer", "critic": "pretraining.optimizer", "grpo": "optimizer"}
-FAILED_PATIENCE = 5.0
-"""Seconds at most that MLflow is waited for by a rank that failed."""
-LOCK_POLL_SECONDS = 2.0
-"""Between the times that ranks ask whether another run of the stage has ended."""
+FAILED_PATIENCE, LOCK_POLL_SECONDS = 5.0, 2.0  # the first: for MLflow, of a rank that failed
 
 
 def run_experiment(config: DictConfig) -> Path:
     """Run or reuse every stage; returns the experiment's folder.
 
     Raises:
-        AssemblyError: where a part refuses its arguments, before the first stage runs.
+        AssemblyError: where a part refuses its arguments or the folder cannot be written, before the first stage runs.
         CheckpointError: where what a stage left, or its checkpoints, can neither be trusted nor made again.
         Interrupted: where the person stopped a stage; the same call goes on from its last checkpoint.
     """
     started = time.monotonic()
-    if sentence := train.idle(
-        train.device_of(config), torch.cuda.device_count(), taken=ranks() // config.trainer.num_nodes
-    ):
+    device, taken = train.device_of(config), ranks() // config.trainer.num_nodes
+    if sentence := train.idle(device, torch.cuda.device_count(), taken=taken):
         print(sentence)
     check_parts(config)
     planned = plans(config)
+    overrides = given_overrides()
     check_unfinished(
-        list(planned.values()),
-        anew=config.checkpoints.begin_anew,
-        compared=compared(config),
-        overrides=given_overrides(),
+        list(planned.values()), anew=config.checkpoints.begin_anew, compared=compared(config), overrides=overrides
     )
-    record = open_folder(config)
-    stages: dict[str, tuple[StagePlan, bool]] = {}
-    with synced_to_mlflow(config, record.folder):
+    try:
+        folder = new_run_folder(config, overrides=overrides or [], about=summaries("experiment"))
+    except OSError as error:
+        raise AssemblyError(f"output_dir={config.output_dir}: cannot be written ({first_line(error)})") from error
+    entries: dict[str, dict[str, str | bool]] = {}
+    with synced_to_mlflow(config, folder):
         for stage in config.stages:
             if stage not in planned:
                 print(f"{stage}: not needed, the reward's critic comes from a checkpoint")
                 continue
             plan = planned[stage]
-            with alone(plan):
+            with held_by_first(plan.folder / LOCK, waiting=f"{stage}: waiting for another run of {plan.folder}"):
                 reused = reusable(plan)
-                stages[stage] = (plan, reused)
-                record.add_stage(stages)
+                entries[stage] = {"folder": str(plan.folder), "fingerprint": plan.fingerprint, "reused": reused}
+                write_stages(folder, entries)
                 if reused:
                     print(f"{stage}: reusing {plan.folder}")
                 else:
                     run_stage(plan, config, planned)
                 evaluation_table.show(plan.folder)
-        record.close(stages, time.monotonic() - started)
-    print(f"{config.name}: done, results in {record.folder}")
-    return record.folder
+        write_summary(folder, seconds=time.monotonic() - started)
+    print(f"{config.name}: done, results in {folder}")
+    return folder
 
 
 def check_parts(config: DictConfig) -> None:
@@ -110,7 +108,11 @@ def check_parts(config: DictConfig) -> None:
         for key in (*LIGHT_PARTS[stage], "callbacks.every", f"callbacks.{stage}"):
             build(config, key)
         if stage in OPTIMIZERS:
-            check_optimizer(config, OPTIMIZERS[stage])
+            optimizer = build(config, OPTIMIZERS[stage])
+            try:  # torch checks its settings only once it has something to train
+                optimizer([torch.nn.Parameter(torch.zeros(1))])
+            except (ValueError, TypeError, IndexError) as error:
+                raise AssemblyError(f"{OPTIMIZERS[stage]}: {first_line(error)}") from error
             train.stage_checkpoint(config, stage, Path())
     if "grpo" in config.stages:
         if not any(True for _ in critic_checkpoints(config.reward)):
@@ -134,19 +136,9 @@ def builds(stage: str, config: DictConfig) -> bool:
     return config.policy.pretrained is None
 
 
-def check_optimizer(config: DictConfig, key: str) -> None:
-    """Give the optimizer one number to train: torch checks its settings only then."""
-    optimizer = build(config, key)
-    try:
-        optimizer([torch.nn.Parameter(torch.zeros(1))])
-    except (ValueError, TypeError, IndexError) as error:
-        raise AssemblyError(f"{key}: {first_line(error)}") from error
-
-
 def plans(config: DictConfig) -> dict[str, StagePlan]:
     """Every stage that is needed, in order, before any runs; its code is imported, so that later edits do not count."""
-    accept = accept_changed_code if config.checkpoints.resume_changed_code else None
-    planned = plan_stages(config, accept=accept)
+    planned = plan_stages(config, accept=accept_changed_code if config.checkpoints.resume_changed_code else None)
     for plan in planned.values():
         for target in all_targets(plan.config):
             with suppress(ImportError):  # building the part says so
@@ -154,34 +146,16 @@ def plans(config: DictConfig) -> dict[str, StagePlan]:
     return planned
 
 
-def open_folder(config: DictConfig) -> RunRecord:
-    """The new folder of this run.
-
-    Raises:
-        AssemblyError: where it cannot be written.
-    """
-    try:
-        return open_record(config, overrides=given_overrides() or [], about=summaries("experiment"))
-    except OSError as error:
-        raise AssemblyError(f"output_dir={config.output_dir}: cannot be written ({first_line(error)})") from error
-
-
 def compared(config: DictConfig) -> bool:
     """Whether this is a job of a sweep or an arm of a study: others of them may be of other devices on purpose."""
     return bool(config.get("arm")) or SWEEP_VARIABLE in os.environ
 
 
-def alone(plan: StagePlan) -> AbstractContextManager[None]:
-    """Within it no other run works in the stage's folder."""
-    hold = announced_lock if ranks() == 1 else held_by_first
-    return hold(plan.folder / LOCK, waiting=f"{plan.name}: waiting for another run of {plan.folder}")
-
-
 @contextmanager
 def held_by_first(path: Path, *, waiting: str) -> Iterator[None]:
-    """``announced_lock``, which rank 0 holds for all ranks.
+    """Hold a file's lock, which rank 0 has for all ranks; print ``waiting`` first where another process holds it.
 
-    They ask rank 0 again and again: a single exchange would wait no longer than its timeout.
+    Ranks ask rank 0 again and again: a single exchange would wait no longer than its timeout.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     announced = False
@@ -197,12 +171,7 @@ def held_by_first(path: Path, *, waiting: str) -> Iterator[None]:
 
 
 def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePlan]) -> None:
-    """Run a stage in its folder; ``result.json`` is written last and says that it is complete. Rank 0 writes.
-
-    Args:
-        plan: of the stage.
-        config: of the experiment.
-        planned: all stages of the experiment, those before this one finished.
+    """Run a stage in its folder, those before it finished; ``result.json`` is written last. Rank 0 writes.
 
     Raises:
         CheckpointError: where it cannot go on, or what decides its result has changed since it was planned.
@@ -216,15 +185,14 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
         print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:
         clear_partials(plan.folder)
-        # What seconds and the last digits depend on: who reuses the stage finds it with what it was made by.
+        # what seconds and the last digits depend on
         made_by = {"threads": torch.get_num_threads(), "processor": processor(), "git_sha": git_sha()}
         write_yaml(plan.folder / "config.yaml", {**plan.config, **made_by})
     started, order = time.monotonic(), list(planned)
     folders = {name: planned[name].folder for name in order[: order.index(plan.name)]}
+    wired = with_values(config, values_from_parents(plan.name, config, folders))
     try:
-        result = RUN[plan.name](
-            with_values(config, values_from_parents(plan.name, config, folders)), plan.folder, folders
-        )
+        result = RUN[plan.name](wired, plan.folder, folders)
     except KeyboardInterrupt as stop:  # outside a fit, which leaves a checkpoint of its own
         raise Interrupted(f"{plan.name}: stopped") from stop
     described = {

@@ -14,28 +14,15 @@ from experiments.assemble import AssemblyError
 from experiments.config.composition import critic_checkpoints, open_critics
 from experiments.config.folders import EMBEDDED
 from experiments.import_paths import with_current_targets
+from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.code_hash import code_hashes
 from experiments.system.checksums import BLOCK, STRIDE, content_hash, fingerprint
 
-POLICY, CRITIC = "policy", "critic"
-"""The folders in which a stage leaves what later stages need."""
 KEYS = {
-    "warm_start": ("seed", "policy", "warm_start"),
-    "critic": ("seed", "task", "critic", "loss", "datamodule", "pretraining"),
-    "grpo": (
-        "seed",
-        "policy",
-        "prompts",
-        "rollout",
-        "online",
-        "objective",
-        "correction",
-        "advantage",
-        "reward",
-        "optimizer",
-        "module",
-    ),
-    "evaluate": ("seed", "policy", "suite"),
+    "warm_start": "seed policy warm_start",
+    "critic": "seed task critic loss datamodule pretraining",
+    "grpo": "seed policy prompts rollout online objective correction advantage reward optimizer module",
+    "evaluate": "seed policy suite",
 }
 """Of the configuration, what decides the result of each stage; ``budget.<stage>`` and the numerics are added."""
 NUMERICS = ("accelerator", "devices", "num_nodes", "strategy", "precision")
@@ -79,10 +66,7 @@ def plan_stages(
 ) -> dict[str, StagePlan]:
     """Every stage that the experiment needs, in order, none of which has to have run.
 
-    Args:
-        config: of the experiment.
-        elsewhere: see ``plan_stage``.
-        accept: gives the stage that is taken in the place of a planned one, before later ones are planned on top of it.
+    ``accept`` gives the stage that is taken in the place of a planned one, before later ones are planned on top of it.
     """
     planned: dict[str, StagePlan] = {}
     for stage in config.stages:
@@ -95,13 +79,9 @@ def plan_stages(
 def plan_stage(
     stage: str, config: DictConfig, earlier: Mapping[str, StagePlan], *, elsewhere: Mapping[str, str] | None = None
 ) -> StagePlan:
-    """Plan ``stage`` on top of the stages before it.
+    """Plan ``stage`` on top of the ``earlier`` ones.
 
-    Args:
-        stage: its name.
-        config: of the experiment.
-        earlier: what it may build on.
-        elsewhere: hashes of what the configuration names, by name, where they are not to be read on this machine.
+    ``elsewhere``: hashes of what the configuration names, by name, where they are not to be read on this machine.
     """
     relevant = relevant_config(stage, config)
     above = {name: earlier[name] for name in parents(stage, config) if name in earlier}
@@ -149,19 +129,21 @@ def values_from_parents(stage: str, config: DictConfig, folders: Mapping[str, Pa
 
 
 def changed_since(plan: StagePlan) -> list[str]:
-    """What of the plan's files and of its code that is not loaded yet has changed since it was planned."""
+    """What of the plan's files, and of its code that is not loaded yet, has changed since it was planned."""
     files = file_hashes(plan.config, {})
     code = code_hashes(plan.config, [DRIVERS[plan.name]])
-    late = {module for module in plan.code.keys() | code.keys() if module not in sys.modules}
     changed = [name for name in plan.files.keys() | files.keys() if plan.files.get(name) != files.get(name)]
+    late = {module for module in plan.code.keys() | code.keys() if module not in sys.modules}
     return sorted(changed) + sorted(module for module in late if plan.code.get(module) != code.get(module))
 
 
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
     """What decides the stage's result, interpolations resolved."""
-    trainer = {key: plain(config.trainer[key]) for key in NUMERICS}
-    budget = plain(config.budget[stage])
-    return {key: plain(config[key]) for key in KEYS[stage]} | {"trainer": trainer, "budget": budget}
+    parts = {key: plain(config[key]) for key in KEYS[stage].split()}
+    return parts | {
+        "trainer": {key: plain(config.trainer[key]) for key in NUMERICS},
+        "budget": plain(config.budget[stage]),
+    }
 
 
 def plain(value: Any) -> Any:
@@ -170,23 +152,22 @@ def plain(value: Any) -> Any:
 
 
 def file_hashes(relevant: Mapping[str, Any], elsewhere: Mapping[str, str]) -> dict[str, str]:
-    """Name → hash of what the configuration only names: policies, critics, problems.
-
-    Of the names in ``elsewhere`` as that says; names of the hub have none.
-    """
-    found = {(name, _local(name), NAMING[key]) for key, name in named_things(relevant) if name not in elsewhere}
-    ordered = sorted(found, key=lambda one: (one[0], -one[2]))  # named in both ways it is read whole
-    known = {name: elsewhere[name] for _, name in named_things(relevant) if name in elsewhere}
-    return known | {name: content_hash(path, stride=stride) for name, path, stride in ordered if path is not None}
+    """Name → hash of what the configuration only names: policies, critics, problems; names of the hub have none."""
+    hashes: dict[str, str] = {}
+    for key, name in sorted({*named_things(relevant)}, key=lambda one: -NAMING[one[0]]):  # in both ways: read whole
+        if name in elsewhere:
+            hashes[name] = elsewhere[name]
+        elif (path := _local(name)) is not None:
+            hashes[name] = content_hash(path, stride=NAMING[key])
+    return hashes
 
 
 def named_things(node: Any) -> Iterator[tuple[str, str]]:
     """Key and value, of everything in a configuration that may be a path."""
     if isinstance(node, Mapping):
         yield from ((key, value) for key, value in node.items() if key in NAMING and isinstance(value, str))
-        for value in node.values():
-            yield from named_things(value)
-    elif isinstance(node, list):
+        node = list(node.values())
+    if isinstance(node, list):
         for value in node:
             yield from named_things(value)
 

@@ -27,33 +27,21 @@ from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import from_first, this_rank
 from experiments.mlflow_sync.describe import flatten
+from experiments.run_folder.reader import MANIFEST, RESULT
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
 from experiments.stages.code_hash import changed_modules
 from experiments.stages.plan import StagePlan, plan_stages
-from experiments.stages.stage_manifest import (
-    LOCK,
-    MANIFEST,
-    RESULT,
-    damaged,
-    read_manifest,
-    record_of,
-    write_manifest,
-)
+from experiments.stages.stage_manifest import LOCK, damaged, read_manifest, record_of, write_manifest
 from experiments.system.files import lock
 
 DEVICES = "config.trainer."
-UNASKED = ("files.", DEVICES)
-"""What may change though nobody meant another experiment."""
+UNASKED = ("files.", DEVICES)  # what may change though nobody meant another experiment
 NEUTRAL = ("output_dir", "checkpoints", "progress", "logger", "callbacks")
 """Overrides that decide no result."""
 WHICH = ("experiment", "name", "seed", "scale", "family", "task", "debug", "sweep", "arm")
 """Overrides that say which run it is: without one of them another run is meant, and nothing was forgotten."""
 ACCEPT, ANEW = "checkpoints.resume_changed_code=true", "checkpoints.begin_anew=true"
-MOST_NAMED = 4
-"""Differences that are named one by one."""
-LONGEST = 60
-"""Letters of a value that are shown."""
-UNKNOWN_CODE = "modules that were not recorded then"
+MOST_NAMED, LONGEST = 4, 60  # differences that are named one by one, letters of a value that are shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,17 +63,18 @@ class Left:
         return not self.changed and bool(self.modules)
 
     @property
-    def code(self) -> str:
-        return shorten_list(self.modules)
+    def code_changed(self) -> str:
+        begun = "made" if self.step is None else "begun"
+        return f"code changed since {self.folder} was {begun}, in {_shorten(self.modules)}"
 
     @property
-    def settings(self) -> str:
+    def begun_with(self) -> str:
         """``reward.weight 0.1 (now 0.2)`` for each leaf that differs; one that stands in several places once."""
         named: dict[str, str] = {}
         for key in sorted(self.changed, key=lambda key: (key.count("."), key)):
             leaf, path = key.rpartition(".")[2], re.sub(r"(?:^|(?<=\.))config\.", "", key, count=1)
             named.setdefault(f"{leaf} {self.changed[key]}", f"{path} {self.changed[key]}".strip())
-        return shorten_list(sorted(named.values()))
+        return _shorten(sorted(named.values())) or f"other code in {_shorten(self.modules)}"
 
     def only(self, *beginnings: str) -> bool:
         """Whether nothing but these settings differ, its own or of the stages that it builds on."""
@@ -93,7 +82,7 @@ class Left:
         return bool(own) and all(key.startswith(beginnings) for key in own)
 
 
-def shorten_list(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     more = len(names) - MOST_NAMED
     return ", ".join([*names[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
 
@@ -104,44 +93,35 @@ def accept_changed_code(plan: StagePlan) -> StagePlan:
     One that is unfinished gets the name that it has under today's code, and its manifest keeps the earlier code. Rank 0
     looks and renames; all ranks get the same plan.
     """
-    return from_first(_accepted(plan) if this_rank() == 0 else None) or plan
+    return from_first(_accept(plan) if this_rank() == 0 else plan)
 
 
-def stages_taken(config: DictConfig, *, elsewhere: Mapping[str, str] | None = None) -> dict[str, StagePlan]:
-    """The stages as a run of this configuration takes them, for those who only look: no folder is renamed.
-
-    Args:
-        config: of the experiment.
-        elsewhere: see ``plan_stage``.
-    """
-    accept = _with_finished if config.checkpoints.resume_changed_code else None
-    return plan_stages(config, elsewhere=elsewhere, accept=accept)
-
-
-def _with_finished(plan: StagePlan) -> StagePlan:
-    """The newest finished stage of other code alone in the plan's place; the plan where it has finished itself."""
-    newest = None if (plan.folder / RESULT).exists() else _newest_finished(_of_other_code(plan))
-    return plan if newest is None else replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
-
-
-def _accepted(plan: StagePlan) -> StagePlan | None:
+def _accept(plan: StagePlan) -> StagePlan:
     if (plan.folder / RESULT).exists():
-        return None
-    found = _of_other_code(plan)
+        return plan
+    found = [one for one in left_by_others(plan, []) if one.by_code_alone]
     if (newest := _newest_finished(found)) is not None:
-        print(f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; taken all the same")
+        print(f"{plan.name}: {newest.code_changed}; taken all the same")
         return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
     if found:
         _go_on(plan, max(found, key=lambda one: (one.folder == plan.folder, one.step or 0)))
-    return None
+    return plan
 
 
-def _of_other_code(plan: StagePlan) -> list[Left]:
-    return [one for one in left_by_others(plan, []) if one.by_code_alone]
+def stages_taken(config: DictConfig, *, elsewhere: Mapping[str, str] | None = None) -> dict[str, StagePlan]:
+    """The stages as a run of this configuration takes them, for those who only look: no folder is renamed."""
+
+    def with_finished(plan: StagePlan) -> StagePlan:
+        newest = None if (plan.folder / RESULT).exists() else _newest_finished(left_by_others(plan, []))
+        return plan if newest is None else replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
+
+    accept = with_finished if config.checkpoints.resume_changed_code else None
+    return plan_stages(config, elsewhere=elsewhere, accept=accept)
 
 
 def _newest_finished(found: Iterable[Left]) -> Left | None:
-    done = (one for one in found if one.step is None)
+    """Of those that differ by code alone."""
+    done = (one for one in found if one.step is None and one.by_code_alone)
     return max(done, key=lambda one: (one.folder / RESULT).stat().st_mtime, default=None)
 
 
@@ -162,7 +142,7 @@ def _go_on(plan: StagePlan, left: Left) -> None:
         if manifest["code"] != plan.code:
             earlier = [*earlier, manifest["code"]]
         write_manifest(plan, overrides=manifest["overrides"], earlier_code=earlier)
-    print(f"{plan.name}: code changed since {left.folder} was begun, in {left.code}; going on all the same")
+    print(f"{plan.name}: {left.code_changed}; going on all the same")
 
 
 def _moved(source: Path, target: Path) -> bool:
@@ -183,7 +163,7 @@ def _moved(source: Path, target: Path) -> bool:
 def check_unfinished(
     plans: Sequence[StagePlan], *, anew: bool, compared: bool, overrides: Sequence[str] | None = None
 ) -> None:
-    """Before anything runs: may these stages begin beside the unfinished ones that there are? Rank 0 looks.
+    """Refuse, before anything runs, stages that may not begin beside the unfinished ones that there are. Rank 0 looks.
 
     Args:
         plans: all that the run needs.
@@ -192,11 +172,11 @@ def check_unfinished(
         overrides: of this run; None where nobody knows them.
 
     Raises:
-        CheckpointError: on every rank; the cases are in the module's docstring.
+        CheckpointError: on every rank.
     """
-    looked = this_rank() == 0 and not anew
-    refusals = (_refusal(plan, plans, compared=compared, overrides=overrides) for plan in plans)
-    if sentence := from_first(next(filter(None, refusals), None) if looked else None):
+    looked = plans if this_rank() == 0 and not anew else ()
+    refusals = (_refusal(plan, plans, compared=compared, overrides=overrides) for plan in looked)
+    if sentence := from_first(next(filter(None, refusals), None)):
         raise CheckpointError(sentence)
 
 
@@ -210,8 +190,8 @@ def _refusal(
     for one in sorted(found, key=lambda one: (-(one.step or 0), one.folder)):
         if one.by_code_alone and (one.folder == plan.folder or not goes_on):
             return (
-                f"{plan.name}: code changed since {one.folder} was begun, in {one.code}; to go on from its checkpoint "
-                f"{one.step} where no result depends on that: {ACCEPT}; to begin anew: {ANEW}"
+                f"{plan.name}: {one.code_changed}; to go on from its checkpoint {one.step} where no result depends on "
+                f"that: {ACCEPT}; to begin anew: {ANEW}"
             )
     if goes_on:
         return None
@@ -224,32 +204,33 @@ def _refusal(
         return None
     near = min(unmeant, key=lambda one: (len(one.changed), -(one.step or 0), one.folder))
     return (
-        f"{plan.name}: {near.folder} is unfinished at checkpoint {near.step}, begun with {near.settings}; "
+        f"{plan.name}: {near.folder} is unfinished at checkpoint {near.step}, begun with {near.begun_with}; "
         f"set that back to go on, or begin anew beside it with {ANEW}"
     )
 
 
-def begin(plan: StagePlan, plans: Sequence[StagePlan] = (), *, overrides: Sequence[str] | None = None) -> None:
-    """Record what the stage begins with; say why none is reused or gone on with. Rank 0 does.
+def _all_given(now: Sequence[str] | None, then: Sequence[str] | None) -> bool:
+    """Whether what is given now, and may decide a result, was all given then, for the same run."""
+    if now is None or then is None:
+        return False
+    given, known = ({one for one in overrides if _group(one) not in NEUTRAL} for overrides in (now, then))
+    return given <= known and not any(_group(one) in WHICH for one in known - given)
 
-    Args:
-        plan: of the stage.
-        plans: those of the stages that it builds on.
-        overrides: of the run.
-    """
+
+def _group(override: str) -> str:
+    return re.split(r"[./=@]", override.lstrip("+~"))[0]
+
+
+def begin(plan: StagePlan, plans: Sequence[StagePlan] = (), *, overrides: Sequence[str] | None = None) -> None:
+    """Record what the stage, which builds on ``plans``, begins with; print why no other one is taken. Rank 0 does."""
     if this_rank() != 0:
         return
     found = left_by_others(plan, plans)
-    if done := [one for one in found if one.step is None and one.by_code_alone]:
-        newest = max(done, key=lambda one: (one.folder / RESULT).stat().st_mtime)
-        print(
-            f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; it is made again "
-            f"({ACCEPT} takes it)"
-        )
+    if (newest := _newest_finished(found)) is not None:
+        print(f"{plan.name}: {newest.code_changed}; it is made again ({ACCEPT} takes it)")
     elif unfinished := [one for one in found if one.step is not None]:
         near = min(unfinished, key=lambda one: (len(one.changed), one.folder))
-        difference = near.settings or f"other code in {near.code}"
-        print(f"{plan.name}: {near.folder} is unfinished and stays so, it was begun with {difference}")
+        print(f"{plan.name}: {near.folder} is unfinished and stays so, it was begun with {near.begun_with}")
     write_manifest(plan, overrides=overrides)
 
 
@@ -279,8 +260,12 @@ def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
     found: list[Left] = []
     for folder in sorted(path.parent for path in plan.folder.parent.glob(f"*/{MANIFEST}")):
         done, checkpoints = (folder / RESULT).exists(), kept(folder / CHECKPOINTS)
-        if not (done or checkpoints) or (not done and folder != plan.folder and _at_work(folder)):
+        if not (done or checkpoints):
             continue
+        if not done and folder != plan.folder:
+            with _locked(folder) as free:
+                if not free:
+                    continue
         if not (then := read_manifest(folder)):  # renamed since
             continue
         changed, modules = _settings_changed(then, now, stages, known), _modules_changed(then, now, stages, known)
@@ -306,7 +291,7 @@ def _settings_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any
 
 def _modules_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]) -> list[str]:
     if not then["code"]:
-        return [UNKNOWN_CODE]
+        return ["modules that were not recorded then"]
     changed = set(changed_modules(now["code"], then["code"]))
     for stage, mark in now["parents"].items():
         before = then["parents"].get(stage, mark)
@@ -325,23 +310,6 @@ def _named(record: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str
         of_parent = _named(parent, stages, known) if parent else {"parents": str(mark)}
         named |= {f"{stage}.{key}": value for key, value in of_parent.items()}
     return named
-
-
-def _all_given(now: Sequence[str] | None, then: Sequence[str] | None) -> bool:
-    """Whether what is given now, and may decide a result, was all given then, for the same run."""
-    if now is None or then is None:
-        return False
-    given, known = ({one for one in overrides if _group(one) not in NEUTRAL} for overrides in (now, then))
-    return given <= known and not any(_group(one) in WHICH for one in known - given)
-
-
-def _group(override: str) -> str:
-    return re.split(r"[./=@]", override.lstrip("+~"))[0]
-
-
-def _at_work(folder: Path) -> bool:
-    with _locked(folder) as free:
-        return not free
 
 
 @contextmanager

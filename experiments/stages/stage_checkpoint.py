@@ -11,7 +11,6 @@ Lightning's own callback counts optimizer steps, and none are taken while a rewa
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -28,15 +27,24 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.progress import steps_done
 from experiments.run_folder.logger import RunFolderLogger
-from experiments.stages.checkpoints import PARTIAL, CheckpointError, Metric, clear, kept, newest_sound, path_of, seal
+from experiments.stages.checkpoints import (
+    PARTIAL,
+    CheckpointError,
+    Metric,
+    clear,
+    kept,
+    newest_sound,
+    path_of,
+    remove,
+    seal,
+)
 from experiments.system.terminal import first_line
 
-MODES = ("max", "min")
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Interrupted(Exception):
-    """A stage was stopped while it ran. The message names it, the step and the checkpoint that is left."""
+    """A stage was stopped while it ran; the message names it, the step and the checkpoint that is left."""
 
 
 class StopRequest:
@@ -44,6 +52,8 @@ class StopRequest:
 
     first signal     the step ends, a checkpoint is written, the run stops
     second signal    the handlers of before: it stops now
+
+    Outside the main thread, where handlers cannot be set, no signal is listened for.
     """
 
     def __init__(self) -> None:
@@ -53,22 +63,21 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Within it ``listen`` may set handlers; afterwards those of before are back."""
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        """Within it ``listen`` and ``stop_at_once`` may set handlers; afterwards those of before are back."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.getsignal(number) for number in SIGNALS}
         try:
             yield
         finally:
             self._give_back()
 
     def listen(self) -> None:
-        """Handle the signals. Does nothing outside the main thread, where handlers cannot be set."""
-        if self._before and threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                signal.signal(number, self._ask)
+        for number in self._before:
+            signal.signal(number, self._ask)
 
     def stop_at_once(self) -> None:
         """Nothing is to be saved yet: from now on SIGTERM raises, as Ctrl-C does by itself."""
-        if self._before and threading.current_thread() is threading.main_thread():
+        if self._before:
             signal.signal(signal.SIGTERM, _raise)
 
     def agreed(self) -> str | None:
@@ -84,9 +93,8 @@ class StopRequest:
         print(f"\n{self.asked}: stopping after this step; once more to stop now", flush=True)
 
     def _give_back(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in self._before.items():
-                signal.signal(number, handler)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -105,17 +113,15 @@ class StageCheckpoint(L.Callback):
     """Saves what resumes a run; has to be the first callback. Training is not changed by it, only stopped on request.
 
     Args:
-        folder: where checkpoints are kept.
+        folder: of the checkpoints.
         every: steps between them: rollout batches where the module counts those, else optimizer steps.
         keep: how many of the newest stay, beside the best.
         best: the validation metric that decides which is the best, and ``max`` or ``min``; None: none is.
         stop: whether the run was asked to stop.
 
     Raises:
-        ValueError: for numbers below 1 or another mode.
         CheckpointError: while training, where a checkpoint cannot be written; the one before is intact.
         Interrupted: while training, when the step in which the stop was asked for has ended and is saved.
-        RuntimeError: at the start, where another callback stands before it.
     """
 
     def __init__(
@@ -124,19 +130,17 @@ class StageCheckpoint(L.Callback):
         for name, value in (("checkpoint_every", every), ("checkpoints.keep", keep)):
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
-        one = isinstance(best, Mapping) and len(best) == 1 and set(best.values()) <= set(MODES)
+        one = isinstance(best, Mapping) and len(best) == 1 and set(best.values()) <= {"max", "min"}
         if best is not None and not one:
-            raise ValueError(f"checkpoints.best takes one metric with {' or '.join(MODES)}, got {best}")
+            raise ValueError(f"checkpoints.best takes one metric with max or min, got {best}")
         self.folder = folder
         self.every = every
         self.keep = keep
         self.best = best
         self.stop = stop
-        self._saved = 0
-        """The last step that is saved, or that this fit began from."""
+        self._saved = 0  # the last step that is saved, or that this fit began from
         self._measured: Metric | None = None
-        self._validated = False
-        """Whether the last step is one to be validated, if only on no batches."""
+        self._validated = False  # whether the last step is one to be validated, if only on no batches
 
     def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         trainer.strategy.checkpoint_io = CheckpointFile()
@@ -183,7 +187,6 @@ class StageCheckpoint(L.Callback):
         loop["epoch_loop.state_dict"]["_batches_that_stepped"] -= self._validated
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        """Remember the metric of what may be saved next."""
         for name in self.best or ():
             if name in trainer.callback_metrics:
                 self._measured = Metric(name=name, value=float(trainer.callback_metrics[name]))
@@ -208,7 +211,6 @@ class StageCheckpoint(L.Callback):
         return from_first(self._goodness(metric) > max([-inf, *of_kept]))
 
     def save(self, trainer: L.Trainer, step: int, metric: Metric | None) -> None:
-        """Write a checkpoint, and remove older ones."""
         path = path_of(self.folder, step)
         fresh = path.with_suffix(PARTIAL)
         try:
@@ -222,7 +224,7 @@ class StageCheckpoint(L.Callback):
                 seal(path, step=step, metric=metric)
         except (OSError, RuntimeError) as error:  # torch names a full disk a RuntimeError
             with suppress(OSError):
-                _remove(fresh)
+                remove(fresh)
             before = kept(self.folder)
             intact = f"the one before, {before[-1].path}, is intact" if before else "there is none before it"
             raise CheckpointError(f"checkpoint {path} cannot be written ({first_line(error)}); {intact}") from error
@@ -246,10 +248,5 @@ class StageCheckpoint(L.Callback):
 
 
 def _replace(fresh: Path, path: Path) -> None:
-    """Rename a new checkpoint, over one of the same step if there is one."""
-    _remove(path)
+    remove(path)
     os.replace(fresh, path)
-
-
-def _remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

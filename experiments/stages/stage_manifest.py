@@ -1,4 +1,4 @@
-"""What a stage's folder says of itself: what it was begun with, and, written last, what it leaves for later stages.
+"""What a stage's folder records of itself: what it was begun with, and, written last, what it leaves for later stages.
 
     stages/critic/194b5949ff48/
       begun.json     {"config": …, "parents": …, "files": …, "code": …, "settings": …, "overrides": …, …}
@@ -16,20 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from experiments.import_paths import with_current_targets
-from experiments.run_folder import METRICS_FILE, read_json
-from experiments.stages.plan import CRITIC, POLICY, StagePlan, named_things
+from experiments.run_folder.reader import CRITIC, MANIFEST, METRICS_FILE, POLICY, RESULT, read_json
+from experiments.stages.plan import StagePlan, named_things
 from experiments.system.checksums import checksums, content_hash, damage
 from experiments.system.files import sync_all, write_json
 
-MANIFEST, RESULT, LOCK = "begun.json", "result.json", ".lock"
+LOCK = ".lock"
 CONTENTS = "contents"
 """In the result: the hash by which a later stage that names what was left knows it, on whatever machine."""
-RECORDED = ("config", "parents", "files", "code", "settings")
 
 
 def record_of(plan: StagePlan) -> dict[str, Any]:
     """What of a plan is written into its manifest."""
-    return {name: getattr(plan, name) for name in RECORDED}
+    return {name: getattr(plan, name) for name in ("config", "parents", "files", "code", "settings")}
 
 
 def write_manifest(
@@ -47,23 +46,26 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     unknown.
     """
     manifest = read_json(folder / MANIFEST)
-    if manifest and "settings" not in manifest:
-        data = {name for _, name in named_things(manifest["config"])}
-        files = {name: mark for name, mark in manifest["files"].items() if name in data}
-        overrides = manifest.get("typed")
-        known = {"config": with_current_targets(manifest["config"]), "parents": manifest["parents"], "files": files}
-        return known | {"code": {}, "settings": None, "overrides": overrides}
-    return manifest
+    if not manifest or "settings" in manifest:
+        return manifest
+    data = {name for _, name in named_things(manifest["config"])}
+    return {
+        "config": with_current_targets(manifest["config"]),
+        "parents": manifest["parents"],
+        "files": {name: mark for name, mark in manifest["files"].items() if name in data},
+        "code": {},
+        "settings": None,
+        "overrides": manifest.get("typed"),
+    }
 
 
 def write_result(folder: Path, record: Mapping[str, Any]) -> None:
-    """Say that the stage is complete, and what it leaves, once all of that is on the disk."""
-    left = {name: checksums(folder / name) for name in (POLICY, CRITIC)}
-    contents = {name: content_hash(folder / name) for name, found in left.items() if found}
-    for name in (*left, METRICS_FILE):
+    """Record that the stage is complete, and what it leaves, once all of that is on the disk."""
+    left = {name: found for name in (POLICY, CRITIC) if (found := checksums(folder / name))}
+    contents = {name: content_hash(folder / name) for name in left}
+    for name in (POLICY, CRITIC, METRICS_FILE):
         sync_all(folder / name)
-    files = {name: found for name, found in left.items() if found}
-    write_json(folder / RESULT, {**record, "left": files, CONTENTS: contents})
+    write_json(folder / RESULT, {**record, "left": left, CONTENTS: contents})
 
 
 def finished(folder: Path) -> bool:

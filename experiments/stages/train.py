@@ -22,8 +22,9 @@ from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
 from experiments.assemble import AssemblyError, build
 from experiments.run_folder.logger import RunFolderLogger
+from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest_sound
-from experiments.stages.plan import CRITIC, POLICY, plain
+from experiments.stages.plan import plain
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from experiments.system.terminal import first_line
 
@@ -33,7 +34,7 @@ PARTS = {
     "grpo": ("module", "prompts", "rollout", "online"),
     "evaluate": ("suite", "policy"),
 }
-"""The nodes of the configuration that each stage builds: what is trained, its data, the callbacks that act."""
+"""What each stage builds of the configuration: what is trained, its data, the callbacks that act."""
 
 
 def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
@@ -88,16 +89,22 @@ def fit(
     """
     stop = StopRequest()
     trainer = build_trainer(config, stage, folder, acting, stop)
-    resume = resumption(folder)
+    last, passed_over = from_first(newest_sound(folder / CHECKPOINTS))
+    if passed_over and this_rank() == 0:
+        forget(folder / CHECKPOINTS, after=last)
+    for sentence in passed_over:
+        print(f"{sentence}: {'beginning anew' if last is None else f'going on from {last}'}")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         with stop.listening():
-            if not resume:  # curves begin before the first update
+            if last is None:  # curves begin before the first update
                 before = trainer
                 if isinstance(trainer.strategy, DeepSpeedStrategy):  # its hooks would stay on the module
                     before = build_trainer(config, stage, folder, acting, stop, strategy="ddp")
                 before.validate(module, datamodule=data, verbose=False)
-            trainer.fit(module, datamodule=data, **resume)
+                trainer.fit(module, datamodule=data)
+            else:
+                trainer.fit(module, datamodule=data, ckpt_path=str(last), weights_only=True)
     except Interrupted as stopped:
         raise Interrupted(f"{stage}: {stopped}") from stopped
     except CheckpointError as error:
@@ -109,34 +116,19 @@ def fit(
         raise Interrupted(f"{stage}: stopped at step {steps_done(trainer, module)} ({left})") from now
 
 
-def resumption(folder: Path) -> dict[str, Any]:
-    """Arguments by which ``Trainer.fit`` resumes; empty where there is no checkpoint. Prints what is damaged."""
-    last, passed_over = from_first(newest_sound(folder / CHECKPOINTS))
-    if passed_over and this_rank() == 0:
-        forget(folder / CHECKPOINTS, after=last)
-    for sentence in passed_over:
-        print(f"{sentence}: {'beginning anew' if last is None else f'going on from {last}'}")
-    return {} if last is None else {"ckpt_path": str(last), "weights_only": True}
-
-
 def build_trainer(
     config: DictConfig, stage: str, folder: Path, acting: list[Callback], stop: StopRequest, **instead: Any
 ) -> Trainer:
-    """The trainer of a stage. Its callbacks, in order: what saves between the steps, those that act, those that watch.
-
-    ``instead`` replaces arguments of the configuration's trainer.
-    """
+    """The trainer of a stage. Its callbacks, in order: what saves between steps, those that act, those that watch."""
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
     budget = config.budget[stage]
-    saving = stage_checkpoint(config, stage, folder, stop)
-    optimizer_steps = budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1)
     return make_trainer(
         config,
         max_epochs=1,
-        max_steps=optimizer_steps,  # what Lightning counts
+        max_steps=budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1),  # what Lightning counts
         val_check_interval=budget.evaluate_every,
         check_val_every_n_epoch=None,
-        callbacks=[saving, *acting, *watching],
+        callbacks=[stage_checkpoint(config, stage, folder, stop), *acting, *watching],
         enable_checkpointing=False,  # Lightning's own
         logger=RunFolderLogger(folder=folder),
         default_root_dir=str(folder),
@@ -145,18 +137,13 @@ def build_trainer(
 
 
 def stage_checkpoint(config: DictConfig, stage: str, folder: Path, stop: StopRequest | None = None) -> StageCheckpoint:
-    """What saves the stage's checkpoints in its folder.
-
-    Raises:
-        AssemblyError: for settings of ``checkpoints`` that it refuses.
-    """
-    best = plain(config.checkpoints.best[stage])
+    """What saves the stage's checkpoints; raises AssemblyError for settings of ``checkpoints`` that it refuses."""
     try:
         return StageCheckpoint(
             folder=folder / CHECKPOINTS,
             every=config.budget[stage].checkpoint_every,
             keep=config.checkpoints.keep,
-            best=best,
+            best=plain(config.checkpoints.best[stage]),
             stop=stop or StopRequest(),
         )
     except ValueError as error:
@@ -164,11 +151,7 @@ def stage_checkpoint(config: DictConfig, stage: str, folder: Path, stop: StopReq
 
 
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
-    """The trainer of the configuration, with further arguments.
-
-    Raises:
-        AssemblyError: where it refuses them, or this machine has no such device.
-    """
+    """The configuration's trainer; raises AssemblyError where it refuses something, or there is no such device."""
     if config.trainer.accelerator == "cpu":  # or deepspeed, where it is used, takes a GPU that it finds
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     make = build(config, "trainer")
@@ -182,9 +165,6 @@ def device_of(config: DictConfig) -> torch.device:
     """The trainer's device on this rank; one of CUDA is made the current one.
 
     Outside a fit, a policy has to be moved there: it is loaded on the CPU, and is back on it after a fit.
-
-    Raises:
-        AssemblyError: as ``make_trainer``.
     """
     trainer = make_trainer(config, logger=False, enable_checkpointing=False, enable_progress_bar=False)
     device = trainer.strategy.root_device
@@ -194,16 +174,9 @@ def device_of(config: DictConfig) -> torch.device:
 
 
 def idle(device: torch.device, gpus: int, *, taken: int) -> str | None:
-    """A line about GPUs that a run on ``device`` does not use; None: there are none.
-
-    Args:
-        device: of the trainer.
-        gpus: how many this process sees.
-        taken: how many devices of this machine the run's ranks use.
-    """
+    """A line about those of a machine's ``gpus`` that a run on ``device``, which takes so many, does not use."""
     if device.type == "cpu" and gpus:
         return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
     if device.type == "cuda" and gpus > taken:
-        alone = gpus - taken
-        return f"GPUs of this machine that this run leaves alone: {alone} of {gpus} (trainer.devices={gpus} takes all)"
+        return f"GPUs that this run leaves alone: {gpus - taken} of {gpus} (trainer.devices={gpus} takes all)"
     return None

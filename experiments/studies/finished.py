@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 from experiments.import_paths import current
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.mlflow_sync.describe import flatten
-from experiments.stages.plan import NAMING, POLICY, StagePlan
+from experiments.run_folder.reader import POLICY, RESULT
+from experiments.stages.plan import NAMING, StagePlan
 from experiments.stages.resume import stages_taken
-from experiments.stages.stage_manifest import CONTENTS, RESULT
+from experiments.stages.stage_manifest import CONTENTS
 from experiments.studies.jobs import ArmJob, composed, jobs_of, start_jobs
 from experiments.studies.plan import START, Study, StudyError
 from experiments.system.checksums import content_hash

@@ -27,7 +27,7 @@ def keep(tracker: Tracker, study: Study) -> None:
         return
     key = f"{study.name}/{KIND}"
     found = tracker.find_run(study.name, key)
-    if found is not None and found.deleted:
+    if found is not None and found.lifecycle_stage == "deleted":
         return  # a person deleted it
     run_id = found.run_id if found else None
     if run_id is None:

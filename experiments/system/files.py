@@ -106,19 +106,6 @@ def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
         held.release()
 
 
-@contextmanager
-def announced_lock(path: Path, *, waiting: str) -> Iterator[None]:
-    """Hold a file's lock; print ``waiting`` first where another process holds it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with lock(path, wait=False) as free:
-        if free:
-            yield
-            return
-    print(waiting)
-    with lock(path):
-        yield
-
-
 def name_flaw(name: str) -> str | None:
     """Why a name cannot be that of a folder, in words that follow the name; None for one that can."""
     refused = sorted(REFUSED.intersection(name))

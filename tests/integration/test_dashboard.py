@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from experiments.analysis.runs import Refused
-from experiments.dashboard import BY_INTEREST, command, pages, search_filter, shown, side_by_side, split
+from experiments.dashboard import BY_INTEREST, command, pages, search_filter, shown, side_by_side
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync
 from experiments.run_folder import read_json
@@ -124,7 +124,6 @@ def stages_of_each(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
 
 def test_names_choose_what_is_shown_else_the_newest_are() -> None:
     there = {f"name{number}": str(number) for number in range(12)}
-    assert split(["name3", "name1", "--port", "5001"]) == (["name3", "name1"], ["--port", "5001"])
     assert list(shown(["name3", "name1"], there)) == ["name3", "name1"]
     assert list(shown([], there)) == [f"name{number}" for number in range(8)]
     with pytest.raises(Refused, match=r"^No experiment 'llama_critc' in MLflow; did you mean 'llama_critic'\?"):

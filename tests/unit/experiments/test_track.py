@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments import track
-from experiments.track import NoSuchRuns, check_names
+from experiments.track import unknown_name
 from tests.unit.experiments.conftest import Outputs
 
 
@@ -42,11 +42,10 @@ def test_a_name_that_nothing_ran_under_is_refused(
 
 @pytest.mark.parametrize("name", ["llama_critic", "my_own/2026-01-01T00-00-00-0", "llama_oracle", "countdown_credit"])
 def test_what_is_there_or_could_be_is_no_mistake(runs: Path, name: str) -> None:
-    check_names([runs / name])
+    assert unknown_name(runs / name) is None
 
 
 def test_before_the_first_run_there_is_nothing_to_mistype_but_a_name(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
-    check_names([outputs, outputs / "runs" / "llama_critic"])
-    with pytest.raises(NoSuchRuns, match=r"^no 'xyz' in \S+/outputs/runs; there are none$"):
-        check_names([outputs / "runs" / "xyz"])
+    assert unknown_name(outputs) is unknown_name(outputs / "runs" / "llama_critic") is None
+    assert unknown_name(outputs / "runs" / "xyz") == f"no 'xyz' in {outputs / 'runs'}; there are none"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from experiments.mlflow_sync.describe import (
     describe,
     flatten,
     mlflow_name,
-    model_upload,
 )
 from experiments.schema import register
 from experiments.stages.plan import relevant_config
@@ -95,26 +93,6 @@ def test_a_metric_of_any_script_has_a_name_that_mlflow_takes(name: str, accepted
 
     _validate_metric_name(accepted)
     assert mlflow_name(name) == accepted
-
-
-@pytest.mark.parametrize(
-    ("sizes", "limit", "names", "tag"),
-    [
-        ([10**6, 10**6], 2.0, ["a/0.bin", "a/1.bin"], "policy/"),
-        ([10**6, 10**6 + 10**5], 2.0, [], "2.1 MB are more than logger.model_megabytes=2: {folder}/policy"),
-    ],
-)
-def test_a_policy_goes_whole_or_not_at_all(
-    tmp_path: Path, sizes: list[int], limit: float, names: list[str], tag: str
-) -> None:
-    (tmp_path / "policy" / "a").mkdir(parents=True)
-    for number, size in enumerate(sizes):
-        (tmp_path / "policy" / "a" / f"{number}.bin").write_bytes(b"x" * size)
-    found = model_upload(tmp_path, most_megabytes=limit)
-    assert found is not None
-    assert [path.relative_to(tmp_path / "policy").as_posix() for path in found.files] == names
-    assert found.tag == tag.format(folder=tmp_path)
-    assert model_upload(tmp_path / "policy", most_megabytes=limit) is None
 
 
 def sets_of(stage: str, *overrides: str, files: dict[str, str] | None = None) -> list[DataSet]:

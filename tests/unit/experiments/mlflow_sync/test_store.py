@@ -88,14 +88,13 @@ def silent() -> Iterator[int]:
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("nonsense:/x", "^MLFLOW_TRACKING_URI=nonsense:/x is no address that MLflow knows \\(.+\\)$"),
-        ("nonsense://me:opensesame@x", "^MLFLOW_TRACKING_URI=nonsense://x is no address that MLflow knows"),
+        ("nonsense://me:opensesame@x", r"^MLflow's store at nonsense://x cannot be opened \(.+ URI.+\)$"),
         ("http://me:opensesame@127.0.0.1:{free}", "^MLflow at http://127.0.0.1:{free} does not answer .*refused"),
         ("http://127.0.0.1:{silent}", "^MLflow at http://127.0.0.1:{silent} does not answer .*timed out"),
-        ("sqlite:////proc/nothing/mlflow.db", "database at sqlite:////proc/nothing/mlflow.db cannot be opened"),
-        ("sqlite:///{folder}", "database at sqlite:///{folder} cannot be opened .*(directory|unable to open)"),
-        ("sqlite:///{damaged}", "database at sqlite:///{damaged} cannot be opened .*file is not a database"),
-        ("postgresql://me:opensesame@127.0.0.1:{free}/x", "database at postgresql://127.0.0.1:{free}/x cannot be open"),
+        ("sqlite:////proc/nothing/mlflow.db", "store at sqlite:////proc/nothing/mlflow.db cannot be opened"),
+        ("sqlite:///{folder}", "store at sqlite:///{folder} cannot be opened .*(directory|unable to open)"),
+        ("sqlite:///{damaged}", "store at sqlite:///{damaged} cannot be opened .*file is not a database"),
+        ("postgresql://me:opensesame@127.0.0.1:{free}/x", "store at postgresql://127.0.0.1:{free}/x cannot be open"),
     ],
 )
 def test_a_store_that_cannot_be_used_is_said_in_seconds_with_the_reason(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.mlflow_sync.describe import describe
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync, start_sync, stop_sync, sync
+from experiments.run_folder import read_json
 from experiments.run_folder.record import write_failure
+from experiments.system.files import write_json
 from tests.unit.lightning_modules.grpo_kit import policy
 
 TEST, START, VAL = (f"{split}/verifier/accuracy_sampled" for split in ("test", "start", "val"))
@@ -82,52 +85,44 @@ def test_an_experiment_is_a_parent_with_a_child_for_each_stage(tracker: Tracker,
     assert grpo.start == 1_700_000_000.0, "when its first metric was logged"
 
 
-@pytest.mark.parametrize("memory", ["kept", "lost"])
+@pytest.mark.parametrize("memory", ["kept", "lost", "of another version"])
 def test_sending_twice_leaves_nothing_twice(tracker: Tracker, outputs: Any, memory: str) -> None:
-    name = f"twice_{memory}"
-    folder = outputs.run(name, seed=0, final=0.4)
-    send(folder, tracker)
+    name = f"twice {memory}"
+    send(folder := with_a_policy(outputs, name, megabytes=0), tracker)
     if memory == "lost":
         (folder / MEMORY_FILE).unlink()
+    elif memory == "of another version":
+        remembered = read_json(folder / MEMORY_FILE)
+        for entry in remembered[tracker.address].values():
+            entry["unknown"] = 1
+        write_json(folder / MEMORY_FILE, remembered)
     send(folder, tracker)
     runs = everything(tracker, name)
     assert [len(runs[kind]) for kind in ("sweep", "experiment", "stage")] == [0, 1, 2]
-    (grpo,) = (run for run in runs["stage"] if run.tags["stage"] == "grpo")
-    assert points(tracker, grpo.run_id, VAL) == 3
+    grpo = tracker._client.get_run(sent_grpo(tracker, name).run_id)
+    assert points(tracker, grpo.info.run_id, VAL) == 3
     assert points(tracker, runs["experiment"][0].run_id, TEST) == 1
+    assert grpo.inputs is not None
+    (read,) = grpo.inputs.dataset_inputs
+    assert (read.dataset.name, len(read.dataset.digest)) == ("countdown", 12)
+    assert {tag.key: tag.value for tag in read.tags} == {"mlflow.data.context": "training"}
+    source = mlflow.data.get_source(read.dataset).to_dict()
+    assert source == {"tags": {"_target_": "a.Task", "path": "problems.jsonl", "counts": "[3, 4]"}}
+    assert json.loads(read.dataset.profile or "") == {"files": {"problems.jsonl": "0a1b2c"}}
 
 
-def test_only_new_lines_are_sent(tracker: Tracker, outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = outputs.run("increments", seed=0, final=0.4)
-    send(folder, tracker)
-    stage = grpo_of(folder)
-    outputs.log(stage, VAL, {30: 0.5, 40: 0.6})
+def test_only_new_lines_are_sent_however_many_and_of_a_step_logged_again_the_later_value_counts(
+    tracker: Tracker, outputs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(folder := outputs.run("increments", seed=0, final=0.4), tracker)
+    outputs.log(grpo_of(folder), VAL, {10: 0.9, **(later := {step: step / 7 for step in range(30, 2530)})})
     sent: list[int] = []
     log_metrics: Callable[..., None] = tracker.log_metrics
     monkeypatch.setattr(tracker, "log_metrics", lambda i, m: (sent.extend(x.step for x in m), log_metrics(i, m)))
-    send(folder, tracker, live=False)
-    assert [step for step in sent if step] == [30, 40]
-
-
-def test_more_metrics_than_a_request_may_hold(tracker: Tracker, outputs: Any) -> None:
-    folder = outputs.run("many", seed=0, final=0.4)
-    stage = grpo_of(folder)
-    outputs.log(stage, "train/long", {step: step / 7 for step in range(2500)})
     send(folder, tracker)
-    grpo = sent_grpo(tracker, "many")
-    assert tracker.history(grpo.run_id, "train/long") == [(step, step / 7) for step in range(2500)]
-
-
-def test_after_a_resumption_the_history_has_the_later_value(tracker: Tracker, outputs: Any) -> None:
-    folder = outputs.run("resumed", seed=0, final=0.4)
-    send(folder, tracker)
-    stage = grpo_of(folder)
-    line = json.dumps({"step": 10, "name": VAL, "value": 0.9, "time": 1_800_000_000.0})
-    with (stage / "metrics.jsonl").open("a") as file:
-        file.write(line + "\n")
-    send(folder, tracker)
-    grpo = sent_grpo(tracker, "resumed")
-    assert tracker.history(grpo.run_id, VAL) == [(0, 0.2), (10, 0.9), (20, 0.4)]
+    assert [step for step in sent if step] == [10, *later]
+    history = tracker.history(sent_grpo(tracker, "increments").run_id, VAL)
+    assert history == [(0, 0.2), (10, 0.9), (20, 0.4), *later.items()]
 
 
 def test_figures_and_tables_are_artifacts(tracker: Tracker, outputs: Any) -> None:
@@ -158,41 +153,67 @@ def test_a_reused_stage_is_a_child_of_every_experiment_that_used_it(tracker: Tra
     assert [run.metrics[VAL] for run in stages if run.tags["stage"] == "grpo"] == [0.4, 0.4]
 
 
-def test_the_jobs_of_a_sweep_hang_below_one_parent(tracker: Tracker, outputs: Any) -> None:
-    for seed in range(4):
-        send(outputs.run("swept", seed=seed, final=0.4, sweep="2026-01-01"), tracker)
+def test_the_jobs_of_a_sweep_hang_below_one_parent_which_has_its_table_and_pictures(
+    tracker: Tracker, outputs: Any, tmp_path: Path
+) -> None:
+    """Wherever ``hydra.sweep.dir`` is; what is drawn anew is sent again, what is not is not."""
+    (sweep := tmp_path / "mine").mkdir()
+    entry = {"sweep": "mine", "overrides": "seed=0,1", "folder": str(sweep)}
+    for name in (names := ["reward.temperature.png", "summary.csv"]):
+        (sweep / name).write_text("drawn")
+    for seed in range(2):
+        job = outputs.run("swept", seed=seed, final=0.4)
+        write_json(job / "sweep.json", entry)
+        send(job, tracker)
     runs = everything(tracker, "swept")
     (parent,) = runs["sweep"]
-    assert {run.tags["mlflow.parentRunId"] for run in runs["experiment"]} == {parent.run_id}
-    assert len(runs["experiment"]) == 4
-    assert parent.status == "FINISHED"
-    assert parent.params == {"overrides": "seed=0,1"}
+    assert [run.tags["mlflow.parentRunId"] for run in runs["experiment"]] == [parent.run_id] * 2
+    assert (parent.status, parent.params) == ("FINISHED", {"overrides": "seed=0,1"})
+    assert tracker.artifacts.files(parent.run_id) == [*names, "sweep.json"]
+    place = f"artifacts/*/{parent.run_id}/artifacts"
+    there = next(Path(tracker.address.removeprefix("sqlite:///")).parent.glob(place))
+    (sweep / names[0]).write_text("drawn anew")
+    (there / names[1]).write_text("a mark")
+    send(job, tracker)
+    assert [(there / name).read_text() for name in names] == ["drawn anew", "a mark"]
 
 
 def test_status_follows_the_folder(tracker: Tracker, outputs: Any) -> None:
+    """Of a run that failed the stages before the one that it failed in have finished."""
     folder = outputs.run("status", seed=0, final=0.4)
-    (folder / "summary.json").unlink()
+    evaluate = next(run.folder for run in describe(folder) if run.tags.get("stage") == "evaluate")
+    for path in (folder / "summary.json", evaluate / "result.json"):
+        path.unlink()
 
-    def status() -> str:
-        return tracker.runs(["status"], kind="experiment")[0].status
+    def after_sending(*, live: bool = False) -> tuple[str, dict[str, str]]:
+        send(folder, tracker, live=live)
+        stages = tracker.runs(["status"], kind="stage")
+        return tracker.runs(["status"], kind="experiment")[0].status, {s.tags["stage"]: s.status for s in stages}
 
-    send(folder, tracker, live=True)
-    assert status() == "RUNNING"
+    assert after_sending(live=True) == ("RUNNING", {"grpo": "FINISHED", "evaluate": "RUNNING"})
     assert not tracker.runs(["status"], kind="experiment")[0].metrics, "no final numbers before the end"
-    send(folder, tracker, live=False)
-    assert status() == "KILLED"
-    (folder / "summary.json").write_text("{}")
-    send(folder, tracker, live=False)
-    assert status() == "FINISHED"
+    assert after_sending() == ("KILLED", {"grpo": "FINISHED", "evaluate": "KILLED"})
+    write_failure(folder, ValueError("no number\nat all"))
+    assert after_sending() == ("FAILED", {"grpo": "FINISHED", "evaluate": "FAILED"})
+    for path in (folder / "summary.json", evaluate / "result.json"):
+        path.write_text("{}")
+    assert after_sending() == ("FINISHED", {"grpo": "FINISHED", "evaluate": "FINISHED"})
 
 
-def test_what_a_person_deleted_stays_deleted(tracker: Tracker, outputs: Any) -> None:
-    folder = outputs.run("deleted", seed=0, final=0.4)
+def test_what_a_person_deleted_stays_deleted_and_what_lies_below_is_sent_all_the_same(
+    tracker: Tracker, outputs: Any
+) -> None:
+    """Also by a sync that never saw the deleted one, as that of a sweep's next job."""
+    send(folder := outputs.run("deleted", seed=0, final=0.4), tracker)
+    (experiment,), stages = (tracker.runs(["deleted"], kind=kind) for kind in ("experiment", "stage"))
+    tracker._client.delete_run(experiment.run_id)
+    for stage in stages:
+        tracker._client.set_tag(stage.run_id, "key", f"of another run, {stage.run_id}")
+    (folder / MEMORY_FILE).unlink()
     send(folder, tracker)
-    grpo = sent_grpo(tracker, "deleted")
-    tracker._client.delete_run(grpo.run_id)
-    send(folder, tracker)
-    assert [run.tags["stage"] for run in tracker.runs(["deleted"], kind="stage")] == ["evaluate"]
+    keys = [run.tags["key"] for run in tracker.runs(["deleted"], kind="stage")]
+    assert len([key for key in keys if not key.startswith("of another run")]) == 2
+    assert tracker.runs(["deleted"], kind="experiment") == []
 
 
 def test_a_deleted_experiment_stays_deleted_and_a_new_run_says_how_to_restore_it(
@@ -218,37 +239,16 @@ def test_a_deleted_experiment_stays_deleted_and_a_new_run_says_how_to_restore_it
     assert [run.tags["seed"] for run in tracker.runs(["gone"], kind="experiment")] == ["0", "1"]
 
 
-def test_what_lies_below_a_deleted_run_is_sent_all_the_same(tracker: Tracker, outputs: Any) -> None:
-    """Also by a mirror that never saw the deleted one, as that of a sweep's next job."""
-    folder = outputs.run("orphans", seed=0, final=0.4)
-    send(folder, tracker)
-    for kind in ("stage", "experiment"):
-        for run in tracker.runs(["orphans"], kind=kind):
-            if kind == "experiment":
-                tracker._client.delete_run(run.run_id)
-            else:
-                tracker._client.set_tag(run.run_id, "key", f"of another run, {run.run_id}")
-    (folder / "mirror.json").unlink()
-    send(folder, tracker)
-    keys = [run.tags["key"] for run in tracker.runs(["orphans"], kind="stage")]
-    assert len([key for key in keys if not key.startswith("of another run")]) == 2
-
-
-def test_sync_finds_every_run_below_a_folder(tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture) -> None:
-    for seed in range(2):
-        outputs.run("synced", seed=seed, final=0.4)
+def test_sync_sends_every_run_below_a_folder_also_beside_one_with_a_damaged_file(
+    tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture
+) -> None:
+    folders = [outputs.run("synced", seed=seed, final=0.4) for seed in range(2)]
     assert sync([outputs.root / "runs"], lambda: tracker)
     assert len(tracker.runs(["synced"], kind="experiment")) == 2
     assert "2 of 2 run folders are in MLflow" in capsys.readouterr().out
     assert sync([outputs.root / "stages"], lambda: tracker)
     assert "there is nothing to send" in capsys.readouterr().out
-
-
-def test_a_folder_with_a_damaged_file_does_not_stop_the_others(
-    tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture
-) -> None:
-    (outputs.run("damaged", seed=0, final=0.4) / "stages.json").write_text("{")
-    outputs.run("damaged", seed=1, final=0.4)
+    (folders[0] / "stages.json").write_text("{")
     assert not sync([outputs.root], lambda: tracker)
     said = capsys.readouterr().out
     assert "not all was sent (JSONDecodeError" in said
@@ -266,19 +266,6 @@ def test_a_moved_folder_finds_its_stages(outputs: Any, tmp_path: Path) -> None:
     assert all(run.folder.exists() for run in describe(tmp_path / "outputs" / "runs" / "moved" / folder.name))
 
 
-def test_a_run_that_failed_is_no_killed_one(tracker: Tracker, outputs: Any) -> None:
-    """Nor are the stages before the one that it failed in."""
-    folder = outputs.run("failed", seed=0, final=0.4)
-    (folder / "summary.json").unlink()
-    stages = {run.tags["stage"]: run.folder for run in describe(folder) if run.kind == "stage"}
-    (stages["evaluate"] / "result.json").unlink()
-    write_failure(folder, ValueError("no number\nat all"))
-    send(folder, tracker)
-    assert [run.status for run in tracker.runs(["failed"], kind="experiment")] == ["FAILED"]
-    ends = {run.tags["stage"]: run.status for run in tracker.runs(["failed"], kind="stage")}
-    assert ends == {"grpo": "FINISHED", "evaluate": "FAILED"}
-
-
 @pytest.mark.parametrize("name", ["it's", "100%20", "a#b;c", "名前"])
 def test_an_experiment_of_any_name_is_found_again(tracker: Tracker, outputs: Any, name: str) -> None:
     """By the jobs of its sweep as well."""
@@ -291,33 +278,6 @@ def test_an_experiment_of_any_name_is_found_again(tracker: Tracker, outputs: Any
     grpo = sent_grpo(tracker, name)
     assert tracker.history(grpo.run_id, "val/точность 😀") == [(0, 0.25), (1, 0.5)]
     assert "config.yaml" in tracker.artifacts.files(grpo.run_id)
-
-
-def test_what_another_version_remembers_is_found_again(tracker: Tracker, outputs: Any) -> None:
-    send(folder := outputs.run("versions", seed=0, final=0.4), tracker)
-    memory = json.loads((folder / MEMORY_FILE).read_text())
-    for entry in memory[tracker.address].values():
-        entry["unknown"] = 1
-    (folder / MEMORY_FILE).write_text(json.dumps(memory))
-    send(folder, tracker)
-    assert [len(runs) for runs in everything(tracker, "versions").values()] == [0, 1, 2]
-
-
-def test_a_sweep_s_table_and_pictures_go_to_its_own_run(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
-    """Wherever ``hydra.sweep.dir`` is; what is drawn anew is sent again, what is not is not."""
-    folder = outputs.run("drawn", seed=0, final=0.4, sweep="mine")
-    (folder / "sweep.json").write_text(json.dumps({"sweep": "mine", "folder": str(sweep := tmp_path / "mine")}))
-    sweep.mkdir()
-    for name in (names := ["reward.temperature.png", "summary.csv"]):
-        (sweep / name).write_text("drawn")
-    send(folder, tracker)
-    (run,) = tracker.runs(["drawn"], kind="sweep")
-    assert tracker.artifacts.files(run.run_id) == [*names, "sweep.json"]
-    there = next(Path(tracker.address.removeprefix("sqlite:///")).parent.glob(f"artifacts/*/{run.run_id}/artifacts"))
-    (sweep / names[0]).write_text("drawn anew")
-    (there / names[1]).write_text("a mark")
-    send(folder, tracker)
-    assert [(there / name).read_text() for name in names] == ["drawn anew", "a mark"]
 
 
 def with_a_policy(outputs: Any, name: str, *, megabytes: float = 100.0, reused: bool = False) -> Path:
@@ -337,7 +297,7 @@ def with_a_policy(outputs: Any, name: str, *, megabytes: float = 100.0, reused: 
     return folder
 
 
-def test_the_policy_is_there_in_a_form_that_transformers_reads(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+def test_a_policy_is_there_in_a_form_that_transformers_reads(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
     send(with_a_policy(outputs, "model"), tracker)
     run = sent_grpo(tracker, "model")
     assert run.tags["model"] == "policy/"
@@ -358,25 +318,9 @@ def test_a_policy_goes_if_it_is_small_and_whole_with_the_run_that_made_it(
         (grpo_of(folder) / "result.json").unlink()
     send(folder, tracker)
     run = sent_grpo(tracker, name)
-    assert ("model" in run.tags) == (state == "large")
-    assert run.tags.get("model", "").endswith("/policy" if state == "large" else "")
+    large = rf"\d\.\d MB are more than logger\.model_megabytes=0\.01: {grpo_of(folder)}/policy"
+    assert re.fullmatch(large if state == "large" else "", run.tags.get("model", ""))
     assert not tracker.artifacts.files(run.run_id, "policy")
-
-
-@pytest.mark.parametrize("memory", ["kept", "lost"])
-def test_data_is_listed_once_with_what_makes_it(tracker: Tracker, outputs: Any, memory: str) -> None:
-    send(folder := with_a_policy(outputs, f"data_{memory}", megabytes=0), tracker)
-    if memory == "lost":
-        (folder / MEMORY_FILE).unlink()
-    send(folder, tracker)
-    run = tracker._client.get_run(sent_grpo(tracker, f"data_{memory}").run_id)
-    assert run.inputs is not None
-    (read,) = run.inputs.dataset_inputs
-    assert (read.dataset.name, len(read.dataset.digest)) == ("countdown", 12)
-    assert {tag.key: tag.value for tag in read.tags} == {"mlflow.data.context": "training"}
-    source = mlflow.data.get_source(read.dataset).to_dict()
-    assert source == {"tags": {"_target_": "a.Task", "path": "problems.jsonl", "counts": "[3, 4]"}}
-    assert json.loads(read.dataset.profile or "") == {"files": {"problems.jsonl": "0a1b2c"}}
 
 
 def test_a_sync_process_sends_everything_before_it_is_stopped(tracker: Tracker, outputs: Any) -> None:

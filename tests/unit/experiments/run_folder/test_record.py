@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from packaging.requirements import Requirement
 
 from experiments.run_folder import Origin, read_json
-from experiments.run_folder.record import environment, installed, open_record, write_failure
+from experiments.run_folder.record import environment, installed, new_run_folder, write_failure
 from experiments.schema import register
 
 OVERRIDES = ["experiment=llama_critic", "reward.weight=0.25", "seed=3", "policy.corpus.plays=50"]
@@ -26,15 +26,15 @@ def test_a_run_remembers_its_command_line_and_its_software(tmp_path: Path) -> No
         HydraConfig.instance().set_config(compose("config", overrides, return_hydra_config=True))
         try:
             config = compose("config", overrides)
-            record = open_record(config, overrides=overrides, about={"llama_critic": "what it is for"})
+            folder = new_run_folder(config, overrides=overrides, about={"llama_critic": "what it is for"})
         finally:
             HydraConfig.instance().cfg = None
-    origin = Origin.parse((record.folder / "origin.json").read_bytes())
+    origin = Origin.parse((folder / "origin.json").read_bytes())
     assert origin.overrides == overrides
     assert origin.about == "what it is for"
     assert origin.packages["torch"] == torch.__version__
-    assert read_json(record.folder / "choices.json")["experiment"] == "llama_critic"
-    assert json.loads((record.folder / "environment.json").read_text()) == environment()
+    assert read_json(folder / "choices.json")["experiment"] == "llama_critic"
+    assert json.loads((folder / "environment.json").read_text()) == environment()
 
 
 def test_every_package_is_there_with_its_version_and_nothing_else() -> None:

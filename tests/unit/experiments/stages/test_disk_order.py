@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from experiments.run_folder import METRICS_FILE
 from experiments.run_folder.logger import RunFolderLogger
+from experiments.run_folder.reader import RESULT
 from experiments.stages.checkpoints import path_of, seal
-from experiments.stages.stage_manifest import RESULT, write_result
+from experiments.stages.stage_manifest import write_result
 from experiments.system.files import write_text
 from tests.unit.experiments.stages.test_stage_checkpoint import Line, fit, saving
 
@@ -57,14 +59,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
-def test_a_small_file(tmp_path: Path, disk: Disk) -> None:
+def test_a_small_file_and_a_picture(tmp_path: Path, disk: Disk) -> None:
     write_text(tmp_path / "a" / "x.json", "{}")
     disk.assert_lasting(tmp_path / "a" / "x.json")
-
-
-def test_a_picture(tmp_path: Path, disk: Disk) -> None:
-    from matplotlib.figure import Figure
-
     RunFolderLogger(folder=tmp_path).log_figure("curves", Figure(), 1)
     disk.assert_lasting(tmp_path / "figures" / "curves" / "1.png")
 

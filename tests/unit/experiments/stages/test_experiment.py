@@ -52,11 +52,8 @@ def test_what_a_later_stage_would_refuse_is_refused_first(overrides: list[str], 
         check("stages=[warm_start,grpo,evaluate]", *overrides)
 
 
-def test_what_fits_is_not_refused() -> None:
-    check()
-
-
 def test_what_a_stage_would_train_with_is_not_looked_at_where_it_trains_nothing(tmp_path: Path) -> None:
+    check()
     check("warm_start=none")
     refused = ("experiment=llama_critic", "pretraining.optimizer.betas=[0.9,2.0]")
     with pytest.raises(AssemblyError, match=r"pretraining\.optimizer: Invalid beta"):
@@ -96,6 +93,26 @@ def test_files_are_read_as_utf8_whatever_the_locale() -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 3
+
+
+def test_who_waits_is_told_and_comes_after(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(experiment, "LOCK_POLL_SECONDS", 0.05)
+
+    def second() -> None:
+        with experiment.held_by_first(tmp_path / "stage" / "lock", waiting="waiting for the other run"):
+            order.append("second")
+
+    with experiment.held_by_first(tmp_path / "stage" / "lock", waiting="never said"):
+        other = threading.Thread(target=second)
+        other.start()
+        other.join(timeout=0.3)
+        order.append("first")
+    other.join(timeout=10)
+    assert order == ["first", "second"]
+    assert capsys.readouterr().out == "waiting for the other run\n"
 
 
 ARRIVED, RELEASED = "arrived", "released"

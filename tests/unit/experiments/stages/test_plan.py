@@ -28,25 +28,17 @@ def on_problems(path: Path) -> list[str]:
     return ["task.train=file", f"task.train_file={path}"]
 
 
-def test_another_problem_file_makes_another_stage(tmp_path: Path) -> None:
-    problems = tmp_path / "problems.jsonl"
-    config = composed(*on_problems(problems))
-    before = plan_stage("grpo", config, {})
-    assert plan_stage("grpo", config, {}) == before
-    problems.write_text('{"nums": [2, 2, 3], "target": 7}\n')
-    after = plan_stage("grpo", config, {})
-    assert (after.fingerprint == before.fingerprint, after.settings == before.settings) == (False, False)
-
-
 def test_one_letter_in_the_midst_of_a_large_problem_file_makes_another_stage(tmp_path: Path) -> None:
     problems = tmp_path / "problems.jsonl"
     config = composed(*on_problems(problems))
     lines = ['{"nums": [1, 2, 3], "target": 6}\n'] * 100_000
     problems.write_text("".join(lines))
-    before = plan_stage("grpo", config, {}).fingerprint
+    before = plan_stage("grpo", config, {})
+    assert plan_stage("grpo", config, {}) == before
     lines[50_000] = '{"nums": [1, 2, 4], "target": 7}\n'
     problems.write_text("".join(lines))
-    assert plan_stage("grpo", config, {}).fingerprint != before
+    after = plan_stage("grpo", config, {})
+    assert (after.fingerprint == before.fingerprint, after.settings == before.settings) == (False, False)
 
 
 def test_a_text_critic_is_known_by_the_weights_it_reads_with(tmp_path: Path) -> None:

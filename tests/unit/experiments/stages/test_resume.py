@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
-from experiments.run_folder.record import SWEEP_VARIABLE
+from experiments.run_folder.reader import MANIFEST, RESULT, SWEEP_VARIABLE
 from experiments.schema import register
 from experiments.stages import resume
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept, path_of, seal
-from experiments.stages.experiment import compared, plans
+from experiments.stages.experiment import compared as is_compared
+from experiments.stages.experiment import plans
 from experiments.stages.plan import StagePlan
 from experiments.stages.resume import begin, check_unfinished
-from experiments.stages.stage_manifest import LOCK, MANIFEST, RESULT, read_manifest
+from experiments.stages.stage_manifest import LOCK, read_manifest
 from experiments.system.files import lock
 from tests.unit.experiments.stages.test_plan import edit_code
 
@@ -52,26 +52,23 @@ def stop(chain: Sequence[StagePlan], step: int = 6, overrides: Sequence[str] | N
     seal(path, step=step, metric=None)
 
 
-def check(plans: Sequence[StagePlan], overrides: Sequence[str] | None = None, **options: bool) -> None:
-    check_unfinished(plans, **{"anew": False, "compared": False, **options}, overrides=overrides)
-
-
-def test_under_the_same_code_and_settings_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stop(chain(tmp_path))
-    check(chain(tmp_path))
-    assert capsys.readouterr().out == ""
+def check(
+    plans: Sequence[StagePlan], overrides: Sequence[str] | None = None, *, anew: bool = False, compared: bool = False
+) -> None:
+    check_unfinished(plans, anew=anew, compared=compared, overrides=overrides)
 
 
 def test_under_other_code_it_goes_on_only_where_that_was_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop(before := chain(tmp_path), overrides=BASE)
+    check(before)
     edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
     changed = f"grpo: code changed since {before[1].folder} was begun, in contrastive_reasoning.objectives.grpo"
     now = chain(tmp_path)
-    for options in ({}, {"compared": True}):
+    for compared in (False, True):
         with pytest.raises(CheckpointError, match=rf"^{re.escape(changed)}; .* checkpoint 6 .*{ACCEPT}; .*{ANEW}$"):
-            check(now, **options)
+            check(now, compared=compared)
     check(now, anew=True)
     accepted = chain(tmp_path, ACCEPT)
     assert f"{changed}; going on all the same\n" in capsys.readouterr().out
@@ -81,7 +78,7 @@ def test_under_other_code_it_goes_on_only_where_that_was_asked_for(
     manifest = read_manifest(accepted[1].folder)
     assert (manifest["code"], manifest["earlier_code"]) == (accepted[1].code, [before[1].code])
     assert manifest["overrides"] == BASE
-    check(chain(tmp_path)), "it is the stage's own code now"
+    check(chain(tmp_path))  # it is the stage's own code now
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="code changed since"):
         check(chain(tmp_path))
@@ -196,23 +193,16 @@ def test_what_an_earlier_version_left_is_of_unknown_code(tmp_path: Path, capsys:
     assert other[0].folder != moved[0], "another value is another stage"
 
 
-@pytest.mark.parametrize(
-    ("override", "difference"),
-    [
-        ("trainer.devices=2", "trainer.devices 1 (now 2)"),
-        (
-            "trainer=zero2",
-            "trainer.accelerator cpu (now auto), trainer.devices 1 (now 2), trainer.strategy auto (now absent), "
-            "trainer.strategy._target_ absent (now lightning_modules.zero.ZeroStrategy), 5 more",
-        ),
-    ],
-)
 def test_one_of_other_devices_is_left_only_where_that_was_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, difference: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before, now = chain(tmp_path, FRESH), chain(tmp_path, FRESH, override)
+    before, now = chain(tmp_path, FRESH), chain(tmp_path, FRESH, "trainer=zero2")
     assert now[0].fingerprint != before[0].fingerprint, "the warm start is of other devices, too"
     stop(before)
+    difference = (
+        "trainer.accelerator cpu (now auto), trainer.devices 1 (now 2), trainer.strategy auto (now absent), "
+        "trainer.strategy._target_ absent (now lightning_modules.zero.ZeroStrategy), 5 more"
+    )
     shown = re.escape(f"{before[1].folder} is unfinished at checkpoint 6, begun with {difference};")
     with pytest.raises(CheckpointError, match=rf"^grpo: {shown} set that back .* with {ANEW}$"):
         check(now)
@@ -233,9 +223,9 @@ def test_so_is_one_of_other_data(tmp_path: Path) -> None:
     now = chain(tmp_path, *settings)
     hashes = [plan[1].files[str(problems)] for plan in (before, now)]
     named = re.escape(f"begun with files.{problems} {hashes[0]} (now {hashes[1]})")
-    for options in ({}, {"compared": True}):
+    for compared in (False, True):
         with pytest.raises(CheckpointError, match=named):
-            check(now, **options)
+            check(now, compared=compared)
 
 
 @pytest.mark.parametrize(
@@ -330,8 +320,7 @@ def test_settings_that_differ_late_or_by_their_kind_are_other_settings(
 
 def test_jobs_of_a_sweep_and_arms_of_a_study_differ_on_purpose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", [f"output_dir={tmp_path}"])
-    assert not compared(config)
-    assert compared(OmegaConf.merge(config, {"arm": "oracle"}))
+        config, arm = (compose("config", [f"output_dir={tmp_path}", *more]) for more in ([], ["+arm=oracle"]))
+    assert [is_compared(config), is_compared(arm)] == [False, True]
     monkeypatch.setenv(SWEEP_VARIABLE, "{}")
-    assert compared(config)
+    assert is_compared(config)

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
-from experiments.stages.checkpoints import CheckpointError, Metric, kept, newest_sound, path_of, seal
+from experiments.stages.checkpoints import CheckpointError, kept, newest_sound, path_of, seal
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from tests.unit.experiments.stages.unwritable import unwritable
 
@@ -115,27 +115,24 @@ def steps(folder: Path) -> list[int]:
     return [one.step for one in kept(folder)]
 
 
-def test_the_last_few_and_the_best_stay(tmp_path: Path) -> None:
-    fit(Line({2: 0.3, 4: 0.5, 6: 0.4, 8: 0.5}), saving(tmp_path))
-    assert steps(tmp_path) == [4, 7, 8], "of equals the first"
-    assert {one.step: one.metric for one in kept(tmp_path)}[4] == Metric(name="val/score", value=0.5)
+@pytest.mark.parametrize(
+    ("scores", "settings", "stay"),
+    [
+        pytest.param({2: 0.3, 4: 0.5, 6: 0.4, 8: 0.5}, {}, [4, 7, 8], id="of equals the first"),
+        pytest.param(
+            {2: 0.3, 4: float("nan"), 6: 0.2, 8: 0.25}, {"keep": 1, "best": {"val/score": "min"}}, [6, 8], id="min"
+        ),
+        pytest.param({2: 0.3, 4: 0.2}, {"every": 3, "keep": 1}, [2, 6], id="between the steps that are saved"),
+        pytest.param({2: 0.3}, {"best": None}, [7, 8], id="no best"),
+        pytest.param({2: 0.3}, {"best": {"val/absent": "max"}}, [7, 8], id="no such metric"),
+    ],
+)
+def test_the_last_few_and_the_best_stay(
+    tmp_path: Path, scores: dict[int, float], settings: dict[str, Any], stay: list[int]
+) -> None:
+    fit(Line(scores), saving(tmp_path, **settings))
+    assert steps(tmp_path) == stay
     assert {path.suffix for path in tmp_path.iterdir()} == {".ckpt", ".seal"}
-
-
-def test_less_may_be_better_and_what_is_no_number_is_not(tmp_path: Path) -> None:
-    fit(Line({2: 0.3, 4: float("nan"), 6: 0.2, 8: 0.25}), saving(tmp_path, keep=1, best={"val/score": "min"}))
-    assert steps(tmp_path) == [6, 8]
-
-
-def test_the_best_is_saved_between_the_steps_that_are(tmp_path: Path) -> None:
-    fit(Line({2: 0.3, 4: 0.2}), saving(tmp_path, every=3, keep=1))
-    assert steps(tmp_path) == [2, 6]
-
-
-@pytest.mark.parametrize("best", [None, {"val/absent": "max"}])
-def test_without_such_a_metric_none_is_the_best(tmp_path: Path, best: dict[str, str] | None) -> None:
-    fit(Line({2: 0.3}), saving(tmp_path, best=best))
-    assert steps(tmp_path) == [7, 8]
 
 
 @pytest.mark.parametrize(

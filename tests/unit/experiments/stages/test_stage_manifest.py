@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from experiments.run_folder import read_json
+from experiments.run_folder.reader import RESULT
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
 from experiments.stages.plan import StagePlan
 from experiments.stages.resume import reusable
-from experiments.stages.stage_manifest import RESULT, finished, write_result
+from experiments.stages.stage_manifest import finished, write_result
 from experiments.system.files import write_json
 from tests.unit.experiments.stages.test_checkpoints import flip
 
@@ -45,28 +46,22 @@ def test_a_stage_that_left_what_it_wrote_is_reused(plan: StagePlan, capsys: pyte
     assert capsys.readouterr().out == ""
 
 
-def test_a_flipped_bit_is_named_and_the_stage_goes_on(plan: StagePlan, capsys: pytest.CaptureFixture[str]) -> None:
-    flip(plan.folder / WEIGHTS)
+@pytest.mark.parametrize(
+    ("harm", "sentence"),
+    [
+        (flip, "file {path} is damaged: not what was written (sha256 differs)"),
+        (lambda path: path.write_bytes(path.read_bytes()[:699]), "file {path} is damaged: 699 bytes, not 700"),
+        (Path.unlink, "file {path.parent} lacks model.safetensors"),
+    ],
+)
+def test_what_is_damaged_is_named_and_the_stage_goes_on(
+    plan: StagePlan, harm: Callable[[Path], object], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    harm(path := plan.folder / WEIGHTS)
     assert not reusable(plan)
     assert not finished(plan.folder)
-    assert capsys.readouterr().out == (
-        f"grpo: file {plan.folder / WEIGHTS} is damaged: not what was written (sha256 differs); "
-        "the stage's newest checkpoint makes it again\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("most", "sentence"), [(699, r"safetensors is damaged: 699 bytes, not 700"), (None, r"policy lacks model\.safet")]
-)
-def test_a_file_that_is_short_or_gone_is_named(
-    plan: StagePlan, most: int | None, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    content = (plan.folder / WEIGHTS).read_bytes()
-    (plan.folder / WEIGHTS).unlink()
-    if most is not None:
-        (plan.folder / WEIGHTS).write_bytes(content[:most])
-    assert not reusable(plan)
-    assert re.search(sentence, capsys.readouterr().out)
+    named = sentence.format(path=path)
+    assert capsys.readouterr().out == f"grpo: {named}; the stage's newest checkpoint makes it again\n"
 
 
 def test_where_no_checkpoint_is_left_nothing_is_begun_anew(plan: StagePlan) -> None:
@@ -78,13 +73,10 @@ def test_where_no_checkpoint_is_left_nothing_is_begun_anew(plan: StagePlan) -> N
         reusable(plan)
 
 
-def test_a_result_without_hashes_is_taken_at_its_word(plan: StagePlan) -> None:
+def test_a_result_without_hashes_is_taken_at_its_word_and_without_one_a_stage_has_not_finished(plan: StagePlan) -> None:
     write_json(plan.folder / RESULT, {"stage": "grpo"})
     flip(plan.folder / WEIGHTS)
     assert reusable(plan)
-
-
-def test_a_stage_without_a_result_has_not_finished(plan: StagePlan) -> None:
     (plan.folder / RESULT).unlink()
     assert not reusable(plan)
     assert not finished(plan.folder)

@@ -39,10 +39,6 @@ class Suite:
         raise Looked(policy.device.type)
 
 
-def test_a_cpu_process_writes_on_the_cpu() -> None:
-    assert device_of(composed()) == torch.device("cpu")
-
-
 def test_a_policy_is_evaluated_on_the_device_of_the_trainer(tmp_path: Path) -> None:
     """A device without numbers stands for one that this machine lacks."""
     config = composed()

@@ -15,9 +15,9 @@ from experiments.analysis.study_notes import notes_on_left_out
 from experiments.analysis.study_report import report
 from experiments.mlflow_sync.describe import flatten
 from experiments.mlflow_sync.sync import FolderSync
+from experiments.run_folder.reader import POLICY
 from experiments.schema import register
 from experiments.stages.experiment import plans
-from experiments.stages.plan import POLICY
 from experiments.stages.resume import begin
 from experiments.stages.stage_manifest import CONTENTS, write_result
 from experiments.studies.finished import (
