@@ -110,22 +110,17 @@ class Watchdog(L.Callback):
         if unknown := limits.keys() - set(get_args(Phase)):
             known = ", ".join(get_args(Phase))
             raise ValueError(f"callbacks.every.watchdog.limits knows {known}, got {', '.join(sorted(unknown))}")
-        self.limits = {phase: limit for phase, limit in limits.items() if limit is not None}
-        for phase, limit in self.limits.items():
-            if not limit > 0:
-                raise ValueError(f"callbacks.every.watchdog.limits.{phase} must be positive (or null), got {limit}")
-        self._stacks: StackDump | None = None
+        self.stacks = StackDump(limits, path=Path())
         self._listener: PhaseListener | None = None
 
     def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
-        if self.limits and self._stacks is None:
-            self._stacks = StackDump(Path(trainer.default_root_dir) / "stacks" / f"rank{trainer.global_rank}.txt")
+        self.stacks.path = Path(trainer.default_root_dir) / "stacks" / f"rank{trainer.global_rank}.txt"
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._listener = PhaseListener(
             trainer,
             begin=lambda phase: self._begin(trainer, pl_module, phase),
-            end=self._end,
+            end=self.stacks.end,
             whole_batch="update" if pl_module.automatic_optimization else None,
         )
 
@@ -133,7 +128,7 @@ class Watchdog(L.Callback):
         self._begin(trainer, pl_module, "validation")
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self._end("validation")
+        self.stacks.end("validation")
 
     def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
         self.teardown(trainer, pl_module, "fit")
@@ -141,14 +136,8 @@ class Watchdog(L.Callback):
     def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         if self._listener is not None:
             self._listener.stop_listening()
-        if self._stacks is not None:
-            self._stacks.close()
-        self._listener = self._stacks = None
+        self._listener = None
+        self.stacks.close()
 
     def _begin(self, trainer: L.Trainer, pl_module: Any, phase: str) -> None:
-        if self._stacks is not None and phase in self.limits:
-            self._stacks.begin(phase, limit=self.limits[phase], at=f"after step {steps_done(trainer, pl_module)}")
-
-    def _end(self, phase: str) -> None:
-        if self._stacks is not None:
-            self._stacks.end(phase)
+        self.stacks.begin(phase, at=f"after step {steps_done(trainer, pl_module)}")

@@ -256,33 +256,45 @@ class StackDump:
     One thing is watched at a time; of a thing within another the outer one counts.
 
     Args:
-        path: the file of the stacks, which remains only if there are some.
+        limits: what is watched → seconds; None: any.
+        path: the file of the stacks, made once something is watched; it remains only if there are some.
+
+    Raises:
+        ValueError: for a limit that is not positive.
     """
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, limits: Mapping[str, float | None], path: Path) -> None:
+        self.limits = {what: limit for what, limit in limits.items() if limit is not None}
+        for what, limit in self.limits.items():
+            if not limit > 0:
+                raise ValueError(f"callbacks.every.watchdog.limits.{what} must be positive (or null), got {limit}")
         self.path = path
-        self._file: TextIO = path.open("a", encoding="utf-8")
+        self._file: TextIO | None = None
         self._what: str | None = None
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._sentence = ""
         self._due = inf
+        self._beaten = 0.0
 
-    def begin(self, what: str, *, limit: float, at: str) -> None:
-        """``what`` begins and may last ``limit`` seconds; ``at`` says when it was, ``after step 3``."""
-        if self._what is not None:
+    def begin(self, what: str, at: str) -> None:
+        """``what`` begins; ``at`` says when it was, ``after step 3``."""
+        if self._what is not None or what not in self.limits:
             return
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a", encoding="utf-8")
+        limit = self.limits[what]
         self._what, self._due = what, monotonic() + limit
         self._sentence = f"{what} {at} has lasted longer than {limit:g} s; where every thread stands: {self.path}"
-        self._timer = threading.Timer(limit, self._dump)
+        self._timer = threading.Timer(limit, self._dump, [self._file])
         self._timer.daemon = True
         self._timer.start()
         faulthandler.dump_traceback_later(limit + GRACE_S, file=self._file)
 
-    def end(self, what: str) -> None:
+    def end(self, what: str | None) -> None:
         """``what`` has ended."""
-        if self._what != what or self._timer is None:
+        if what is None or self._what != what or self._timer is None:
             return
         faulthandler.cancel_dump_traceback_later()
         self._timer.cancel()
@@ -291,61 +303,39 @@ class StackDump:
             if self._sentence and monotonic() > self._due + GRACE_S:  # no thread of Python could run
                 self._warn()
 
+    def beat(self, what: str, at: str, *, always: bool = False) -> None:
+        """Watch ``what`` anew: ``at`` says what was done last. ``always``: however soon after the last beat."""
+        now = monotonic()
+        if what in self.limits and (always or now - self._beaten >= min(PAUSE_S, self.limits[what] / 2)):
+            self._beaten = now
+            self.end(what)
+            self.begin(what, at)
+
     def close(self) -> None:
         """Stop watching; a file without stacks is removed."""
-        if self._what is not None:
-            self.end(self._what)
-        self._file.close()
-        if not self.path.stat().st_size:
-            self.path.unlink()
+        self.end(self._what)
+        if self._file is not None:
+            self._file.close()
+            if not self.path.stat().st_size:
+                self.path.unlink()
+        self._file = None
 
-    def _dump(self) -> None:
+    def __enter__(self) -> StackDump:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _dump(self, file: TextIO) -> None:
         with self._lock:
             if self._what is None or self._timer is not threading.current_thread():
                 return  # it ended at the same moment
             faulthandler.cancel_dump_traceback_later()
-            self._file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self._sentence.partition(';')[0]}\n")
-            self._file.flush()
-            faulthandler.dump_traceback(self._file)
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self._sentence.partition(';')[0]}\n")
+            file.flush()
+            faulthandler.dump_traceback(file)
             self._warn()
 
     def _warn(self) -> None:
         sentence, self._sentence = self._sentence, ""
         warnings.warn(sentence, stacklevel=2)
-
-
-class Heartbeat:
-    """Watches work that calls ``beat`` whenever something was done: ``with Heartbeat(…) as heart``.
-
-    Args:
-        path: the file of the stacks, which remains only if there are some.
-        what: the work, as it reads in a sentence.
-        limit: seconds between two beats, to a second; None: any.
-
-    Raises:
-        ValueError: ``limit`` is not positive.
-    """
-
-    def __init__(self, path: Path, *, what: str, limit: float | None) -> None:
-        if limit is not None and not limit > 0:
-            raise ValueError(f"the limit of {what} must be positive (or null), got {limit}")
-        self.what, self.limit = what, limit
-        self._stacks = None if limit is None else StackDump(path)
-        self._last = 0.0
-
-    def __enter__(self) -> Heartbeat:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._stacks is not None:
-            self._stacks.close()
-
-    def beat(self, at: str, *, always: bool = False) -> None:
-        """Something was done; ``at`` says what came last. ``always``: it counts, however soon after the last one."""
-        if self._stacks is None or self.limit is None:
-            return
-        now = monotonic()
-        if always or now - self._last >= min(PAUSE_S, self.limit / 2):
-            self._last = now
-            self._stacks.end(self.what)
-            self._stacks.begin(self.what, limit=self.limit, at=at)

@@ -6,7 +6,7 @@ A critic is measured on the batch that it trains on, and against the exact oracl
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import get_args
 
 import torch
@@ -90,33 +90,20 @@ def validation_metrics(
         count: problems that count; those after them only fill up a rank's batch.
     """
     verdicts = verdicts_of(task, greedy)[:count]
-    metrics = {"val/verifier/accuracy": accuracy(verdicts), **verdict_shares(verdicts, prefix="val/verdict/")}
-    metrics.update({f"val/{name}": value for name, value in score_means(task, greedy, count).items()})
+    correct = sum(verdict.correct for verdict in verdicts)
+    metrics = {"val/verifier/accuracy": correct / count, **verdict_shares(verdicts, prefix="val/verdict/")}
+    columns: dict[str, list[float]] = defaultdict(list)
+    for row, text in enumerate(greedy.texts[:count]):
+        for name, value in task.scores(greedy.problem_of(row), text).items():
+            columns[name].append(value)
+    metrics.update({f"val/{name}": sum(values) / count for name, values in columns.items()})
     if sampled is not None:
         size = sampled.group_size
-        verdicts = verdicts_of(task, sampled)[: count * size]
-        metrics["val/verifier/accuracy_sampled"] = accuracy(verdicts)
-        metrics[f"val/verifier/pass_at_{size}"] = success_within_group(verdicts, size)
+        right = [verdict.correct for verdict in verdicts_of(task, sampled)[: count * size]]
+        solved = sum(any(right[start : start + size]) for start in range(0, len(right), size))
+        metrics["val/verifier/accuracy_sampled"] = sum(right) / len(right)
+        metrics[f"val/verifier/pass_at_{size}"] = solved / count
     return metrics
-
-
-def accuracy(verdicts: Sequence[Verdict]) -> float:
-    return sum(verdict.correct for verdict in verdicts) / len(verdicts)
-
-
-def success_within_group(verdicts: Sequence[Verdict], group_size: int) -> float:
-    """The share of problems with a correct completion in their group: pass@k for k = ``group_size``."""
-    groups = [verdicts[start : start + group_size] for start in range(0, len(verdicts), group_size)]
-    return sum(any(verdict.correct for verdict in group) for group in groups) / len(groups)
-
-
-def score_means(task: Task, rollouts: RolloutBatch, count: int) -> Mapping[str, float]:
-    """The means of the benchmark's own scores over the first ``count`` rollouts."""
-    columns: dict[str, list[float]] = defaultdict(list)
-    for row, text in enumerate(rollouts.texts[:count]):
-        for name, value in task.scores(rollouts.problem_of(row), text).items():
-            columns[name].append(value)
-    return {name: sum(values) / count for name, values in columns.items()}
 
 
 def batch_metrics(logits: Tensor, positive: Tensor, candidate: Tensor) -> dict[str, Tensor]:
@@ -137,29 +124,11 @@ def batch_metrics(logits: Tensor, positive: Tensor, candidate: Tensor) -> dict[s
     }
 
 
-def sibling_ranking(scores: Tensor, label: Tensor, group: Tensor) -> Tensor:
-    """Share of (reachable, unreachable) pairs within a group that are ranked right; ties count half.
-
-    Args:
-        scores: (N,) critic values.
-        label: (N,) bool, reachable.
-        group: (N,) int, equal for siblings.
-
-    Returns:
-        A scalar in [0, 1]; NaN where no group has both kinds.
-    """
-    order = group.argsort(stable=True)
-    sizes = group[order].unique_consecutive(return_counts=True)[1].tolist()
-    right, pairs = 0.0, 0
-    for values, reached in zip(scores[order].split(sizes), label[order].split(sizes), strict=True):
-        margin = values[reached][:, None] - values[~reached][None, :]
-        right += float((margin > 0).sum()) + 0.5 * float((margin == 0).sum())
-        pairs += margin.numel()
-    return torch.tensor(right / pairs if pairs else float("nan"))
-
-
 class SiblingRanking(Metric):
-    """``sibling_ranking`` over all batches, siblings being the states of one problem and depth."""
+    """Share of (reachable, unreachable) pairs of states of one problem and depth that are ranked right.
+
+    Ties count half; NaN where no group of siblings has both kinds.
+    """
 
     full_state_update = False
 
@@ -174,7 +143,15 @@ class SiblingRanking(Metric):
         self.group.append(problem * 65 + depth)  # pyright: ignore
 
     def compute(self) -> Tensor:
-        return sibling_ranking(*(dim_zero_cat(getattr(self, name)) for name in ("scores", "label", "group")))
+        scores, label, group = (dim_zero_cat(getattr(self, name)) for name in ("scores", "label", "group"))
+        order = group.argsort(stable=True)
+        sizes = group[order].unique_consecutive(return_counts=True)[1].tolist()
+        right, pairs = 0.0, 0
+        for values, reached in zip(scores[order].split(sizes), label[order].split(sizes), strict=True):
+            margin = values[reached][:, None] - values[~reached][None, :]
+            right += float((margin > 0).sum()) + 0.5 * float((margin == 0).sum())
+            pairs += margin.numel()
+        return torch.tensor(right / pairs if pairs else float("nan"))
 
 
 class OracleMetrics(nn.Module):
@@ -189,7 +166,8 @@ class OracleMetrics(nn.Module):
 
     def update(self, logits: Tensor, batch: CriticOracleBatch) -> None:
         """Add N states with their logits (N,)."""
-        ordered, label = squash(logits), batch.label.long()
+        wide, label = logits.detach().double(), batch.label.long()
+        ordered = 0.5 + 0.5 * wide / (1 + wide.abs())  # in (0, 1) in the same order: a sigmoid makes large logits equal
         for depth, auroc in zip(DEPTHS, self.auroc.values(), strict=True):
             at_depth = batch.depth == depth
             if at_depth.any():
@@ -212,9 +190,3 @@ class OracleMetrics(nn.Module):
         for metric in named.values():
             metric.reset()  # pyright: ignore
         return values
-
-
-def squash(logits: Tensor) -> Tensor:
-    """Into (0, 1) in the same order: a sigmoid would make all large logits equal."""
-    wide = logits.detach().double()
-    return 0.5 + 0.5 * wide / (1 + wide.abs())

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
-from contrastive_reasoning.progress import Heartbeat, Phase, Quiet
+from contrastive_reasoning.progress import Phase, Quiet, StackDump
 from experiments.assemble import build, with_values
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.reader import POLICY
@@ -31,11 +31,11 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
     stacks = folder / "stacks" / f"rank{this_rank()}.txt"
     limit = OmegaConf.select(config, "callbacks.every.watchdog.limits.evaluation")
     with (
-        Heartbeat(stacks, what="evaluation", limit=limit) as heart,
+        StackDump({"evaluation": limit}, path=stacks) as heart,
         Phase(display, stage="evaluate", unit="problems", total=len(policies) * suite.size) as phase,
     ):
         for number, (split, wired) in enumerate(policies.items()):
-            heart.beat(f"of {split}", always=True)
+            heart.beat("evaluation", f"of {split}", always=True)
             watch = watched(phase, heart, split, before=number * suite.size)
             policy = build(wired, "policy").to(device)
             results[split] = evaluate_one(suite, policy, split, logger, config.seed, watch)
@@ -63,11 +63,11 @@ def evaluate_one(
     return found.metrics
 
 
-def watched(phase: Phase, heart: Heartbeat, split: str, *, before: int) -> Watch:
+def watched(phase: Phase, heart: StackDump, split: str, *, before: int) -> Watch:
     """Reports progress over all policies, of which ``before`` problems are done, and resets the watchdog."""
 
     def report(done: int, rates: Rates) -> None:
-        heart.beat(f"of {split}, after {done} problems,")
+        heart.beat("evaluation", f"of {split}, after {done} problems,")
         phase.move(before + done, lambda: success(split, rates()))
 
     return report

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from contrastive_reasoning import progress
-from contrastive_reasoning.progress import Heartbeat, JSONLines, Lines, Pace, Phase, clock
+from contrastive_reasoning.progress import JSONLines, Lines, Pace, Phase, StackDump, clock
 
 NUMBERS = {"train/reward/verifier": 0.31, "val/verifier/accuracy": 0.12345}
 
@@ -101,10 +101,10 @@ def test_the_rate_of_a_window_and_that_of_all() -> None:
 
 def said_while(path: Path, *beats: tuple[str, float], limit: float | None = 0.4) -> list[str]:
     """The warnings about work that beats so, each time with some seconds of silence after it."""
-    with Heartbeat(path, what="evaluation", limit=limit) as heart, warnings.catch_warnings(record=True) as said:
+    with StackDump({"evaluation": limit}, path) as heart, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for at, seconds in beats:
-            heart.beat(at, always=at.startswith("anew"))
+            heart.beat("evaluation", at, always=at.startswith("anew"))
             time.sleep(seconds)
     return [str(warning.message) for warning in said]
 
@@ -130,5 +130,5 @@ def test_work_that_moves_leaves_nothing_however_long_it_lasts(tmp_path: Path) ->
 
 
 def test_a_limit_is_positive(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the limit of evaluation must be positive"):
-        Heartbeat(tmp_path / "rank0.txt", what="evaluation", limit=0.0)
+    with pytest.raises(ValueError, match=r"limits\.evaluation must be positive"):
+        StackDump({"evaluation": 0.0}, tmp_path / "rank0.txt")

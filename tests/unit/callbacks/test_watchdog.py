@@ -180,13 +180,13 @@ def test_c_code_that_holds_the_interpreter_is_seen_too(tmp_path: Path) -> None:
     code = """
         import ctypes, sys, warnings
         from pathlib import Path
-        from contrastive_reasoning.progress import GRACE_S, StackDump
+        from contrastive_reasoning.progress import StackDump
 
         def hangs_in_c():
             ctypes.PyDLL(None).sleep(3)
 
-        stacks = StackDump(Path(sys.argv[1]))
-        stacks.begin("reward", limit=0.2, at="after step 7")
+        stacks = StackDump({"reward": 0.2}, Path(sys.argv[1]))
+        stacks.begin("reward", at="after step 7")
         hangs_in_c()
         print(Path(sys.argv[1]).read_text())
         stacks.end("reward")
@@ -201,11 +201,11 @@ def test_c_code_that_holds_the_interpreter_is_seen_too(tmp_path: Path) -> None:
 
 
 def test_of_a_thing_within_another_the_outer_one_counts(tmp_path: Path) -> None:
-    stacks = StackDump(tmp_path / "stacks.txt")
+    stacks = StackDump({"validation": 0.3, "rollout": 0.01}, tmp_path / "stacks.txt")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        stacks.begin("validation", limit=0.3, at="after step 1")
-        stacks.begin("rollout", limit=0.01, at="after step 1")
+        stacks.begin("validation", at="after step 1")
+        stacks.begin("rollout", at="after step 1")
         stacks.end("rollout")
         time.sleep(0.8)
         stacks.end("validation")

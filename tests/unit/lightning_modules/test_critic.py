@@ -14,7 +14,7 @@ from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, Numeri
 from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, InfoNCE, SymmetricInfoNCE, dot
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from lightning_modules.critic import CriticPretraining
-from lightning_modules.metrics import OracleMetrics, batch_metrics, sibling_ranking
+from lightning_modules.metrics import OracleMetrics, SiblingRanking, batch_metrics
 from lightning_modules.optim import AdamW
 from tests.quiet import quiet_trainer
 
@@ -180,8 +180,13 @@ def test_sibling_ranking_by_loops() -> None:
         for j in range(60):
             if group[i] == group[j] and label[i] and not label[j]:
                 right.append(1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0)
-    assert sibling_ranking(scores, label, group).item() == pytest.approx(sum(right) / len(right))
-    assert sibling_ranking(torch.tensor([1.0, 2.0]), torch.tensor([True, False]), torch.tensor([0, 1])).isnan()
+    ranking, none = SiblingRanking(), torch.zeros_like(group)
+    ranking.update(scores[:30], label[:30], group[:30], none[:30])
+    ranking.update(scores[30:], label[30:], group[30:], none[30:])
+    assert ranking.compute().item() == pytest.approx(sum(right) / len(right))
+    lonely = SiblingRanking()
+    lonely.update(torch.tensor([1.0, 2.0]), torch.tensor([True, False]), torch.tensor([0, 1]), none[:2])
+    assert lonely.compute().isnan()
 
 
 def test_auroc_tells_huge_logits_apart() -> None:

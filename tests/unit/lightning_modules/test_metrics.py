@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from contrastive_reasoning.rewards import Credit, StepCredit
-from contrastive_reasoning.tasks.base import Verdict
-from lightning_modules.metrics import (
-    accuracy,
-    credit_metrics,
-    reward_counts,
-    success_within_group,
-)
+from contrastive_reasoning.tasks.base import Problem, Verdict
+from lightning_modules.metrics import credit_metrics, reward_counts, validation_metrics
+from tests.unit.callbacks.test_dynamic_sampling import Numbered, Scripted
+from tests.unit.callbacks.test_rollout_generation import SAMPLED
 
 OK, WRONG = Verdict(status="ok", reason=""), Verdict(status="wrong", reason="uses 7 twice")
 
@@ -57,7 +56,20 @@ def test_a_reward_that_failed_on_all_has_no_mean_but_its_share() -> None:
     assert not {"train/reward/outcome", "train/reward/verifier"} & set(metrics)
 
 
-def test_success_of_rollouts_and_of_groups() -> None:
-    verdicts = [OK, WRONG, WRONG, WRONG, OK, OK]
-    assert accuracy(verdicts) == 0.5
-    assert success_within_group(verdicts, 2) == 2 / 3
+class ByLength(Numbered):
+    """Its own score of a completion is the length."""
+
+    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
+        return {"letters": float(len(completion))}
+
+
+def test_validation_is_over_the_problems_that_count() -> None:
+    """Of 1 and 3 all completions are right, of 0 none, of 2 every second; the last problem only fills up the batch."""
+    problems = [Numbered().posed[number] for number in (1, 0, 2, 3)]
+    settings: dict[str, Any] = {"sampling": SAMPLED, "seed": (0,), "pooled": False}
+    greedy, sampled = (Scripted().generate(None, problems, group_size=size, **settings) for size in (1, 2))
+    metrics = validation_metrics(ByLength(), greedy, sampled, count=3)
+    assert metrics["val/verifier/accuracy"] == 1 / 3
+    assert metrics["val/letters"] == 5
+    assert metrics["val/verifier/accuracy_sampled"] == 0.5
+    assert metrics["val/verifier/pass_at_2"] == 2 / 3
