@@ -15,7 +15,7 @@ from typing import Any
 import lightning as L
 import torch
 
-from callbacks.phases import WHOLE_BATCH, PhaseListener
+from callbacks.phases import WHOLE_BATCH, PhaseClock, PhaseListener, finished_now
 from callbacks.system_metrics import memory_in_use, peak_memory
 from contrastive_reasoning.distributed import total
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -128,16 +128,20 @@ class Throughput(L.Callback):
         if self.tokens is not None and self.tokens in trainer.callback_metrics:
             self._tokens_seen += int(trainer.callback_metrics[self.tokens])
         self._mark(trainer, pl_module)
-        now, phases = perf_counter(), self._clock.take()
+        now = perf_counter()
         step = now - self._step_began - self._validating
         self._step_began, self._validating = now, 0.0
+        taken, self._clock.seconds = self._clock.seconds, {}
+        if WHOLE_BATCH in taken and not taken.keys() & {"reward", "update"}:  # of a module that names neither
+            taken["update"] = taken[WHOLE_BATCH]
+        phases = {phase: taken[phase] for phase in ("rollout", "reward", "update") if phase in taken}
         seconds = {"step": step, **phases, "rest": step - sum(phases.values())}
         steps = steps_in_all(trainer, pl_module)
         values = {
             "steps_per_second": self._pace.rate,
             "seconds_left": None if steps is None else self._pace.seconds_left(steps),
             "tokens_per_second": self._token_pace.rate if self._tokens_seen else None,
-            **{f"{phase}_seconds": taken for phase, taken in seconds.items()},
+            **{f"{phase}_seconds": value for phase, value in seconds.items()},
             **self._utilisation(pl_module, batch, seconds),
             "memory_megabytes": memory_in_use(pl_module.device),
             "peak_memory_megabytes": peak_memory(pl_module.device),
@@ -189,40 +193,6 @@ class Throughput(L.Callback):
             **{f"{phase}_utilisation": share for phase, share in used.items()},
             "peak_teraflops": self._peak / 1e12,
         }
-
-
-class PhaseClock:
-    """Adds up the seconds of the phases of a step; of a phase within itself the inner one counts."""
-
-    def __init__(self) -> None:
-        self._started: dict[str, float] = {}
-        self._seconds: dict[str, float] = {}
-
-    def begin(self, phase: str) -> None:
-        self._started[phase] = finished_now()
-
-    def end(self, phase: str) -> None:
-        if phase in self._started:
-            seconds = finished_now() - self._started.pop(phase)
-            self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
-
-    def take(self) -> dict[str, float]:
-        """Seconds of rollout, reward and update, if they occurred, since the last call.
-
-        A module that names neither reward nor update, as with automatic optimization, has its whole batch as the
-        update.
-        """
-        seconds, self._seconds = self._seconds, {}
-        if WHOLE_BATCH in seconds and not seconds.keys() & {"reward", "update"}:
-            seconds["update"] = seconds[WHOLE_BATCH]
-        return {phase: seconds[phase] for phase in ("rollout", "reward", "update") if phase in seconds}
-
-
-def finished_now() -> float:
-    """The time in seconds at which all work queued on the accelerator is done; without one, now."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    return perf_counter()
 
 
 def measured_peak(device: torch.device, dtype: torch.dtype) -> float:

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Literal, get_args
 
 import lightning as L
+import torch
 from lightning.pytorch.profilers import Profiler
 
 from callbacks.online_critic import OnlineCritic
@@ -89,6 +91,29 @@ class PhaseListener(Profiler):
 
     def teardown(self, stage: str | None) -> None:
         self.inner.teardown(stage)
+
+
+class PhaseClock:
+    """Adds up the seconds of phases; of a phase within itself the inner one counts."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._started: dict[str, float] = {}
+
+    def begin(self, phase: str) -> None:
+        self._started[phase] = finished_now()
+
+    def end(self, phase: str) -> None:
+        if phase in self._started:
+            seconds = finished_now() - self._started.pop(phase)
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+
+def finished_now() -> float:
+    """The time in seconds at which all work queued on the accelerator is done; without one, now."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return perf_counter()
 
 
 class Watchdog(L.Callback):

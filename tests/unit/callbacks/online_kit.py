@@ -21,13 +21,12 @@ from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.hindsight_states import HindsightStates
 from datamodules.pairing import EveryGoal
-from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.run_folder import read_metrics
 from experiments.stages.stage_checkpoint import StageCheckpoint
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.quiet import quiet_trainer
-from tests.unit.lightning_modules.grpo_kit import module, saving_first
+from tests.unit.lightning_modules.grpo_kit import module, prompts, saving_first
 
 TASK = CountdownTask(
     style="direct",
@@ -172,9 +171,7 @@ def fit(
         callbacks=saving_first([generation, *callbacks]),
         inference_mode=False,
     )
-    data = ReasoningPrompts(
-        task=TASK, problems_per_step=4, validation_problems=0, steps=steps, max_prompt_tokens=None, seed=0
-    )
+    data = prompts(4, steps, TASK, 0)
     trainer.fit(trained, datamodule=data, ckpt_path=resume, weights_only=None if resume is None else True)
 
 

@@ -75,10 +75,10 @@ class SleepyCritic(OnlineCritic):
     def __init__(self) -> None:
         pass
 
-    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+    def setup(self, *_: Any, **__: Any) -> None:
         pass
 
-    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, *_: Any) -> None:
         pass
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
@@ -101,11 +101,8 @@ class SleepyLoader(DataLoader[Any]):
 
 
 class Saves(L.Callback):
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        trainer.save_checkpoint(self.path)
+        trainer.save_checkpoint(Path(trainer.default_root_dir) / "x.ckpt")
 
 
 def fit(module: Sleepy, folder: Path, *callbacks: L.Callback, profiler: Any = None) -> Any:
@@ -113,7 +110,7 @@ def fit(module: Sleepy, folder: Path, *callbacks: L.Callback, profiler: Any = No
         max_steps=2,
         val_check_interval=1,
         limit_val_batches=1,
-        callbacks=[*callbacks, generation(SleepyGeneration), SleepyCritic(), Saves(folder / "x.ckpt")],
+        callbacks=[*callbacks, generation(SleepyGeneration), SleepyCritic(), Saves()],
         default_root_dir=folder,
         profiler=profiler,
     )
@@ -152,8 +149,9 @@ def test_weights_are_bitwise_those_of_a_run_that_nobody_watches(tmp_path: Path) 
 def test_two_listeners_and_a_chosen_profiler_get_all_phases(first: str, tmp_path: Path) -> None:
     callbacks = [Watchdog(limits=ALL), Throughput(window=2, tokens=None, peak_flops=1e9)]
     profiler = SimpleProfiler()
-    ordered = callbacks if first == "watchdog" else callbacks[::-1]
-    trainer = fit(Sleepy(reward=0.3), tmp_path, *ordered, profiler=profiler)
+    trainer = fit(
+        Sleepy(reward=0.3), tmp_path, *(callbacks if first == "watchdog" else callbacks[::-1]), profiler=profiler
+    )
     names = {f"{THROUGHPUT}{phase}_seconds" for phase in ("rollout", "reward", "update")}
     assert names <= trainer.callback_metrics.keys()
     assert trainer.profiler is profiler
@@ -178,7 +176,7 @@ def test_a_run_that_fails_is_watched_no_longer(tmp_path: Path) -> None:
 def test_c_code_that_holds_the_interpreter_is_seen_too(tmp_path: Path) -> None:
     """No thread of Python has a turn while it lasts: the stacks come from C, and the line afterwards."""
     code = """
-        import ctypes, sys, warnings
+        import ctypes, sys
         from pathlib import Path
         from contrastive_reasoning.progress import StackDump
 
@@ -202,14 +200,13 @@ def test_c_code_that_holds_the_interpreter_is_seen_too(tmp_path: Path) -> None:
 
 def test_of_a_thing_within_another_the_outer_one_counts(tmp_path: Path) -> None:
     stacks = StackDump({"validation": 0.3, "rollout": 0.01}, tmp_path / "stacks.txt")
-    with warnings.catch_warnings(record=True) as caught:
+    with stacks, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         stacks.begin("validation", at="after step 1")
         stacks.begin("rollout", at="after step 1")
         stacks.end("rollout")
         time.sleep(0.8)
         stacks.end("validation")
-    stacks.close()
     assert [said.split()[0] for said in said_of(caught)] == ["validation"]
 
 

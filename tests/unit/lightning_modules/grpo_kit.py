@@ -26,6 +26,7 @@ from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.stages.stage_checkpoint import StageCheckpoint, StopRequest
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
+from tests.quiet import quiet_trainer
 
 TASK = CountdownTask(
     style="direct",
@@ -60,12 +61,18 @@ def policy(dtype: torch.dtype = torch.float32, seed: int = 1) -> CausalLMPolicy:
     if dtype == torch.float64:
         for norm in (part for part in model.modules() if isinstance(part, LlamaRMSNorm)):
             norm.forward = partial(exact_norm, norm)
+    model = spread(model, seed).to(dtype)
+    return CausalLMPolicy(model=model, tokenizer=TOKENIZER, compute_dtype=torch.float32, chat_template=False)
+
+
+def spread(model: Any, seed: int) -> Any:
+    """The model with its matrices drawn wide."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.normal_(std=0.15, generator=generator)
-    return CausalLMPolicy(model=model.to(dtype), tokenizer=TOKENIZER, compute_dtype=torch.float32, chat_template=False)
+    return model
 
 
 def exact_norm(norm: Any, hidden: Tensor) -> Tensor:
@@ -140,40 +147,38 @@ def fit(
     stop_after: int | None = None,
     resume: Path | None = None,
     validate_every: int | None = None,
-    max_prompt_tokens: int | None = None,
     engine: Engine | None = None,
     root: Path | None = None,
     **instead: Any,
 ) -> Trainer:
     """``stop_after`` steps of a run of ``steps``."""
-    trainer = Trainer(
-        accelerator="cpu",
+    trainer = quiet_trainer(
         max_epochs=1,
         limit_train_batches=steps + trained.warmup_steps,
         max_steps=-1 if stop_after is None else stop_after * trained.updates_per_rollout,
         limit_val_batches=0 if validate_every is None else None,
         val_check_interval=validate_every,
-        num_sanity_val_steps=0,
         log_every_n_steps=1,
         logger=logger,
         callbacks=saving_first([generation(2 if validate_every else 0, engine), *callbacks]),
         enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
-        enable_progress_bar=False,
-        enable_model_summary=False,
         inference_mode=False,
         default_root_dir=root,
         **instead,
     )
-    data = ReasoningPrompts(
-        task=TASK,
-        problems_per_step=3,
-        validation_problems=5,
+    trainer.fit(trained, datamodule=prompts(3, steps), ckpt_path=resume, weights_only=None if resume is None else True)
+    return trainer
+
+
+def prompts(problems: int, steps: int, task: CountdownTask = TASK, validation_problems: int = 5) -> ReasoningPrompts:
+    return ReasoningPrompts(
+        task=task,
+        problems_per_step=problems,
+        validation_problems=validation_problems,
         steps=steps,
-        max_prompt_tokens=max_prompt_tokens,
+        max_prompt_tokens=None,
         seed=0,
     )
-    trainer.fit(trained, datamodule=data, ckpt_path=resume, weights_only=None if resume is None else True)
-    return trainer
 
 
 class Gradients(Callback):

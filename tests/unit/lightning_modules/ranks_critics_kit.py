@@ -34,7 +34,6 @@ from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rewards import CalibratedReward, Reward, ShuffledReward
 from contrastive_reasoning.rewards.critic import verdict_auroc
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
-from datamodules.reasoning_prompts import ReasoningPrompts
 from tests.unit.callbacks import online_kit
 from tests.unit.lightning_modules import grpo_kit, test_critic, test_preference, test_warm_start
 from tests.unit.lightning_modules.ranks_kit import STEPS, Known, Result, result, resumed, trainer
@@ -58,9 +57,7 @@ def online_critic(name: str) -> Result:
         save_critic(online_kit.critic(), Path(folder), {})
         reward = online_kit.reward(folder)
         module, loop = online_kit.learner(reward), online_kit.online()
-        data = ReasoningPrompts(
-            task=online_kit.TASK, problems_per_step=4, validation_problems=2, steps=3, max_prompt_tokens=None, seed=0
-        )
+        data = grpo_kit.prompts(4, 3, online_kit.TASK, 2)
         trainer(name, 3, [generation(), loop], limit_val_batches=0).fit(module, datamodule=data)
     return {
         "learned": online_kit.flat(loop.lessons.critic),
@@ -136,9 +133,7 @@ def credited(name: str, reward: Reward, advantage: Advantage) -> Result:
     """The embedded policy on real plays."""
     # Adam's epsilon must outweigh rounding in weights whose gradient is next to nothing
     module = online_kit.learner(reward, advantage, online_kit.adamw(2e-3, epsilon=1e-4))
-    data = ReasoningPrompts(
-        task=online_kit.TASK, problems_per_step=4, validation_problems=2, steps=STEPS, max_prompt_tokens=None, seed=0
-    )
+    data = grpo_kit.prompts(4, STEPS, online_kit.TASK, 2)
     known = Known()
     trainer(name, STEPS, [generation(), known]).fit(module, datamodule=data)
     return result(module, known)

@@ -21,12 +21,12 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rollout.batch import RolloutTokens
-from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from lightning_modules import grpo as grpo_module
 from lightning_modules import microbatches
 from lightning_modules.optim import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
+from tests.quiet import quiet_trainer
 from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo
 
 Result = dict[str, Any]
@@ -51,24 +51,17 @@ def strategy(name: str) -> Any:
 
 
 def trainer(name: str, steps: int, callbacks: Sequence[Callback], **changes: Any) -> Trainer:
-    settings: dict[str, Any] = {
-        "accelerator": "cpu",
-        "devices": 1 if name == "one" else 2,
-        "strategy": strategy(name),
-        "max_epochs": 1,
-        "limit_train_batches": steps,
-        "val_check_interval": steps,
-        "num_sanity_val_steps": 0,
-        "log_every_n_steps": 1,
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "inference_mode": False,
-        "use_distributed_sampler": False,
-        "callbacks": list(callbacks),
-    }
-    return Trainer(**settings | changes)
+    return quiet_trainer(
+        devices=1 if name == "one" else 2,
+        strategy=strategy(name),
+        limit_train_batches=steps,
+        val_check_interval=steps,
+        log_every_n_steps=1,
+        inference_mode=False,
+        use_distributed_sampler=False,
+        callbacks=list(callbacks),
+        **changes,
+    )
 
 
 def whole_weights(module: LightningModule) -> Tensor:
@@ -121,14 +114,7 @@ def grpo(
     module = grpo_kit.module(
         reward=reward, microbatch_tokens=120, updates_per_rollout=2, minibatches_per_rollout=2, **changes
     )
-    data = ReasoningPrompts(
-        task=grpo_kit.TASK,
-        problems_per_step=problems,
-        validation_problems=5,
-        steps=steps,
-        max_prompt_tokens=None,
-        seed=0,
-    )
+    data = grpo_kit.prompts(problems, steps)
     parts = grpo_kit.saving_first([*callbacks, grpo_kit.generation(validation_samples=2), known])
     trainer(name, steps, parts).fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
     return {**result(module, known), "head": test_grpo_clipo.head_of(reward)}
@@ -329,13 +315,8 @@ def untied(seed: int) -> CausalLMPolicy:
     config = deepcopy(tied.config)
     config.tie_word_embeddings = False
     kind: Any = type(tied)
-    model = kind(config)
+    model = grpo_kit.spread(kind(config), seed)
     assert model.lm_head.weight is not model.model.embed_tokens.weight
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 2:
-                parameter.normal_(std=0.15, generator=generator)
     return CausalLMPolicy(
         model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.float32, chat_template=False, chunk=16
     )

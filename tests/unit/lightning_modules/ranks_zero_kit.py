@@ -22,7 +22,6 @@ from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
 from lightning_modules.zero import ZeroSharding
@@ -97,9 +96,7 @@ class Fetches:
 def kept(name: str) -> list[str]:
     """What is still there of a fit that has ended, and that nobody holds any more."""
     module = grpo_kit.module()
-    data = ReasoningPrompts(
-        task=grpo_kit.TASK, problems_per_step=4, validation_problems=5, steps=1, max_prompt_tokens=None, seed=0
-    )
+    data = grpo_kit.prompts(4, 1)
     fitted = trainer(name, 1, [grpo_kit.generation(validation_samples=2)])
     fitted.fit(module, datamodule=data)
     parts = {"module": module, "model": module.policy.model, "optimizer": fitted.optimizers[0], "trainer": fitted}
@@ -118,9 +115,7 @@ def gathers(name: str, generation: RolloutGeneration) -> Result:
     draws: list[int] = []
     fetches = Fetches(generation)
     module = grpo_kit.module()
-    data = ReasoningPrompts(
-        task=grpo_kit.TASK, problems_per_step=4, validation_problems=5, steps=2, max_prompt_tokens=None, seed=0
-    )
+    data = grpo_kit.prompts(4, 2)
     with (
         counted(zero.GatheredParameters, "__enter__", lambda: together.append(1)),
         counted(Coordinator, "fetch_sub_module", fetches.add),

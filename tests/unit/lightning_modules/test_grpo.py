@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from lightning import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 from torch.testing import assert_close
@@ -102,30 +101,6 @@ def test_later_mini_batches_are_compared_with_the_policy_that_sampled() -> None:
     assert still.steps[0]["train/objective/ratio_max"] == pytest.approx(1, abs=1e-5)
     assert moved.steps[0]["train/objective/ratio_max"] > 1.001
     assert moved.steps[0]["train/rollout/log_prob_gap"] < 1e-4, "scored before the first step"
-
-
-def test_problems_that_cannot_be_shared_out_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"3 problems cannot be shared out evenly .* mini-batches \(2\)"):
-        fit(module(minibatches_per_rollout=2), 1)
-
-
-def test_training_problems_with_long_prompts_are_left_out_and_the_first_named() -> None:
-    lengths = sorted(len(policy().prompt_ids(problem.prompt)) for problem in TASK.problems("train"))
-    limit = lengths[len(lengths) // 2]
-    trained, seen = module(), []
-
-    class Seen(Callback):
-        def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-            seen.extend(len(pl_module.policy.prompt_ids(problem.prompt)) for problem in batch.problems)
-
-    with pytest.warns(UserWarning, match="training problems are left out") as warned:
-        fit(trained, 6, Seen(), max_prompt_tokens=limit)
-    assert lengths[-1] > limit
-    assert max(seen) <= limit
-    long = [one.id for one in TASK.problems("train") if len(policy().prompt_ids(one.prompt)) > limit]
-    count = f"{len(long)} of {len(lengths)} training problems are left out: their prompts have more than {limit} tokens"
-    sentence = f"{count} ({', '.join(long[:5])}{', …' if len(long) > 5 else ''})"
-    assert any(sentence in str(warning.message) for warning in warned)
 
 
 def test_it_collects_more_reward() -> None:

@@ -76,15 +76,6 @@ def settings(**changes: Any) -> dict[str, Any]:
     return {"microbatch_tokens": BUDGET, "updates_per_rollout": 2, "gradient_clip": None, **changes}
 
 
-def test_the_budget_is_halved_until_it_fits_and_the_gradient_is_the_same() -> None:
-    plenty, little, metrics = Gradients(), Gradients(), Metrics()
-    fit(module(**settings()), 1, plenty)
-    with pytest.warns(UserWarning, match="does not fit into memory: microbatch_tokens is"):
-        fit(module(**settings(objective=Hungry(rows=5))), 1, little, metrics)
-    assert metrics.steps[0][NAME] < BUDGET / 2
-    assert_same(plenty.updates, little.updates, count=2)
-
-
 class HungryOnce(Hungry):
     """Takes too much memory for the second micro-batch that it sees."""
 
