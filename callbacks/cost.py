@@ -19,7 +19,7 @@ from callbacks.phases import WHOLE_BATCH, PhaseClock, PhaseListener, finished_no
 from callbacks.system_metrics import memory_in_use, peak_memory
 from contrastive_reasoning.distributed import total
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.flops import NO_WORK, Work, decoder_size, learning_flops, reading_flops
+from contrastive_reasoning.policies.pass_cost import NO_WORK, Work, decoder_size, learning_flops, reading_flops
 from contrastive_reasoning.progress import Pace, steps_done, steps_in_all
 
 SPENT, THROUGHPUT = "train/spent/", "train/throughput/"

@@ -35,13 +35,13 @@ from torch import Tensor
 
 from contrastive_reasoning.distributed import over_ranks
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.flops import NO_WORK, Work, work_of
+from contrastive_reasoning.policies.pass_cost import NO_WORK, Work, work_of
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import phase_of
 from contrastive_reasoning.rewards.base import reads_states
-from contrastive_reasoning.rollout.base import RolloutEngine
 from contrastive_reasoning.rollout.batch import Pick, RolloutBatch, join_groups, verdicts_of
 from contrastive_reasoning.rollout.continuations import distinct, problems_of, step_prefixes, success_rates
+from contrastive_reasoning.rollout.requests import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
 from contrastive_reasoning.tasks.base import Problem, Task
 

@@ -11,7 +11,7 @@ from lightning import LightningDataModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import DataLoader
 
-from contrastive_reasoning.policies.flops import NO_WORK
+from contrastive_reasoning.policies.pass_cost import NO_WORK
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 

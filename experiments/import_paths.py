@@ -11,6 +11,7 @@ from typing import Any
 OURS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
 """Packages of this project."""
 MOVED: dict[str, str] = {
+    "contrastive_reasoning.policies.adapters.LoRA": "contrastive_reasoning.policies.load.LoRA",
     "contrastive_reasoning.evaluation.problem_sets": "contrastive_reasoning.tasks.problem_set.problem_sets",
     "callbacks.action_probe.ActionProbe": "callbacks.critic_validation.ActionProbe",
     "callbacks.alarms.Alarms": "callbacks.health.Alarms",

@@ -9,6 +9,7 @@ minibatches of whole groups, an optimizer step each, ``updates_per_rollout`` tim
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -32,8 +33,7 @@ from contrastive_reasoning.distributed import (
 )
 from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
-from contrastive_reasoning.policies.device_memory import let_go
-from contrastive_reasoning.policies.flops import NO_WORK
+from contrastive_reasoning.policies.pass_cost import NO_WORK
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
@@ -284,7 +284,8 @@ class GRPO(LightningModule):
                 alone = isinstance(self.trainer.strategy, SingleDeviceStrategy)
                 if not (out_of_memory(error) and self.microbatch_tokens > 1 and alone):
                     raise
-            let_go()  # only here: the error held references to the pass
+            gc.collect()
+            torch.cuda.empty_cache()  # only here: the error held references to the pass
             self.policy.zero_grad(set_to_none=True)
             self.microbatch_tokens //= 2
             rank_zero_warn(f"a micro-batch does not fit into memory: microbatch_tokens is {self.microbatch_tokens} now")

@@ -30,8 +30,7 @@ from contrastive_reasoning.objectives import Correction, Objective, ObjectiveInp
 from contrastive_reasoning.objectives.base import join_metrics, token_max, token_mean
 from contrastive_reasoning.objectives.ratio import token_ratio
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.flops import NO_WORK, Work, work_of
-from contrastive_reasoning.policies.pass_cost import Lengths
+from contrastive_reasoning.policies.pass_cost import NO_WORK, Lengths, Work, work_of
 from contrastive_reasoning.rollout.batch import RolloutTokens
 
 OBJECTIVE, SURPRISAL = "train/objective/", "train/rollout/surprisal"

@@ -36,8 +36,7 @@ class StatefulAdvantage(Advantage, Protocol):
 def refuse_memory(owner: str, outcome: Advantage) -> None:
     """Refuse an advantage with state inside one without: the state would be in no checkpoint.
 
-    Raises:
-        ValueError: naming the one with state.
+    Raises ValueError: naming the one with state.
     """
     if isinstance(outcome, StatefulAdvantage):
         inner = type(outcome).__name__
@@ -47,8 +46,7 @@ def refuse_memory(owner: str, outcome: Advantage) -> None:
 def by_group(values: Float[Tensor, " B"], group_size: int) -> Float[Tensor, "P G"]:
     """Prompt-major values, one row per group.
 
-    Raises:
-        ValueError: for groups of fewer than 2 (nothing to compare with) or a batch that is not whole groups.
+    Raises ValueError for groups of fewer than 2 (nothing to compare with) or a batch that is not whole groups.
     """
     if group_size < 2:
         raise ValueError(f"group_size must be at least 2 (rollouts are compared within their group), got {group_size}")

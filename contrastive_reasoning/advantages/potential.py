@@ -89,8 +89,7 @@ class Potential:
 def segments_of(credit: Credit, lengths: Sequence[int]) -> list[list[Segment]]:
     """The segments of every rollout, of as many tokens as ``lengths``; none of one that the reward failed on.
 
-    Raises:
-        ValueError: where the credit has no step values, no values of starts or no verdicts.
+    Raises ValueError where the credit has no step values, no values of starts or no verdicts.
     """
     if credit.steps is None or credit.starts is None:
         raise ValueError(

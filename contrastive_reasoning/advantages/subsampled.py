@@ -41,8 +41,7 @@ class Subsampled:
         share: of the rows that are expected to stay, in (0, 1]; fewer where not so many carry credit.
         seed: of the draws.
 
-    Raises:
-        ValueError: for a share outside (0, 1].
+    Raises ValueError for a share outside (0, 1].
     """
 
     def __init__(self, *, advantage: Advantage, share: float, seed: int) -> None:

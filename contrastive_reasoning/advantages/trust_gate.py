@@ -58,8 +58,7 @@ class TrustGate:
         span: by how much more everything is.
         total_steps: N.
 
-    Raises:
-        ValueError: for a number out of range, or an advantage that mixes in no step credit.
+    Raises ValueError for a number out of range, or an advantage that mixes in no step credit.
     """
 
     reads_verdicts = True
@@ -152,8 +151,7 @@ class TrustGate:
 def refuse_stale_trust(advantage: Any, refresh_every: int) -> None:
     """With an online critic the gate judges each copy by its own batches, so the window must end before the next copy.
 
-    Raises:
-        ValueError: naming both numbers.
+    Raises ValueError: naming both numbers.
     """
     if isinstance(advantage, TrustGate) and advantage.window >= refresh_every:
         raise ValueError(

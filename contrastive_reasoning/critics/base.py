@@ -87,8 +87,7 @@ def members_of(critic: Any) -> list[Any]:
 def numbers_and_target(problem: Problem) -> tuple[Sequence[int], int]:
     """What a numeric critic reads of a Countdown problem.
 
-    Raises:
-        ValueError: the problem has no numbers or no target: it is of another task.
+    Raises ValueError: the problem has no numbers or no target: it is of another task.
     """
     missing = [name for name in ("numbers", "target") if name not in problem.fields]
     if missing:

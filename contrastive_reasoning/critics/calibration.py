@@ -63,8 +63,7 @@ class Calibration:
         curve: isotonic or Platt's.
         least_visits: rollouts through states of a depth from which on the depth has a curve of its own.
 
-    Raises:
-        ValueError: ``least_visits`` is below 1.
+    Raises ValueError: ``least_visits`` is below 1.
     """
 
     def __init__(self, *, curve: Curve, least_visits: int) -> None:
@@ -212,8 +211,7 @@ class ReliabilityBins:
 def reliability_bins(probability: Float[Tensor, " N"], label: Bool[Tensor, " N"], *, bins: int) -> ReliabilityBins:
     """Sort N predictions into ``bins`` bins; one on a border is in the upper bin, 1 in the last.
 
-    Raises:
-        ValueError: for no predictions, for ``bins`` below 1, or for numbers that are no probabilities.
+    Raises ValueError for no predictions, for ``bins`` below 1, or for numbers that are no probabilities.
     """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")

@@ -38,9 +38,8 @@ def save_critic(critic: nn.Module, folder: str | Path, config: Mapping[str, Any]
 def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
     """Put the weights of a saved critic into a critic that was built from the same configuration.
 
-    Raises:
-        ValueError: no critic in the folder, files that are damaged or of another kind, a critic of another class, or
-            weights that are missing, left over or of another shape; one sentence that names the first of them.
+    Raises ValueError: no critic in the folder, files that are damaged or of another kind, a critic of another class, or
+    weights that are missing, left over or of another shape; one sentence that names the first of them.
     """
     folder = Path(folder)
     for name in (WEIGHTS, DESCRIPTION):
@@ -60,8 +59,7 @@ def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
 def read_description(folder: Path) -> dict[str, Any]:
     """Class, configuration and frozen weights of a saved critic, as ``save_critic`` wrote them.
 
-    Raises:
-        ValueError: for a file that is no JSON or lacks the class or the names of frozen weights.
+    Raises ValueError for a file that is no JSON or lacks the class or the names of frozen weights.
     """
     try:
         description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))

@@ -22,8 +22,7 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_le
     """The texts as tokens, padded to the longest; one longer than ``max_length`` loses its beginning or end, as the
     tokenizer is set up. A broken byte, which a completion holds as a lone surrogate, is read as U+FFFD.
 
-    Raises:
-        ValueError: a text has no token.
+    Raises ValueError: a text has no token.
     """
     readable = [text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for text in texts]
     encoded = tokenizer(readable, padding=True, truncation=True, max_length=max_length, return_tensors="pt")

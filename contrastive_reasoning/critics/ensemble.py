@@ -29,8 +29,7 @@ class EnsembleCritic(nn.Module):
         size: M, at least 2.
         seed: the members' seeds follow from it.
 
-    Raises:
-        ValueError: ``size`` is below 2.
+    Raises ValueError: ``size`` is below 2.
     """
 
     def __init__(self, *, member: Callable[..., Critic], size: int, seed: int) -> None:

@@ -52,8 +52,7 @@ class DigitEmbedding(nn.Module):
 def projection_head(inputs: int, *, hidden: int, layers: int, outputs: int) -> nn.Sequential:
     """``layers`` hidden layers (linear, LayerNorm, GELU) and a linear map; with 0 layers the linear map alone.
 
-    Raises:
-        ValueError: ``layers`` is negative.
+    Raises ValueError: ``layers`` is negative.
     """
     if layers < 0:
         raise ValueError(f"a projection head has 0 or more hidden layers, got {layers}")

@@ -80,8 +80,7 @@ class PreferenceCritic(nn.Module):
     def set_goal(self, successes: Iterable[Tokens]) -> None:
         """Make the mean embedding of successful trajectories the goal; it is saved with the weights.
 
-        Raises:
-            ValueError: there are none.
+        Raises ValueError: there are none.
         """
         embeddings = [self.embed(tokens) for tokens in successes]
         if not embeddings:
@@ -106,8 +105,7 @@ class PreferenceCritic(nn.Module):
         What comes before a step ends where the step before it did, as the beginnings do that were trained on: without
         what is written between the two. So the movements of a completion's steps add up to that of the whole.
 
-        Raises:
-            ValueError: no goal was set.
+        Raises ValueError: no goal was set.
         """
         if not bool(self.goal.any()):
             raise ValueError("the critic has no goal: it is set from successful trajectories after training")

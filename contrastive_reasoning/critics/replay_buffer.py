@@ -30,11 +30,7 @@ class ReplayedState(NamedTuple):
 
 
 class ReplayBuffer:
-    """At most ``capacity`` states.
-
-    Raises:
-        ValueError: ``capacity`` is below 1.
-    """
+    """At most ``capacity`` states. Raises ValueError: ``capacity`` is below 1."""
 
     def __init__(self, *, capacity: int) -> None:
         if capacity < 1:
@@ -55,11 +51,7 @@ class ReplayBuffer:
             del self._states[next(iter(self._states))]
 
     def draw(self, count: int, rng: np.random.Generator) -> list[ReplayedState]:
-        """``count`` states, each uniform over all, repeats allowed.
-
-        Raises:
-            ValueError: the buffer is empty.
-        """
+        """``count`` states, each uniform over all, repeats allowed. Raises ValueError: the buffer is empty."""
         if not self._states:
             raise ValueError("the replay buffer is empty: no states were added yet")
         states = list(self._states.values())

@@ -35,8 +35,7 @@ class TextCritic(TwoTowerCritic):
         goal_text: the goal of a step when the critic scores a completion; ``{target}`` becomes the answer.
         seed: of the initial projections.
 
-    Raises:
-        ValueError: ``goal_text`` does not name the target, or an unknown ``style``.
+    Raises ValueError: ``goal_text`` does not name the target, or an unknown ``style``.
     """
 
     def __init__(
@@ -68,8 +67,7 @@ class TextCritic(TwoTowerCritic):
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """The texts as tokens, padded to the longest; runs in a data loader's collate.
 
-        Raises:
-            ValueError: a text has no token.
+        Raises ValueError: a text has no token.
         """
         return tokenize(self.tokenizer, texts, max_length=self.max_length)
 

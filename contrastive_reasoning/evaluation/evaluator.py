@@ -13,8 +13,8 @@ from typing import Any, get_args
 from contrastive_reasoning.distributed import gather, share, unshare
 from contrastive_reasoning.evaluation.intervals import mean_interval
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout.base import RolloutEngine, Written
 from contrastive_reasoning.rollout.batch import RolloutBatch, judge
+from contrastive_reasoning.rollout.requests import RolloutEngine, Written
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Status, Task, Verdict

@@ -9,7 +9,7 @@ from statistics import mean
 from contrastive_reasoning.evaluation.evaluator import Evaluation, Rates, Watch, check_samples, evaluate
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.published import PublishedTable, published_table
-from contrastive_reasoning.rollout.base import RolloutEngine
+from contrastive_reasoning.rollout.requests import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Problem, Task
 

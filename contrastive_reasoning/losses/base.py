@@ -60,8 +60,7 @@ class PerAnchorLoss(LossAtTemperature):
 def require_positive(owner: str, **values: float) -> None:
     """Refuse a number that must be above zero.
 
-    Raises:
-        ValueError: a value is not > 0; names the owner, the argument and the value.
+    Raises ValueError: a value is not > 0; names the owner, the argument and the value.
     """
     for name, value in values.items():
         if not value > 0:

@@ -1,14 +1,16 @@
 """Policy objectives: what the gradient of an update is made of, per token and without a trainer."""
 
-from contrastive_reasoning.objectives.aggregate import (
+from contrastive_reasoning.objectives.base import (
     Aggregation,
     ConstantLength,
+    Objective,
+    ObjectiveInputs,
+    ObjectiveOutputs,
     SeqMeanTokenMean,
     SeqMeanTokenSum,
     TokenMean,
     needs_full_kl,
 )
-from contrastive_reasoning.objectives.base import Objective, ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.objectives.cispo import CISPO
 from contrastive_reasoning.objectives.dapo import DAPO
 from contrastive_reasoning.objectives.dr_grpo import DrGRPO

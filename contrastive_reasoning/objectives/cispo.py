@@ -14,8 +14,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.objectives.aggregate import Aggregation, check_kl_weight, total
-from contrastive_reasoning.objectives.base import ObjectiveInputs, ObjectiveOutputs, ratio_metrics
+from contrastive_reasoning.objectives.base import (
+    Aggregation,
+    ObjectiveInputs,
+    ObjectiveOutputs,
+    check_kl_weight,
+    ratio_metrics,
+    total,
+)
 from contrastive_reasoning.objectives.kl import KL, FullKL
 from contrastive_reasoning.objectives.ratio import check_clips, token_log_ratio
 
@@ -30,7 +36,6 @@ class CISPO:
     """The weight is at most 1 + clip_high."""
     kl_weight: float
     kl: KL | FullKL | None
-    """The KL to the reference. There is no KL term without it, nor without a reference."""
     aggregation: Aggregation
 
     def __post_init__(self) -> None:

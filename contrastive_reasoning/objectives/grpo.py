@@ -14,8 +14,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.objectives.aggregate import Aggregation, check_kl_weight, total
-from contrastive_reasoning.objectives.base import ObjectiveInputs, ObjectiveOutputs, ratio_metrics, token_mean
+from contrastive_reasoning.objectives.base import (
+    Aggregation,
+    ObjectiveInputs,
+    ObjectiveOutputs,
+    check_kl_weight,
+    ratio_metrics,
+    token_mean,
+    total,
+)
 from contrastive_reasoning.objectives.kl import KL, FullKL
 from contrastive_reasoning.objectives.ratio import check_clips, clipped_surrogate, token_log_ratio
 
@@ -28,7 +35,6 @@ class GRPO:
     """The most a token with a negative advantage may cost, in units of |A|; None: no such limit."""
     kl_weight: float
     kl: KL | FullKL | None
-    """The KL to the reference. There is no KL term without it, nor without a reference."""
     aggregation: Aggregation
 
     def __post_init__(self) -> None:

@@ -14,8 +14,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.objectives.aggregate import Aggregation, check_kl_weight, total
-from contrastive_reasoning.objectives.base import ObjectiveInputs, ObjectiveOutputs, ratio_metrics
+from contrastive_reasoning.objectives.base import (
+    Aggregation,
+    ObjectiveInputs,
+    ObjectiveOutputs,
+    check_kl_weight,
+    ratio_metrics,
+    total,
+)
 from contrastive_reasoning.objectives.kl import KL, FullKL
 from contrastive_reasoning.objectives.ratio import check_clips, clipped_surrogate, masked_log_ratio, sequence_ratio
 
@@ -28,7 +34,6 @@ class GSPO:
     clip_high: float
     kl_weight: float
     kl: KL | FullKL | None
-    """The KL to the reference. There is no KL term without it, nor without a reference."""
     aggregation: Aggregation
 
     def __post_init__(self) -> None:

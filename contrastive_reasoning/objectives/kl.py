@@ -4,7 +4,7 @@
 
 k1 is unbiased but its gradient is not that of the KL; k2 has the KL's gradient on policy; k3 is unbiased, never
 negative and of low variance (http://joschu.net/blog/kl-approx.html). ``FullKL`` estimates nothing: it is the sum over
-the vocabulary.
+the vocabulary. An objective has no KL term without an estimator, nor without a reference.
 """
 
 from __future__ import annotations

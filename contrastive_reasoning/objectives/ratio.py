@@ -86,15 +86,12 @@ def check_clips(clip_low: float, clip_high: float) -> None:
 
 @runtime_checkable
 class Correction(Protocol):
-    """The weights of the tokens' losses because another engine sampled them."""
+    """The weights of the tokens' losses because another engine sampled them; 1 outside ``mask``."""
 
     def __call__(
-        self,
-        old_log_probs: Float[Tensor, "B T"],
-        engine_log_probs: Float[Tensor, "B T"],
-        mask: Bool[Tensor, "B T"],
+        self, old_log_probs: Float[Tensor, "B T"], engine_log_probs: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T"]:
-        """The arguments are those of ``token_weights``."""
+        """From log π_old of each token, the trainer's at the temperature of sampling, and log μ, the engine's own."""
         ...
 
 
@@ -108,7 +105,7 @@ class NoCorrection:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCorrection:
-    """``token_weights`` with this cap. Raises ValueError for one below 1."""
+    """The weight of each token, at most C = ``cap``, which is at least 1."""
 
     cap: float
 
@@ -116,12 +113,12 @@ class TokenCorrection:
         _check(self.cap)
 
     def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
-        return token_weights(old_log_probs, engine_log_probs, mask, cap=self.cap)
+        return _truncated(masked_log_ratio(old_log_probs.detach(), engine_log_probs.detach(), mask), self.cap)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceCorrection:
-    """``sequence_weights`` with this cap. Raises ValueError for one below 1."""
+    """The weight of each completion, at most C = ``cap``, on each of its tokens."""
 
     cap: float
 
@@ -129,47 +126,11 @@ class SequenceCorrection:
         _check(self.cap)
 
     def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
-        return sequence_weights(old_log_probs, engine_log_probs, mask, cap=self.cap)
-
-
-def token_weights(
-    old_log_probs: Float[Tensor, "B T"],
-    engine_log_probs: Float[Tensor, "B T"],
-    mask: Bool[Tensor, "B T"],
-    *,
-    cap: float,
-) -> Float[Tensor, "B T"]:
-    """The weight of each token, at most ``cap``; 1 outside ``mask``.
-
-    Args:
-        old_log_probs: log π_old of each token, the trainer's, at the temperature of sampling.
-        engine_log_probs: log μ of each token, as the engine returned it.
-        mask: the tokens of the completions.
-        cap: C, at least 1.
-
-    Raises:
-        ValueError: for a ``cap`` below 1.
-    """
-    return _truncated(masked_log_ratio(old_log_probs.detach(), engine_log_probs.detach(), mask), cap)
-
-
-def sequence_weights(
-    old_log_probs: Float[Tensor, "B T"],
-    engine_log_probs: Float[Tensor, "B T"],
-    mask: Bool[Tensor, "B T"],
-    *,
-    cap: float,
-) -> Float[Tensor, "B T"]:
-    """The weight of each completion, at most ``cap``, on each of its tokens; 1 outside ``mask``.
-
-    Arguments and errors are those of ``token_weights``.
-    """
-    log_ratio = masked_log_ratio(old_log_probs.detach(), engine_log_probs.detach(), mask)
-    return torch.where(mask, _truncated(log_ratio.sum(dim=1, keepdim=True), cap), 1.0)
+        log_ratio = masked_log_ratio(old_log_probs.detach(), engine_log_probs.detach(), mask)
+        return torch.where(mask, _truncated(log_ratio.sum(dim=1, keepdim=True), self.cap), 1.0)
 
 
 def _truncated(log_ratio: Float[Tensor, "B t"], cap: float) -> Float[Tensor, "B t"]:
-    _check(cap)
     # truncated as logarithms, so that no ratio overflows; exp(log C) may round above C
     return log_ratio.clamp(max=math.log(cap)).exp().clamp(max=cap)
 

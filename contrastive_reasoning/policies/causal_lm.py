@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from peft import PeftModel
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from contrastive_reasoning.policies.adapters import merged, unwrapped
 from contrastive_reasoning.policies.attention import can_plan, no_mask, plan_attention
 from contrastive_reasoning.policies.compiled import compiled_layers, require_compilable
 from contrastive_reasoning.policies.log_probs import full_kl, placed, token_log_probs
@@ -243,8 +243,16 @@ class CausalLMPolicy(nn.Module):
 
     def save(self, folder: Path | str) -> None:
         """Write the policy in Hugging Face format (safetensors), adapters merged, readable by ``from_pretrained``."""
-        merged(self.model).save_pretrained(folder)
+        whole: Any = self.model
+        if isinstance(whole, PeftModel):
+            whole = copy.deepcopy(whole).merge_and_unload()  # pyright: ignore[reportCallIssue]
+        whole.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def unwrapped(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+    """The model itself, its adapters in place where it has any."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]
 
 
 def _backbone(model: PreTrainedModel | PeftModel) -> nn.Module:
@@ -293,9 +301,8 @@ def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bo
         prompt: of a problem.
         chat_template: whether to use it; None: where the tokenizer has one.
 
-    Raises:
-        ValueError: where ``chat_template`` is asked of a tokenizer that has none, or the template cannot be rendered
-            (``transformers`` renders it in a sandbox: one that reaches for Python is refused).
+    Raises ValueError where ``chat_template`` is asked of a tokenizer that has none, or the template cannot be rendered
+    (``transformers`` renders it in a sandbox: one that reaches for Python is refused).
     """
     template = tokenizer.chat_template
     if chat_template is False or (chat_template is None and not template):

@@ -56,8 +56,7 @@ def compiled_layers(backbone: Any) -> Iterator[None]:
 def require_compilable(backbone: nn.Module) -> None:
     """Refuse what could only fail in the first pass.
 
-    Raises:
-        ValueError: where the backbone has no ``layers``, or this machine no C++ compiler or no headers of Python.
+    Raises ValueError where the backbone has no ``layers``, or this machine no C++ compiler or no headers of Python.
     """
     if not isinstance(getattr(backbone, "layers", None), nn.ModuleList):
         raise ValueError(f"policy.compiled=true compiles a model's `layers`, and {type(backbone).__name__} has none")

@@ -23,9 +23,8 @@ from torch.nn.functional import embedding, linear, rms_norm
 from transformers.models.llama import LlamaForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
-from contrastive_reasoning.policies.adapters import unwrapped
 from contrastive_reasoning.policies.attention import AttentionPlan
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, unwrapped
 from contrastive_reasoning.policies.shape_bucketing import bucketed_linear
 
 Product = Callable[[Tensor], Tensor]

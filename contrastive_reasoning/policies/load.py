@@ -1,28 +1,63 @@
-"""Where a policy comes from: a hub name, a folder, a policy embedded in the package, or a fresh tiny one."""
+"""Where a policy comes from: a hub name, a folder, a policy embedded in the package, or fresh; with LoRA or without."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.log_probs import liger_log_probs, require_liger, token_log_probs
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
 
 EMBEDDED = "embedded:"
 KERNELS: dict[str, Callable[..., torch.Tensor]] = {"torch": token_log_probs, "liger": liger_log_probs}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoRA:
+    """Low-rank adapters, W + (alpha / rank)·B A, arXiv:2106.09685. Raises ValueError for a rank below 1."""
+
+    rank: int
+    alpha: float
+    dropout: float
+    target_modules: Sequence[str] | str
+    """Names of the linear layers, or ``all-linear``."""
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise ValueError(f"lora.rank must be at least 1, got {self.rank}")
+        named = [self.target_modules] if isinstance(self.target_modules, str) else self.target_modules
+        for name in {"lm_head", "embed_tokens"} & set(named):
+            raise ValueError(
+                f"lora.target_modules must not name {name}: the vocabulary is projected by its own weights"
+            )
+
+    def attach(self, model: PreTrainedModel, *, seed: int) -> PeftModel:
+        """The model with trainable adapters, whose initial A is drawn from ``seed``, and frozen weights."""
+        targets = self.target_modules if isinstance(self.target_modules, str) else list(self.target_modules)
+        config = LoraConfig(
+            r=self.rank,
+            lora_alpha=self.alpha,  # pyright: ignore[reportArgumentType]
+            lora_dropout=self.dropout,
+            target_modules=targets,
+            task_type="CAUSAL_LM",
+        )
+        with seeded(seed):
+            return get_peft_model(model, config)  # pyright: ignore[reportReturnType]
 
 
 def load_policy(
@@ -125,8 +160,7 @@ def only_weights(named: str) -> Iterator[None]:
 
     Nothing in such a file is run: pickles are read with ``weights_only``, the default of ``transformers``.
 
-    Raises:
-        ValueError: beginning with ``named``, where the file is a pickle of more than tensors, or is damaged.
+    Raises ValueError: beginning with ``named``, where the file is a pickle of more than tensors, or is damaged.
     """
     try:
         yield
@@ -153,8 +187,7 @@ def resolve(pretrained: str) -> str:
 
     The folder of a run or of a stage stands for the policy that it trained.
 
-    Raises:
-        FileNotFoundError: for a folder without a model, or with an adapter alone.
+    Raises FileNotFoundError for a folder without a model, or with an adapter alone.
     """
     if pretrained.startswith(EMBEDDED):
         return str(_embedded(pretrained.removeprefix(EMBEDDED)))

@@ -44,8 +44,7 @@ def token_log_probs(
         chunk: tokens projected at a time, at least 1.
         bias: of the projection, if it has one.
 
-    Raises:
-        ValueError: for a temperature or chunk that is not positive.
+    Raises ValueError for a temperature or chunk that is not positive.
     """
     if temperature <= 0:
         raise ValueError(f"temperature must be positive when scoring, got {temperature}")
@@ -112,8 +111,7 @@ def liger_log_probs(
 def require_liger() -> None:
     """Refuse a machine on which the kernel could not run.
 
-    Raises:
-        ValueError: where the extra or a CUDA device is missing.
+    Raises ValueError where the extra or a CUDA device is missing.
     """
     if find_spec("liger_kernel") is None:
         raise ValueError("policy.kernels=liger needs the extra: pip install 'contrastive-reasoning[liger]'")
@@ -144,8 +142,7 @@ def full_kl(
         bias: of the policy's projection, if it has one.
         ref_bias: of the reference's.
 
-    Raises:
-        ValueError: for a temperature or chunk that is not positive, or vocabularies of different size.
+    Raises ValueError for a temperature or chunk that is not positive, or vocabularies of different size.
     """
     if temperature <= 0:
         raise ValueError(f"temperature must be positive when scoring, got {temperature}")

@@ -150,8 +150,7 @@ class FoundShape:
 def find_shape(pretrained: str) -> FoundShape:
     """The shape of ``policy.pretrained``. The hub itself is not asked: an answer must not wait for it.
 
-    Raises:
-        ValueError: for a model whose shape is neither at hand nor in the table, or of a kind that is not counted.
+    Raises ValueError for a model whose shape is neither at hand nor in the table, or of a kind that is not counted.
     """
     if (config := _config_at_hand(pretrained)) is not None:
         try:

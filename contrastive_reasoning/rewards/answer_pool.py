@@ -33,8 +33,7 @@ class AnswerPool:
         max_failures: the share of the last 1,000 answers judged, once they are 20 (or 4, all of them errors), that
             may end in an error. Equal answers that are judged together count once.
 
-    Raises:
-        ValueError: for a number out of range.
+    Raises ValueError for a number out of range.
     """
 
     def __init__(self, *, workers: int, limit_s: float, max_failures: float) -> None:

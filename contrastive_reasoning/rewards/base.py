@@ -94,8 +94,7 @@ def reads_states(reward: Reward) -> bool:
 def refuse_learning(owner: str, *rewards: Reward) -> None:
     """A reward that learns must be the outermost: only there is it warmed up and in the checkpoint.
 
-    Raises:
-        ValueError: naming the reward that learns.
+    Raises ValueError: naming the reward that learns.
     """
     for reward in rewards:
         if isinstance(reward, TrainedReward):
@@ -106,8 +105,7 @@ def refuse_learning(owner: str, *rewards: Reward) -> None:
 def refuse_adding(owner: str, reward: Reward) -> None:
     """Refuse, inside a reward that replaces step values, a reward that adds its own to the outcome.
 
-    Raises:
-        ValueError: naming the part that adds them.
+    Raises ValueError: naming the part that adds them.
     """
     for part, own in _parts_that_add(reward):
         inner = type(part).__name__
@@ -144,11 +142,7 @@ class VerifierFailed(RewardFailed):
 
 
 def checked_share(max_failures: float) -> float:
-    """The same share of rollouts.
-
-    Raises:
-        ValueError: if it is none.
-    """
+    """The same share of rollouts. Raises ValueError if it is none."""
     if not 0 <= max_failures <= 1:
         raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
     return max_failures
@@ -162,8 +156,7 @@ def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: fl
         rollouts: how many this rank has.
         limit: share of the whole batch.
 
-    Raises:
-        RewardFailed: with the share, the limit and the first cause, on every rank.
+    Raises RewardFailed: with the share, the limit and the first cause, on every rank.
     """
     first = failures[min(failures)] if failures else None
     found = gather((len(failures), rollouts, first))
@@ -187,8 +180,7 @@ class ErrorShare:
         of: what was judged, in the plural.
         key: of the configuration, what sets the limit.
 
-    Raises:
-        ValueError: for a limit that is no share.
+    Raises ValueError for a limit that is no share.
     """
 
     def __init__(self, limit: float, *, of: str, key: str) -> None:
@@ -204,8 +196,7 @@ class ErrorShare:
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Count them.
 
-        Raises:
-            VerifierFailed: with the share, the limit and the last cause, as soon as they are too many.
+        Raises VerifierFailed: with the share, the limit and the last cause, as soon as they are too many.
         """
         for verdict in verdicts:
             if len(self._errors) == MOST:

@@ -83,8 +83,7 @@ class CalibratedReward:
         refit_every: rollout batches between fits; the first batch is fitted to at once.
         warmup_steps: rollout batches at the beginning from which only the curves learn.
 
-    Raises:
-        ValueError: for a number below 1 (``warmup_steps``: below 0).
+    Raises ValueError for a number below 1 (``warmup_steps``: below 0).
     """
 
     reads_verdicts = True
@@ -208,11 +207,7 @@ def _means(members: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
 
 
 def correct_of(credit: Credit) -> Bool[Tensor, " B"]:
-    """Which rollouts the verifier accepts.
-
-    Raises:
-        ValueError: where nothing was verified.
-    """
+    """Which rollouts the verifier accepts. Raises ValueError where nothing was verified."""
     if credit.verdicts is None:
         raise ValueError(f"reward.source.outcome must verify completions; this one has {credit.named} only")
     return torch.tensor([verdict.correct for verdict in credit.verdicts])

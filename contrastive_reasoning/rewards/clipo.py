@@ -108,8 +108,7 @@ class CLIPOReward:
         max_skipped_steps: of the head, that may be left out because a number is not finite.
         seed: of the drawn positives.
 
-    Raises:
-        ValueError: for a setting outside its range; names it and the choices. For an ``outcome`` that learns.
+    Raises ValueError for a setting outside its range; names it and the choices. For an ``outcome`` that learns.
     """
 
     reads_states = True
@@ -200,11 +199,7 @@ class CLIPOReward:
         )
 
     def embed(self, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
-        """z of every completion of this rank, unit vectors.
-
-        Raises:
-            RuntimeError: where the engine pooled no states.
-        """
+        """z of every completion of this rank, unit vectors. Raises RuntimeError where the engine pooled no states."""
         return self.project(states_of(rollouts))
 
     def project(self, states: Float[Tensor, "N H"]) -> Float[Tensor, "N D"]:
@@ -278,11 +273,7 @@ def _unjudged(credit: Credit, rollouts: RolloutBatch) -> Bool[Tensor, " B"]:
 
 
 def states_of(rollouts: RolloutBatch) -> Float[Tensor, "B H"]:
-    """The mean last hidden state of every completion, in fp32.
-
-    Raises:
-        RuntimeError: where the engine pooled none.
-    """
+    """The mean last hidden state of every completion, in fp32. Raises RuntimeError where the engine pooled none."""
     if rollouts.pooled is None:
         raise RuntimeError("the rollouts hold no pooled hidden states, which reward=clipo reads: ask the engine")
     return rollouts.pooled.detach().float()

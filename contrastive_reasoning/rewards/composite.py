@@ -26,8 +26,7 @@ class WeightedSum:
     The values of steps are not weighted: advantages compare them with the verdict, which no weight scales either. How
     much they count is the weight of the advantage.
 
-    Raises:
-        ValueError: where names of rewards and weights differ, or two rewards share the name of a part.
+    Raises ValueError where names of rewards and weights differ, or two rewards share the name of a part.
     """
 
     def __init__(self, *, rewards: Mapping[str, Reward], weights: Mapping[str, float]) -> None:
@@ -91,9 +90,8 @@ class GameLevelReward:
         reward: values steps. Its own weight must be 0: what it adds to the outcome is the mean of the legal moves.
         weight: of the level in the outcome.
 
-    Raises:
-        ValueError: where the reward adds its values to the outcome itself, or, when called, values no steps, or a
-            problem does not say what is left.
+    Raises ValueError where the reward adds its values to the outcome itself, or, when called, values no steps, or a
+    problem does not say what is left.
     """
 
     values_steps = True
@@ -134,8 +132,7 @@ def game_level(values: Sequence[float], *, forbidden: int, moves: int) -> float:
 def moves_of(problem: Problem) -> int:
     """How many moves a whole game takes: one fewer than there are numbers.
 
-    Raises:
-        ValueError: for a problem that names no numbers.
+    Raises ValueError for a problem that names no numbers.
     """
     start = start_of(problem)
     if start is None:

@@ -31,8 +31,7 @@ class ConstantValueReward:
     ``Survival`` and ``Potential`` know the verdict at the end, so with these values they still credit the last move by
     it; what a critic adds is what its arm gains over this one. Countdown only.
 
-    Raises:
-        ValueError: for a value outside [0, 1].
+    Raises ValueError for a value outside [0, 1].
     """
 
     values_steps = True
@@ -86,8 +85,7 @@ class FlippedOracleReward(OracleReward):
     below ``flip``, so all completions see the same mistakes, and a larger ``flip`` keeps the mistakes of a smaller one.
     The state before the first step is labelled like any other.
 
-    Raises:
-        ValueError: for a ``flip`` outside [0, 1].
+    Raises ValueError for a ``flip`` outside [0, 1].
     """
 
     part = "oracle_flipped"
@@ -123,8 +121,7 @@ class ShuffledReward:
         weight: of the mean shuffled value in the outcome.
         seed: of the order.
 
-    Raises:
-        ValueError: where the reward adds its values to the outcome itself, or, when called, values no steps.
+    Raises ValueError where the reward adds its values to the outcome itself, or, when called, values no steps.
     """
 
     values_steps = True

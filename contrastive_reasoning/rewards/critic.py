@@ -131,8 +131,7 @@ class CriticReward:
     def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "M _"]]:
         """f/τ of every step of every rollout, by each of the M members of an ensemble (M = 1: of the critic).
 
-        Raises:
-            RuntimeError: the critic was built without a checkpoint.
+        Raises RuntimeError: the critic was built without a checkpoint.
         """
         if values_states(self.critic):
             return self._by_state(rollouts, steps)
@@ -257,8 +256,7 @@ INNER = ("outcome", "reward", "source")
 def critic_within(reward: Any) -> CriticReward:
     """The part of a reward, however deep inside it, whose critic can learn from states.
 
-    Raises:
-        ValueError: there is none, there are several, or the critic is an ensemble or reads more than states.
+    Raises ValueError: there is none, there are several, or the critic is an ensemble or reads more than states.
     """
     found = [part for part in _parts_of(reward) if isinstance(part, CriticReward)]
     if len(found) != 1:

@@ -54,8 +54,7 @@ class FunctionPool:
         limit_s: seconds of wall clock for one call.
         memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
 
-    Raises:
-        ValueError: for a number out of range, or a function that no other process can import.
+    Raises ValueError for a number out of range, or a function that no other process can import.
     """
 
     def __init__(
@@ -76,8 +75,7 @@ class FunctionPool:
     def __call__(self, calls: Sequence[Any]) -> list[Reply]:
         """The reply to each call, which is anything that can be pickled.
 
-        Raises:
-            RewardFailed: if the function cannot be imported in a process of its own.
+        Raises RewardFailed if the function cannot be imported in a process of its own.
         """
         try:
             return self.pool([pack(call) for call in calls])
@@ -100,9 +98,8 @@ class FunctionReward:
         memory_mib: mebibytes that calls may take.
         max_failures: the share of a batch's rollouts that may fail.
 
-    Raises:
-        ValueError: for a number out of range, a function that no other process can import, or one that takes other
-            arguments.
+    Raises ValueError for a number out of range, a function that no other process can import, or one that takes other
+    arguments.
     """
 
     def __init__(
@@ -128,8 +125,7 @@ class FunctionReward:
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         """The credit of the batch, the rollouts that failed left out.
 
-        Raises:
-            RewardFailed: if too many fail, or the function cannot be imported by a worker.
+        Raises RewardFailed if too many fail, or the function cannot be imported by a worker.
         """
         replies = self.pool([(rollouts.problem_of(row), text) for row, text in enumerate(rollouts.texts)])
         failures = {row: failure_of(reply) for row, reply in enumerate(replies) if reply.status != NUMBER}
@@ -161,9 +157,8 @@ class FunctionVerifier:
         max_failures: the share of the last 1,000 completions judged, once they are 20 (or 4, all of them errors), that
             may end in an error.
 
-    Raises:
-        ValueError: for a number out of range, a function that no other process can import, or one that takes other
-            arguments.
+    Raises ValueError for a number out of range, a function that no other process can import, or one that takes other
+    arguments.
     """
 
     def __init__(
@@ -207,8 +202,7 @@ def require_one_completion(function: Callable[..., Any], key: str, batch_choice:
         key: of the configuration, where it is named.
         batch_choice: the choice that a function of whole batches, in TRL's form, belongs to.
 
-    Raises:
-        ValueError: with the function's own name and signature.
+    Raises ValueError: with the function's own name and signature.
     """
     signature = inspect.signature(function)
     sentence = f"{key} must take (problem, completion), {name_of(function)}{signature} does not"

@@ -82,8 +82,7 @@ def _judged(
 def others_mean(values: Sequence[float], group_size: int, left_out: Collection[int] = ()) -> list[float]:
     """For each of B values the mean of the others of its group, but for those left out; its own where there is none.
 
-    Raises:
-        ValueError: for groups of fewer than 2, which have no others.
+    Raises ValueError for groups of fewer than 2, which have no others.
     """
     if group_size < 2:
         raise ValueError(f"group_size must be at least 2 (a start is valued by the others), got {group_size}")

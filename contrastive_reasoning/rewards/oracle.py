@@ -133,8 +133,7 @@ def in_reach(problem: Problem, step: Step) -> bool | None:
 def target_of(problem: Problem) -> int:
     """The number that a Countdown problem asks for.
 
-    Raises:
-        TypeError: for a problem of another task, of which this oracle knows nothing.
+    Raises TypeError for a problem of another task, of which this oracle knows nothing.
     """
     target = problem.fields.get("target")
     if not isinstance(target, int):

@@ -50,8 +50,8 @@ class Steps(NamedTuple):
 
 
 def read_steps(task: Task, rollouts: RolloutBatch) -> Steps:
-    """The steps of every rollout; each completion is parsed once."""
-    parsed = [task.parse_steps(rollouts.problem_of(row), text) for row, text in enumerate(rollouts.texts)]
+    """The steps of every rollout."""
+    parsed = rollouts.steps_by(task)
     return Steps(
         legal=[[step for step in steps if step.legal] for steps in parsed],
         illegal=[
@@ -118,8 +118,7 @@ def shaped(
         weight: of the mean value in the outcome.
         starts: the value of each problem's own state, one for each of the P problems.
 
-    Raises:
-        ValueError: where ``credit`` has a part of that name or values steps already.
+    Raises ValueError where ``credit`` has a part of that name or values steps already.
     """
     if name in credit.parts or credit.steps is not None:
         raise ValueError(f"reward {name} cannot shape {credit.named}: one part of a reward may value steps")

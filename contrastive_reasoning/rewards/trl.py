@@ -49,8 +49,7 @@ class TRLReward:
         memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
         max_failures: the share of a batch's rollouts that may fail: with less than 1 a call that fails ends the run.
 
-    Raises:
-        ValueError: for a number out of range, or a function that no other process can import.
+    Raises ValueError for a number out of range, or a function that no other process can import.
     """
 
     def __init__(
@@ -77,9 +76,8 @@ class TRLReward:
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         """The credit of the batch; all of its rollouts failed where the call did.
 
-        Raises:
-            RewardFailed: for a keyword that the function needs and the problems do not have, a function that cannot
-                be imported by the worker, or a call that fails, unless ``max_failures`` is 1.
+        Raises RewardFailed for a keyword that the function needs and the problems do not have, a function that cannot
+        be imported by the worker, or a call that fails, unless ``max_failures`` is 1.
         """
         (reply,) = self.pool([(self.arguments(rollouts), len(rollouts))])
         failures = {} if reply.status == NUMBERS else dict.fromkeys(range(len(rollouts)), failure_of(reply))
@@ -104,8 +102,7 @@ class TRLReward:
     def arguments(self, rollouts: RolloutBatch) -> dict[str, Any]:
         """The keyword arguments of one call: those that the function takes.
 
-        Raises:
-            RewardFailed: where it needs one that does not exist.
+        Raises RewardFailed where it needs one that does not exist.
         """
         problems = [rollouts.problem_of(row) for row in range(len(rollouts))]
         columns = {"answer": [problem.answer for problem in problems], "id": [problem.id for problem in problems]}

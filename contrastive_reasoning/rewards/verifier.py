@@ -71,8 +71,7 @@ class OverlongReward:
         max_tokens: L_max, usually the most tokens a completion may have; −1 is then reached at the limit itself.
         cache_share: L_cache / L_max in (0, 1], the stretch of growing punishment.
 
-    Raises:
-        ValueError: for a setting outside its range.
+    Raises ValueError for a setting outside its range.
     """
 
     def __init__(self, *, max_tokens: int, cache_share: float) -> None:

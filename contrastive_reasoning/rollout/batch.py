@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import torch
@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from contrastive_reasoning.tasks.base import Problem, Task, Verdict, VerifiesTogether
+from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict, VerifiesTogether
 
 FinishReason = Literal["stop", "length"]
 
@@ -55,8 +55,18 @@ class RolloutBatch(RolloutTokens):
     number where its verdict is its value, as the completion ends there or no continuation could be judged; None for
     the batch: nobody asked."""
 
+    _parsed: dict[int, tuple[Task, list[list[Step]]]] = field(default_factory=dict, init=False, repr=False)
+    """By the identity of a task, which is kept with it."""
+
     def problem_of(self, row: int) -> Problem:
         return self.problems[row // self.group_size]
+
+    def steps_by(self, task: Task) -> list[list[Step]]:
+        """The steps of every completion, legal or not, in order of writing. A task parses a completion once."""
+        if id(task) not in self._parsed:
+            found = [task.parse_steps(self.problem_of(row), text) for row, text in enumerate(self.texts)]
+            self._parsed[id(task)] = task, found
+        return self._parsed[id(task)][1]
 
 
 Values = Sequence[Sequence[float | None]]
@@ -72,8 +82,7 @@ class Pick(NamedTuple):
 def join_groups(batches: Sequence[RolloutBatch], picks: Sequence[Pick], *, pad_token_id: int) -> RolloutBatch:
     """The picked groups in the given order, no wider than the longest prompt and completion among them.
 
-    Raises:
-        ValueError: for no picks, or batches that were drawn in different ways.
+    Raises ValueError for no picks, or batches that were drawn in different ways.
     """
     if not picks:
         raise ValueError("no groups were picked: a rollout batch has at least one")

@@ -10,9 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
-from contrastive_reasoning.rollout.requests import Requests
+from contrastive_reasoning.rollout.requests import Requests, Written
 from contrastive_reasoning.rollout.sampling import Ends, Sampling, StopStrings
 from contrastive_reasoning.rollout.spans import text_of, token_bytes, token_spans
 from contrastive_reasoning.tasks.base import Problem

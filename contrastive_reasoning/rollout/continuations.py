@@ -31,12 +31,11 @@ class Prefix(NamedTuple):
 def step_prefixes(task: Task, rollouts: RolloutBatch) -> list[list[Prefix | None]]:
     """Per rollout the prefix that ends with each legal step; None where nothing but space follows."""
     found = []
-    for row, text in enumerate(rollouts.texts):
-        problem = rollouts.problem_of(row)
-        steps = [step for step in task.parse_steps(problem, text) if step.legal]
-        lengths = [_open_length(rollouts, row, step) for step in steps]
+    for row, steps in enumerate(rollouts.steps_by(task)):
+        problem = rollouts.problem_of(row).id
+        lengths = [_open_length(rollouts, row, step) for step in steps if step.legal]
         ids = rollouts.completion_ids[row].tolist()
-        found.append([None if n is None else Prefix(problem.id, tuple(ids[:n])) for n in lengths])
+        found.append([None if n is None else Prefix(problem, tuple(ids[:n])) for n in lengths])
     return found
 
 

@@ -1,7 +1,9 @@
 """Our own generation: each prompt is read once and its keys and values are kept once for its whole group.
 
-    prefill   the prompts whose rows join  →  keys and values, shared by their rows
-    decode    one token of each row        →  rows that finish leave, waiting ones join
+    join → draw → record → leave → read the drawn tokens → join …
+
+One decode runs for all rows of a rollout batch: rows that finish leave it, waiting ones join as the budget allows. One
+that joins draws its first token from the last logits of its prompt, in the same draw as the others.
 
 Left out on purpose: paging (rows reserve what they may need) and CUDA graphs.
 """
@@ -9,17 +11,21 @@ Left out on purpose: paging (rows reserve what they may need) and CUDA graphs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
+from contrastive_reasoning.policies.attention import AttentionPlan, no_mask
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout.base import Written
+from contrastive_reasoning.policies.decoder import decoder_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.completions import CompletionNotifier, Completions, evaluating
-from contrastive_reasoning.rollout.continuous import ContinuousDecode
+from contrastive_reasoning.rollout.completions import CompletionNotifier, Completions, ends_of, evaluating
 from contrastive_reasoning.rollout.repeated import RepeatedDecode
-from contrastive_reasoning.rollout.requests import encode
-from contrastive_reasoning.rollout.sampling import Sampling, Seed, row_uniforms
+from contrastive_reasoning.rollout.requests import Requests, Written, encode
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, draw, row_uniforms
+from contrastive_reasoning.rollout.shared_cache import SharedCache, read_prompts
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -53,9 +59,8 @@ class Engine:
         ``written`` is called for a completion when its row leaves the batch. With ``pooled`` the mean hidden state of
         each completion comes from the same passes: a row then stays for one pass more, which reads its last token.
 
-        Raises:
-            ValueError: for no problems, a group size below 1, a prompt that does not fit the context, or a prefix that
-                leaves nothing to write.
+        Raises ValueError for no problems, a group size below 1, a prompt that does not fit the context, or a prefix
+        that leaves nothing to write.
         """
         limit = sampling.max_tokens
         requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
@@ -77,3 +82,180 @@ class Engine:
                     RepeatedDecode(policy, requests, rows, completions, sampling, pooled).run(uniforms)
                     notify(rows)
         return completions.batch(policy, problems, requests, sampling)
+
+
+class ContinuousDecode:
+    """All rows from prompt to last token; ``running`` are those in the batch now, by their place in the rollout batch.
+
+    When states are pooled, a row that has ended stays for one pass more, which reads its last token.
+    """
+
+    def __init__(
+        self,
+        policy: CausalLMPolicy,
+        requests: Requests,
+        completions: Completions,
+        sampling: Sampling,
+        *,
+        budget: int,
+        pooled: bool,
+        notify: CompletionNotifier,
+    ) -> None:
+        self.policy, self.requests, self.completions = policy, requests, completions
+        self.sampling, self.pooled, self.notify = sampling, pooled, notify
+        self.step: Step = decoder_of(policy) or ModelStep(policy, states=pooled)
+        self.ends = ends_of(policy, sampling, requests)
+        self.lengths = requests.prompt_mask.sum(1)
+        limit = int(requests.limits.max())
+        self.schedule = Schedule(self.lengths.tolist(), limit=limit, group_size=requests.group_size, budget=budget)
+        self.cache = SharedCache(limit=limit)
+        self.running: list[int] = []
+        self.first_logits: dict[int, Float[Tensor, " V"]] = {}
+
+    def run(self, uniforms: Float[Tensor, "B T"]) -> None:
+        logits = None
+        while self.running or self.schedule.waiting:
+            logits = self._join(logits)
+            tokens, log_probs = draw(logits, uniforms[self.rows, self.completions.lengths[self.rows]], self.sampling)
+            alive = self._record(tokens, log_probs)
+            if not self.pooled:
+                tokens, alive = self._leave(alive, tokens), alive[alive]
+            logits = self._read(tokens) if self.running else None
+            if self.pooled and logits is not None:
+                logits = self._leave(alive, logits)
+
+    def _join(self, logits: Float[Tensor, "b V"] | None) -> Float[Tensor, "c V"]:
+        """Let rows join; the logits of all rows, those of their prompts for the new ones."""
+        joined = self.schedule.join(self.running)
+        if joined:
+            self.running += joined
+            self._hold()
+            self.cache.join([row // self.requests.group_size for row in joined])
+            self._changed()
+        parts = [] if logits is None else [logits]
+        parts += [self.first_logits[row // self.requests.group_size][None] for row in joined]
+        return torch.cat(parts)
+
+    def _hold(self) -> None:
+        """Read the prompts that are needed now, let go of those that are not."""
+        held = self.schedule.held(self.running)
+        new = [prompt for prompt in held if prompt not in self.cache.prompts]
+        if new or len(held) < len(self.cache.prompts):
+            ids, mask = self.requests.prompt_ids, self.requests.prompt_mask
+            read = dict(zip(new, read_prompts(self.policy, [ids[p][mask[p]] for p in new]), strict=True))
+            self.cache.hold([prompt for prompt in held if prompt not in read], read)
+            self.first_logits |= {prompt: done.logits for prompt, done in read.items()}
+            self.first_logits = {prompt: self.first_logits[prompt] for prompt in held}
+
+    def _record(self, tokens: Int[Tensor, " b"], log_probs: Float[Tensor, " b"]) -> Tensor:
+        """Write down what was drawn; which rows go on writing."""
+        into, rows = self.completions, self.rows
+        at = into.lengths[rows]
+        into.ids[rows, at] = tokens
+        into.log_probs[rows, at] = log_probs
+        into.lengths[rows] = at + 1
+        ended = self.ends.ended(self.running, tokens)
+        into.stopped[rows] = ended
+        return ~ended & (at + 1 < self.limits)
+
+    def _leave(self, alive: Tensor, values: Tensor) -> Tensor:
+        """Let the rows go that do not write any more; the values of those that stay."""
+        gone = (~alive).nonzero()[:, 0].tolist()
+        if not gone:
+            return values
+        self.notify([self.running[i] for i in gone])
+        order = self.cache.leave(gone)
+        self.running = [self.running[i] for i in order]
+        if self.running:
+            self._changed()
+        return values[order]
+
+    def _changed(self) -> None:
+        """What depends on which rows run."""
+        self.rows = torch.tensor(self.running, device=self.policy.device)
+        owner = self.rows // self.requests.group_size
+        self.limits, self.starts = self.requests.limits[owner], self.lengths[owner]
+        self.cache.lay_out()
+
+    def _read(self, tokens: Int[Tensor, " b"]) -> Float[Tensor, "b V"]:
+        self.cache.advance()
+        positions = self.starts + self.completions.lengths[self.rows] - 1
+        logits, states = self.step.read(tokens, positions, self.cache)
+        if self.pooled and states is not None:
+            self.completions.add_states(self.rows, states)
+        return logits
+
+
+class Schedule:
+    """Which rows join a running decode: in order, as soon as the budget has room for what they reserve.
+
+        reserved  =  prompts held · longest of them  +  rows · tokens of the longest completion
+
+    Rows p·G … p·G+G−1 belong to prompt p. A prompt is held from the joining of its first row until its last row has
+    left, so it is read once.
+    """
+
+    def __init__(self, lengths: Sequence[int], *, limit: int, group_size: int, budget: int) -> None:
+        self.lengths = list(lengths)
+        self.limit = limit
+        self.group_size = group_size
+        self.budget = budget
+        self.next_row = 0
+
+    @property
+    def waiting(self) -> bool:
+        return self.next_row < len(self.lengths) * self.group_size
+
+    def held(self, running: Sequence[int]) -> list[int]:
+        """The prompts of the running rows, and of a group of which some rows wait while others have joined."""
+        begun = [self.next_row] if self.waiting and self.next_row % self.group_size else []
+        return sorted({row // self.group_size for row in [*running, *begun]})
+
+    def reserved(self, running: Sequence[int]) -> int:
+        """Tokens of the keys and values held while these rows run."""
+        prompts = self.held(running)
+        return len(prompts) * max((self.lengths[p] for p in prompts), default=0) + len(running) * self.limit
+
+    def join(self, running: Sequence[int]) -> list[int]:
+        """The rows that now join those running: as many as fit, one at least where nothing runs."""
+        rows, joined = list(running), []
+        while self.waiting:
+            row, self.next_row = self.next_row, self.next_row + 1
+            if rows and self.reserved([*rows, row]) > self.budget:
+                self.next_row = row
+                break
+            rows.append(row)
+            joined.append(row)
+        return joined
+
+
+class Step(Protocol):
+    """What reads one token of each row."""
+
+    def read(
+        self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
+    ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
+        """Logits of the token after each of ``ids``, and the last hidden state there where it is asked for."""
+        ...
+
+
+class ModelStep:
+    """One decode step through the model's own forward pass, for models whose layers ``Decoder`` does not know."""
+
+    def __init__(self, policy: CausalLMPolicy, *, states: bool) -> None:
+        self.policy = policy
+        self.states = states
+
+    def read(
+        self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
+    ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
+        output = self.policy.model(
+            input_ids=ids[:, None],
+            position_ids=positions[:, None],
+            attention_mask=no_mask(ids.device),
+            attention_plan=plan,
+            use_cache=False,
+            logits_to_keep=1,
+            output_hidden_states=self.states,
+        )
+        return output.logits[:, -1], output.hidden_states[-1][:, -1] if self.states else None

@@ -11,7 +11,6 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.completions import (
     CompletionNotifier,
@@ -20,7 +19,7 @@ from contrastive_reasoning.rollout.completions import (
     pooled_states,
     spelling,
 )
-from contrastive_reasoning.rollout.requests import Requests, encode
+from contrastive_reasoning.rollout.requests import Requests, Written, encode
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed
 from contrastive_reasoning.tasks.base import Problem
 

@@ -1,9 +1,10 @@
-"""What an engine is asked for: prompts in tokens, how long each completion may get, and rows cut to a token budget."""
+"""What writes completions, and what it is asked for: prompts in tokens, and how long each completion may get."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int
@@ -11,7 +12,40 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.sampling import Sampling, Seed
 from contrastive_reasoning.tasks.base import Problem
+
+Written = Callable[[int, str], None]
+"""Called once for each completion that has ended, with its row in the batch and its text."""
+
+
+@runtime_checkable
+class RolloutEngine(Protocol):
+    def generate(
+        self,
+        policy: CausalLMPolicy,
+        problems: Sequence[Problem],
+        *,
+        group_size: int,
+        sampling: Sampling,
+        seed: Seed,
+        pooled: bool = False,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        written: Written | None = None,
+    ) -> RolloutBatch:
+        """``group_size`` completions of each problem, prompt-major; the same for the same seed and weights.
+
+        With ``pooled`` the batch also holds the mean last hidden state of each completion, its last token included.
+        With ``prefixes``, one for each problem, completions are continued: the tokens of a prefix are read behind the
+        prompt and stand in ``prompt_ids``, the completions of the batch are what follows, up to what the prefix leaves
+        of ``max_tokens``. An empty prefix is the same as none.
+        ``written`` is called once for each completion, in any order, on the calling thread.
+
+        Raises ValueError for no problems, a group size below 1, a prompt that does not fit the context, or a prefix
+        that leaves nothing to write.
+        """
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +99,8 @@ def encode(
 ) -> Requests:
     """Encode the prompts of some problems, and what their completions begin with.
 
-    Raises:
-        ValueError: for no problems, a group size below 1, a prompt without tokens or too long for the context, or a
-            prefix that has ended or leaves nothing of ``max_tokens``.
+    Raises ValueError for no problems, a group size below 1, a prompt without tokens or too long for the context, or a
+    prefix that has ended or leaves nothing of ``max_tokens``.
     """
     if not problems:
         raise ValueError("no problems were given: rollouts need at least one")

@@ -30,8 +30,7 @@ def token_bytes(tokenizer: PreTrainedTokenizerBase) -> tuple[bytes, ...]:
 
     Byte-level and SentencePiece vocabularies are known; the one that spells ``PROBE`` from its token ids is it.
 
-    Raises:
-        ValueError: where neither does.
+    Raises ValueError where neither does.
     """
     ids = list(tokenizer(PROBE, add_special_tokens=False)["input_ids"])  # pyright: ignore[reportArgumentType]
     for piece_bytes in (_byte_level, _sentence_piece):

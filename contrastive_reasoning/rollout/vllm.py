@@ -17,11 +17,9 @@ from typing import Any
 import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.device_memory import give_back
-from contrastive_reasoning.rollout.base import Written
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.completions import Completions, pooled_states, spelling
-from contrastive_reasoning.rollout.requests import Requests, encode
+from contrastive_reasoning.rollout.requests import Requests, Written, encode
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed, names_of
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.rollout.vllm_client import (
@@ -95,7 +93,7 @@ class VLLMEngine:
         limit = sampling.max_tokens
         requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
         if self.sleep_level is not None:
-            on_every_rank(give_back)  # a server that sleeps between rollouts shares its devices with all processes
+            on_every_rank(torch.cuda.empty_cache)  # a server that sleeps between rollouts shares all devices
         report = on_first_rank(lambda: self._ready(policy))
         check_log_probs(report.logprobs_mode, sampling)
         drawn = on_every_rank(lambda: self._draw(policy, problems, requests, sampling, seed, written))
@@ -112,7 +110,7 @@ class VLLMEngine:
             return self.served.bring(policy)
         self.server.post("/wake_up?tags=weights")  # its cache of keys and values has to wait until they are loaded
         report = self.served.bring(policy)
-        give_back()
+        torch.cuda.empty_cache()
         self.server.post("/wake_up?tags=kv_cache")
         return report
 
@@ -235,8 +233,7 @@ class AnswerReader:
             limit: tokens that each may have.
             begun: the end of the prompt that belongs to the completion already.
 
-        Raises:
-            ServerError: where something is missing, or is not what was asked for.
+        Raises ServerError where something is missing, or is not what was asked for.
         """
         choices = answer.get("choices") if isinstance(answer, Mapping) else None
         if not isinstance(choices, list) or not all(isinstance(choice, Mapping) for choice in choices):

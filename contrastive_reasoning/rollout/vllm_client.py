@@ -51,8 +51,7 @@ class ServedPolicy:
     def bring(self, policy: CausalLMPolicy) -> Report:
         """Bring the weights if they are not those brought last, and check what the server holds.
 
-        Raises:
-            ServerError: where the server holds other weights, or cannot say.
+        Raises ServerError where the server holds other weights, or cannot say.
         """
         # The weights themselves, not the counters of their changes: what is written through `.data` (DeepSpeed does)
         # moves no counter.
@@ -64,11 +63,7 @@ class ServedPolicy:
         return self.check()
 
     def check(self) -> Report:
-        """What the server says of itself.
-
-        Raises:
-            ServerError: where its weights are not those brought last.
-        """
+        """What the server says of itself. Raises ServerError where its weights are not those brought last."""
         report = self._ask("policy_report")
         if report.fingerprint != self._served:
             raise ServerError(
@@ -113,8 +108,7 @@ def check_log_probs(mode: str | None, sampling: Sampling) -> None:
     vLLM takes ``raw_logprobs`` (its default) before the temperature, ``processed_logprobs`` after temperature, top-k
     and top-p, over what is left. A greedy completion has the same in both.
 
-    Raises:
-        ServerError: naming what to change.
+    Raises ServerError: naming what to change.
     """
     cut = not sampling.greedy and (sampling.top_k is not None or sampling.top_p < 1.0)
     fitting = {"raw_logprobs": sampling.scoring_temperature == 1.0, "processed_logprobs": not cut}
@@ -151,8 +145,7 @@ class JSONServer:
         retries: repeats after a connection that was refused or closed. An answer that is late is not asked for again:
             the server still works on the first one.
 
-    Raises:
-        ValueError: for another kind of address, a timeout that is not positive or a negative ``retries``.
+    Raises ValueError for another kind of address, a timeout that is not positive or a negative ``retries``.
     """
 
     def __init__(self, *, url: str, timeout: float, retries: int) -> None:
@@ -168,11 +161,7 @@ class JSONServer:
         self._host, self._port = parts.hostname, parts.port
 
     def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """What the server answers, None for an empty answer.
-
-        Raises:
-            ServerError: as its docstring says.
-        """
+        """What the server answers, None for an empty answer. Raises ServerError as its docstring says."""
         content = json.dumps(body or {}).encode()
         for attempt in range(self.retries + 1):
             try:

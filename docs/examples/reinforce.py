@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.objectives import Aggregation, ObjectiveInputs, ObjectiveOutputs
-from contrastive_reasoning.objectives.aggregate import aggregated
+from contrastive_reasoning.objectives.base import aggregated
 
 
 @dataclass(frozen=True, kw_only=True)

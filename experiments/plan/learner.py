@@ -19,7 +19,7 @@ from typing import Any
 
 from omegaconf import ListConfig, OmegaConf
 
-from contrastive_reasoning.policies.flops import DecoderSize, Weights
+from contrastive_reasoning.policies.pass_cost import DecoderSize, Weights
 from contrastive_reasoning.policies.shape import LINEAR_LAYERS, FoundShape, ModelShape, find_shape
 from contrastive_reasoning.policies.sharding import most_in_a_share
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from contrastive_reasoning.policies.flops import DecoderSize, learning_flops, reading_flops
+from contrastive_reasoning.policies.pass_cost import DecoderSize, learning_flops, reading_flops
 from experiments.plan.learner import MILD_TO_STRONG, Sharding, by_name, sharding_of
 from experiments.plan.rollouts import Rollouts
 from experiments.plan.stages import CONTEXT, SLACK, Experiment, Moment, experiment_of, uncounted

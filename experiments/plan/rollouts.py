@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from contrastive_reasoning.policies.flops import Work, work_of
-from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
+from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, Work, packing_pays, work_of
 from contrastive_reasoning.policies.shape import ModelShape
 from experiments.plan.learner import FLOAT, Learner
 

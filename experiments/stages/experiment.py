@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,6 @@ import torch
 from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
-from contrastive_reasoning.policies.device_memory import let_go
 from contrastive_reasoning.progress import clock
 from experiments.assemble import AssemblyError, build, with_values
 from experiments.config.composition import critic_checkpoints, given_overrides
@@ -206,7 +206,8 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     if this_rank() == 0:
         write_result(plan.folder, described | dict(result))
     barrier()
-    let_go()
+    gc.collect()
+    torch.cuda.empty_cache()
     print(f"{plan.name}: done after {clock(time.monotonic() - started)}")
 
 

@@ -31,7 +31,7 @@ def _give_back_late(folder: Path) -> None:
 
 def _drawn(url: str, folder: Path, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]) -> dict[str, Any]:
     """Which processes had given memory back at each request of this one."""
-    vllm.give_back = partial(_give_back_late, folder)  # pyright: ignore[reportPrivateImportUsage]
+    vllm.torch.cuda.empty_cache = partial(_give_back_late, folder)
     engine = engine_of(url, folder, sleep_level=1)
     send, found = engine.server.post, []
 

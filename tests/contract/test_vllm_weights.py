@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.vllm import VLLMEngine
 from contrastive_reasoning.rollout.vllm_client import ServerError

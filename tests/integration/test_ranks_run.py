@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
-from contrastive_reasoning.policies.adapters import LoRA
+from contrastive_reasoning.policies.load import LoRA
 from experiments.run_folder import read_metrics
 from experiments.schema import register
 from tests.ports import free_port

@@ -50,8 +50,7 @@ def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
 def stored_tensors(folder: Path, device: str) -> Iterator[tuple[str, Tensor]]:
     """Name and tensor of all that the safetensors files of a folder hold, one tensor in memory at a time.
 
-    Raises:
-        FileNotFoundError: where there is no such file.
+    Raises FileNotFoundError where there is no such file.
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:

@@ -20,7 +20,7 @@ from callbacks.cost import THROUGHPUT, Cost, Throughput, measured_peak
 from callbacks.rollout_generation import RolloutGeneration
 from callbacks.system_metrics import memory_in_use, peak_memory
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.flops import NO_WORK, decoder_size, learning_flops, reading_flops, work_of
+from contrastive_reasoning.policies.pass_cost import NO_WORK, decoder_size, learning_flops, reading_flops, work_of
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from callbacks.rollout_generation import DynamicSampling, equal_groups, verified_groups
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling, Seed
-from contrastive_reasoning.rollout.base import Written
+from contrastive_reasoning.rollout.requests import Written
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ProblemBatch
 from tests.quiet import quiet_trainer

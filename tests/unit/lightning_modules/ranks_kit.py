@@ -16,8 +16,8 @@ from torch import Tensor
 
 from contrastive_reasoning.distributed import over_ranks, ranks, this_rank
 from contrastive_reasoning.objectives import GRPO, K3, FullKL, TokenMean
-from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rollout.batch import RolloutTokens

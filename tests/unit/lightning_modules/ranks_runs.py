@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contrastive_reasoning.objectives.aggregate import ConstantLength, SeqMeanTokenMean
+from contrastive_reasoning.objectives.base import ConstantLength, SeqMeanTokenMean
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_critics_kit import (
     calibrated,

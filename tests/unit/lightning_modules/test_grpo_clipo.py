@@ -12,8 +12,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from contrastive_reasoning.losses import cosine, info_nce
-from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead
 from contrastive_reasoning.rollout import RolloutBatch

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contrastive_reasoning.objectives import ObjectiveInputs
+from contrastive_reasoning.objectives import Objective, ObjectiveInputs
 
 LENGTHS = torch.tensor([5, 1, 3, 0, 4])
 
@@ -38,6 +38,32 @@ def _numeric(loss: Callable[[list[list[float]]], float], log_probs: Tensor, step
                 sides.append(loss(moved.tolist()))
             found[i, t] = (sides[0] - sides[1]) / (2 * step)
     return found
+
+
+def _rows(log_ratios: list[list[float]], advantages: list[list[float]]) -> ObjectiveInputs:
+    """Full rows with these log-ratios."""
+    moved = torch.tensor(log_ratios, dtype=torch.float64)
+    return ObjectiveInputs(
+        log_probs=(moved - 1).requires_grad_(),
+        old_log_probs=torch.full_like(moved, -1.0),
+        ref_log_probs=None,
+        advantages=torch.tensor(advantages, dtype=torch.float64),
+        mask=torch.ones_like(moved, dtype=torch.bool),
+    )
+
+
+def _gradient(objective: Objective, given: ObjectiveInputs) -> Tensor:
+    return torch.autograd.grad(objective(given).loss, given.log_probs)[0]
+
+
+@pytest.fixture(scope="session")
+def rows() -> Callable[..., ObjectiveInputs]:
+    return _rows
+
+
+@pytest.fixture(scope="session")
+def gradient() -> Callable[..., Tensor]:
+    return _gradient
 
 
 @pytest.fixture(scope="session")

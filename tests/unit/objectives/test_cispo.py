@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from math import exp
+from math import exp, log
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from contrastive_reasoning.objectives import CISPO, ObjectiveInputs, TokenMean
@@ -16,10 +15,6 @@ HIGH = 0.5
 def cispo(**changes: Any) -> CISPO:
     settings: dict[str, Any] = {"clip_low": None, "clip_high": HIGH, "kl_weight": 0.0, "kl": None}
     return CISPO(**{**settings, "aggregation": TokenMean(), **changes})
-
-
-def gradient(objective: CISPO, given: ObjectiveInputs) -> Tensor:
-    return torch.autograd.grad(objective(given).loss, given.log_probs)[0]
 
 
 def weight(given: ObjectiveInputs, i: int, t: int) -> float:
@@ -37,41 +32,27 @@ def by_loops(given: ObjectiveInputs, log_probs: list[list[float]]) -> float:
     return sum(losses) / len(losses)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("spread", [0.1, 0.8])
-def test_loss_and_gradient_are_those_of_the_formula(ragged, numeric, seed: int, spread: float) -> None:
+def test_loss_and_gradient_are_those_of_the_formula(ragged, numeric, gradient, seed: int, spread: float) -> None:
     given = ragged(seed, spread=spread, per_token=True)
     assert cispo()(given).loss.item() == pytest.approx(by_loops(given, given.log_probs.tolist()), rel=1e-12)
     expected = numeric(lambda log_probs: by_loops(given, log_probs), given.log_probs)
     assert_close(gradient(cispo(), given), expected, rtol=1e-6, atol=1e-9)
 
 
-def one_row(ratios: list[float], advantages: list[float]) -> ObjectiveInputs:
-    log_probs = torch.tensor([ratios], dtype=torch.float64).log() - 1
-    return ObjectiveInputs(
-        log_probs=log_probs.requires_grad_(),
-        old_log_probs=torch.full_like(log_probs, -1.0),
-        ref_log_probs=None,
-        advantages=torch.tensor([advantages], dtype=torch.float64),
-        mask=torch.ones_like(log_probs, dtype=torch.bool),
-    )
+RATIOS = [[log(4.0), log(0.1), log(4.0), log(0.1)]]
 
 
-def test_no_token_loses_its_gradient() -> None:
-    given = one_row([4.0, 0.1, 4.0, 0.1], [1.0, 1.0, -1.0, -1.0])
+def test_no_token_loses_its_gradient(rows, gradient) -> None:
+    given = rows(RATIOS, [[1.0, 1.0, -1.0, -1.0]])
     assert_close(gradient(cispo(), given), torch.tensor([[-1.5, -0.1, 1.5, 0.1]], dtype=torch.float64) / 4)
     assert_close(gradient(cispo(clip_low=0.2), given)[0, 1], torch.tensor(-0.8 / 4, dtype=torch.float64))
 
 
-def test_metrics_are_of_the_ratio_before_it_is_cut() -> None:
-    metrics = cispo()(one_row([4.0, 0.1, 4.0, 0.1], [1.0, 1.0, -1.0, 0.0])).metrics
+def test_metrics_are_of_the_ratio_before_it_is_cut(rows) -> None:
+    metrics = cispo()(rows(RATIOS, [[1.0, 1.0, -1.0, 0.0]])).metrics
     assert metrics["clip_fraction"].item() == 0.5
     assert metrics["ratio_mean"].item() == pytest.approx(8.2 / 4)
     assert metrics["ratio_max"].item() == pytest.approx(4.0)
     assert not any(value.requires_grad for value in metrics.values())
-
-
-@pytest.mark.parametrize(("change", "message"), [({"clip_low": 1.5}, "clip_low"), ({"clip_high": -1.0}, "clip_high")])
-def test_settings_are_checked(change: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        cispo(**change)

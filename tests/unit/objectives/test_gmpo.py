@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from contrastive_reasoning.objectives import GMPO, ObjectiveInputs, SeqMeanTokenMean, TokenMean
@@ -16,10 +15,6 @@ LOW, HIGH = 0.3, 0.4
 def gmpo(**changes: Any) -> GMPO:
     settings: dict[str, Any] = {"clip_low": LOW, "clip_high": HIGH, "kl_weight": 0.0, "kl": None}
     return GMPO(**{**settings, "aggregation": TokenMean(), **changes})
-
-
-def gradient(objective: GMPO, given: ObjectiveInputs) -> Tensor:
-    return torch.autograd.grad(objective(given).loss, given.log_probs)[0]
 
 
 def by_loops(given: ObjectiveInputs, log_probs: list[list[float]], *, by_token: bool) -> float:
@@ -39,10 +34,12 @@ def by_loops(given: ObjectiveInputs, log_probs: list[list[float]], *, by_token: 
     return total / count
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("spread", [0.2, 0.8])
 @pytest.mark.parametrize("by_token", [True, False])
-def test_loss_and_gradient_are_those_of_the_formula(ragged, numeric, seed: int, spread: float, by_token: bool) -> None:
+def test_loss_and_gradient_are_those_of_the_formula(
+    ragged, numeric, gradient, seed: int, spread: float, by_token: bool
+) -> None:
     given = ragged(seed, spread=spread, per_token=False)
     objective = gmpo(aggregation=TokenMean() if by_token else SeqMeanTokenMean())
     expected = by_loops(given, given.log_probs.tolist(), by_token=by_token)
@@ -51,34 +48,23 @@ def test_loss_and_gradient_are_those_of_the_formula(ragged, numeric, seed: int, 
     assert_close(gradient(objective, given), wanted, rtol=1e-6, atol=1e-9)
 
 
-def one_row(log_ratios: list[float], advantages: list[float]) -> ObjectiveInputs:
-    moved = torch.tensor([log_ratios], dtype=torch.float64)
-    return ObjectiveInputs(
-        log_probs=(moved - 1).requires_grad_(),
-        old_log_probs=torch.full_like(moved, -1.0),
-        ref_log_probs=None,
-        advantages=torch.tensor([advantages], dtype=torch.float64),
-        mask=torch.ones_like(moved, dtype=torch.bool),
-    )
-
-
-def test_a_token_is_bounded_only_where_it_would_gain() -> None:
-    better = one_row([2.0, -2.0, 0.1], [1.0] * 3)
+def test_a_token_is_bounded_only_where_it_would_gain(rows, gradient) -> None:
+    better = rows([[2.0, -2.0, 0.1]], [[1.0] * 3])
     s = exp((HIGH - 2.0 + 0.1) / 3)
     assert gmpo()(better).loss.item() == pytest.approx(-s)
     assert_close(gradient(gmpo(), better), torch.tensor([[0.0, -s / 3, -s / 3]], dtype=torch.float64))
-    worse = one_row([2.0, -2.0, 0.1], [-1.0] * 3)
+    worse = rows([[2.0, -2.0, 0.1]], [[-1.0] * 3])
     s = exp((2.0 - LOW + 0.1) / 3)
     assert gmpo()(worse).loss.item() == pytest.approx(s)
     assert_close(gradient(gmpo(), worse), torch.tensor([[s / 3, 0.0, s / 3]], dtype=torch.float64))
 
 
-def test_credit_of_a_step_stays_on_its_tokens() -> None:
-    got = gradient(gmpo(), one_row([0.0, 0.0, 0.0], [3.0, -1.0, 0.0]))
+def test_credit_of_a_step_stays_on_its_tokens(rows, gradient) -> None:
+    got = gradient(gmpo(), rows([[0.0, 0.0, 0.0]], [[3.0, -1.0, 0.0]]))
     assert_close(got, torch.tensor([[-1.0, 1 / 3, 0.0]], dtype=torch.float64))
 
 
-def test_a_completion_that_ran_away_is_bounded() -> None:
-    given = one_row([90.0, 90.0], [-1.0, -1.0])
+def test_a_completion_that_ran_away_is_bounded(rows, gradient) -> None:
+    given = rows([[90.0, 90.0]], [[-1.0, -1.0]])
     assert gmpo()(given).loss.item() == pytest.approx(exp(10))
     assert not gradient(gmpo(), given).any()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import asdict
-from math import exp, log
+from math import log
 
 import pytest
 import torch
@@ -19,23 +18,23 @@ from contrastive_reasoning.objectives import (
 )
 
 
-def grpo(dual_clip: float | None = None, kl_weight: float = 0.0) -> GRPO:
+def grpo(dual_clip: float | None = None) -> GRPO:
     return GRPO(
         clip_low=0.2,
         clip_high=0.28,
         dual_clip=dual_clip,
-        kl_weight=kl_weight,
-        kl=K3(max_log_ratio=20.0, max_value=10.0),
+        kl_weight=0.0,
+        kl=None,
         aggregation=TokenMean(),
     )
 
 
-def inputs(ratios: list[float], advantages: list[float], ref: list[float] | None = None) -> ObjectiveInputs:
+def inputs(ratios: list[float], advantages: list[float]) -> ObjectiveInputs:
     log_probs = torch.tensor([[log(ratio) - 1 for ratio in ratios]], dtype=torch.float64, requires_grad=True)
     return ObjectiveInputs(
         log_probs=log_probs,
         old_log_probs=torch.full_like(log_probs, -1.0),
-        ref_log_probs=None if ref is None else torch.tensor([ref], dtype=torch.float64),
+        ref_log_probs=None,
         advantages=torch.tensor([advantages], dtype=torch.float64),
         mask=torch.ones(1, len(ratios), dtype=torch.bool),
     )
@@ -62,11 +61,6 @@ def test_only_steps_back_have_a_gradient_beyond_the_clips() -> None:
     assert_close(got, torch.tensor(expected, dtype=torch.float64))
 
 
-def test_first_update_is_the_plain_policy_gradient() -> None:
-    got = gradient(grpo(), inputs([1.0, 1.0], [2.0, -1.0]))
-    assert_close(got, torch.tensor([[-1.0, 0.5]], dtype=torch.float64))
-
-
 def test_dual_clip_bounds_the_price_of_a_token() -> None:
     given = inputs([50.0, 2.0, 50.0], [-1.0, -1.0, 1.0])
     assert grpo(dual_clip=3.0)(given).loss.item() == pytest.approx((3 + 2 - 1.28) / 3)
@@ -82,14 +76,6 @@ def test_metrics() -> None:
     assert metrics["ratio_max"].item() == pytest.approx(1.5)
     assert metrics["approx_kl"].item() == pytest.approx(-sum(map(log, RATIOS)) / 8)
     assert not any(value.requires_grad for value in metrics.values())
-
-
-def test_kl_is_added_with_its_weight() -> None:
-    given = inputs([1.0, 1.0], [0.0, 0.0], ref=[-1.5, -1.0])
-    k3 = (exp(-0.5) + 0.5 - 1) / 2
-    outputs = grpo(kl_weight=0.1)(given)
-    assert outputs.loss.item() == pytest.approx(0.1 * k3)
-    assert outputs.metrics["kl"].item() == pytest.approx(k3)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +96,7 @@ def test_settings_are_checked(change: dict[str, float], message: str) -> None:
 K3_BOUNDED = K3(max_log_ratio=20.0, max_value=10.0)
 
 
-def rows_of(ratios: list[list[float]], advantages: list[float], ref: float | None = None) -> ObjectiveInputs:
+def rows_of(ratios: list[list[float]], advantages: list[float]) -> ObjectiveInputs:
     """Rows of ratios, right-padded with 1; one advantage per row."""
     width = max(map(len, ratios))
     padded = torch.tensor([row + [1.0] * (width - len(row)) for row in ratios], dtype=torch.float64)
@@ -118,49 +104,23 @@ def rows_of(ratios: list[list[float]], advantages: list[float], ref: float | Non
     return ObjectiveInputs(
         log_probs=log_probs,
         old_log_probs=torch.full_like(padded, -1.0),
-        ref_log_probs=None if ref is None else torch.full_like(padded, ref),
+        ref_log_probs=None,
         advantages=torch.tensor(advantages, dtype=torch.float64)[:, None].expand(padded.shape),
         mask=torch.arange(width) < torch.tensor([len(row) for row in ratios])[:, None],
     )
 
 
-def dr_grpo(kl_weight: float = 0.0) -> DrGRPO:
-    return DrGRPO(clip_low=0.2, clip_high=0.2, length=8, kl_weight=kl_weight, kl=K3_BOUNDED)
-
-
-def test_dr_grpo_by_hand() -> None:
-    """Two rows of 2 and 1 tokens: each token weighs 1 / (2 · 8), however long its row."""
-    got = dr_grpo()(rows_of([[1.1, 1.5], [0.5]], [1.0, -2.0])).loss.item()
-    assert got == pytest.approx(-(1.1 + 1.2 - 2 * 0.8) / 16)
-
-
 def test_length_buys_nothing_in_dr_grpo() -> None:
-    """A token's gradient is the same in a short and a long row."""
-    given = rows_of([[1.0, 1.0, 1.0], [1.0]], [1.0, 1.0])
-    gradient = torch.autograd.grad(dr_grpo()(given).loss, given.log_probs)[0]
-    assert gradient[0, 0] == gradient[1, 0] == -1 / 16
+    """Each token weighs 1 / (2 · 8), and has the same gradient in a short and a long row."""
+    dr_grpo = DrGRPO(clip_low=0.2, clip_high=0.2, length=8, kl_weight=0.0, kl=None)
+    assert dr_grpo(rows_of([[1.1, 1.5], [0.5]], [1.0, -2.0])).loss.item() == pytest.approx(-(1.1 + 1.2 - 2 * 0.8) / 16)
+    first = gradient(dr_grpo, rows_of([[1.0, 1.0, 1.0], [1.0]], [1.0, 1.0]))
+    assert first[0, 0] == first[1, 0] == -1 / 16
 
 
 def test_which_grpo_they_are() -> None:
     clips = {"clip_low": 0.1, "clip_high": 0.3}
-    assert DAPO(**clips, dual_clip=3.0).as_grpo() == GRPO(
-        **clips, dual_clip=3.0, kl_weight=0.0, kl=None, aggregation=TokenMean()
-    )
-    assert DrGRPO(**clips, length=9, kl_weight=0.5, kl=K3_BOUNDED).as_grpo() == GRPO(
+    assert DAPO(**clips, dual_clip=3.0) == GRPO(**clips, dual_clip=3.0, kl_weight=0.0, kl=None, aggregation=TokenMean())
+    assert DrGRPO(**clips, length=9, kl_weight=0.5, kl=K3_BOUNDED) == GRPO(
         **clips, dual_clip=None, kl_weight=0.5, kl=K3_BOUNDED, aggregation=ConstantLength(length=9)
     )
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"clip_low": 1.0}, r"clip_low must lie in \[0, 1\), got 1.0"),
-        ({"length": 0}, "length must be at least 1, got 0"),
-        ({"kl_weight": -1.0}, "kl_weight must not be negative, got -1.0"),
-    ],
-)
-def test_settings_are_checked_when_they_are_given(change: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        DrGRPO(**{**asdict(dr_grpo()), "kl": None, **change})
-    with pytest.raises(ValueError, match="dual_clip must be above 1"):
-        DAPO(clip_low=0.2, clip_high=0.28, dual_clip=1.0)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.testing import assert_close
 
 from contrastive_reasoning.objectives import GSPO, ObjectiveInputs, SeqMeanTokenMean
@@ -16,10 +15,6 @@ LOW, HIGH = 0.1, 0.15
 def gspo(**changes: Any) -> GSPO:
     settings: dict[str, Any] = {"clip_low": LOW, "clip_high": HIGH, "kl_weight": 0.0, "kl": None}
     return GSPO(**{**settings, "aggregation": SeqMeanTokenMean(), **changes})
-
-
-def gradient(objective: GSPO, given: ObjectiveInputs) -> Tensor:
-    return torch.autograd.grad(objective(given).loss, given.log_probs)[0]
 
 
 def by_loops(given: ObjectiveInputs, log_probs: list[list[float]]) -> float:
@@ -34,46 +29,29 @@ def by_loops(given: ObjectiveInputs, log_probs: list[list[float]]) -> float:
     return sum(losses) / len(losses)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("spread", [0.05, 0.4])
-def test_loss_and_gradient_are_those_of_the_formula(ragged, numeric, seed: int, spread: float) -> None:
+def test_loss_and_gradient_are_those_of_the_formula(ragged, numeric, gradient, seed: int, spread: float) -> None:
     given = ragged(seed, spread=spread, per_token=False)
     assert gspo()(given).loss.item() == pytest.approx(by_loops(given, given.log_probs.tolist()), rel=1e-12)
     expected = numeric(lambda log_probs: by_loops(given, log_probs), given.log_probs)
     assert_close(gradient(gspo(), given), expected, rtol=1e-6, atol=1e-9)
 
 
-def two_rows(log_ratios: list[list[float]], advantages: list[list[float]]) -> ObjectiveInputs:
-    moved = torch.tensor(log_ratios, dtype=torch.float64)
-    return ObjectiveInputs(
-        log_probs=(moved - 1).requires_grad_(),
-        old_log_probs=torch.full_like(moved, -1.0),
-        ref_log_probs=None,
-        advantages=torch.tensor(advantages, dtype=torch.float64),
-        mask=torch.ones_like(moved, dtype=torch.bool),
-    )
-
-
-def test_every_token_of_a_kept_completion_has_a_gradient_and_none_of_a_cut_one() -> None:
+def test_every_token_of_a_kept_completion_has_a_gradient_and_none_of_a_cut_one(rows, gradient) -> None:
     """The first row's mean is 0.05 although a token of its own is far off; the second's is 0.4: better and likelier."""
-    given = two_rows([[0.9, -0.8], [0.4, 0.4]], [[1.0, 1.0], [1.0, 1.0]])
+    given = rows([[0.9, -0.8], [0.4, 0.4]], [[1.0, 1.0], [1.0, 1.0]])
     expected = torch.tensor([[-exp(0.05) / 4] * 2, [0.0, 0.0]], dtype=torch.float64)
     assert_close(gradient(gspo(), given), expected)
     assert gspo()(given).metrics["clip_fraction"].item() == 0.5
 
 
-def test_credit_of_a_step_stays_on_its_tokens() -> None:
-    got = gradient(gspo(), two_rows([[0.0, 0.0], [0.0, 0.0]], [[3.0, -1.0], [0.0, 2.0]]))
+def test_credit_of_a_step_stays_on_its_tokens(rows, gradient) -> None:
+    got = gradient(gspo(), rows([[0.0, 0.0], [0.0, 0.0]], [[3.0, -1.0], [0.0, 2.0]]))
     assert_close(got, torch.tensor([[-3.0, 1.0], [0.0, -2.0]], dtype=torch.float64) / 4)
 
 
-def test_a_completion_that_ran_away_is_bounded() -> None:
-    given = two_rows([[90.0, 90.0], [0.0, 0.0]], [[-1.0, -1.0], [0.0, 0.0]])
+def test_a_completion_that_ran_away_is_bounded(rows, gradient) -> None:
+    given = rows([[90.0, 90.0], [0.0, 0.0]], [[-1.0, -1.0], [0.0, 0.0]])
     assert gspo()(given).loss.item() == pytest.approx(exp(10) / 2)
     assert not gradient(gspo(), given)[0].any()
-
-
-@pytest.mark.parametrize(("change", "message"), [({"clip_low": 1.0}, "clip_low"), ({"kl_weight": -1.0}, "kl_weight")])
-def test_settings_are_checked(change: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        gspo(**change)

@@ -15,9 +15,8 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, GPT2Config, PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies import causal_lm, packed
-from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import checkpoint_layers
+from contrastive_reasoning.policies.load import LoRA, checkpoint_layers
 from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
 
 TOKENIZERS = {kind: train_tokenizer(["1+2=3;3+4=7"], vocab_size=270, kind=kind) for kind in ("llama", "qwen2")}

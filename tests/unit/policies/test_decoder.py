@@ -13,9 +13,9 @@ from transformers.models.llama import LlamaForCausalLM
 from transformers.models.mistral import MistralForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
-from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.decoder import Decoder, decoder_of
+from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.tiny import train_tokenizer
 
 SIZES: dict[str, Any] = dict(

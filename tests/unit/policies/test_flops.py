@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig
 from transformers.models.llama import LlamaForCausalLM
 
-from contrastive_reasoning.policies.flops import (
+from contrastive_reasoning.policies.pass_cost import (
     NO_WORK,
     DecoderSize,
     Weights,

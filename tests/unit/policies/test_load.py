@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import embedded_names, load_policy, resolve
+from contrastive_reasoning.policies.load import LoRA, embedded_names, load_policy, resolve
 from contrastive_reasoning.policies.tiny import TinyArchitecture
 
 ARCHITECTURE = TinyArchitecture(

@@ -12,6 +12,7 @@ import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,7 @@ def test_workers_stay_until_one_comes_to_harm(rollouts_of: Rollouts, reward_of: 
 
 def test_problem_and_completion_arrive_as_they_were_sent(rollouts_of: Rollouts, reward_of: Build) -> None:
     rollouts = rollouts_of(["x", "y"])
-    rollouts = RolloutBatch(**{**vars(rollouts), "texts": ["é\udcff漢", "é\udcff漢" * 100_000]})
+    rollouts = replace(rollouts, texts=["é\udcff漢", "é\udcff漢" * 100_000])
     assert reward_of(problem_of)(rollouts).outcome.tolist() == [21, 0]
 
 

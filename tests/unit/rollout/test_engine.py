@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.policies.adapters import LoRA
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rollout import Engine, HFEngine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.shared_cache import SharedCache

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from contrastive_reasoning.rollout.prefill import ReadPrompt
-from contrastive_reasoning.rollout.shared_cache import PromptLayout, SharedCache
+from contrastive_reasoning.rollout.shared_cache import PromptLayout, ReadPrompt, SharedCache
 
 LAYERS, HEADS, WIDTH = 2, 2, 4
 

@@ -9,7 +9,7 @@ from transformers import LlamaConfig
 from transformers.models.llama import LlamaForCausalLM
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.flops import DecoderSize, Weights
+from contrastive_reasoning.policies.pass_cost import DecoderSize, Weights
 from contrastive_reasoning.policies.shape import ModelShape
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout.engine import Engine

@@ -10,7 +10,7 @@ import pytest
 
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.shape import QWEN_3B
-from contrastive_reasoning.rollout.continuous import Schedule
+from contrastive_reasoning.rollout.engine import Schedule
 from experiments.plan.rollouts import Rollouts, first_rows, fullest_microbatch
 from lightning_modules.microbatches import rows_by_budget
 
