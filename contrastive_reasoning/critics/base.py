@@ -43,9 +43,7 @@ class CriticOracleBatch:
     """N states of held-out problems, each with its problem's goal and the exact oracle's answer."""
 
     state_actions: Any
-    """N state–action pairs in the critic's own encoding."""
     goals: Any
-    """N goals, row for row."""
     label: Bool[Tensor, " N"]
     """True where the goal is reachable from the state."""
     depth: Int[Tensor, " N"]
@@ -112,19 +110,15 @@ class TwoTowerCritic(nn.Module, ABC):
         self.similarity = similarity
 
     @abstractmethod
-    def encode_state_action(self, state_actions: Any) -> Float[Tensor, "A D"]:
-        """φ: one embedding per state–action."""
+    def encode_state_action(self, state_actions: Any) -> Float[Tensor, "A D"]: ...
 
     @abstractmethod
-    def encode_goal(self, goals: Any) -> Float[Tensor, "C D"]:
-        """ψ: one embedding per goal."""
+    def encode_goal(self, goals: Any) -> Float[Tensor, "C D"]: ...
 
     def forward(self, state_actions: Any, goals: Any) -> Float[Tensor, "A C"]:
-        """f for every state–action with every goal."""
         return self.similarity(self.encode_state_action(state_actions), self.encode_goal(goals))
 
     def pairs(self, state_actions: Any, goals: Any) -> Float[Tensor, " N"]:
-        """f for N state–actions, each with its own goal."""
         return of_pairs(self.similarity, self.encode_state_action(state_actions), self.encode_goal(goals))
 
 
@@ -160,11 +154,6 @@ class Pairing(Protocol):
         reached: Bool[ndarray, "A V"],
         exhausted: Bool[ndarray, " A"],
     ) -> Pairs:
-        """
-        Args:
-            hindsight: a value reached from each anchor, or ``NONE``.
-            targets: the target of each trajectory's own problem.
-            reached: the values known to be reachable from each anchor.
-            exhausted: whether all values that it does not list are dead ends.
-        """
+        """From a value reached from each anchor (or ``NONE``), the target of its own problem, the values known to be
+        reachable from it, and whether all others are dead ends."""
         ...

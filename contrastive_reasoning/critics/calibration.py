@@ -59,9 +59,7 @@ def join_examples(parts: Sequence[Examples]) -> Examples:
 class Calibration:
     """Curves fitted to examples; before the first fit a state is worth σ(logit).
 
-    Args:
-        curve: isotonic or Platt's.
-        least_visits: rollouts through states of a depth from which on the depth has a curve of its own.
+    A depth has a curve of its own from ``least_visits`` rollouts through its states on.
 
     Raises ValueError: ``least_visits`` is below 1.
     """
@@ -82,12 +80,12 @@ class Calibration:
         """Replace the curves by those of these examples; without any, everything stays as it was."""
         if not len(examples.logits):
             return
-        self.pooled = self._curve_of(examples)
+        self.pooled = self.curve.fit(examples.logits, examples.share, examples.visits)
         self.by_depth = {}
         for depth in examples.depth.unique().tolist():
             here = examples.of(examples.depth == depth)
             if here.visits.sum() >= self.least_visits:
-                self.by_depth[depth] = self._curve_of(here)
+                self.by_depth[depth] = self.curve.fit(here.logits, here.share, here.visits)
 
     def __call__(self, logits: Float[Tensor, " K"], depth: Int[Tensor, " K"]) -> Float[Tensor, " K"]:
         """P(success | state) of K states."""
@@ -107,9 +105,6 @@ class Calibration:
         self.pooled = dict(state["pooled"]) or None
         self.by_depth = {depth: dict(numbers) for depth, numbers in state["by_depth"].items()}
 
-    def _curve_of(self, examples: Examples) -> Numbers:
-        return self.curve.fit(examples.logits, examples.share, examples.visits)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Isotonic:
@@ -125,15 +120,11 @@ class Isotonic:
 
         curve = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=True, out_of_bounds="clip")
         curve.fit(logits.double().numpy(), share.double().numpy(), sample_weight=visits.double().numpy())
-        return {"logit": _vector(curve.X_thresholds_), "probability": _vector(curve.y_thresholds_)}
+        return {"logit": _column(curve.X_thresholds_), "probability": _column(curve.y_thresholds_)}
 
     def predict(self, numbers: Numbers, logits: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
         knots = numbers["logit"].numpy(), numbers["probability"].numpy()
-        return _vector(np.interp(logits.double().numpy(), *knots))
-
-
-def _vector(values: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.asarray(values, dtype=np.float64).copy())
+        return _column(np.interp(logits.double().numpy(), *knots))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +145,14 @@ class Platt:
         success = np.repeat([1, 0], len(logits))
         line = LogisticRegression(C=np.inf, solver="lbfgs", tol=1e-10, max_iter=1000)
         line.fit(logits.double().repeat(2).numpy()[:, None], success, sample_weight=weight)
-        return {"slope": _number(line.coef_), "intercept": _number(line.intercept_)}
+        return {"slope": _column(line.coef_), "intercept": _column(line.intercept_)}
 
     def predict(self, numbers: Numbers, logits: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
         return (numbers["slope"] * logits.double() + numbers["intercept"]).sigmoid()
+
+
+def _column(values: Any) -> Tensor:
+    return torch.from_numpy(np.asarray(values, dtype=np.float64).reshape(-1).copy())
 
 
 def soft_targets(share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
@@ -165,10 +160,6 @@ def soft_targets(share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> Flo
     successes = (share * visits).sum()
     failures = visits.sum() - successes
     return share * (successes + 1) / (successes + 2) + (1 - share) / (failures + 2)
-
-
-def _number(value: object) -> Tensor:
-    return torch.from_numpy(np.asarray(value, dtype=np.float64).reshape(1).copy())
 
 
 def expected_calibration_error(

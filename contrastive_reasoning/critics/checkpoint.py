@@ -12,7 +12,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 WEIGHTS, DESCRIPTION = "critic.safetensors", "critic.json"
 
@@ -20,10 +20,7 @@ WEIGHTS, DESCRIPTION = "critic.safetensors", "critic.json"
 def save_critic(critic: nn.Module, folder: str | Path, config: Mapping[str, Any]) -> None:
     """Write the critic's trained weights and buffers, its class and the configuration it was built from.
 
-    Args:
-        critic: any module.
-        folder: made where absent; a critic that lies there is replaced.
-        config: what JSON can hold.
+    The folder is made where absent; a critic that lies there is replaced.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +49,15 @@ def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
         weights = load_file(folder / WEIGHTS)
     except SafetensorError as error:
         raise ValueError(f"the critic in {folder} cannot be read: {WEIGHTS} holds no weights ({error})") from error
-    _require_match(critic.state_dict(), weights, set(description["frozen"]), folder)
+    own, frozen = critic.state_dict(), set(description["frozen"])
+    if missing := sorted(own.keys() - weights.keys() - frozen):
+        raise ValueError(f"the critic in {folder} has no weights for {missing[0]} ({len(missing)} missing)")
+    if unknown := sorted((weights.keys() | frozen) - own.keys()):
+        raise ValueError(f"the critic in {folder} has weights that this one has not: {unknown[0]} (of {len(unknown)})")
+    for name, tensor in weights.items():
+        if tensor.shape != own[name].shape:
+            shapes = f"{tuple(tensor.shape)}, expected {tuple(own[name].shape)}"
+            raise ValueError(f"the critic in {folder} has {name} of shape {shapes}")
     critic.load_state_dict(weights, strict=False)
 
 
@@ -66,26 +71,10 @@ def read_description(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the critic in {folder} cannot be read: {DESCRIPTION} is no JSON ({error})") from error
     known = isinstance(description, dict) and isinstance(description.get("class"), str)
-    if not known or not _is_names(description.get("frozen")):
+    frozen = description.get("frozen") if known else None
+    if not isinstance(frozen, list) or not all(isinstance(name, str) for name in frozen):
         raise ValueError(f"the critic in {folder} cannot be read: {DESCRIPTION} must name its class and what is frozen")
     return description
-
-
-def _is_names(node: Any) -> bool:
-    return isinstance(node, list) and all(isinstance(name, str) for name in node)
-
-
-def _require_match(own: Mapping[str, Tensor], saved: Mapping[str, Tensor], frozen: set[str], folder: Path) -> None:
-    missing = sorted(own.keys() - saved.keys() - frozen)
-    if missing:
-        raise ValueError(f"the critic in {folder} has no weights for {missing[0]} ({len(missing)} missing)")
-    unknown = sorted((saved.keys() | frozen) - own.keys())
-    if unknown:
-        raise ValueError(f"the critic in {folder} has weights that this one has not: {unknown[0]} (of {len(unknown)})")
-    for name, tensor in saved.items():
-        if tensor.shape != own[name].shape:
-            shapes = f"{tuple(tensor.shape)}, expected {tuple(own[name].shape)}"
-            raise ValueError(f"the critic in {folder} has {name} of shape {shapes}")
 
 
 def _class_name(critic: nn.Module) -> str:

@@ -24,10 +24,7 @@ SEED_STRIDE = 1_000_003
 class EnsembleCritic(nn.Module):
     """The mean of ``size`` critics, trained in one fit, saved and loaded as one.
 
-    Args:
-        member: builds a critic from its seed; the first member is the single critic of ``seed``.
-        size: M, at least 2.
-        seed: the members' seeds follow from it.
+    ``member`` builds a critic from its seed; the members' seeds follow from ``seed``, which is that of the first.
 
     Raises ValueError: ``size`` is below 2.
     """
@@ -36,7 +33,9 @@ class EnsembleCritic(nn.Module):
         super().__init__()
         if size < 2:
             raise ValueError(f"EnsembleCritic: size must be at least 2, got {size}")
-        self.members: Any = nn.ModuleList([_module(member(seed=seed + SEED_STRIDE * m)) for m in range(size)])
+        members: list[Any] = [member(seed=seed + SEED_STRIDE * m) for m in range(size)]
+        self.members: Any = nn.ModuleList(members)
+        self.root = size**0.5
 
     @property
     def values_states(self) -> bool:
@@ -57,18 +56,15 @@ class EnsembleCritic(nn.Module):
 
     def encode_state_action(self, state_actions: Any) -> Float[Tensor, "A D"]:
         """The members' φ side by side, scaled: where f_m are inner products, so is their mean."""
-        return self._side_by_side([member.encode_state_action(state_actions) for member in self.members])
+        return torch.cat([member.encode_state_action(state_actions) for member in self.members], 1) / self.root
 
     def encode_goal(self, goals: Any) -> Float[Tensor, "C D"]:
         """The members' ψ side by side, scaled."""
-        return self._side_by_side([member.encode_goal(goals) for member in self.members])
+        return torch.cat([member.encode_goal(goals) for member in self.members], 1) / self.root
 
     def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
         """As any of the members: they are of one kind."""
         return self.members[0].encode_steps(problem, completion, steps)
-
-    def _side_by_side(self, embeddings: Sequence[Tensor]) -> Tensor:
-        return torch.cat(list(embeddings), dim=1) / len(self.members) ** 0.5
 
 
 def disagreement(logits: Float[Tensor, "M N"]) -> float:
@@ -80,9 +76,3 @@ def disagreement(logits: Float[Tensor, "M N"]) -> float:
     if not logits.numel():
         return 0.0
     return 2 * logits.double().sigmoid().std(dim=0, correction=0).mean().clamp(max=0.5).item()
-
-
-def _module(critic: Critic) -> nn.Module:
-    if not isinstance(critic, nn.Module):
-        raise TypeError(f"EnsembleCritic: a member must be a torch module, got {type(critic).__name__}")
-    return critic

@@ -140,11 +140,11 @@ class JointCritic(nn.Module):
         return self._sum(inner, self.join(self.state_join(state) * self.goal_join(goal))[:, 0])
 
     def encode_state_action(self, state_actions: Int[Tensor, "N 6"]) -> Float[Tensor, "N D"]:
-        """φ, to be looked at; f is more than its inner product with ψ."""
+        """φ; f is more than its inner product with ψ."""
         return self.state_head(self._state_trunk(state_actions))
 
     def encode_goal(self, goals: Int[Tensor, " N"]) -> Float[Tensor, "N D"]:
-        """ψ, to be looked at."""
+        """ψ."""
         return self.goal_head(self._goal_trunk(goals))
 
     def encode_steps(

@@ -118,13 +118,7 @@ class NumericV2(TwoTowerCritic):
 
     ``state_actions`` is (N, 6) long: the array, sorted in descending order and padded with −1; ``goals`` is (N,) long.
 
-    Args:
-        digit_dimension: width of one digit's embedding.
-        hidden_dimension: width of the hidden layers of the projection heads.
-        hidden_layers: how many they are.
-        dimension: D, the width of the space in which states and goals are compared.
-        similarity: (A, D), (C, D) → (A, C).
-        seed: of the initial weights.
+    The arguments are those of ``NumericV1``.
     """
 
     values_states = True

@@ -88,11 +88,7 @@ def replay_batch(
     An anchor is paired with the target that it was last visited under. An unsuccessful rollout proves nothing about
     the state's targets: where one was neither reached nor excluded, the pair is no candidate.
 
-    Args:
-        states: the anchors, at least one.
-        pairing: which goals they are paired with, and which pairs the loss sees.
-        goal_range: lowest and highest value that may be a goal by hindsight.
-        rng: draws one value of those that each anchor has reached.
+    ``rng`` draws the goal by hindsight of each anchor, of the values within ``goal_range`` that it has reached.
     """
     reached, own = np.zeros((len(states), MAX_RESULT), dtype=bool), np.zeros((len(states), MAX_RESULT), dtype=bool)
     for row, each in enumerate(states):

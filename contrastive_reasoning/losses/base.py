@@ -58,10 +58,7 @@ class PerAnchorLoss(LossAtTemperature):
 
 
 def require_positive(owner: str, **values: float) -> None:
-    """Refuse a number that must be above zero.
-
-    Raises ValueError: a value is not > 0; names the owner, the argument and the value.
-    """
+    """Refuse a number that must be above zero, naming the owner and the argument."""
     for name, value in values.items():
         if not value > 0:
             raise ValueError(f"{owner}: {name} must be above 0, got {value}")

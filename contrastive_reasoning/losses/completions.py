@@ -78,12 +78,7 @@ LEVELS: Mapping[str, Level] = {"group": group_level, "cross": cross_level, "batc
 
 
 def draw_positive(positive: Bool[Tensor, "A C"], *, generator: torch.Generator) -> Bool[Tensor, "A C"]:
-    """One of each anchor's positives, uniform; none where it has none.
-
-    Args:
-        positive: the positives of each anchor.
-        generator: a CPU generator; the same state gives the same draw on every device.
-    """
+    """One of each anchor's positives, uniform, by a CPU generator: the same on every device."""
     keys = torch.rand(positive.shape, generator=generator).to(positive.device).masked_fill(~positive, -1.0)
     drawn = torch.zeros_like(positive).scatter(1, keys.argmax(dim=1, keepdim=True), True)
     return drawn & positive

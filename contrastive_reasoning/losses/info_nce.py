@@ -42,31 +42,16 @@ def info_nce(
 def info_nce_backward(
     logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, " C"]:
-    """One loss per goal: ``info_nce`` of the transposed pairs.
-
-    Args:
-        logits: s/τ of A anchors with C candidates.
-        positive: one True per column, or none; with several the loss is the mean over them.
-        candidate: what the softmax runs over besides the positive; None for all rows.
-
-    Returns:
-        ℓ per goal; exactly 0, with zero gradient, for a goal that no anchor reached.
-    """
+    """One loss per goal: ``info_nce`` of the transposed pairs; exactly 0 for a goal that no anchor reached."""
     return info_nce(logits.T, positive.T, None if candidate is None else candidate.T)
 
 
 def info_nce_symmetric(
     logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, ""]:
-    """Half the mean over anchors plus half the mean over goals; reduced, for the two halves have different axes.
+    """Half the mean over anchors plus half the mean over goals, those that have a positive.
 
-    Args:
-        logits: s/τ of A anchors with C candidates.
-        positive: one True per row and per column, or none; with several the mean over them.
-        candidate: the pairs that count besides the positives; None for all.
-
-    Returns:
-        A scalar; each half is over the rows (columns) that have a positive.
+    It is reduced, for the two halves have different axes. The arguments are those of ``info_nce``.
     """
     forward = mean_over(info_nce(logits, positive, candidate), positive.any(dim=1))
     backward = mean_over(info_nce_backward(logits, positive, candidate), positive.any(dim=0))

@@ -12,13 +12,7 @@ def masked_logsumexp(
 ) -> Float[Tensor, " A"]:
     """logsumexp over the masked-in columns of each row, of log(Σ exp(sᵢⱼ) + exp(floorᵢ)) where a floor is given.
 
-    Args:
-        logits: s/τ of A anchors with C candidates.
-        mask: the columns that are summed.
-        floor: one more term of each sum, as a logit; None for an exact sum.
-
-    Returns:
-        One number per anchor; 0, with zero gradient, for a row whose mask is empty.
+    It is 0, with zero gradient, for a row whose mask is empty.
     """
     occupied = mask.any(dim=1)
     # A row of −inf alone has a NaN gradient, so an empty row is made finite before the sum and zeroed after it.
@@ -35,9 +29,7 @@ def masked_mean(logits: Float[Tensor, "A C"], mask: Bool[Tensor, "A C"]) -> Floa
 def mean_over(values: Float[Tensor, "*shape"], selected: Bool[Tensor, "*shape"]) -> Float[Tensor, ""]:
     """Mean of ``values`` where ``selected``; a true zero that still backpropagates where nothing is.
 
-    Args:
-        values: any shape; entries that are not selected are ignored, infinities and NaN included.
-        selected: which entries the mean is over.
+    Entries that are not selected are ignored, infinities and NaN included.
     """
     return values.where(selected, 0.0).sum() / selected.sum().clamp(min=1)
 
@@ -47,10 +39,7 @@ def categorical_accuracy(
 ) -> Bool[Tensor, " A"]:
     """Per anchor, whether the best-scored column is a positive; False for an anchor that has none.
 
-    Args:
-        logits: scores of A anchors with C candidates, at any temperature.
-        positive: the positives of each anchor.
-        candidate: the columns that compete besides the positives; None for all. The first of equals wins.
+    ``candidate`` are the columns that compete besides the positives; None for all. The first of equals wins.
     """
     counts = positive | candidate if candidate is not None else positive | True
     best = logits.masked_fill(~counts, float("-inf")).argmax(dim=1, keepdim=True)
@@ -62,11 +51,7 @@ def draw_negatives(
 ) -> Bool[Tensor, "A C"]:
     """All positives and, per anchor, ``count`` of its negatives drawn without replacement (all, where there are fewer).
 
-    Args:
-        positive: positive pairs, always kept.
-        candidate: pairs that count; a negative is a candidate that is not positive.
-        count: negatives per anchor.
-        generator: a CPU generator; the same state gives the same pairs on every device.
+    A negative is a candidate that is not positive. The generator is one of the CPU: the same draws on every device.
     """
     negative = candidate & ~positive
     keys = torch.rand(positive.shape, generator=generator).to(positive.device).masked_fill(~negative, 2.0)

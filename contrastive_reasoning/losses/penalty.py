@@ -17,15 +17,7 @@ from contrastive_reasoning.losses.masked import masked_logsumexp, mean_over
 def logsumexp_penalty(
     logits: Float[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, " A"]:
-    """One penalty per anchor.
-
-    Args:
-        logits: s/τ of A anchors with C candidates.
-        candidate: the columns that are summed; None for all.
-
-    Returns:
-        The squared logsumexp; 0, with zero gradient, for an anchor without candidates.
-    """
+    """The squared logsumexp per anchor, over its candidates or all; 0, with zero gradient, where it has none."""
     lse = logits.logsumexp(dim=1) if candidate is None else masked_logsumexp(logits, candidate)
     return lse.square()
 

@@ -12,20 +12,10 @@ from torch.nn.functional import logsigmoid
 
 
 def preference_loss(chosen: Float[Tensor, " B"], rejected: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """L_R per pair: the reward of the preferred completion should exceed the other's (Bradley–Terry).
-
-    Args:
-        chosen: r(x, y_w).
-        rejected: r(x, y_l) for the same prompt.
-    """
+    """L_R per pair, r(x, y_w) and r(x, y_l): the preferred completion should have the higher reward (Bradley–Terry)."""
     return -logsigmoid(chosen - rejected)
 
 
 def goal_contrast(reached: Float[Tensor, " B"], missed: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """L_C per prefix: it should point to the completion it was cut from, and away from another of the same prompt.
-
-    Args:
-        reached: f of the prefix with its own completion.
-        missed: f of the prefix with the other completion.
-    """
+    """L_C per prefix: it should point to the completion it was cut from, and away from another of the same prompt."""
     return -(logsigmoid(reached) + logsigmoid(-missed))

@@ -124,9 +124,7 @@ def _parts_that_add(reward: Any) -> Iterator[tuple[Any, float]]:
 
 
 STATUSES = ("timeout", "error")
-"""Of a :class:`Verdict` on a reward's failure; ``reason`` says what it failed with."""
-
-
+"""Of a verdict on a reward's failure; its reason says what it failed with."""
 FEWEST, MOST = 20, 1000
 """Verdicts that a share of errors is taken over: of fewer a single error is a large share; older ones are dropped."""
 ALL = 4
@@ -151,11 +149,6 @@ def checked_share(max_failures: float) -> float:
 def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: float) -> None:
     """Refuse a batch of which more than the share ``limit`` has no reward; of several ranks all of theirs together.
 
-    Args:
-        failures: of this rank's rollouts.
-        rollouts: how many this rank has.
-        limit: share of the whole batch.
-
     Raises RewardFailed: with the share, the limit and the first cause, on every rank.
     """
     first = failures[min(failures)] if failures else None
@@ -171,16 +164,10 @@ def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: fl
 
 
 class ErrorShare:
-    """The share of errors among the last ``MOST`` verdicts of a verifier on this rank.
+    """The share of errors among the last ``MOST`` verdicts of a verifier on this rank, and the limit on it.
 
-    Not among those of one call: how many completions are judged together is arbitrary.
-
-    Args:
-        limit: the share that may be errors, once there are ``FEWEST`` verdicts, or ``ALL`` and no other.
-        of: what was judged, in the plural.
-        key: of the configuration, what sets the limit.
-
-    Raises ValueError for a limit that is no share.
+    Not among those of one call: how many completions are judged together is arbitrary. The limit holds once there are
+    ``FEWEST`` verdicts, or ``ALL`` and no other. ``of`` names what was judged, ``key`` what sets the limit.
     """
 
     def __init__(self, limit: float, *, of: str, key: str) -> None:
@@ -189,9 +176,8 @@ class ErrorShare:
         self.key = key
         self._errors: deque[bool] = deque()
         self._failed = 0
-        """How many of them are."""
         self._last = ""
-        """The reason of the last one."""
+        """The reason of the last error."""
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Count them.
@@ -204,24 +190,17 @@ class ErrorShare:
             self._errors.append(not verdict.judged)
             self._failed += not verdict.judged
             self._last = self._last if verdict.judged else verdict.reason
-            if self._too_many():
+            judged = len(self._errors)
+            enough = judged >= FEWEST or self._failed == judged >= ALL
+            if enough and self._failed > self.limit * judged:
                 raise VerifierFailed(
-                    f"the verifier failed on {self._failed} of the last {len(self._errors)} {self.of}, more than "
+                    f"the verifier failed on {self._failed} of the last {judged} {self.of}, more than "
                     f"{self.key}={self.limit:g} allows; the last time: {self._last}"
                 )
 
-    def _too_many(self) -> bool:
-        judged = len(self._errors)
-        enough = judged >= FEWEST or self._failed == judged >= ALL
-        return enough and self._failed > self.limit * judged
-
 
 class FailureWarning:
-    """Warns of the first failure of each status; all are counted in the metrics.
-
-    Args:
-        key: of the configuration, what failed.
-    """
+    """Warns of the first failure of each status of what ``key`` of the configuration names; all are counted."""
 
     def __init__(self, key: str) -> None:
         self.key = key

@@ -33,6 +33,7 @@ from contrastive_reasoning.rewards.shaping import (
     StepValue,
     depth_of,
     identity_of,
+    mean,
     read_steps,
     start_of,
     start_steps,
@@ -118,7 +119,10 @@ class CalibratedReward:
         logits, starts = _means(members), self._start_logits(rollouts)
         values = on_steps(steps.legal, self._calibrate(steps.legal, start_steps(rollouts), logits))
         credit = self.source.credit(rollouts, steps, members, values, self._calibrate_starts(rollouts, starts))
-        own = visited_states(rollouts, steps.legal, logits, starts, correct_of(credit), credit.failures)
+        if credit.verdicts is None:
+            raise ValueError(f"reward.source.outcome must verify completions; this one has {credit.named} only")
+        correct = torch.tensor([verdict.correct for verdict in credit.verdicts])
+        own = visited_states(rollouts, steps.legal, logits, starts, correct, credit.failures)
         fresh = join_examples(gather(own))  # of all ranks, whose curves stay equal
         credit = replace(credit, metrics={**credit.metrics, **self._reliability(fresh)})
         self._learn(fresh)
@@ -206,13 +210,6 @@ def _means(members: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
     return [row.mean(dim=0).tolist() for row in members]
 
 
-def correct_of(credit: Credit) -> Bool[Tensor, " B"]:
-    """Which rollouts the verifier accepts. Raises ValueError where nothing was verified."""
-    if credit.verdicts is None:
-        raise ValueError(f"reward.source.outcome must verify completions; this one has {credit.named} only")
-    return torch.tensor([verdict.correct for verdict in credit.verdicts])
-
-
 def visited_states(
     rollouts: RolloutBatch,
     steps: Sequence[Sequence[Step]],
@@ -223,16 +220,9 @@ def visited_states(
 ) -> Examples:
     """Each (problem, state) once, the problems' own states included where their logits are known.
 
-    A rollout counts once in a state, however often it came back. Where a critic sees more than the state, the state's
-    logit is the mean over its visits.
-
-    Args:
-        rollouts: the batch.
-        steps: the legal steps of every rollout.
-        logits: of each of them.
-        starts: of each of the P problems before any step.
-        correct: the verdicts.
-        unjudged: rows without one, which count nowhere.
+    A rollout counts once in a state, however often it came back; one that was not judged counts nowhere. Where a critic
+    sees more than the state, the state's logit is the mean over its visits. ``logits`` are those of the legal steps,
+    ``starts`` those of the P problems before any step.
     """
     visited: dict[tuple[int, object], list[tuple[float, int, bool]]] = {}
     for row, right in enumerate(correct.tolist()):
@@ -250,16 +240,12 @@ def visited_states(
             visited.setdefault((group, state), []).append(visit)
     states = list(visited.values())
     return Examples(
-        logits=_column([_mean([logit for logit, _, _ in visits]) for visits in states]),
+        logits=_column([mean([logit for logit, _, _ in visits]) for visits in states]),
         depth=torch.tensor([visits[0][1] for visits in states], dtype=torch.long),
-        share=_column([_mean([float(right) for _, _, right in visits]) for visits in states]),
+        share=_column([mean([float(right) for _, _, right in visits]) for visits in states]),
         visits=_column([float(len(visits)) for visits in states]),
     )
 
 
 def _column(values: Sequence[float]) -> Float[Tensor, " N"]:
     return torch.tensor(values, dtype=torch.float64)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

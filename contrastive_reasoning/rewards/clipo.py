@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -28,15 +28,6 @@ from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rollout.batch import RolloutBatch
-
-
-@runtime_checkable
-class HeadBuilder(Protocol):
-    """Builds the head once the width of the states is known; its weights are a function of its seed."""
-
-    def __call__(self, width: int) -> nn.Module:
-        """A head for states of ``width`` numbers."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +108,7 @@ class CLIPOReward:
         self,
         *,
         outcome: Reward,
-        head: HeadBuilder,
+        head: Callable[[int], nn.Module],
         similarity: Similarity,
         level: str,
         formula: Formula,
@@ -172,8 +163,11 @@ class CLIPOReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit, size = self.outcome(rollouts), rollouts.group_size
-        judged = torch.stack([self._correct(credit, rollouts), _unjudged(credit, rollouts)], dim=1)
-        correct, unjudged = gather_groups(judged, size).unbind(dim=1)
+        if credit.verdicts is None:
+            raise ValueError(f"reward.outcome must verify completions; this one has {credit.named} only")
+        # a completion that the outcome's reward failed on is neither correct nor wrong
+        judged = [[verdict.correct, row in credit.failures] for row, verdict in enumerate(credit.verdicts)]
+        correct, unjudged = gather_groups(torch.tensor(judged, device=rollouts.mask.device), size).unbind(dim=1)
         with torch.enable_grad():
             embeddings = self.project(gather_groups(states_of(rollouts), size))
             compared = LEVELS[self.level](embeddings, correct, size, self.similarity).without(unjudged)
@@ -260,17 +254,6 @@ class CLIPOReward:
         loss.backward()
         return finite_step(self.optimizer, loss=loss, reward=outcome)
 
-    @staticmethod
-    def _correct(credit: Credit, rollouts: RolloutBatch) -> Bool[Tensor, " B"]:
-        if credit.verdicts is None:
-            raise ValueError(f"reward.outcome must verify completions; this one has {credit.named} only")
-        return torch.tensor([verdict.correct for verdict in credit.verdicts], device=rollouts.mask.device)
-
-
-def _unjudged(credit: Credit, rollouts: RolloutBatch) -> Bool[Tensor, " B"]:
-    """The completions that the outcome's reward failed on: neither correct nor wrong."""
-    return torch.tensor([row in credit.failures for row in range(len(rollouts))], device=rollouts.mask.device)
-
 
 def states_of(rollouts: RolloutBatch) -> Float[Tensor, "B H"]:
     """The mean last hidden state of every completion, in fp32. Raises RuntimeError where the engine pooled none."""
@@ -302,13 +285,7 @@ def contrast_metrics(
 
     The mutual-information bound is log G − L as the paper writes it (its Eq. 4), for InfoNCE with the anchor in its own
     sum. Where it is left out, as by default, the bound proper is log(G − 1) − L; for other losses it is a yardstick.
-
-    Args:
-        embeddings: unit vectors, prompt-major.
-        compared: scores and positives.
-        anchors: the valid ones.
-        losses: ℓ per anchor; 0 for the others.
-        group_size: G.
+    ``embeddings`` are unit vectors, prompt-major; ``losses`` are 0 where an anchor is not valid.
     """
     metrics = {"clipo/valid_groups": anchors.view(-1, group_size).any(dim=1).double().mean().item()}
     if not bool(embeddings.isfinite().all()):
@@ -322,7 +299,11 @@ def contrast_metrics(
     loss = losses[anchors].mean().item()
     positive = compared.positive & anchors[:, None]
     negative = compared.candidate & ~compared.positive & ~compared.itself & anchors[:, None]
-    cosines = _cosines(embeddings, compared, group_size)
+    if compared.scores.shape[1] == group_size:
+        groups = embeddings.unflatten(0, (-1, group_size))
+        cosines = (groups @ groups.mT).flatten(0, 1)
+    else:
+        cosines = embeddings @ embeddings.T
     positive_cosine = cosines[positive].mean().item()
     return metrics | {
         "clipo/loss": loss,
@@ -331,10 +312,3 @@ def contrast_metrics(
         "clipo/negative_cosine": cosines[negative].mean().item(),
         "clipo/alignment": 2 - 2 * positive_cosine,  # of unit vectors: the mean squared distance of positives
     }
-
-
-def _cosines(embeddings: Tensor, compared: Compared, group_size: int) -> Float[Tensor, "B C"]:
-    if compared.scores.shape[1] == group_size:
-        groups = embeddings.unflatten(0, (-1, group_size))
-        return (groups @ groups.mT).flatten(0, 1)
-    return embeddings @ embeddings.T

@@ -10,7 +10,6 @@ import torch
 from contrastive_reasoning.rewards.base import (
     Credit,
     Reward,
-    StepCredit,
     failure_metrics,
     refuse_adding,
     refuse_learning,
@@ -42,34 +41,25 @@ class WeightedSum:
         verdicts = [credit.verdicts for credit in credits.values() if credit.verdicts is not None]
         failures = {row: why for credit in credits.values() for row, why in credit.failures.items()}
         metrics = {name: value for credit in credits.values() for name, value in credit.metrics.items()}
+        if len(valuing := [name for name, credit in credits.items() if credit.steps is not None]) > 1:
+            raise ValueError(f"one reward of a sum may value steps, not {' and '.join(valuing)}")
+        parts: dict[str, torch.Tensor] = {}
+        for name, credit in credits.items():
+            if shared := parts.keys() & credit.parts.keys():
+                raise ValueError(
+                    f"reward {name} repeats the part {', '.join(sorted(shared))} of another reward of the sum"
+                )
+            parts.update(credit.parts)
         return Credit(
             outcome=outcome,
-            parts=_all_parts(credits),
-            steps=self._steps(credits),
+            parts=parts,
+            steps=next((credit.steps for credit in credits.values() if credit.steps is not None), None),
             illegal=next((credit.illegal for credit in credits.values() if credit.illegal is not None), None),
-            starts=self._starts(credits),
+            starts=next((credit.starts for credit in credits.values() if credit.starts is not None), None),
             verdicts=verdicts[0] if verdicts else None,
             failures=failures,
             metrics={**metrics, **failure_metrics(failures, len(rollouts))},
         )
-
-    def _steps(self, credits: Mapping[str, Credit]) -> Sequence[Sequence[StepCredit]] | None:
-        valuing = {name: credit.steps for name, credit in credits.items() if credit.steps is not None}
-        if len(valuing) > 1:
-            raise ValueError(f"one reward of a sum may value steps, not {' and '.join(valuing)}")
-        return next(iter(valuing.values()), None)
-
-    def _starts(self, credits: Mapping[str, Credit]) -> Sequence[float] | None:
-        return next((credit.starts for credit in credits.values() if credit.starts is not None), None)
-
-
-def _all_parts(credits: Mapping[str, Credit]) -> dict[str, torch.Tensor]:
-    parts: dict[str, torch.Tensor] = {}
-    for name, credit in credits.items():
-        if shared := parts.keys() & credit.parts.keys():
-            raise ValueError(f"reward {name} repeats the part {', '.join(sorted(shared))} of another reward of the sum")
-        parts.update(credit.parts)
-    return parts
 
 
 class GameLevelReward:
@@ -107,24 +97,18 @@ class GameLevelReward:
         if credit.steps is None:
             raise ValueError(f"a reward without step values has no level: {credit.named}")
         forbidden = credit.illegal or [()] * len(rollouts)
-        part = credit.outcome.new_tensor(
-            [
-                game_level(
-                    [step.value for step in steps], forbidden=len(broken), moves=moves_of(rollouts.problem_of(row))
-                )
-                for row, (steps, broken) in enumerate(zip(credit.steps, forbidden, strict=True))
-            ]
-        )
+        levels = [
+            game_level([step.value for step in steps], forbidden=len(broken), moves=moves_of(rollouts.problem_of(row)))
+            for row, (steps, broken) in enumerate(zip(credit.steps, forbidden, strict=True))
+        ]
+        part = credit.outcome.new_tensor(levels)
         return replace(credit, outcome=credit.outcome + self.weight * part, parts={**credit.parts, "game_level": part})
 
 
 def game_level(values: Sequence[float], *, forbidden: int, moves: int) -> float:
-    """Sum of the ``values`` of legal moves over the ``moves`` of a game, or over those written where they are more.
+    """Sum of the values of legal moves over the ``moves`` of a game, or over those written where they are more.
 
-    Args:
-        values: of the legal moves, in [0, 1].
-        forbidden: moves written that the rules forbid.
-        moves: that a whole game takes, at least 1.
+    ``forbidden`` of the moves that were written break the rules.
     """
     return sum(values) / max(moves, len(values) + forbidden)
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 from contrastive_reasoning.distributed import gather, share, unshare
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_adding, refuse_learning
 from contrastive_reasoning.rewards.oracle import OracleReward, target_of
-from contrastive_reasoning.rewards.shaping import FINISHED, Judged, shape_by_states, with_step_metrics
+from contrastive_reasoning.rewards.shaping import FINISHED, Judged, mean, shape_by_states, with_step_metrics
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 
@@ -47,10 +47,9 @@ class ConstantValueReward:
         self.value = value
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        return shape_by_states(self.outcome, self.task, rollouts, self.constant, name="constant", weight=self.weight)
-
-    def constant(self, problem: Problem, state: Sequence[int]) -> float:
-        return self.value
+        return shape_by_states(
+            self.outcome, self.task, rollouts, lambda *_: self.value, name="constant", weight=self.weight
+        )
 
 
 class RandomPotentialReward:
@@ -142,8 +141,10 @@ class ShuffledReward:
         steps = _of_this_rank(shuffle_within_depth(_of_all_ranks(credit.steps, size), rng), size)
         starts = credit.starts
         if starts is not None:
-            starts = _of_this_rank(_shuffle_problems(_of_all_ranks(starts, size), size, rng), size)
-        part = credit.outcome.new_tensor([_mean([step.value for step in row]) for row in steps])
+            problems = _of_all_ranks(starts, size)[::size]
+            rng.shuffle(problems)
+            starts = _of_this_rank([value for value in problems for _ in range(size)], size)
+        part = credit.outcome.new_tensor([mean([step.value for step in row]) for row in steps])
         shuffled = replace(
             credit,
             outcome=credit.outcome + self.weight * part,
@@ -187,13 +188,3 @@ def _of_this_rank(rows: Sequence[T], group_size: int) -> list[T]:
 
 def _groups(rows: Sequence[T], group_size: int) -> list[Sequence[T]]:
     return [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
-
-
-def _shuffle_problems(starts: Sequence[float], group_size: int, rng: random.Random) -> list[float]:
-    problems = list(starts[::group_size])
-    rng.shuffle(problems)
-    return [value for value in problems for _ in range(group_size)]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

@@ -37,7 +37,7 @@ from contrastive_reasoning.tasks.base import Problem, Step, Task
 
 
 class Query(NamedTuple):
-    """Some steps of one completion, which the critic scores."""
+    """What the critic scores: some steps of one completion."""
 
     problem: Problem
     completion: str
@@ -108,15 +108,7 @@ class CriticReward:
         values: Sequence[Sequence[StepValue]],
         starts: Sequence[float] | None,
     ) -> Credit:
-        """The outcome's credit, with these values of steps and starts; of an ensemble also its disagreement.
-
-        Args:
-            rollouts: what is rewarded.
-            steps: of every rollout.
-            logits: of the legal ones, from ``step_logits``.
-            values: of the legal ones.
-            starts: of each of the P problems.
-        """
+        """See ``LogitSource``; of an ensemble also its disagreement."""
         credit, illegal = self.outcome(rollouts), steps.illegal
         credit = shaped(credit, rollouts, values, illegal=illegal, name="critic", weight=self.weight, starts=starts)
         if not isinstance(self.critic, EnsembleCritic):
@@ -184,15 +176,12 @@ class CriticReward:
 
     def _logits(self, state_actions: Any, goals: Any, device: torch.device) -> Float[Tensor, "M N"]:
         chunks = torch.arange(rows_of(goals)).split(self.batch_size)
-        pieces = [
-            self._pairs(_to(take(state_actions, rows), device), _to(take(goals, rows), device)) for rows in chunks
-        ]
+        pieces = []
+        for rows in chunks:
+            pairs = _to(take(state_actions, rows), device), _to(take(goals, rows), device)
+            many = isinstance(self.critic, EnsembleCritic)
+            pieces.append(self.critic.member_pairs(*pairs) if many else self.critic.pairs(*pairs)[None])
         return (torch.cat(pieces, dim=1).float() / self.temperature).cpu()
-
-    def _pairs(self, state_actions: Any, goals: Any) -> Float[Tensor, "M N"]:
-        if isinstance(self.critic, EnsembleCritic):
-            return self.critic.member_pairs(state_actions, goals)
-        return self.critic.pairs(state_actions, goals)[None]
 
 
 def probabilities(logits: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
@@ -275,11 +264,8 @@ def critic_within(reward: Any) -> CriticReward:
 def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> float | None:
     """AUROC of the critic's values of states against the verdict on the completion that each stands in.
 
-    Within problem and depth, as ``steps/auroc_siblings``: what a per-step advantage compares. A state of one number is
-    left out: there the value is the verdict. Of the rollouts of all ranks, which all must call this.
-
-    Returns:
-        A number in [0, 1]; None where no problem has states of one depth in completions of either verdict.
+    Within problem and depth, as ``steps/auroc_siblings``; None where no problem has states of one depth in completions
+    of either verdict. A state of one number is left out: there the value is the verdict. All ranks must call this.
     """
     valued = reward.step_values(rollouts, legal_steps(task, rollouts))
     judged = [

@@ -52,7 +52,7 @@ class FunctionPool:
         key: of the configuration, where the function is named.
         workers: processes at most.
         limit_s: seconds of wall clock for one call.
-        memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
+        memory_mib: what calls may take beyond what loading the function took, where the platform can tell.
 
     Raises ValueError for a number out of range, or a function that no other process can import.
     """
@@ -88,18 +88,10 @@ class FunctionPool:
 
 
 class FunctionReward:
-    """What ``function`` returns for each completion.
+    """What ``function`` returns for each completion: (problem, completion) → a finite number.
 
-    Args:
-        name: of the part, logged as ``train/reward/<name>``.
-        function: (problem, completion) → a finite number; see ``FunctionPool``, also for the next three.
-        workers: processes at most.
-        limit_s: seconds for one call.
-        memory_mib: mebibytes that calls may take.
-        max_failures: the share of a batch's rollouts that may fail.
-
-    Raises ValueError for a number out of range, a function that no other process can import, or one that takes other
-    arguments.
+    The part is logged as ``train/reward/<name>``; ``max_failures`` is the share of a batch's rollouts that may fail.
+    For the other arguments see ``FunctionPool``, which also raises ValueError for them.
     """
 
     def __init__(
@@ -146,19 +138,10 @@ class FunctionReward:
 
 
 class FunctionVerifier:
-    """The verdict of ``function`` on each completion.
+    """The verdict of ``function``: (problem, completion) → True, False, a number from 0 to 1, or why it is wrong.
 
-    Args:
-        function: (problem, completion) → True, False, a number from 0 to 1, or why it is wrong; see ``FunctionPool``,
-            also for the next three.
-        workers: processes at most.
-        limit_s: seconds for one call.
-        memory_mib: mebibytes that calls may take.
-        max_failures: the share of the last 1,000 completions judged, once they are 20 (or 4, all of them errors), that
-            may end in an error.
-
-    Raises ValueError for a number out of range, a function that no other process can import, or one that takes other
-    arguments.
+    ``max_failures`` is the share of the last 1,000 completions judged that may end in an error, once they are 20 (or 4,
+    all of them errors). For the other arguments see ``FunctionPool``, which also raises ValueError for them.
     """
 
     def __init__(
@@ -197,10 +180,7 @@ class FunctionVerifier:
 def require_one_completion(function: Callable[..., Any], key: str, batch_choice: str | None = None) -> None:
     """Refuse a function that cannot be called with (problem, completion).
 
-    Args:
-        function: the user's.
-        key: of the configuration, where it is named.
-        batch_choice: the choice that a function of whole batches, in TRL's form, belongs to.
+    ``batch_choice`` is the choice that a function of whole batches, in TRL's form, belongs to.
 
     Raises ValueError: with the function's own name and signature.
     """

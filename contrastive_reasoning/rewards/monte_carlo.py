@@ -31,10 +31,7 @@ class MonteCarloReward:
 
     A rollout's own verdict is left out of the value of its start, which thereby does not depend on what it did.
 
-    Args:
-        outcome: the reward that is shaped; it has to verify.
-        task: finds the steps in a completion.
-        weight: of the mean step value in the reward of the rollout.
+    ``outcome`` has to verify, ``task`` finds the steps in a completion.
     """
 
     values_steps = True

@@ -46,7 +46,7 @@ class OracleReward:
         values: Sequence[Sequence[StepValue]],
         starts: Sequence[float] | None,
     ) -> Credit:
-        """The outcome's credit, with these values of steps and starts; see ``LogitSource``."""
+        """See ``LogitSource``."""
         credit, illegal = self.outcome(rollouts), steps.illegal
         return shaped(credit, rollouts, values, illegal=illegal, name=self.part, weight=self.weight, starts=starts)
 

@@ -116,18 +116,21 @@ def shaped(
         illegal: the steps of every rollout that the rules forbade and that are compared with those.
         name: of the part.
         weight: of the mean value in the outcome.
-        starts: the value of each problem's own state, one for each of the P problems.
+        starts: the value of each of the P problems before any step.
 
     Raises ValueError where ``credit`` has a part of that name or values steps already.
     """
     if name in credit.parts or credit.steps is not None:
         raise ValueError(f"reward {name} cannot shape {credit.named}: one part of a reward may value steps")
-    part = rollouts.old_log_probs.new_tensor([_mean([value for _, value in row]) for row in values])
+    part = rollouts.old_log_probs.new_tensor([mean([value for _, value in row]) for row in values])
     before = start_steps(rollouts)
     steps = [_on_tokens(*row) for row in zip(rollouts.token_spans, values, before, strict=True)]
+    depths = [
+        [depth_of(step, k, start) for k, (step, _) in enumerate(row)] for row, start in zip(values, before, strict=True)
+    ]
     judged = [
-        [_judged(step, value, index, start) for index, (step, value) in enumerate(row)]
-        for row, start in zip(values, before, strict=True)
+        [Judged(value, depth, depth == FINISHED) for (_, value), depth in zip(row, of_row, strict=True)]
+        for row, of_row in zip(values, depths, strict=True)
     ]
     seen = step_metrics(judged, steps, credit.verdicts, rollouts.group_size)
     return replace(
@@ -141,7 +144,8 @@ def shaped(
     )
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean(values: Sequence[float]) -> float:
+    """0 without values."""
     return sum(values) / len(values) if values else 0.0
 
 
@@ -187,11 +191,6 @@ def _settled(spans: Sequence[tuple[int, int]], step: Step) -> int:
     return token_of_character(spans, (step.end if step.settled is None else step.settled) - 1)
 
 
-def _judged(step: Step, value: float, index: int, start: Step | None) -> Judged:
-    depth = depth_of(step, index, start)
-    return Judged(value=value, depth=depth, finished=depth == FINISHED)
-
-
 def identity_of(step: Step) -> Hashable:
     """The numbers left, in any order; a state of another kind as it is written."""
     return tuple(sorted(step.state)) if isinstance(step.state, list | tuple) else str(step.state)
@@ -223,11 +222,7 @@ def step_metrics(
 ) -> dict[str, float]:
     """The metrics above, of one rollout batch: that of all ranks, which all must call this.
 
-    Args:
-        judged: the valued steps of every rollout; one whose judging failed counts nowhere.
-        placed: those of them that lie on tokens.
-        verdicts: on every rollout; without them only the last two metrics are known.
-        group_size: G.
+    ``placed`` are the valued steps (``judged``) that lie on tokens. Without verdicts only the last two are known.
     """
     # a rollout whose judging failed counts nowhere; its row stays, or groups would shift
     failed = {row for row, verdict in enumerate(verdicts or []) if not verdict.judged}
@@ -290,13 +285,7 @@ def auroc(
 ) -> float | None:
     """The share of (correct, wrong) pairs within a stratum that are ranked right, by the Mann–Whitney statistic.
 
-    Args:
-        values: of each step.
-        correct: whether its rollout was.
-        stratum: pairs of different strata do not count; None: all are of one.
-
-    Returns:
-        A number in [0, 1], ties counting half; None where no stratum has both kinds.
+    Ties count half. Without strata all pairs count; None where no stratum has both kinds.
     """
     stratum = torch.zeros(len(values), dtype=torch.long) if stratum is None else stratum
     _, of, sizes = stratum.unique(return_inverse=True, return_counts=True)

@@ -41,12 +41,12 @@ class TRLReward:
 
     Args:
         name: of the part, logged as ``train/reward/<name>``.
-        function: as above; see ``FunctionPool``.
+        function: as above; see ``FunctionPool``, also for the two limits, which are those of one batch.
         messages: whether it takes conversations; else texts.
         columns: keyword of the function → its name here, where that is another: ``answer``, ``id``, or a field of the
             problems.
-        limit_s: seconds of wall clock for one batch.
-        memory_mib: mebibytes that calls may take beyond what loading the function took, where the platform can tell.
+        limit_s: see there.
+        memory_mib: see there.
         max_failures: the share of a batch's rollouts that may fail: with less than 1 a call that fails ends the run.
 
     Raises ValueError for a number out of range, or a function that no other process can import.
