@@ -36,14 +36,9 @@ class AttentionPlan(Protocol):
         *,
         scaling: float,
     ) -> Float[Tensor, "b H q d"]:
-        """The attention output of one layer for the tokens of this pass.
+        """The attention output of one layer for the tokens of this pass, whose queries and keys are already rotated.
 
-        Args:
-            layer: its number, from 0.
-            query: of the tokens of the pass, already rotated by position.
-            key: of the same tokens; H is a multiple of K, and head i reads key head i // (H / K).
-            value: of the same tokens.
-            scaling: what the scores are multiplied by.
+        H is a multiple of K, and head i reads key head i // (H / K). Scores are multiplied by ``scaling``.
         """
         ...
 

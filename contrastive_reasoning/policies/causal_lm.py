@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from jinja2 import TemplateError
 from peft import PeftModel
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.attention import can_plan, no_mask, plan_attention
@@ -112,24 +113,18 @@ class CausalLMPolicy(nn.Module):
 
     def encode_prompts(self, prompts: Sequence[str]) -> tuple[Int[Tensor, "P S"], Bool[Tensor, "P S"]]:
         """Prompts as left-padded ids with their mask, on the policy's device."""
-        rows = [self.prompt_ids(prompt) for prompt in prompts]
-        width = max(len(row) for row in rows)
-        ids = torch.full((len(rows), width), self.pad_token_id, dtype=torch.long)
-        mask = torch.zeros((len(rows), width), dtype=torch.bool)
-        for i, row in enumerate(rows):
-            ids[i, width - len(row) :] = torch.tensor(row)
-            mask[i, width - len(row) :] = True
-        return ids.to(self.device), mask.to(self.device)
+        return self._padded([self.prompt_ids(prompt) for prompt in prompts], side="left")
 
     def encode_completions(self, completions: Sequence[str]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
         """Completions with the end token, right-padded, with their mask, on the policy's device."""
         encoded = self.tokenizer(list(completions), add_special_tokens=False)["input_ids"]
-        rows = [[*ids, int(self.tokenizer.eos_token_id)] for ids in encoded]  # pyright: ignore
-        mask = torch.zeros((len(rows), max(len(row) for row in rows)), dtype=torch.bool)
-        ids = torch.full(mask.shape, self.pad_token_id, dtype=torch.long)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = torch.tensor(row)
-            mask[i, : len(row)] = True
+        return self._padded([[*ids, int(self.tokenizer.eos_token_id)] for ids in encoded], side="right")  # pyright: ignore
+
+    def _padded(self, rows: Sequence[Sequence[int]], *, side: str) -> tuple[Tensor, Tensor]:
+        padded: dict[str, Any] = {"batch_first": True, "padding_side": side}
+        tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+        ids = pad_sequence(tensors, padding_value=self.pad_token_id, **padded)
+        mask = pad_sequence([torch.ones_like(row, dtype=torch.bool) for row in tensors], **padded)
         return ids.to(self.device), mask.to(self.device)
 
     def hidden_states(self, ids: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
@@ -160,8 +155,12 @@ class CausalLMPolicy(nn.Module):
             prompts=prompt_mask.sum(dim=1).tolist(), completions=mask.sum(dim=1).tolist(), owner=owner.tolist()
         )
         if not self.packs(lengths):
-            return self._padded_states(prompt_ids[owner], prompt_mask[owner], completion_ids, mask)
-        rows = packed(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths, dtype=self._attention_dtype)
+            rows_mask = torch.cat([prompt_mask[owner], mask], dim=1)
+            hidden = self.hidden_states(torch.cat([prompt_ids[owner], completion_ids], dim=1), rows_mask)
+            start = prompt_ids.shape[1]
+            return CompletionStates(predicting=hidden[:, start - 1 : -1][mask], own=hidden[:, start:][mask])
+        dtype = self.compute_dtype if self.compute_dtype != torch.float32 else next(self.model.parameters()).dtype
+        rows = packed(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths, dtype=dtype)
         hidden = self._pass(
             input_ids=rows.ids,
             attention_mask=no_mask(self.device),
@@ -177,11 +176,6 @@ class CausalLMPolicy(nn.Module):
         with self.autocast(), compiled_layers(backbone) if self.compiled else nullcontext():
             return backbone(**inputs, use_cache=False).last_hidden_state
 
-    def _padded_states(self, prompt_ids: Tensor, prompt_mask: Tensor, ids: Tensor, mask: Tensor) -> CompletionStates:
-        hidden = self.hidden_states(torch.cat([prompt_ids, ids], dim=1), torch.cat([prompt_mask, mask], dim=1))
-        start = prompt_ids.shape[1]
-        return CompletionStates(predicting=hidden[:, start - 1 : -1][mask], own=hidden[:, start:][mask])
-
     def packs(self, lengths: Lengths) -> bool:
         """Whether a pass over prompts and completions of these lengths is packed."""
         if not self.plans_attention or not all(lengths.prompts):
@@ -191,10 +185,6 @@ class CausalLMPolicy(nn.Module):
     def pass_tokens(self, lengths: Lengths) -> int:
         """Tokens that go through the layers in such a pass, padding included where there is any."""
         return lengths.packed if self.packs(lengths) else lengths.padded
-
-    @property
-    def _attention_dtype(self) -> torch.dtype:
-        return next(self.model.parameters()).dtype if self.compute_dtype == torch.float32 else self.compute_dtype
 
     def log_probs(
         self,
@@ -294,12 +284,7 @@ _CONTENT = "as-is"
 def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> str:
     """The prompt as the model reads it: its text, or its messages in the tokenizer's chat template.
 
-    A plain prompt is one message of the user.
-
-    Args:
-        tokenizer: whose template it is.
-        prompt: of a problem.
-        chat_template: whether to use it; None: where the tokenizer has one.
+    A plain prompt is one message of the user. With ``chat_template`` None a template is used where there is one.
 
     Raises ValueError where ``chat_template`` is asked of a tokenizer that has none, or the template cannot be rendered
     (``transformers`` renders it in a sandbox: one that reaches for Python is refused).

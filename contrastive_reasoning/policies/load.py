@@ -99,10 +99,17 @@ def load_policy(
         FileNotFoundError: for a path that holds no model.
     """
     score = _score(kernels)
+    dtype = _dtype("weights_dtype", weights_dtype)
+    model: Any
     if pretrained is not None:
-        model, tokenizer = _pretrained(pretrained, weights_dtype, trust_remote_code=trust_remote_code)
+        path = resolve(pretrained)
+        tokenizer = _tokenizer(path, trust_remote_code=trust_remote_code)
+        with only_weights(f"policy.pretrained={path}"):
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, trust_remote_code=trust_remote_code)
     elif architecture is not None and corpus is not None:
-        model, tokenizer = _fresh(architecture, corpus(), weights_dtype, seed=seed)
+        tokenizer = train_tokenizer(corpus(), vocab_size=architecture.vocab_size, kind=architecture.kind)
+        model = tiny_model(architecture, tokenizer, seed=seed)
+        model = model.to(dtype)
     else:
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
     if gradient_checkpointing:
@@ -115,24 +122,6 @@ def load_policy(
         compiled=compiled,
         score=score,
     )
-
-
-def _pretrained(pretrained: str, weights_dtype: str, *, trust_remote_code: bool) -> tuple[Any, PreTrainedTokenizerBase]:
-    path = resolve(pretrained)
-    tokenizer = _tokenizer(path, trust_remote_code=trust_remote_code)
-    with only_weights(f"policy.pretrained={path}"):
-        model = AutoModelForCausalLM.from_pretrained(
-            path, dtype=_dtype("weights_dtype", weights_dtype), trust_remote_code=trust_remote_code
-        )
-    return model, tokenizer
-
-
-def _fresh(
-    architecture: TinyArchitecture, corpus: Sequence[str], weights_dtype: str, *, seed: int
-) -> tuple[Any, PreTrainedTokenizerBase]:
-    tokenizer = train_tokenizer(corpus, vocab_size=architecture.vocab_size, kind=architecture.kind)
-    model: Any = tiny_model(architecture, tokenizer, seed=seed)
-    return model.to(_dtype("weights_dtype", weights_dtype)), tokenizer
 
 
 def checkpoint_layers(model: PreTrainedModel) -> None:

@@ -10,6 +10,8 @@ fp32, in fp64 for fp64.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -50,7 +52,7 @@ def token_log_probs(
         raise ValueError(f"temperature must be positive when scoring, got {temperature}")
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
-    project = _project if hidden.shape[0] * weight.shape[0] <= KEPT else _recomputed
+    project = _project if hidden.shape[0] * weight.shape[0] <= KEPT else partial(_recomputed, _project)
     parts = [
         project(hidden[i : i + chunk], weight, targets[i : i + chunk], temperature, bias)
         for i in range(0, max(hidden.shape[0], 1), chunk)  # of no token one empty chunk, which still has a gradient
@@ -63,12 +65,10 @@ def placed(values: Float[Tensor, " n"], mask: Bool[Tensor, "b t"]) -> Float[Tens
     return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)
 
 
-def _recomputed(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, bias: Tensor | None) -> Tensor:
+def _recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     if not torch.is_grad_enabled():
-        return _project(hidden, weight, targets, temperature, bias)
-    return checkpoint(  # pyright: ignore[reportReturnType]
-        _project, hidden, weight, targets, temperature, bias, use_reentrant=False, preserve_rng_state=False
-    )
+        return function(*arguments)
+    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)  # pyright: ignore
 
 
 def _project(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, bias: Tensor | None) -> Tensor:
@@ -132,15 +132,7 @@ def full_kl(
 ) -> Float[Tensor, " N"]:
     """KL(policy ‖ reference) over the whole vocabulary at each of N tokens, in nats, never below 0 up to rounding.
 
-    Args:
-        hidden: the policy's last hidden states, after the final norm, at the positions that predict the N tokens.
-        weight: its vocabulary projection.
-        ref_hidden: the reference's states at the same positions; its width may be another.
-        ref_weight: the reference's projection, to the same vocabulary.
-        temperature: τ > 0, what the logits of both are divided by.
-        chunk: tokens projected at a time, at least 1.
-        bias: of the policy's projection, if it has one.
-        ref_bias: of the reference's.
+    The arguments are those of ``token_log_probs``, of both; the width of the reference's states may be another.
 
     Raises ValueError for a temperature or chunk that is not positive, or vocabularies of different size.
     """
@@ -150,19 +142,11 @@ def full_kl(
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     if len(weight) != len(ref_weight):
         raise ValueError(f"policy and reference must share a vocabulary: {len(weight)} tokens and {len(ref_weight)}")
-    parts = [
-        _kl_recomputed(
-            hidden[i : i + chunk], weight, bias, ref_hidden[i : i + chunk], ref_weight, ref_bias, temperature
-        )
-        for i in range(0, max(hidden.shape[0], 1), chunk)  # of no token one empty chunk, which still has a gradient
-    ]
+    parts = []
+    for i in range(0, max(hidden.shape[0], 1), chunk):  # of no token one empty chunk, which still has a gradient
+        own, other = (hidden[i : i + chunk], weight, bias), (ref_hidden[i : i + chunk], ref_weight, ref_bias)
+        parts.append(_recomputed(_divergence, *own, *other, temperature))
     return torch.cat(parts)
-
-
-def _kl_recomputed(*arguments: Any) -> Tensor:
-    if not torch.is_grad_enabled():
-        return _divergence(*arguments)
-    return checkpoint(_divergence, *arguments, use_reentrant=False, preserve_rng_state=False)  # pyright: ignore
 
 
 def _divergence(

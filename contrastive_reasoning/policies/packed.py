@@ -54,14 +54,8 @@ def packed(
 ) -> Packed:
     """Pack the rows of a pass.
 
-    Args:
-        prompt_ids: prompts of at least one token, padded on either side.
-        prompt_mask: where their tokens are.
-        completion_ids: padded on the right; a completion may be empty.
-        mask: where their tokens are.
-        owner: the prompt that each completion continues.
-        lengths: the same in numbers.
-        dtype: of the scores of attention, and of the products.
+    Prompts have at least one token and are padded on either side; completions on the right, and they may be empty.
+    ``lengths`` are the same in numbers, ``dtype`` is that of the products.
     """
     device = mask.device
     sizes, own_sizes = prompt_mask.sum(dim=1), mask.sum(dim=1)
@@ -119,7 +113,8 @@ class Block:
         if self.mask is None:
             output = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
         else:
-            dtype = _masked_dtype(query)
+            # on a CPU the masked kernel in half precision takes about twice as long, forth and back, as that in fp32
+            dtype = torch.promote_types(query.dtype, torch.float32) if query.device.type == "cpu" else query.dtype
             mask = self.mask.to(dtype)
             with torch.autocast(query.device.type, enabled=False):
                 output = scaled_dot_product_attention(
@@ -153,7 +148,8 @@ class SharedPrompts:
         # rotation leaves queries and keys in fp32 under autocast: they are cast before they are copied
         q, k, v = (part[0].transpose(0, 1).to(value.dtype) for part in (query, key, value))
         parts = zip(self.blocks, self.queries(q), self.keys(k), self.keys(v), strict=True)
-        output = _joined([block.attend(*tokens, scaling) for block, *tokens in parts])  # pyright: ignore
+        outputs = [block.attend(*tokens, scaling) for block, *tokens in parts]  # pyright: ignore
+        output = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
         output = output if self.slots is None else _looked_up(output, self.slots)
         return output.transpose(0, 1)[None]
 
@@ -190,15 +186,6 @@ def _in_order(places: Int[Tensor, " n"]) -> bool:
 def _looked_up(tokens: Float[Tensor, "N K d"], places: Int[Tensor, " n"]) -> Float[Tensor, "n K d"]:
     # as embeddings are: the backward of that adds up fast in every dtype, index_select's does not in bf16
     return embedding(places, tokens.flatten(1)).view(-1, *tokens.shape[1:])
-
-
-def _masked_dtype(query: Tensor) -> torch.dtype:
-    """On a CPU the masked kernel in half precision takes about twice as long, forth and back, as the one in fp32."""
-    return torch.promote_types(query.dtype, torch.float32) if query.device.type == "cpu" else query.dtype
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
 
 
 def _rows(tokens: Float[Tensor, "rw K d"], like: Int[Tensor, "r w"], shares: int) -> Float[Tensor, "r H w d"]:

@@ -204,13 +204,9 @@ NO_WORK = Work(tokens=0, projected=0, attended=0, positions=0)
 def work_of(
     prompts: Sequence[int], completions: Sequence[int], owner: Sequence[int], *, positions: int | None = None
 ) -> Work:
-    """One pass over completions and their prompts.
+    """One pass over completions and their prompts, by their lengths.
 
-    Args:
-        prompts: tokens of each prompt.
-        completions: tokens of each completion.
-        owner: the place in ``prompts`` of each completion's prompt.
-        positions: what was computed; None: as many as there are tokens.
+    ``owner`` is the place in ``prompts`` of each completion's prompt; ``positions`` None: as many as there are tokens.
 
     Raises ValueError where a completion has no owner, or ``positions`` are fewer than the tokens.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -22,14 +23,5 @@ def last_pool(hidden: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Floa
     """The state at the last masked-in token of each row. Raises ValueError for a row without one."""
     if not bool(mask.any(dim=1).all()):
         raise ValueError("last_pool needs at least one token in every row, got an empty row")
-    positions = mask.long() * (1 + _positions(mask))
-    last = positions.argmax(dim=1)
-    return hidden[_rows(mask), last]
-
-
-def _positions(mask: Tensor) -> Tensor:
-    return mask.long().new_tensor(range(mask.shape[1])).expand_as(mask)
-
-
-def _rows(mask: Tensor) -> Tensor:
-    return mask.long().new_tensor(range(mask.shape[0]))
+    rows, columns = (torch.arange(size, device=mask.device) for size in mask.shape)
+    return hidden[rows, (mask * (1 + columns)).argmax(dim=1)]

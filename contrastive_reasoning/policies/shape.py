@@ -7,7 +7,7 @@ configuration. ``find_shape`` reads one from a folder, the hub's cache or the ta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import prod
@@ -120,20 +120,18 @@ class ModelShape:
 
     def adapted(self, targets: Sequence[str] | str) -> tuple[str, ...]:
         """The linear layers that adapters on ``targets`` (names, or ``all-linear``) reach."""
-        return LINEAR_LAYERS if targets == "all-linear" else tuple(_named(targets))
+        if targets == "all-linear":
+            return LINEAR_LAYERS
+        names = (targets,) if isinstance(targets, str) else tuple(targets)
+        if unknown := [name for name in names if name not in LINEAR_LAYERS]:
+            known = ", ".join(LINEAR_LAYERS)
+            raise ValueError(f"lora.target_modules: no linear layer {unknown[0]!r}; there are {known}")
+        return names
 
     def adapter_parameters(self, rank: int, targets: Sequence[str] | str) -> int:
         """Of LoRA's A (rank × in) and B (out × rank) on the layers of these names."""
         sizes = self.matrices()
         return self.num_hidden_layers * sum(rank * sum(sizes[name]) for name in self.adapted(targets))
-
-
-def _named(targets: Sequence[str] | str) -> Iterator[str]:
-    names = [targets] if isinstance(targets, str) else targets
-    for name in names:
-        if name not in LINEAR_LAYERS:
-            raise ValueError(f"lora.target_modules: no linear layer {name!r}; there are {', '.join(LINEAR_LAYERS)}")
-        yield name
 
 
 EMBEDDED = "embedded:"
@@ -180,78 +178,29 @@ def _config_at_hand(pretrained: str) -> Path | None:
     return Path(cached) if isinstance(cached, str) else None
 
 
-LLAMA_8B = ModelShape(
-    model_type="llama",
-    hidden_size=4096,
-    intermediate_size=14336,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=128,
-    vocab_size=128256,
-    max_position_embeddings=131072,
-    tie_word_embeddings=False,
-)
-QWEN_HALF_B = ModelShape(
-    model_type="qwen2",
-    hidden_size=896,
-    intermediate_size=4864,
-    num_hidden_layers=24,
-    num_attention_heads=14,
-    num_key_value_heads=2,
-    head_dim=64,
-    vocab_size=151936,
-    max_position_embeddings=32768,
-    tie_word_embeddings=True,
-)
-QWEN_1B = ModelShape(
-    model_type="qwen2",
-    hidden_size=1536,
-    intermediate_size=8960,
-    num_hidden_layers=28,
-    num_attention_heads=12,
-    num_key_value_heads=2,
-    head_dim=128,
-    vocab_size=151936,
-    max_position_embeddings=32768,
-    tie_word_embeddings=True,
-)
-QWEN_3B = ModelShape(
-    model_type="qwen2",
-    hidden_size=2048,
-    intermediate_size=11008,
-    num_hidden_layers=36,
-    num_attention_heads=16,
-    num_key_value_heads=2,
-    head_dim=128,
-    vocab_size=151936,
-    max_position_embeddings=32768,
-    tie_word_embeddings=True,
-)
-QWEN_7B = ModelShape(
-    model_type="qwen2",
-    hidden_size=3584,
-    intermediate_size=18944,
-    num_hidden_layers=28,
-    num_attention_heads=28,
-    num_key_value_heads=4,
-    head_dim=128,
-    vocab_size=152064,
-    max_position_embeddings=32768,
-    tie_word_embeddings=False,
-)
-RHO_1B = ModelShape(
-    model_type="llama",
-    hidden_size=2048,
-    intermediate_size=5632,
-    num_hidden_layers=22,
-    num_attention_heads=32,
-    num_key_value_heads=4,
-    head_dim=64,
-    vocab_size=32000,
-    max_position_embeddings=2048,
-    tie_word_embeddings=False,
-)
+def _shape(kind: str, *sizes: int, tied: bool) -> ModelShape:
+    hidden, inner, layers, heads, shared, head, vocabulary, context = sizes
+    return ModelShape(
+        model_type=kind,
+        hidden_size=hidden,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=shared,
+        head_dim=head,
+        vocab_size=vocabulary,
+        max_position_embeddings=context,
+        tie_word_embeddings=tied,
+    )
+
+
+# hidden, inner, layers, heads, key-value heads, head width, vocabulary, context
+LLAMA_8B = _shape("llama", 4096, 14336, 32, 32, 8, 128, 128256, 131072, tied=False)
+QWEN_HALF_B = _shape("qwen2", 896, 4864, 24, 14, 2, 64, 151936, 32768, tied=True)
+QWEN_1B = _shape("qwen2", 1536, 8960, 28, 12, 2, 128, 151936, 32768, tied=True)
+QWEN_3B = _shape("qwen2", 2048, 11008, 36, 16, 2, 128, 151936, 32768, tied=True)
+QWEN_7B = _shape("qwen2", 3584, 18944, 28, 28, 4, 128, 152064, 32768, tied=False)
+RHO_1B = _shape("llama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, tied=False)
 PUBLISHED = {
     "meta-llama/Llama-3.1-8B": LLAMA_8B,
     "meta-llama/Llama-3.1-8B-Instruct": LLAMA_8B,

@@ -41,18 +41,15 @@ def _without_hooks(module: nn.Module) -> Iterator[None]:
         for name in HOOKS:
             hooks = getattr(part, name)
             kept.append((part, name, hooks))
-            others = OrderedDict((key, hook) for key, hook in hooks.items() if not _of_zero(hook))
-            setattr(part, name, others)
+            # a partial has no module of its own
+            modules = {key: str(getattr(getattr(hook, "func", hook), "__module__", "")) for key, hook in hooks.items()}
+            others = {key: hook for key, hook in hooks.items() if not modules[key].startswith("deepspeed")}
+            setattr(part, name, OrderedDict(others))
     try:
         yield
     finally:
         for part, name, hooks in kept:
             setattr(part, name, hooks)
-
-
-def _of_zero(hook: Any) -> bool:
-    function = getattr(hook, "func", hook)  # a partial's own
-    return str(getattr(function, "__module__", "")).startswith("deepspeed")
 
 
 def expected_bytes(module: nn.Module, *, stage: int, ranks: int, whole_elements: int) -> dict[str, int]:
@@ -71,7 +68,8 @@ def expected_bytes(module: nn.Module, *, stage: int, ranks: int, whole_elements:
         whole_elements: parameters of at most so many numbers stay whole at stage 3.
     """
     sizes = [
-        (_numel(parameter), parameter.element_size(), parameter.requires_grad) for parameter in module.parameters()
+        (int(getattr(parameter, "ds_numel", parameter.numel())), parameter.element_size(), parameter.requires_grad)
+        for parameter in module.parameters()
     ]
     weights = sum(count * size for count, size, _ in sizes)
     small = sum(count * size for count, size, _ in sizes if count <= whole_elements)
@@ -83,10 +81,6 @@ def expected_bytes(module: nn.Module, *, stage: int, ranks: int, whole_elements:
         "gradients": kept[stage],
         "optimizer": _share(sum(count for count, _ in learned) * 3 * 4, ranks),
     }
-
-
-def _numel(parameter: nn.Parameter) -> int:
-    return int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
 def _share(count: int, ranks: int) -> int:

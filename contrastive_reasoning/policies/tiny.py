@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, PreTrainedTokenizerFast, Qwen2Config
 from transformers.models.llama import LlamaForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX, Qwen2Tokenizer
+
+from contrastive_reasoning.policies.seeded import seeded
 
 BOS, EOS, PAD = "<bos>", "<eos>", "<pad>"
 TinyModel = LlamaForCausalLM | Qwen2ForCausalLM
@@ -95,29 +96,26 @@ def tiny_model(architecture: TinyArchitecture, tokenizer: PreTrainedTokenizerFas
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         if architecture.kind == "llama":
             return LlamaForCausalLM(LlamaConfig(**size))
         return Qwen2ForCausalLM(Qwen2Config(**size))
 
 
-def tiny_llama(
-    tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size: int = 64, layers: int = 2
+def tiny_llama(tokenizer: PreTrainedTokenizerFast, **sizes: int) -> TinyModel:
+    """The smallest useful Llama, for tests and first tries; ``sizes``: seed, hidden_size, layers."""
+    return _smallest("llama", tokenizer, **sizes)
+
+
+def tiny_qwen2(tokenizer: PreTrainedTokenizerFast, **sizes: int) -> TinyModel:
+    """The smallest useful Qwen2."""
+    return _smallest("qwen2", tokenizer, **sizes)
+
+
+def _smallest(
+    kind: str, tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size: int = 64, layers: int = 2
 ) -> TinyModel:
-    """The smallest useful Llama, for tests and first tries."""
-    return tiny_model(_small("llama", hidden_size, layers), tokenizer, seed=seed)
-
-
-def tiny_qwen2(
-    tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size: int = 64, layers: int = 2
-) -> TinyModel:
-    """The smallest useful Qwen2, for tests and first tries."""
-    return tiny_model(_small("qwen2", hidden_size, layers), tokenizer, seed=seed)
-
-
-def _small(kind: str, hidden_size: int, layers: int) -> TinyArchitecture:
-    return TinyArchitecture(
+    architecture = TinyArchitecture(
         kind=kind,
         hidden_size=hidden_size,
         intermediate_size=2 * hidden_size,
@@ -127,3 +125,4 @@ def _small(kind: str, hidden_size: int, layers: int) -> TinyArchitecture:
         max_length=512,
         vocab_size=320,
     )
+    return tiny_model(architecture, tokenizer, seed=seed)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
+from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.requests import Requests, Written
 from contrastive_reasoning.rollout.sampling import Ends, Sampling, StopStrings
 from contrastive_reasoning.rollout.spans import text_of, token_bytes, token_spans
@@ -53,7 +53,7 @@ class Completions:
             pooled=None if self.states is None else self.states / self.lengths[:, None],
             texts=[text_of(table, row) for row in rows],
             token_spans=[token_spans(table, row) for row in rows],
-            finish_reasons=[_reason(stopped) for stopped in self.stopped.tolist()],
+            finish_reasons=["stop" if stopped else "length" for stopped in self.stopped.tolist()],
             group_size=requests.group_size,
         )
 
@@ -90,10 +90,6 @@ def ends_of(policy: CausalLMPolicy, sampling: Sampling, requests: Requests) -> E
     if sampling.stop:
         stops = StopStrings(sampling.stop, spelling(policy), rows=len(requests), begun=requests.begun)
     return Ends(policy.eos_token_ids, stops, policy.device)
-
-
-def _reason(stopped: bool) -> FinishReason:
-    return "stop" if stopped else "length"
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.rollout.completions import spelling
 from contrastive_reasoning.rollout.spans import text_of
-from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
+from contrastive_reasoning.tasks.base import Problem, Step, Task
 
 
 class Prefix(NamedTuple):
@@ -55,22 +55,17 @@ def distinct(prefixes: Sequence[Sequence[Prefix | None]]) -> list[Prefix]:
 def success_rates(
     task: Task, policy: CausalLMPolicy, asked: Sequence[Prefix], continued: RolloutBatch
 ) -> dict[Prefix, float | None]:
-    """The share of correct completions among those that begin with each prefix and were judged; None without any.
+    """The share of correct completions among those judged that begin with each of P prefixes; None without any.
 
-    Args:
-        task: verifies them, prefix and continuation together.
-        policy: whose tokens they are.
-        asked: P prefixes.
-        continued: the G continuations of each, prompt-major.
+    ``continued`` are the G continuations of each, prompt-major; prefix and continuation are verified together.
     """
     whole = replace(continued, texts=whole_texts(policy, asked, continued))
     verdicts, size = verdicts_of(task, whole), continued.group_size
-    return {prefix: _share_correct(verdicts[p * size : (p + 1) * size]) for p, prefix in enumerate(asked)}
-
-
-def _share_correct(verdicts: Sequence[Verdict]) -> float | None:
-    judged = [verdict.correct for verdict in verdicts if verdict.judged]
-    return sum(judged) / len(judged) if judged else None
+    rates: dict[Prefix, float | None] = {}
+    for p, prefix in enumerate(asked):
+        judged = [verdict.correct for verdict in verdicts[p * size : (p + 1) * size] if verdict.judged]
+        rates[prefix] = sum(judged) / len(judged) if judged else None
+    return rates
 
 
 def whole_texts(policy: CausalLMPolicy, asked: Sequence[Prefix], continued: RolloutBatch) -> list[str]:

@@ -54,13 +54,10 @@ class Engine:
         prefixes: Sequence[Sequence[int]] | None = None,
         written: Written | None = None,
     ) -> RolloutBatch:
-        """``group_size`` completions of each problem; the same for the same seed and weights.
+        """See ``RolloutEngine``.
 
         ``written`` is called for a completion when its row leaves the batch. With ``pooled`` the mean hidden state of
         each completion comes from the same passes: a row then stays for one pass more, which reads its last token.
-
-        Raises ValueError for no problems, a group size below 1, a prompt that does not fit the context, or a prefix
-        that leaves nothing to write.
         """
         limit = sampling.max_tokens
         requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 from transformers import GenerationConfig
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -20,7 +18,7 @@ from contrastive_reasoning.rollout.completions import (
     spelling,
 )
 from contrastive_reasoning.rollout.requests import Requests, Written, encode
-from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed, length_of
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -44,7 +42,7 @@ class HFEngine:
         prefixes: Sequence[Sequence[int]] | None = None,
         written: Written | None = None,
     ) -> RolloutBatch:
-        """``group_size`` completions of each problem; raises as ``Engine.generate`` does."""
+        """See ``RolloutEngine``."""
         limit = sampling.max_tokens
         requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
         completions = Completions(len(requests), int(requests.limits.max()), policy.device)
@@ -73,14 +71,15 @@ def _write(
         tokenizer=policy.tokenizer,
     )
     tokens = output.sequences[:, ids.shape[1] :]
-    log_probs = _log_probs(torch.stack(output.logits, dim=1), tokens, sampling.scoring_temperature)
+    logits = torch.stack(output.logits, dim=1).float() / sampling.scoring_temperature
+    log_probs = logits.log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
     span = slice(rows.start, rows.stop)
     completions.ids[span, : tokens.shape[1]] = tokens
     completions.log_probs[span, : tokens.shape[1]] = log_probs
-    begun = requests.begun
+    begun, table = requests.begun, spelling(policy)
     for row, written in zip(rows, tokens.tolist(), strict=True):
         limit = int(requests.limits[row // requests.group_size])
-        length = _length(policy, sampling, written, begun[row])
+        length = length_of(written, policy.eos_token_ids, StopStrings(sampling.stop, table, rows=1, begun=[begun[row]]))
         completions.lengths[row] = min(length or limit, limit)
         completions.stopped[row] = length is not None and length <= limit
 
@@ -101,16 +100,3 @@ def _settings(policy: CausalLMPolicy, sampling: Sampling, requests: Requests, ro
         return_dict_in_generate=True,
         **({} if sampling.greedy else cut),
     )
-
-
-def _log_probs(logits: Float[Tensor, "B T V"], tokens: Int[Tensor, "B T"], temperature: float) -> Float[Tensor, "B T"]:
-    return (logits.float() / temperature).log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
-
-
-def _length(policy: CausalLMPolicy, sampling: Sampling, written: Sequence[int], begun: Sequence[int]) -> int | None:
-    """Tokens up to the one that ended the completion; None if none did."""
-    stops = StopStrings(sampling.stop, spelling(policy), rows=1, begun=[begun])
-    for n, token in enumerate(written, start=1):
-        if token in policy.eos_token_ids or stops.completed([0], [token])[0]:
-            return n
-    return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -119,7 +119,8 @@ def row_uniforms(
     rows = []
     for name in names_of(problems, prefixes):
         for _ in range(group_size):
-            rows.append(_uniforms((*seed, *name, seen[name]), length))
+            generator = torch.Generator().manual_seed(derived_seed((*seed, *name, seen[name])))
+            rows.append(torch.rand(length, generator=generator))
             seen[name] += 1
     return torch.stack(rows)
 
@@ -137,11 +138,6 @@ def derived_seed(parts: Seed) -> int:
     """63 bits that depend on every part; the same in every process."""
     digest = hashlib.blake2b(repr(tuple(parts)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
-
-
-def _uniforms(parts: Seed, length: int) -> Float[Tensor, " T"]:
-    generator = torch.Generator().manual_seed(derived_seed(parts))
-    return torch.rand(length, generator=generator)
 
 
 class Ends:
@@ -175,10 +171,17 @@ class StopStrings:
 
     def completed(self, rows: Sequence[int], tokens: Sequence[int]) -> list[bool]:
         """Add one token to each of the given rows; True where a stop string ended within it."""
-        return [self._add(row, token) for row, token in zip(rows, tokens, strict=True)]
+        found = []
+        for row, token in zip(rows, tokens, strict=True):
+            text = self.tails[row] + (self.table[token] if token < len(self.table) else b"")
+            self.tails[row] = text[len(text) - self.keep :] if self.keep < len(text) else text
+            found.append(any(string in text for string in self.strings))
+        return found
 
-    def _add(self, row: int, token: int) -> bool:
-        piece = self.table[token] if token < len(self.table) else b""
-        text = self.tails[row] + piece
-        self.tails[row] = text[len(text) - self.keep :] if self.keep < len(text) else text
-        return any(string in text for string in self.strings)
+
+def length_of(written: Sequence[int], ends: Collection[int], stops: StopStrings) -> int | None:
+    """Tokens up to the one that ended a completion: an end token or the last of a stop string. None if none did."""
+    for n, token in enumerate(written, start=1):
+        if token in ends or stops.completed([0], [token])[0]:
+            return n
+    return None

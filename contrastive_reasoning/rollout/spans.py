@@ -159,12 +159,10 @@ def visible_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> li
     not seen by their numbers; a line's end is marked and kept.
     """
     table = token_bytes(tokenizer)
-    return [_shown(table[i]) if i < len(table) and table[i] else _named(tokenizer, i) for i in ids]
-
-
-def _shown(piece: bytes) -> str:
-    text = piece.decode("utf-8", "surrogateescape")
-    return "".join(_character(character) for character in text)
+    pieces = [table[i].decode("utf-8", "surrogateescape") if i < len(table) else "" for i in ids]
+    return [
+        "".join(map(_character, piece)) if piece else _named(tokenizer, i) for piece, i in zip(pieces, ids, strict=True)
+    ]
 
 
 def _character(character: str) -> str:

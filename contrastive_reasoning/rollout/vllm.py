@@ -20,7 +20,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.completions import Completions, pooled_states, spelling
 from contrastive_reasoning.rollout.requests import Requests, Written, encode
-from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed, names_of
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed, length_of, names_of
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.rollout.vllm_client import (
     JSONServer,
@@ -84,11 +84,9 @@ class VLLMEngine:
         prefixes: Sequence[Sequence[int]] | None = None,
         written: Written | None = None,
     ) -> RolloutBatch:
-        """``group_size`` completions of each problem. With ``pooled`` the trainer's own passes compute the states.
+        """See ``RolloutEngine``. With ``pooled`` the trainer's own passes compute the states.
 
-        Raises:
-            ValueError: as ``Engine.generate`` does.
-            ServerError: where the server is not there, holds other weights, or answers what it should not.
+        Raises ServerError where the server is not there, holds other weights, or answers what it should not.
         """
         limit = sampling.max_tokens
         requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
@@ -226,12 +224,7 @@ class AnswerReader:
     ) -> list[Drawn]:
         """The completions in the order of their index.
 
-        Args:
-            answer: of ``/v1/completions``.
-            prompt: the token ids that were sent.
-            group_size: completions asked for.
-            limit: tokens that each may have.
-            begun: the end of the prompt that belongs to the completion already.
+        ``begun`` is the end of the prompt that belongs to the completion already.
 
         Raises ServerError where something is missing, or is not what was asked for.
         """
@@ -248,7 +241,7 @@ class AnswerReader:
             raise ServerError("the server did not return the prompt's token ids as they were sent (return_token_ids)")
         ids = self._ids(choice.get("token_ids"), limit)
         log_probs = _log_probs((choice.get("logprobs") or {}).get("token_logprobs"), len(ids))
-        length = self.length(ids, begun)
+        length = length_of(ids, self.ends, StopStrings(self.stop, self.table, rows=1, begun=[begun]))
         reason = choice.get("finish_reason")
         if length is None and (reason != "length" or len(ids) < limit):
             raise ServerError(
@@ -266,14 +259,6 @@ class AnswerReader:
         if strange:
             raise ServerError(f"the server drew token {strange[0]}, the policy's vocabulary has {self.vocabulary}")
         return ids
-
-    def length(self, ids: Sequence[int], begun: Sequence[int] = ()) -> int | None:
-        """Tokens up to the one that ended the completion; None if none did."""
-        stops = StopStrings(self.stop, self.table, rows=1, begun=[begun])
-        for n, token in enumerate(ids, start=1):
-            if token in self.ends or stops.completed([0], [token])[0]:
-                return n
-        return None
 
 
 def _log_probs(values: Any, count: int) -> list[float]:

@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout import prefill
+from contrastive_reasoning.rollout import shared_cache as prefill
 from contrastive_reasoning.rollout.shared_cache import read_prompts
 from contrastive_reasoning.tasks.base import Problem
 

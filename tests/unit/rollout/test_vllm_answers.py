@@ -102,12 +102,3 @@ def test_nonsense_is_one_sentence(
 def test_an_answer_of_another_kind_is_quoted(reader: AnswerReader, answer: Any) -> None:
     with pytest.raises(ServerError, match="no list of choices"):
         read(reader, json.loads(json.dumps(answer)))
-
-
-def test_a_stop_string_may_begin_in_one_token_and_end_in_another(policy: CausalLMPolicy) -> None:
-    ids = policy.tokenizer("4;9=7", add_special_tokens=False)["input_ids"]
-    stopping = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=9, stop=[";9"])
-    lengths = [AnswerReader(policy, stopping).length(ids[:n]) for n in range(1, len(ids) + 1)]
-    spelled = [policy.tokenizer.decode(ids[:n]) for n in range(1, len(ids) + 1)]
-    first_with = next(n for n, text in enumerate(spelled, start=1) if ";9" in text)
-    assert lengths == [None if n < first_with else first_with for n in range(1, len(ids) + 1)]
