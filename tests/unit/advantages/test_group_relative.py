@@ -53,11 +53,6 @@ def test_leave_one_out() -> None:
     assert got == pytest.approx([r - mean(rewards[:i] + rewards[i + 1 :]) for i, r in enumerate(rewards)])
 
 
-def test_mean_centred() -> None:
-    got = MeanCentred()(credit([1.0, 0.0, 0.0, 1.0, 1.0, 1.0]), one_token(6), 3)[:, 0]
-    assert_close(got, torch.tensor([2 / 3, -1 / 3, -1 / 3, 0, 0, 0]).double())
-
-
 @pytest.mark.parametrize("advantage", ALL)
 @pytest.mark.parametrize("reward", [0.0, 1.0, 0.1, -0.3, 1e-9])
 def test_equal_rewards_teach_exactly_nothing(advantage: Advantage, reward: float) -> None:
@@ -78,17 +73,8 @@ def test_masked_tokens_get_nothing_and_others_the_same(advantage: Advantage) -> 
 def test_a_group_needs_two(advantage: Advantage) -> None:
     with pytest.raises(ValueError, match=r"group_size must be at least 2 .* got 1"):
         advantage(credit([1.0, 0.0]), one_token(2), 1)
-
-
-@pytest.mark.parametrize("advantage", ALL)
-def test_only_whole_groups(advantage: Advantage) -> None:
     with pytest.raises(ValueError, match="5 rollouts are not whole groups of 2"):
         advantage(credit([1.0] * 5), one_token(5), 2)
-
-
-def test_negative_epsilon_is_refused() -> None:
-    with pytest.raises(ValueError, match="epsilon must not be negative, got -1"):
-        GroupRelative(normalise_std=True, epsilon=-1.0)
 
 
 OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
@@ -107,8 +93,6 @@ EVERY_ADVANTAGE: list[Advantage] = [
         advantage=Process(outcome=OUTCOME, weight=1.0, epsilon=1e-6), window=1, floor=0.0, span=1.0, total_steps=9
     ),
 ]
-FORGETFUL = EVERY_ADVANTAGE[:8]
-"""Those that give the same for the same, however often they are asked."""
 OUTCOMES = [1.0, 0.0, 0.3, 0.7]
 VALUES = [[0.9, 0.4], [0.2, 0.6], [0.5, 0.1], [0.3, 0.8]]
 TOKENS = 6
@@ -138,7 +122,9 @@ def of(advantage: Advantage, credit_of: Credit, group_size: int) -> torch.Tensor
 def test_a_failed_rollout_has_exactly_no_advantage_and_the_others_that_of_a_smaller_group(advantage: Advantage) -> None:
     if isinstance(advantage, TrustGate):
         of(advantage, credit_of([0, 1, 2, 3], []), 4)  # from here on it trusts
-    got = of(advantage, credit_of([0, 1, 2, 3], [2]), 4)
+    failed = credit_of([0, 1, 2, 3], [2])
+    failed.outcome[2] = float("nan")  # never read
+    got = of(advantage, failed, 4)
     assert torch.equal(got[2], torch.zeros(TOKENS, dtype=got.dtype))
     assert bool(got[[0, 1, 3]].any(dim=1).all()), "the others teach"
     if isinstance(advantage, TrustGate):
@@ -153,11 +139,3 @@ def test_where_fewer_than_two_were_rewarded_there_is_no_one_to_compare_with(
     advantage: Advantage, failures: list[int]
 ) -> None:
     assert not of(advantage, credit_of([0, 1, 2, 3], failures), 4).any()
-
-
-@pytest.mark.parametrize("advantage", FORGETFUL, ids=lambda advantage: type(advantage).__name__)
-def test_what_stands_in_the_outcome_of_a_failed_rollout_is_never_read(advantage: Advantage) -> None:
-    one = credit_of([0, 1, 2, 3], [2])
-    other = credit_of([0, 1, 2, 3], [2])
-    other.outcome[2] = float("nan")
-    assert torch.equal(of(advantage, one, 4), of(advantage, other, 4))

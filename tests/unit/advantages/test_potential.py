@@ -127,31 +127,6 @@ def test_moves_by_hand() -> None:
     assert got == [0.25 - 0.25 - 0.0625] * 2 + [-0.5 - 0.125] * 3 + [-0.25] * 4
 
 
-def test_a_separator_belongs_to_the_step_that_it_ends() -> None:
-    steps = [StepCredit(0, 1, 0.75, depth=3, settled_token=2), StepCredit(3, 4, 0.25, depth=2, settled_token=9)]
-    assert of_one(steps, start=0.5, correct=False, tokens=6, decay=0.0) == [0.25] * 3 + [-0.75] * 3
-
-
-def test_what_comes_after_a_lost_step_has_no_credit() -> None:
-    """The third step is legal where the second left the state as it was."""
-    lost = StepCredit(2, 3, 0.0, depth=2, legal=False, lost=True)
-    credit = Credit(
-        outcome=torch.zeros(2, dtype=torch.float64),
-        parts={},
-        steps=[[StepCredit(0, 1, 0.75, depth=3), StepCredit(4, 5, 0.5, depth=2, lost=True)], []],
-        illegal=[[lost], []],
-        starts=[0.5, 0.0],
-        verdicts=[verdict(False), verdict(False)],
-    )
-    got = potential(decay=0.0)(credit, torch.ones(2, 7, dtype=torch.bool), 2)[0].tolist()
-    assert got == [0.25, 0.25, -0.75, -0.75, 0.0, 0.0, 0.0]
-
-
-def test_an_illegal_last_move_loses_what_was_there() -> None:
-    """Tokens 2 and 3 hold a move that is no step: the completion fails on them."""
-    assert of_one([StepCredit(0, 1, 1.0, depth=3)], start=1.0, correct=False, tokens=4, decay=0.0) == [0, 0, -1, -1]
-
-
 def test_going_round_earns_nothing() -> None:
     there, back = StepCredit(0, 0, 0.25, depth=2), StepCredit(1, 1, 0.75, depth=3, again=True)
     away = StepCredit(2, 2, 0.5, depth=2)
@@ -170,12 +145,8 @@ def test_leaving_a_dead_branch_earns_what_entering_it_cost() -> None:
 def test_shares_outside_the_unit_interval_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"{name} must lie in \[0, 1\], got {value}"):
         potential(**{name: value})
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
-def test_a_scale_that_is_not_positive_is_refused(scale: float) -> None:
-    with pytest.raises(ValueError, match=f"scale must be positive, got {scale}"):
-        potential(scale=scale)
+    with pytest.raises(ValueError, match=r"scale must be positive, got 0\.0"):
+        potential(scale=0.0)
 
 
 @pytest.mark.parametrize("missing", ["steps", "starts"])
@@ -189,12 +160,9 @@ def test_a_reward_without_steps_or_starts_is_named(missing: str) -> None:
     )
     with pytest.raises(ValueError, match=r"needs a reward that values steps and the state before .* only has: perfect"):
         potential()(credit, torch.ones(2, 1, dtype=torch.bool), 2)
-
-
-def test_a_reward_without_verdicts_is_refused() -> None:
-    credit = Credit(outcome=torch.zeros(2), parts={}, steps=[[], []], starts=[0.0, 0.0])
+    silent = Credit(outcome=torch.zeros(2), parts={}, steps=[[], []], starts=[0.0, 0.0])
     with pytest.raises(ValueError, match="holds no verifier"):
-        potential()(credit, torch.ones(2, 1, dtype=torch.bool), 2)
+        potential()(silent, torch.ones(2, 1, dtype=torch.bool), 2)
 
 
 Prefix = tuple[int, ...]

@@ -65,24 +65,6 @@ def test_steps_of_equal_value_add_exactly_nothing() -> None:
     assert torch.equal(got, torch.zeros(3, 3))
 
 
-def test_steps_are_compared_with_steps_as_deep_wherever_they_stand() -> None:
-    """The first rollout goes down and comes back: its third step is as deep as its first and the other's first."""
-    steps = [
-        [StepCredit(0, 0, 1.0, depth=3), StepCredit(1, 1, 9.0, depth=2), StepCredit(2, 2, 2.0, depth=3)],
-        [StepCredit(0, 0, 3.0, depth=3)],
-    ]
-    credit = Credit(outcome=torch.zeros(2), parts={}, steps=steps)
-    got = Process(outcome=MeanCentred(), weight=1.0, epsilon=0.0)(credit, torch.ones(2, 3, dtype=torch.bool), 2)
-    assert_close(got, torch.tensor([[-1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
-
-
-def test_one_rollout_that_comes_back_is_compared_with_itself() -> None:
-    steps = [[StepCredit(0, 0, 0.0, depth=3), StepCredit(1, 1, 2.0, depth=3)], []]
-    credit = Credit(outcome=torch.zeros(2), parts={}, steps=steps)
-    got = Process(outcome=MeanCentred(), weight=2.0**0.5, epsilon=0.0)(credit, torch.ones(2, 2, dtype=torch.bool), 2)
-    assert_close(got, torch.tensor([[-1.0, 1.0], [0.0, 0.0]]))
-
-
 def test_weight_zero_is_the_outcome_alone() -> None:
     steps = [[StepCredit(0, 0, 1.0, depth=3)], [StepCredit(0, 0, 0.0, depth=3)]]
     credit = Credit(outcome=torch.tensor([1.0, 0.0]), parts={}, steps=steps)

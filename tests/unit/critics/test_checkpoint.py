@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,35 +39,22 @@ def test_frozen_weights_stay_where_they_are(tmp_path: Path) -> None:
     assert torch.equal(loaded.get_parameter("goal_head.0.weight"), saved.get_parameter("goal_head.0.weight"))
 
 
-def test_wrong_class(tmp_path: Path) -> None:
-    save_critic(numeric(NumericV1), tmp_path, {})
-    with pytest.raises(ValueError, match=r"is a contrastive_reasoning.*NumericV1, expected a .*NumericV2"):
-        load_critic_weights(numeric(NumericV2), tmp_path)
-
-
-def test_missing_weights(tmp_path: Path) -> None:
-    save_critic(numeric(NumericV2, hidden_layers=1), tmp_path, {})
-    with pytest.raises(ValueError, match=r"has no weights for goal_head\.4\.bias \(8 missing\)"):
-        load_critic_weights(numeric(NumericV2, hidden_layers=2), tmp_path)
-
-
-def test_weights_left_over(tmp_path: Path) -> None:
-    save_critic(numeric(NumericV2, hidden_layers=2), tmp_path, {})
-    with pytest.raises(ValueError, match=r"weights that this one has not: goal_head\.4\.bias"):
-        load_critic_weights(numeric(NumericV2, hidden_layers=1), tmp_path)
-
-
-def test_wrong_shape(tmp_path: Path) -> None:
-    save_critic(numeric(NumericV2, dimension=8), tmp_path, {})
-    with pytest.raises(ValueError, match=r"of shape \(8.*expected \(9"):
-        load_critic_weights(numeric(NumericV2, dimension=9), tmp_path)
-
-
-def test_nothing_is_changed_by_a_refused_checkpoint(tmp_path: Path) -> None:
-    save_critic(numeric(NumericV2, dimension=8), tmp_path, {})
-    critic = numeric(NumericV2, dimension=9)
+@pytest.mark.parametrize(
+    ("saved", "loaded", "sentence"),
+    [
+        ({"kind": NumericV1}, {}, r"is a contrastive_reasoning.*NumericV1, expected a .*NumericV2"),
+        ({"hidden_layers": 1}, {"hidden_layers": 2}, r"has no weights for goal_head\.4\.bias \(8 missing\)"),
+        ({"hidden_layers": 2}, {"hidden_layers": 1}, r"weights that this one has not: goal_head\.4\.bias"),
+        ({"dimension": 8}, {"dimension": 9}, r"of shape \(8.*expected \(9"),
+    ],
+)
+def test_a_critic_that_does_not_fit_is_refused_and_changes_nothing(
+    tmp_path: Path, saved: dict[str, Any], loaded: dict[str, Any], sentence: str
+) -> None:
+    save_critic(numeric(**{"kind": NumericV2, **saved}), tmp_path, {})
+    critic = numeric(**{"kind": NumericV2, **loaded})
     before = {name: weight.clone() for name, weight in critic.state_dict().items()}
-    with pytest.raises(ValueError, match="of shape"):
+    with pytest.raises(ValueError, match=sentence):
         load_critic_weights(critic, tmp_path)
     assert all(torch.equal(weight, before[name]) for name, weight in critic.state_dict().items())
 

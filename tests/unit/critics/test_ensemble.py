@@ -25,8 +25,6 @@ from contrastive_reasoning.critics.base import values_states
 from contrastive_reasoning.critics.ensemble import disagreement
 from contrastive_reasoning.critics.joint import JointCritic
 from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, SymmetricInfoNCE, dot
-from contrastive_reasoning.tasks.base import Step
-from contrastive_reasoning.tasks.countdown import CountdownProblem
 from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from lightning_modules.critic import CriticPretraining
 from lightning_modules.optim import AdamW
@@ -75,17 +73,6 @@ def test_it_values_states_where_its_members_do() -> None:
     assert values_states(ensemble()) == values_states(MEMBER(seed=0))
     joint.members[1].values_states = False
     assert not values_states(joint)
-
-
-def test_steps_are_encoded_as_a_member_does() -> None:
-    problem = CountdownProblem((21, 16, 17, 26), 46, style="direct")
-    steps = [Step(start=0, end=8, state=(37, 17, 26), legal=True)]
-    for own, single in zip(
-        ensemble().encode_steps(problem, "21+16=37", steps),
-        MEMBER(seed=0).encode_steps(problem, "21+16=37", steps),
-        strict=True,
-    ):
-        assert torch.equal(own, single)
 
 
 def test_saved_and_loaded_as_one(tmp_path: Path) -> None:

@@ -74,12 +74,6 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def test_info_nce() -> None:
-    logits, positive, candidate = example()
-    expected = torch.tensor(loop_info_nce(logits, positive, candidate), dtype=torch.float64)
-    assert_close(info_nce(logits, positive, candidate), expected, rtol=1e-10, atol=0)
-
-
 def test_info_nce_skips_dead_ends() -> None:
     logits, positive, candidate = example()
     info_nce(logits, positive, candidate).sum().backward()
@@ -234,8 +228,3 @@ def test_penalty_adds_its_mean_over_anchors_with_candidates() -> None:
     expected = InfoNCE(temperature=0.5)(scores, positive, candidate)
     expected = expected + 0.1 * logsumexp_penalty(scores / 0.5, candidate).mean()
     assert_close(loss(scores, positive, candidate), expected)
-
-
-def test_a_negative_penalty_weight_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"weight must not be below 0, got -0\.1"):
-        WithPenalty(loss=InfoNCE(temperature=1.0), temperature=1.0, weight=-0.1)

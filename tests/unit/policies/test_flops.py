@@ -94,10 +94,3 @@ def test_frozen_weights_get_no_gradient_of_their_own() -> None:
     rank, queries, both = 2, HEADS * HEAD_WIDTH, 2 * 2 * HEAD_WIDTH  # both: keys and values, of two heads
     unneeded = 2 * tokens * 16 * (queries + both + rank) + 4 * queries * tokens * LENGTH
     assert counted(model, learn=True) == learning_flops(size, work) - unneeded
-
-
-def test_numbers_that_contradict_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 completions have 1 owners"):
-        work_of([3], [1, 2], [0])
-    with pytest.raises(ValueError, match="5 positions cannot hold 6 tokens"):
-        work_of([3], [1, 2], [0, 0], positions=5)

@@ -37,13 +37,6 @@ def test_a_bias_counts() -> None:
     assert_close(actual, bias.log_softmax(0)[1:2])
 
 
-def test_no_tokens_give_no_numbers() -> None:
-    empty = token_log_probs(
-        torch.zeros(0, 2), torch.zeros(3, 2), torch.zeros(0, dtype=torch.long), temperature=1.0, chunk=4
-    )
-    assert empty.shape == (0,)
-
-
 @pytest.mark.parametrize(("setting", "message"), [({"temperature": 0.0}, "temperature"), ({"chunk": 0}, "chunk")])
 def test_bad_settings_are_refused(setting: dict[str, float], message: str) -> None:
     arguments = {"temperature": 1.0, "chunk": 4, **setting}

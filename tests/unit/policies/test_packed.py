@@ -133,20 +133,6 @@ def test_a_token_of_one_completion_is_not_seen_by_another() -> None:
     assert not torch.equal(after[1], before[1])
 
 
-def test_what_prompts_are_padded_with_and_on_which_side_does_not_matter() -> None:
-    policy, given = build("llama"), CASES["uneven, in several blocks"].tensors()
-    flipped = given | {"prompt_ids": torch.full_like(given["prompt_ids"], 9)}
-    flipped["prompt_mask"] = given["prompt_mask"].flip(1)
-    flipped["prompt_ids"][flipped["prompt_mask"]] = given["prompt_ids"][given["prompt_mask"]]
-    assert torch.equal(policy.log_probs(**flipped), policy.log_probs(**given))
-
-
-def test_without_owner_each_completion_has_its_own_prompt() -> None:
-    policy, given = build("llama"), CASES["one of each prompt"].tensors()
-    without = {name: part for name, part in given.items() if name != "owner"}
-    assert torch.equal(policy.log_probs(**without), policy.log_probs(**given))
-
-
 @pytest.mark.parametrize("score", [CausalLMPolicy.log_probs, CausalLMPolicy.log_probs_and_pooled])
 def test_padded_rows_give_the_same(score: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     policy, given = build("qwen2"), CASES["mixed up"].tensors()

@@ -10,18 +10,9 @@ HIDDEN = torch.tensor([[[1.0, 0.0], [3.0, 2.0], [9.0, 9.0]], [[5.0, 5.0], [7.0, 
 MASK = torch.tensor([[True, True, False], [False, True, True]])
 
 
-def test_mean_pool_averages_the_tokens_that_count() -> None:
+def test_tokens_that_count() -> None:
     assert_close(mean_pool(HIDDEN, MASK), torch.tensor([[2.0, 1.0], [8.0, 4.0]]))
-
-
-def test_mean_pool_of_nothing_is_zero() -> None:
     assert_close(mean_pool(HIDDEN, torch.zeros_like(MASK)), torch.zeros(2, 2))
-
-
-def test_last_pool_takes_the_last_token_that_counts() -> None:
     assert_close(last_pool(HIDDEN, MASK), torch.tensor([[3.0, 2.0], [9.0, 1.0]]))
-
-
-def test_last_pool_refuses_an_empty_row() -> None:
     with pytest.raises(ValueError, match="at least one token"):
         last_pool(HIDDEN, torch.zeros_like(MASK))

@@ -46,11 +46,6 @@ def test_parameters_are_those_of_the_model(kind: str, sizes: dict[str, Any]) -> 
     assert shape.parameter_sizes() == [parameter.numel() for parameter in model.parameters()]
 
 
-def test_heads_may_be_wider_than_the_model() -> None:
-    model = built("llama", head_dim=32)
-    assert ModelShape.of(model.config.to_dict()).parameters == counted(model)
-
-
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "down_proj"]])
 def test_adapters_are_those_that_peft_makes(targets: Any) -> None:
     model = built("qwen2")
@@ -99,13 +94,6 @@ def test_embedded_policies_are_read_from_their_own_folder(name: str) -> None:
     found = find_shape(f"embedded:{name}")
     assert found.shape.hidden_size == 192
     assert found.source.endswith(f"{name}/config.json")
-
-
-def test_the_folder_of_a_stage_stands_for_its_policy(tmp_path: Path) -> None:
-    (tmp_path / "policy").mkdir()
-    (tmp_path / "policy" / "config.json").write_text(json.dumps(CONFIG))
-    shape = find_shape(str(tmp_path)).shape
-    assert (shape.hidden_size, shape.num_key_value_heads, shape.head_dim) == (64, 4, 16)
 
 
 def test_a_published_name_needs_no_hub_and_says_so() -> None:

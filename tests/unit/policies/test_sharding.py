@@ -33,7 +33,3 @@ def test_against_the_walk() -> None:
 @pytest.mark.parametrize(("ranks", "most"), [(1, 120), (2, 120), (4, 90), (8, 100)])
 def test_an_embedding_larger_than_a_share_is_whole_beside_what_follows_its_end(ranks: int, most: int) -> None:
     assert most_in_a_share([(90, 90), (10, 10), (10, 10), (10, 10)], ranks) == most
-
-
-def test_without_parameters_nothing_is_held() -> None:
-    assert most_in_a_share([], 4) == 0

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, tiny_model, train_tokenizer
+from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, tiny_model
 
 
 @pytest.mark.parametrize("text", ["21+16=37;", "Numbers: [1, 20]\n", "naïve 🙂 — ∑ \t\r\n", "", "<eos", "٣4"])
@@ -17,12 +17,6 @@ def test_digits_and_newlines_are_tokens_of_their_own(tokenizer: PreTrainedTokeni
     assert tokenizer.tokenize("21+1600") == ["2", "1", "+", "1", "6", "0", "0"]
     for token in tokenizer.get_vocab():
         assert sum(c.isdigit() for c in token) <= 1
-
-
-def test_fixed_phrases_become_single_tokens() -> None:
-    corpus = [f"Numbers: [{a}, {b}], target: {a + b}\n" for a in range(1, 30) for b in range(1, 30)]
-    tokens = train_tokenizer(corpus, vocab_size=400).tokenize("Numbers: [1, 2], target: 3\n")
-    assert tokens == ["Numbers:Ġ[", "1", ",Ġ", "2", "],Ġtarget:Ġ", "3", "Ċ"]
 
 
 def test_weights_depend_on_the_seed_alone(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -181,14 +181,6 @@ def test_the_order_is_a_function_of_what_the_batch_holds(task: Task, rollouts_of
     assert values(reward(others)) != [*first[1:30], first[0], *first[30:]]
 
 
-def test_the_mean_shuffled_value_is_weighed(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
-    rollouts = rollouts_of(texts, *PROBLEMS)
-    credit = shuffled(oracle(0.0), weight=0.5)(rollouts)
-    means = torch.tensor([sum(row) / len(row) for row in values(credit)])
-    assert torch.allclose(credit.outcome, credit.parts["verifier"] + 0.5 * means)
-    assert torch.allclose(credit.parts["shuffled"], means)
-
-
 def test_true_values_in_the_outcome_of_a_sum_are_refused(task: Task, oracle) -> None:
     def summed(weight: float, share: float) -> WeightedSum:
         return WeightedSum(rewards={"oracle": oracle(weight)}, weights={"oracle": share})
@@ -197,8 +189,3 @@ def test_true_values_in_the_outcome_of_a_sum_are_refused(task: Task, oracle) -> 
         ShuffledReward(reward=summed(0.5, 1.0), weight=0.0, seed=0)
     ShuffledReward(reward=summed(0.0, 1.0), weight=0.0, seed=0)
     ShuffledReward(reward=summed(0.5, 0.0), weight=0.0, seed=0)
-
-
-def test_a_reward_without_steps_cannot_be_shuffled(task: Task, rollouts_of) -> None:
-    with pytest.raises(ValueError, match="without step values cannot be shuffled: verifier"):
-        ShuffledReward(reward=VerifierReward(task=task), weight=0.0, seed=0)(rollouts_of(["", ""]))

@@ -125,21 +125,10 @@ def test_the_critic_is_frozen_and_deterministic(task: Task, rollouts_of, checkpo
     assert torch.equal(shaped(rollouts).outcome, shaped(rollouts).outcome)
 
 
-def test_no_module_registers_the_critic(task: Task, checkpoint: Path) -> None:
-    owner = nn.Module()
-    owner.reward = reward(task, Pointer(9.0), checkpoint)  # pyright: ignore
-    assert not list(owner.parameters())
-
-
 def test_without_a_checkpoint_it_can_be_built_but_not_called(task: Task, rollouts_of) -> None:
     shaped = reward(task, Pointer(9.0), None)
     with pytest.raises(RuntimeError, match=r"reward\.checkpoint is null: train a critic first"):
         shaped(rollouts_of(TEXTS))
-
-
-def test_a_missing_checkpoint_is_named_at_once(task: Task, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nowhere"):
-        reward(task, Pointer(9.0), tmp_path / "nowhere")
 
 
 TRIED = ["21+16=37;37-17=20;26+20=46", "21*16=336", "", "nothing", "21-16=5;17+5=22"]

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.rewards import Credit, FunctionReward, FunctionVerifier, OverlongReward, WeightedSum
 from contrastive_reasoning.rewards.base import RewardFailed
 from contrastive_reasoning.rewards.function import MODULE
@@ -88,21 +85,6 @@ def test_one_call_that_fails_is_told_with_its_reason_and_no_other_is_lost(
     assert credit.verdicts is None, "a failure is no verdict on the completion"
 
 
-def test_a_failed_rollout_teaches_nothing_and_is_no_part_of_its_group(rollouts_of: Rollouts, reward_of: Build) -> None:
-    rollouts = rollouts_of(["1", "raises", "0", "0.5"])
-    credit, advantage = reward_of()(rollouts), GroupRelative(normalise_std=True, epsilon=1e-6)
-    got = advantage(credit, rollouts.mask, 4)
-    assert torch.equal(got[1], torch.zeros_like(got[1]))
-    three = rollouts_of(["1", "0", "0.5"])
-    alone = advantage(reward_of()(three), three.mask, 3)
-    assert torch.equal(got[[0, 2, 3], 0], alone[:, 0])
-
-
-def test_the_mean_that_is_logged_is_that_of_the_rewarded(rollouts_of: Rollouts, reward_of: Build) -> None:
-    credit = reward_of()(rollouts_of(["2", "raises", "4", "returns NaN"]))
-    assert credit.parts["function"].mean() == credit.outcome.mean() == 3
-
-
 def test_more_failures_than_allowed_end_the_run_with_a_sentence(rollouts_of: Rollouts, reward_of: Build) -> None:
     reward = reward_of(max_failures=0.25)
     reward(rollouts_of(["1", "raises", "0", "1"]))
@@ -113,17 +95,6 @@ def test_more_failures_than_allowed_end_the_run_with_a_sentence(rollouts_of: Rol
         "the first: error, returned NoneType, not a number"
     )
     assert reward(rollouts_of(["1", "0", "0", "1"])).outcome.tolist() == [1, 0, 0, 1]
-
-
-def test_a_kind_of_failure_is_warned_of_once(rollouts_of: Rollouts, reward_of: Build) -> None:
-    reward = reward_of()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for _ in range(2):
-            reward(rollouts_of(["raises", "returns None", "1", "0"]))
-    (said,) = [str(warning.message) for warning in caught if "reward.function" in str(warning.message)]
-    assert "train/reward/failed_error" in said
-    assert "ValueError: no such unit" in said
 
 
 def test_workers_stay_until_one_comes_to_harm(rollouts_of: Rollouts, reward_of: Build) -> None:

@@ -4,16 +4,13 @@ import random
 from itertools import pairwise
 
 import pytest
-import torch
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.advantages.potential import segments_of
-from contrastive_reasoning.rewards import Credit, OracleReward, PerfectMoveReward, VerifierReward, WeightedSum
+from contrastive_reasoning.rewards import OracleReward, PerfectMoveReward, VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.oracle import decisions, in_reach, parents
-from contrastive_reasoning.rewards.shaping import read_steps, shaped
 from contrastive_reasoning.rollout import RolloutBatch, token_bytes
-from contrastive_reasoning.tasks.arithmetic.task import ArithmeticTask
-from contrastive_reasoning.tasks.base import Problem, Step, Task
+from contrastive_reasoning.tasks.base import Problem, Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, reachable, search_trace
 
 # 46 stays in reach after every move; after the first only; never after 21*16; an illegal last move; nothing at all
@@ -82,11 +79,6 @@ def test_an_illegal_step_from_a_lost_state_is_no_decision(task: Task, rollouts_o
     assert [len(row) for row in credit.illegal] == [1, 0]
 
 
-def test_no_step_is_forbidden_where_states_are_no_numbers(rollouts_of) -> None:
-    task = ArithmeticTask.__new__(ArithmeticTask)
-    assert read_steps(task, rollouts_of(["2+2=5"], Problem(id="1", prompt="?", answer="5", fields={}))).illegal == [[]]
-
-
 def test_a_search_that_comes_back_is_as_deep_again(task: Task, rollouts_of) -> None:
     numbers, target = (21, 16, 17, 26), 46
     problem = CountdownProblem(numbers, target, style="annotated")
@@ -117,16 +109,6 @@ def test_the_oracle_values_starts(task: Task, rollouts_of) -> None:
     rollouts = rollouts_of(["5+3=8", "", "5-3=2", ""], solvable, hopeless)
     credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts)
     assert credit.starts == [1.0, 1.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("state", ["x = 3", 7, None])
-def test_steps_without_numbers_are_as_deep_as_they_are_late(state: object, rollouts_of) -> None:
-    rollouts = rollouts_of([KEPT])
-    steps = [Step(start=start, end=start + 8, state=state, legal=True) for start in (0, 9)]
-    outcome = Credit(outcome=torch.zeros(1), parts={})
-    credit = shaped(outcome, rollouts, [[(step, 1.0) for step in steps]], illegal=[[]], name="mine", weight=1.0)
-    assert credit.steps is not None
-    assert [step.depth for step in credit.steps[0]] == [0, -1]
 
 
 def test_perfect_moves_judge_decisions_only(task: Task, rollouts_of) -> None:
@@ -174,15 +156,6 @@ def test_another_task_is_refused(task: Task, rollouts_of) -> None:
     problem = Problem(id="7", prompt="?", answer="1", fields={"numbers": (4, 3)})
     with pytest.raises(TypeError, match="knows Countdown only, and problem 7 has no target number"):
         OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(["4+3=7"], problem))
-
-
-def test_a_sum_weighs_outcomes_and_leaves_values_of_steps(task: Task, rollouts_of) -> None:
-    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)
-    credit = WeightedSum(rewards={"shaped": oracle}, weights={"shaped": 2.0})(rollouts_of([KEPT, LOST]))
-    assert credit.steps is not None
-    assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0, 0]]
-    assert credit.starts == [1.0, 1.0]
-    assert torch.allclose(credit.outcome, torch.tensor([3.0, 1 / 3]))
 
 
 def test_what_potential_differences_credit_in_a_sum_adds_up_to_the_verdict(task: Task, rollouts_of) -> None:

@@ -71,17 +71,6 @@ def test_format(task: Task, rollouts_of) -> None:
     assert FormatReward(task=task)(rollouts_of(TEXTS, finish="length")).outcome.tolist() == [0.0] * 4
 
 
-def test_weighted_sum(task: Task, rollouts_of) -> None:
-    rewards = {"verifier": VerifierReward(task=task), "format": FormatReward(task=task)}
-    credit = WeightedSum(rewards=rewards, weights={"verifier": 1.0, "format": 0.25})(rollouts_of(TEXTS))
-    assert torch.equal(credit.outcome, torch.tensor([1.25, 0.25, 0.0, 0.0]))
-    assert {name: part.tolist() for name, part in credit.parts.items()} == {
-        "verifier": [1.0, 0.0, 0.0, 0.0],
-        "format": [1.0, 1.0, 0.0, 0.0],
-    }
-    assert credit.verdicts is not None
-
-
 def test_weighted_sum_names_its_mistakes(task: Task, rollouts_of) -> None:
     one = VerifierReward(task=task)
     with pytest.raises(ValueError, match=r"rewards \(a, b\) and weights \(a\) must name the same"):

@@ -44,12 +44,6 @@ def test_as_one_draw(policy: CausalLMPolicy, problems: Sequence[Problem], picks:
     assert [got.problem_of(row) for row in range(len(got))] == [halves[b][p] for b, p in picks for _ in range(3)]
 
 
-def test_a_group_may_be_picked_twice(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
-    twice = joined(policy, [drawn(policy, problems[:1], pooled=False)], [Pick(0, 0), Pick(0, 0)])
-    assert len(twice) == 6
-    assert twice.texts[:3] == twice.texts[3:]
-
-
 def test_what_does_not_fit_is_refused(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
     three, two = (drawn(policy, problems[:1], pooled=False, group_size=size) for size in (3, 2))
     picks = [Pick(0, 0), Pick(1, 0)]

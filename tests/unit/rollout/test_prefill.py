@@ -32,7 +32,3 @@ def test_a_packed_prompt_is_read_as_if_alone(
         assert_close(read.logits, alone.logits[0, -1], atol=1e-5, rtol=1e-5)
         for layer, kept in enumerate(alone.past_key_values.layers):
             assert_close(read.keys_values[layer], torch.cat([kept.keys, kept.values]), atol=1e-5, rtol=1e-5)
-
-
-def test_no_prompts_are_no_pass(policy: CausalLMPolicy) -> None:
-    assert read_prompts(policy, []) == []

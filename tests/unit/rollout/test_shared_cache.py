@@ -80,17 +80,6 @@ def test_a_row_attends_to_its_prompt_and_to_its_own_tokens(queries: int, size: f
     assert cache.prompts == [7, 8]
 
 
-def test_what_is_reserved_is_what_is_allocated() -> None:
-    generator = torch.Generator().manual_seed(0)
-    cache = SharedCache(limit=9)
-    assert cache.reserved == 0
-    cache.hold([], {0: read(5, generator), 1: read(3, generator)})
-    cache.join([0, 0, 1])
-    assert cache.reserved == 2 * 5 + 3 * 9
-    assert cache.own is not None
-    assert cache.own.numel() == LAYERS * 2 * HEADS * WIDTH * 3 * 9
-
-
 @pytest.mark.parametrize("owner", [[0, 0, 1, 1], [0, 1, 0, 2, 0], [1], [2, 0]])
 def test_each_row_sits_at_its_prompt_and_comes_back(owner: list[int]) -> None:
     rows = torch.arange(len(owner) * 6.0).view(len(owner), 2, 3, 1)  # two key heads, three queries each

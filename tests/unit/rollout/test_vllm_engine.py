@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 from torch import distributed, multiprocessing
 
 from contrastive_reasoning.distributed import barrier
@@ -101,8 +100,3 @@ def test_what_the_first_of_two_processes_does_reaches_both() -> None:
     found = sorted(queue.get() for _ in processes)
     assert [one[:4] for one in found] == [(0, 40, "not there", [0, 0, 0]), (1, 40, "not there", [1])]
     assert [one[4:] for one in found] == [(40, "not there"), (41, "not there")], "one that fails alone fails all"
-
-
-def test_a_single_process_does_its_own_work() -> None:
-    assert not (torch.distributed.is_available() and torch.distributed.is_initialized())
-    assert on_first_rank(lambda: 3) == on_every_rank(lambda: 3) == 3
