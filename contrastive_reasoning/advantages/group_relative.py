@@ -51,13 +51,12 @@ class LeaveOneOut:
     """
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
-        return on_tokens(among_rewarded(credit, group_size, against_others), mask)
+        return on_tokens(among_rewarded(credit, group_size, self.relative), mask)
 
-
-def against_others(rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
-    """Each reward minus the mean of the others of its group."""
-    size = rewards.shape[1]
-    return centred(rewards) * (size / (size - 1))
+    def relative(self, rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
+        """The advantages of whole groups."""
+        size = rewards.shape[1]
+        return centred(rewards) * (size / (size - 1))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, by_group, on_step_tokens, refuse_memory, with_illegal
-from contrastive_reasoning.rewards.base import Credit, StepCredit
+from contrastive_reasoning.rewards.base import Credit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,25 +42,13 @@ class Process:
                 f"this one only has: {credit.named}"
             )
         outcome = self.outcome(credit, mask, group_size)
+        by_group(credit.outcome, group_size)  # refuses what is not whole groups
         steps = with_illegal(credit)
-        relative = within_group_and_depth(steps, group_size, epsilon=self.epsilon, like=credit.outcome)
+        values = credit.outcome.new_tensor([step.value for row in steps for step in row])
+        relative = torch.zeros_like(values)
+        for indices in peers([[step.depth for step in row] for row in steps], group_size):
+            relative[indices] = normalised(values[indices], epsilon=self.epsilon)
         return outcome + self.weight * on_step_tokens(steps, relative, mask)
-
-
-def within_group_and_depth(
-    steps: Sequence[Sequence[StepCredit]], group_size: int, *, epsilon: float, like: Tensor
-) -> Float[Tensor, " N"]:
-    """The values of all steps, in order of rollout and writing, normalised over the steps as deep of their group.
-
-    Exactly 0 where no other step of the group is as deep, and where all are equal.
-    """
-    by_group(like.new_zeros(len(steps)), group_size)  # refuses what is not whole groups
-    flat = [step for credits in steps for step in credits]
-    values = like.new_tensor([step.value for step in flat])
-    relative = torch.zeros_like(values)
-    for indices in peers([[step.depth for step in credits] for credits in steps], group_size):
-        relative[indices] = normalised(values[indices], epsilon=epsilon)
-    return relative
 
 
 def peers(depths: Sequence[Sequence[int | None]], group_size: int) -> list[list[int]]:

@@ -95,7 +95,8 @@ class TrustGate:
             raise ValueError(
                 f"a trust gate needs a reward that values steps (oracle, critic); this one has: {credit.named}"
             )
-        self.weight = self.advantage.weight * self.trust * self._annealed()
+        annealed = min(max((self.total_steps - 1 - self.calls) / (self.total_steps / 3), 0.0), 1.0)
+        self.weight = self.advantage.weight * self.trust * annealed
         self._observe(credit)
         gated: Any = self.advantage
         chosen = replace(gated, weight=self.weight) if self.weight > 0 else gated.outcome
@@ -121,9 +122,6 @@ class TrustGate:
         The trust stays as it is until a window of the new one is full.
         """
         self.aurocs, self.disagreements = [], []
-
-    def _annealed(self) -> float:
-        return min(max((self.total_steps - 1 - self.calls) / (self.total_steps / 3), 0.0), 1.0)
 
     def _observe(self, credit: Credit) -> None:
         """Count this batch; at the end of a window estimate the trust and begin another."""

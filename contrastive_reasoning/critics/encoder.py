@@ -11,7 +11,7 @@ from peft import LoraConfig, inject_adapter_in_model
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerBase
 
-from contrastive_reasoning.policies.load import only_weights, resolve
+from contrastive_reasoning.policies.load import DTYPES, only_weights, resolve
 from contrastive_reasoning.policies.seeded import seeded
 
 Tokens = dict[str, Tensor]
@@ -31,9 +31,6 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_le
     if empty:
         raise ValueError(f"a text critic reads at least one token, text {empty[0]} has none: {texts[empty[0]]!r}")
     return tokens
-
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True, kw_only=True)

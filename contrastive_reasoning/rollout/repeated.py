@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers import DynamicCache
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.completions import Completions, ends_of
@@ -58,11 +58,11 @@ class RepeatedDecode:
         """Read each prompt once; repeat its keys, values and logits to its rows."""
         width = self.prompt_ids.shape[1]
         positions = (self.prompt_mask.long().cumsum(1) - 1).clamp_min(0)
-        self.cache = BlockCache(capacity=width)
+        self.cache = DynamicCache()
         logits, _ = self._forward(self.prompt_ids, self.prompt_mask, positions)
-        self.capacity = width + int(self.limits[self.rows].max())
-        self.cache.take(self.owner, capacity=self.capacity)
-        self.mask = torch.ones(len(self.rows), self.capacity, dtype=torch.bool, device=logits.device)
+        self.cache.batch_select_indices(self.owner)
+        longest = width + int(self.limits[self.rows].max())
+        self.mask = torch.ones(len(self.rows), longest, dtype=torch.bool, device=logits.device)
         self.mask[:, :width] = self.prompt_mask[self.owner]
         self.positions = self.prompt_mask.sum(1)[self.owner]
         return logits[self.owner]
@@ -83,7 +83,7 @@ class RepeatedDecode:
         if float(self.needed.float().mean()) >= COMPACT_BELOW:
             return tokens
         keep = self.needed.nonzero()[:, 0]
-        self.cache.take(keep, capacity=self.capacity)
+        self.cache.batch_select_indices(keep)
         self.rows, self.alive, self.needed = self.rows[keep], self.alive[keep], self.needed[keep]
         self.mask, self.positions = self.mask[keep], self.positions[keep]
         return tokens[keep]
@@ -110,89 +110,3 @@ class RepeatedDecode:
             output_hidden_states=self.pooled,
         )
         return output.logits[:, -1], output.hidden_states[-1][:, -1] if self.pooled else None
-
-
-class BlockLayer(CacheLayerMixin):
-    """Keys and values of one layer in blocks (row, head, capacity, head width), filled up to ``length``.
-
-    Appending to a tensor copies it at every token; a view of a block allocated for the whole completion does not.
-    """
-
-    is_sliding = False
-
-    def __init__(self, *, capacity: int) -> None:
-        super().__init__()
-        self.capacity = capacity
-        self.length = 0
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        self.keys = _block(key_states, key_states.shape[0], self.capacity)
-        self.values = _block(value_states, value_states.shape[0], self.capacity)
-        self.is_initialized = True
-
-    def update(
-        self,
-        key_states: Float[Tensor, "B H Q W"],
-        value_states: Float[Tensor, "B H Q W"],
-        *args: object,
-        **kwargs: object,
-    ) -> tuple[Float[Tensor, "B H K W"], Float[Tensor, "B H K W"]]:
-        """Write Q new positions; give the K filled ones."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        keys, values = self._filled()
-        start, self.length = self.length, self.length + key_states.shape[2]
-        keys[:, :, start : self.length] = key_states
-        values[:, :, start : self.length] = value_states
-        return keys[:, :, : self.length], values[:, :, : self.length]
-
-    def take(self, rows: Int[Tensor, " R"], *, capacity: int) -> None:
-        """Make row i what row ``rows[i]`` was, in a block of ``capacity`` positions."""
-        self.keys, self.values = (self._taken(block, rows, capacity) for block in self._filled())
-        self.capacity = capacity
-
-    def _taken(self, old: Tensor, rows: Tensor, capacity: int) -> Tensor:
-        new = _block(old, len(rows), capacity)
-        new[:, :, : self.length] = old[rows, :, : self.length]
-        return new
-
-    def _filled(self) -> tuple[Tensor, Tensor]:
-        if self.keys is None or self.values is None:
-            raise RuntimeError("the cache is empty: nothing was read yet")
-        return self.keys, self.values
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.length + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return self.length
-
-    def get_max_length(self) -> int:
-        return self.capacity
-
-
-class BlockCache(Cache):
-    """A ``BlockLayer`` for each layer of the model, made as the first forward pass reaches it."""
-
-    def __init__(self, *, capacity: int) -> None:
-        super().__init__(layers=[])
-        self.capacity = capacity
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        while len(self.layers) <= layer_idx:
-            self.layers.append(BlockLayer(capacity=self.capacity))
-        return super().update(key_states, value_states, layer_idx)
-
-    def take(self, rows: Int[Tensor, " R"], *, capacity: int) -> None:
-        """Repeat, reorder or drop rows: row i becomes what row ``rows[i]`` was."""
-        self.capacity = capacity
-        for layer in self.layers:
-            assert isinstance(layer, BlockLayer)
-            layer.take(rows, capacity=capacity)
-
-
-def _block(like: Tensor, rows: int, capacity: int) -> Tensor:
-    _, heads, _, width = like.shape
-    return torch.empty(rows, heads, capacity, width, dtype=like.dtype, device=like.device)

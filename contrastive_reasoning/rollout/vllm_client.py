@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
-
-from torch import Tensor
 
 from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -55,7 +53,7 @@ class ServedPolicy:
         """
         # The weights themselves, not the counters of their changes: what is written through `.data` (DeepSpeed does)
         # moves no counter.
-        content = fingerprint(_tensors(policy))
+        content = fingerprint(chain(policy.model.named_parameters(), policy.model.named_buffers()))
         if content != self._content:
             self.forget()
             self._served = self._transfer(policy, self.folder / content)
@@ -120,10 +118,6 @@ def check_log_probs(mode: str | None, sampling: Sampling) -> None:
         f"the server's log-probs are {mode}, not those at temperature {sampling.temperature} "
         f"before top_k={sampling.top_k} and top_p={sampling.top_p}: {remedy}"
     )
-
-
-def _tensors(policy: CausalLMPolicy) -> Iterator[tuple[str, Tensor]]:
-    return chain(policy.model.named_parameters(), policy.model.named_buffers())
 
 
 PAUSE = 0.5
@@ -199,17 +193,8 @@ Outcome = TypeVar("Outcome")
 
 def on_first_rank(work: Callable[[], Outcome]) -> Outcome:
     """The result of ``work`` in the first process, in every process; a server's error there is raised in every one."""
-    outcome: Outcome | None = None
-    error: str | None = None
-    if this_rank() == 0:
-        try:
-            outcome = work()
-        except ServerError as refused:
-            error = str(refused)
-    outcome, error = from_first((outcome, error))
-    if error is not None:
-        raise ServerError(error)
-    return outcome  # pyright: ignore[reportReturnType]
+    outcome = on_every_rank(lambda: work() if this_rank() == 0 else None)
+    return from_first(outcome)  # pyright: ignore[reportReturnType]
 
 
 def on_every_rank(work: Callable[[], Outcome]) -> Outcome:
