@@ -1,18 +1,25 @@
 """Rewards: what a rollout batch is worth, every source by its own name, per rollout and per step."""
 
-from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
-from contrastive_reasoning.rewards.calibrated import CalibratedReward
-from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead, MLPHead
-from contrastive_reasoning.rewards.composite import GameLevelReward, WeightedSum
-from contrastive_reasoning.rewards.controls import (
-    ConstantValueReward,
-    FlippedOracleReward,
-    RandomPotentialReward,
-    ShuffledReward,
-)
-from contrastive_reasoning.rewards.critic import CriticReward
-from contrastive_reasoning.rewards.function import FunctionReward, FunctionVerifier
-from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward
-from contrastive_reasoning.rewards.oracle import OracleReward, PerfectMoveReward
-from contrastive_reasoning.rewards.trl import TRLReward
-from contrastive_reasoning.rewards.verifier import FormatReward, OverlongReward, VerifierReward
+from typing import TYPE_CHECKING
+
+from contrastive_reasoning.lazy import lazily
+
+if TYPE_CHECKING:
+    from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
+    from contrastive_reasoning.rewards.calibrated import CalibratedReward
+    from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead, MLPHead
+    from contrastive_reasoning.rewards.composite import GameLevelReward, WeightedSum
+    from contrastive_reasoning.rewards.controls import (
+        ConstantValueReward,
+        FlippedOracleReward,
+        RandomPotentialReward,
+        ShuffledReward,
+    )
+    from contrastive_reasoning.rewards.critic import CriticReward
+    from contrastive_reasoning.rewards.function import FunctionReward, FunctionVerifier
+    from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward
+    from contrastive_reasoning.rewards.oracle import OracleReward, PerfectMoveReward
+    from contrastive_reasoning.rewards.trl import TRLReward
+    from contrastive_reasoning.rewards.verifier import FormatReward, OverlongReward, VerifierReward
+
+__getattr__ = lazily(__name__)

@@ -1,23 +1,15 @@
 """Rollouts: what the policy writes, token-in and token-out, with the log-probs it was drawn with."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
-from contrastive_reasoning.rollout.engine import Engine
-from contrastive_reasoning.rollout.hf import HFEngine
-from contrastive_reasoning.rollout.requests import RolloutEngine
-from contrastive_reasoning.rollout.sampling import Sampling, Seed
-from contrastive_reasoning.rollout.spans import token_bytes, token_spans, tokens_of_span
+from contrastive_reasoning.lazy import lazily
 
-__all__ = [
-    "Engine",
-    "FinishReason",
-    "HFEngine",
-    "RolloutBatch",
-    "RolloutEngine",
-    "Sampling",
-    "Seed",
-    "token_bytes",
-    "token_spans",
-    "tokens_of_span",
-]
+if TYPE_CHECKING:
+    from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
+    from contrastive_reasoning.rollout.engine import Engine
+    from contrastive_reasoning.rollout.hf import HFEngine
+    from contrastive_reasoning.rollout.requests import RolloutEngine
+    from contrastive_reasoning.rollout.sampling import Sampling, Seed
+    from contrastive_reasoning.rollout.spans import token_bytes, token_spans, tokens_of_span
+
+__getattr__ = lazily(__name__)
