@@ -74,12 +74,6 @@ def test_sizes_are_few_and_little_is_added(given: int, spare: int) -> None:
     assert spare_rows(given, CPU, torch.float32) == spare_rows(given, torch.device("cuda"), HALF) == 0
 
 
-def test_between_two_powers_there_are_32_sizes() -> None:
-    sizes = {n + spare_rows(n, CPU, HALF) for n in range(1025, 2049)}
-    assert len(sizes) == 32
-    assert all(spare_rows(n, CPU, HALF) <= max(15, n // 32) for n in range(1, 10_000))
-
-
 @pytest.mark.parametrize("autocast", [False, True])
 def test_a_product_has_a_row_for_each_given_and_spare_ones_in_half_precision_only(autocast: bool) -> None:
     x, weight, bias = torch.randn(3, 2), torch.randn(4, 2), torch.randn(4)

@@ -36,15 +36,6 @@ def test_all_rows_join_in_order_and_within_the_budget(budget: int) -> None:
     assert seen == list(range(12))
 
 
-def test_a_prompt_is_held_until_the_last_row_of_its_group_has_joined_and_left() -> None:
-    schedule = Schedule(LENGTHS, limit=5, group_size=3, budget=13)  # the first prompt and two of its rows
-    assert schedule.join([]) == [0, 1]
-    assert schedule.held([]) == [0]  # one row of the group waits
-    assert schedule.join([0]) == [2]
-    assert schedule.held([2]) == [0]
-    assert schedule.held([]) == []
-
-
 def test_a_row_joins_as_soon_as_there_is_room() -> None:
     schedule = Schedule([4, 4], limit=10, group_size=2, budget=28)
     assert schedule.join([]) == [0, 1]

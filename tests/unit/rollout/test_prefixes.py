@@ -95,16 +95,6 @@ def test_a_continuation_may_have_what_its_prefix_leaves(
     assert "length" in rollouts.finish_reasons
 
 
-@both_engines
-def test_an_empty_prefix_is_the_same_as_none(
-    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
-) -> None:
-    without = engine.generate(policy, problems, group_size=3, sampling=SAMPLED, seed=(2,))
-    empty = engine.generate(policy, problems, group_size=3, sampling=SAMPLED, seed=(2,), prefixes=[[]] * 5)
-    for name in ("prompt_ids", "completion_ids", "old_log_probs"):
-        assert torch.equal(getattr(without, name), getattr(empty, name))
-
-
 @pytest.mark.parametrize("budget", [1, 130, 10_000])
 def test_a_draw_depends_on_seed_problem_and_prefix_not_on_the_other_rows(
     policy: CausalLMPolicy, problems: Sequence[Problem], budget: int
@@ -185,11 +175,3 @@ def test_what_cannot_be_continued_is_refused(
         generate([7] * 24)
     with pytest.raises(ValueError, match=r"problem \(3, 4\): a prefix that holds an end token cannot be continued"):
         generate([7, policy.eos_token_ids[0], 7])
-
-
-def test_the_context_holds_prompt_prefix_and_continuation(policy: CausalLMPolicy) -> None:
-    near = [Problem(id="near", prompt="7" * 500, answer="")]
-    rollouts = ENGINES[0].generate(policy, near, group_size=2, sampling=SAMPLED, seed=(0,), prefixes=[[7] * 9])
-    assert rollouts.completion_ids.shape[1] <= 2  # 512 − 501 − 9
-    with pytest.raises(ValueError, match=r"near: its prompt of 512 tokens leaves no room"):
-        ENGINES[0].generate(policy, near, group_size=2, sampling=SAMPLED, seed=(0,), prefixes=[[7] * 11])
