@@ -2,7 +2,7 @@
 
     utilisation = (reading_flops(drawn) + learning_flops(update)) / (seconds of the step · peak)
 
-The formulas are those of ``policies.flops``: true tokens once, so padding and repetition lower it. What rewards,
+The formulas are those of ``policies.pass_cost``: true tokens once, so padding and repetition lower it. What rewards,
 critics and a reference compute is not counted.
 """
 

@@ -125,13 +125,10 @@ def shaped(
     part = rollouts.old_log_probs.new_tensor([mean([value for _, value in row]) for row in values])
     before = start_steps(rollouts)
     steps = [_on_tokens(*row) for row in zip(rollouts.token_spans, values, before, strict=True)]
-    depths = [
-        [depth_of(step, k, start) for k, (step, _) in enumerate(row)] for row, start in zip(values, before, strict=True)
-    ]
-    judged = [
-        [Judged(value, depth, depth == FINISHED) for (_, value), depth in zip(row, of_row, strict=True)]
-        for row, of_row in zip(values, depths, strict=True)
-    ]
+    judged = []
+    for row, start in zip(values, before, strict=True):
+        depths = [depth_of(step, index, start) for index, (step, _) in enumerate(row)]
+        judged.append([Judged(value, depth, depth == FINISHED) for (_, value), depth in zip(row, depths, strict=True)])
     seen = step_metrics(judged, steps, credit.verdicts, rollouts.group_size)
     return replace(
         credit,

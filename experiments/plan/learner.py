@@ -95,7 +95,7 @@ class Learner:
 
     @property
     def decoder_size(self) -> DecoderSize:
-        """The input of the formulas of ``policies.flops``."""
+        """The input of the formulas of ``policies.pass_cost``."""
         layers, head = self.shape.num_hidden_layers * self.shape.layer_weights, self.shape.vocabulary_matrix
         return DecoderSize(
             layers=Weights(total=layers + self.adapters, trained=layers if self.full else self.adapters),
