@@ -97,8 +97,6 @@ def load_encoder(*, pretrained: str, dtype: str, training: Training, trust_remot
 
     Args:
         pretrained: hub name, folder or ``embedded:NAME``, as for a policy.
-        dtype: float32, bfloat16 or float16: of the weights.
-        training: which weights are trained.
         trust_remote_code: run code that comes with the checkpoint; leave it off.
 
     Raises:

@@ -81,13 +81,9 @@ class JointCritic(nn.Module):
     ``goals`` is (N,) long: targets.
 
     Args:
-        value_dimension: width of the learned embedding of one number.
-        width: of the residual trunk.
-        blocks: residual blocks in the trunk.
         dimension: D, the width of φ and ψ.
         join_dimension: width of φ′ and ψ′, and of m's hidden layer.
         pairs_per_chunk: m runs over at most about this many pairs at a time, which bounds memory and changes no value.
-        seed: of the initial weights.
     """
 
     values_states = True

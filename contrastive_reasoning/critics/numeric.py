@@ -72,10 +72,8 @@ class NumericV1(TwoTowerCritic):
     Args:
         digit_dimension: width of one digit's embedding.
         hidden_dimension: width of the hidden layers of the projection heads.
-        hidden_layers: how many they are.
         dimension: D, the width of the space in which state–actions and goals are compared.
         similarity: (A, D), (C, D) → (A, C).
-        seed: of the initial weights.
     """
 
     def __init__(

@@ -42,10 +42,8 @@ class PreferenceCritic(nn.Module):
     (N, H) float: embeddings.
 
     Args:
-        encoder: backbone and tokenizer, as ``load_encoder`` gives them.
         pooling: (N, S, H) states and (N, S) mask → (N, H); the paper's r reads the last token.
         max_length: tokens of a text; longer ones lose their beginning.
-        seed: of the initial linear map.
     """
 
     goal: Tensor

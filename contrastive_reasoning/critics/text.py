@@ -26,14 +26,10 @@ class TextCritic(TwoTowerCritic):
     """f(prefix and step, goal text): one backbone, pooled, with a projection each for state–actions and goals.
 
     Args:
-        encoder: backbone and tokenizer, as ``load_encoder`` gives them.
         pooling: (N, S, H) states and (N, S) mask → (N, H): the last token's state, or the mean.
-        dimension: D, the width of the space in which state–actions and goals are compared.
-        similarity: (A, D), (C, D) → (A, C).
         max_length: tokens of a text; longer ones lose their beginning.
         style: of the traces it is trained on, ``longproc`` or ``annotated``; a completion of bare moves is read in it.
         goal_text: the goal of a step when the critic scores a completion; ``{target}`` becomes the answer.
-        seed: of the initial projections.
 
     Raises ValueError: ``goal_text`` does not name the target, or an unknown ``style``.
     """

@@ -90,7 +90,6 @@ def load_policy(
         compiled: run the decoder layers of scoring and update compiled: the first pass of a kind takes many seconds,
             and later ones are faster. It needs a C++ compiler.
         kernels: what log-probs are computed by: ``torch``, or ``liger`` on CUDA with the extra of that name.
-        seed: of a fresh model's weights and of the adapters'.
         corpus: texts for a fresh tokenizer; needed only where a fresh model is built.
 
     Raises:

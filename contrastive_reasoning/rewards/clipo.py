@@ -83,21 +83,13 @@ class CLIPOReward:
     Args:
         outcome: the reward that is shaped; it must verify.
         head: builds g when the first states arrive.
-        similarity: s of unit vectors, (…,A,D), (…,C,D) → (…,A,C).
         level: which completions are compared: group, cross or batch (see ``losses.completions``).
-        formula: the loss per anchor.
         positives: ``one`` drawn per anchor (InfoNCE), or ``all``.
-        temperature: τ > 0.
-        weight: λ ≥ 0.
         floor: the least that the contrastive reward can be, at most 0.
         self_in_denominator: whether the sum over k includes the anchor itself, as printed.
         reference_epsilon: ε inside the logarithm, as in the released code; None for exact sums.
-        learning_rate: of the head.
-        weight_decay: of the head.
         trainable: False freezes the head as it was made (the paper's ablation).
-        warmup_steps: rollout batches at the beginning from which only the head learns.
         max_skipped_steps: of the head, that may be left out because a number is not finite.
-        seed: of the drawn positives.
 
     Raises ValueError for a setting outside its range; names it and the choices. For an ``outcome`` that learns.
     """

@@ -117,8 +117,6 @@ class ShuffledReward:
 
     Args:
         reward: values steps. Its own weight must be 0: what it adds to the outcome is not shuffled.
-        weight: of the mean shuffled value in the outcome.
-        seed: of the order.
 
     Raises ValueError where the reward adds its values to the outcome itself, or, when called, values no steps.
     """

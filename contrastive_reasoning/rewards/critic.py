@@ -50,13 +50,10 @@ class CriticReward:
     A plain object that owns its critic: nothing registers it, no optimizer sees it; it follows the rollouts' device.
 
     Args:
-        outcome: the reward that is shaped.
-        task: finds the steps in a completion.
         critic: a built critic; its weights are replaced by the checkpoint's.
         checkpoint: folder of a pretrained critic. Without one the reward can be built but not called.
         weight: of the mean step value in the reward of the rollout.
         temperature: τ, that of the loss the critic was trained with, which saw f/τ.
-        batch_size: pairs per forward pass.
 
     Raises:
         ValueError: a temperature or batch size that is not positive, or a checkpoint that does not fit.

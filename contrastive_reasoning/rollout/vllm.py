@@ -40,7 +40,6 @@ class VLLMEngine:
     Draws are a function of the seed as far as the server's kernels do not depend on what else is in its batch.
 
     Args:
-        url: ``http://host:port`` of the server.
         weights_folder: where weights are written on their way to the server, which must see the same path.
         sleep_level: put the server to sleep after each draw, so that trainer and server can share a device: 1 keeps its
             weights in main memory, 2 drops them; null leaves it awake.
