@@ -87,7 +87,11 @@ class Echo:
 
 
 class Together(Echo):
-    calls = 0
+    calls = parsed = 0
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        self.parsed += 1
+        return [Step(start=0, end=1, state=problem.id, legal=True)]
 
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
         self.calls += 1
@@ -122,3 +126,13 @@ def test_a_task_that_judges_together_is_asked_once() -> None:
     task = Together()
     assert verdicts_of(task, rollouts()) == verdicts_of(Echo(), rollouts())
     assert task.calls == 1
+
+
+def test_a_task_parses_a_completion_once_and_anew_where_the_texts_are_others() -> None:
+    task, batch = Together(), rollouts()
+    assert batch.steps_by(task) is batch.steps_by(task)
+    assert [row[0].state for row in batch.steps_by(task)] == ["0", "0", "1", "1"]
+    assert batch.steps_by(Echo()) == [[]] * 4
+    assert task.parsed == 4
+    replace(batch, texts=["0"] * 4).steps_by(task)
+    assert task.parsed == 8
