@@ -31,20 +31,15 @@ WHOLE = ("gpus", "prompt_tokens", "completion_tokens")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the experiment itself does not set. Raises ValueError for a number that is out of range."""
+    """The plan's own arguments. Raises ValueError for a number that is out of range."""
 
     gpus: int | None = None
-    """Devices; None: those of the trainer."""
     gpu_memory: float = 80.0
-    """GiB of each."""
     mfu: float = 0.4
-    """Share of the peak that a whole step uses: ``train/throughput/step_utilisation`` of an earlier run."""
     tflops: float | None = None
-    """Peak of each device, 10¹² operations a second; None: an H100's on GPUs, and no hours on a CPU."""
+    """None: an H100's on GPUs, and no hours on a CPU."""
     prompt_tokens: int | None = None
-    """Of a prompt; None: the longest that the budget allows."""
     completion_tokens: int | None = None
-    """Of a completion on average, for work and hours; None: the longest. Memory is planned for the longest."""
 
     def __post_init__(self) -> None:
         for name in WHOLE:
@@ -60,11 +55,15 @@ class Options:
 def parse_arguments(arguments: Sequence[str]) -> tuple[Options, list[str]]:
     """The plan's own arguments, and the overrides that are left for Hydra.
 
+    ``gpus=…`` plans for GPUs, whatever an experiment's own trainer is, unless a trainer was chosen.
+
     Raises:
         ValueError: for a value that is no number or out of range, or a mistyped name.
     """
-    given, left = split_own_keys(arguments, [field.name for field in fields(Options)])
-    return Options(**{name: _number(name, value) for name, value in given.items()}), left  # pyright: ignore
+    given, overrides = split_own_keys(arguments, [field.name for field in fields(Options)])
+    options = Options(**{name: _number(name, value) for name, value in given.items()})  # pyright: ignore
+    chosen = any(override.startswith("trainer=") for override in overrides)
+    return options, overrides if options.gpus is None or chosen else [*overrides, "trainer=gpu"]
 
 
 def _number(name: str, value: str) -> float:
@@ -75,19 +74,6 @@ def _number(name: str, value: str) -> float:
         raise ValueError(f"{name}={value}: it takes {kind}") from error
 
 
-def with_trainer(overrides: Sequence[str], options: Options) -> list[str]:
-    """``gpus=…`` plans for GPUs, whatever an experiment's own trainer is, unless a trainer was chosen."""
-    chosen = any(override.startswith("trainer=") for override in overrides)
-    return [*overrides] if options.gpus is None or chosen else [*overrides, "trainer=gpu"]
-
-
-def compose_with_trainer(overrides: Sequence[str]) -> tuple[Any, str]:
-    """The configuration, and the choice of the group ``trainer``."""
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", list(overrides), return_hydra_config=True)
-    return config, config.hydra.runtime.choices.trainer
-
-
 def main(arguments: Sequence[str]) -> int:
     """Answer a mistake in a sentence, else print the plan."""
     if not arguments or {"-h", "--help"} & set(arguments):
@@ -96,16 +82,16 @@ def main(arguments: Sequence[str]) -> int:
     register()
     try:
         options, overrides = parse_arguments(take_config_dir(arguments))
-        overrides = with_trainer(overrides, options)
         if (error := override_error(overrides, multirun=False)) is not None:
             raise ValueError(error)
-        config, trainer = compose_with_trainer(overrides)
+        with initialize_config_module("conf", version_base="1.3"):
+            config = compose("config", overrides, return_hydra_config=True)
         from rich.console import Console  # what takes longer to import comes after what can be wrong
 
-        from experiments.plan.page import page, show
+        from experiments.plan.page import show
 
         node: Any = OmegaConf.to_container(config.trainer, resolve=True)
-        show(Console(), page(config, trainer, node, options))
+        show(Console(), config, config.hydra.runtime.choices.trainer, node, options)
     except ValueError as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR

@@ -20,7 +20,7 @@ not been passed back yet are kept too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from contrastive_reasoning.policies.log_probs import KEPT
 from contrastive_reasoning.policies.pass_cost import (
@@ -30,19 +30,20 @@ from contrastive_reasoning.policies.pass_cost import (
     packing_pays,
     prompt_blocks,
 )
-from experiments.plan.learner import Learner
+from contrastive_reasoning.policies.shape import LINEAR_LAYERS
+from experiments.plan.learner import FLOAT, Learner
 
-FLOAT = 4
 INDICES = 64
 """Bytes of a token's ids, positions and places in a packed pass."""
 NORM_BACKWARD = 4.5
 """Tensors of D numbers in fp32 that are alive while a norm passes its gradient on."""
 LAYING_OUT = 1.3
 """What attention holds while it repeats keys for the heads that share them, over what it keeps of its blocks."""
+ALIVE = 4
+"""Tensors of (chunk, V) in fp32 at most; one of them is the logits themselves."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Activations:
+class Activations(NamedTuple):
     """Bytes on one device."""
 
     kept: int
@@ -55,26 +56,35 @@ class Activations:
 
 def activations(learner: Learner, lengths: Lengths) -> Activations:
     """Of a forward and backward pass over rows of these lengths."""
-    shape, layers = learner.shape, learner.shape.num_hidden_layers
-    packs = packing_pays(lengths, Sizes.of(shape))
-    tokens = lengths.packed if packs else lengths.padded
-    attention, mask = _packed_attention(learner, lengths) if packs else (_padded_attention(learner, tokens), 0)
-    layer = tokens * _token_bytes(learner) + attention + learner.cast_copies
-    ends = _ends(learner, tokens, sum(lengths.completions)) + mask
+    shape, weight, compute = learner.shape, learner.weight_bytes, learner.compute_bytes
+    hidden, layers = shape.hidden_size, shape.num_hidden_layers
+    tokens, attention, mask = _attention(learner, lengths)
+    casts = shape.layer_weights * compute if learner.casts else 0
+    layer = tokens * _token_bytes(learner) + attention + casts
+    # before the first layer and after the last: rotation, final norm, the states that are projected
+    final = hidden * (FLOAT + weight * (2 if learner.full else 1))
+    ends = tokens * (final + 2 * shape.head_dim * weight + INDICES) + sum(lengths.completions) * hidden * weight + mask
+    # the vocabulary's gradient while the layers are passed: of a tied matrix it waits for the embedding's, and the two
+    # are added when all else is gone
+    matrix = shape.vocabulary_matrix * weight if learner.full else 0
+    tied = shape.tie_word_embeddings
+    waiting = matrix if tied else 0
     step = _backward_step(learner, tokens)
-    waiting, embedding = _embedding_step(learner)
-    stream = tokens * shape.hidden_size * learner.weight_bytes
-    passing = tokens * 4 * shape.intermediate_size * learner.compute_bytes
     if not learner.checkpointing:
         # of a frozen embedding nothing flows back: the first norm keeps nothing
-        first = 0 if learner.full else tokens * shape.hidden_size * FLOAT
-        kept = layers * layer + ends - first
-        return Activations(kept=kept, forward=0, backward=waiting + max(step, _norm_step(learner, tokens)))
+        first = 0 if learner.full else tokens * hidden * FLOAT
+        norm = int(NORM_BACKWARD * tokens * hidden * FLOAT)
+        return Activations(kept=layers * layer + ends - first, forward=0, backward=waiting + max(step, norm))
     # autocast keeps the copies of trained weights until the pass is over
-    cached = layers * learner.cast_copies if learner.full else learner.cast_copies
-    kept = layers * stream + ends
-    again = layer - stream_shared(learner, tokens) + step
-    return Activations(kept=kept, forward=cached + passing, backward=max(waiting + again, embedding))
+    cached = layers * casts if learner.full else casts
+    passing = tokens * 4 * shape.intermediate_size * compute
+    own_input = tokens * hidden * FLOAT if weight == FLOAT else 0  # kept already, of the layer computed again
+    embedding = (2 if learner.casts and tied else 3 if tied else 1) * matrix
+    return Activations(
+        kept=layers * tokens * hidden * weight + ends,
+        forward=cached + passing,
+        backward=max(waiting + layer - own_input + step, embedding),
+    )
 
 
 def reading(learner: Learner, lengths: Lengths) -> tuple[int, int]:
@@ -83,9 +93,7 @@ def reading(learner: Learner, lengths: Lengths) -> tuple[int, int]:
     The most is reached where attention lays out its blocks, or in the gated product; matrices are cast one by one.
     """
     shape, compute, weight = learner.shape, learner.compute_bytes, learner.weight_bytes
-    packs = packing_pays(lengths, Sizes.of(shape))
-    tokens = lengths.packed if packs else lengths.padded
-    blocks = _packed_attention(learner, lengths)[0] if packs else _padded_attention(learner, tokens)
+    tokens, blocks, _ = _attention(learner, lengths)
     stream = 2 * shape.hidden_size + 2 * (shape.query_width + shape.key_width)
     attention = int((LAYING_OUT if _shares_keys(learner) else 1.0) * blocks) + tokens * stream * weight
     products = (3 if learner.rank is None else 4) * shape.intermediate_size * compute
@@ -95,33 +103,29 @@ def reading(learner: Learner, lengths: Lengths) -> tuple[int, int]:
     return max(attention, product) + cast, states
 
 
-def stream_shared(learner: Learner, tokens: int) -> int:
-    """Of the layer that is computed again, its input, which was kept anyway."""
-    return tokens * learner.shape.hidden_size * FLOAT if learner.weight_bytes == FLOAT else 0
-
-
 def _token_bytes(learner: Learner) -> int:
     """Of one token in one layer, attention left out."""
-    shape, compute, at = learner.shape, learner.compute_bytes, learner.learns_at
+    shape, compute = learner.shape, learner.compute_bytes
     norms = 2 * shape.hidden_size * FLOAT + 2 * FLOAT
     if learner.full:
         norms += 2 * shape.hidden_size * learner.weight_bytes
+    learning = LINEAR_LAYERS if learner.full else learner.targets
     own_copy = learner.casts or (learner.rank is not None and compute != FLOAT)
-    inputs = sum(_copies(at, group, own_copy) for group in (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")))
-    numbers = inputs * shape.hidden_size + 3 * shape.intermediate_size
-    numbers += shape.query_width * ("o_proj" in at) + shape.intermediate_size * ("down_proj" in at)
-    numbers += (learner.rank or 0) * len(learner.targets)
+    numbers = 3 * shape.intermediate_size + (learner.rank or 0) * len(learner.targets)
+    for shared in (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")):
+        inputs = len(set(shared).intersection(learning))
+        numbers += (inputs if own_copy else min(inputs, 1)) * shape.hidden_size
+    numbers += shape.query_width * ("o_proj" in learning) + shape.intermediate_size * ("down_proj" in learning)
     return norms + numbers * compute
 
 
-def _copies(at: frozenset[str], group: tuple[str, ...], own_copy: bool) -> int:
-    learning = len(at.intersection(group))
-    return learning if own_copy else min(learning, 1)
-
-
-def _packed_attention(learner: Learner, lengths: Lengths) -> tuple[int, int]:
-    """Of one layer, and the masks that all layers share."""
+def _attention(learner: Learner, lengths: Lengths) -> tuple[int, int, int]:
+    """Tokens of the pass, what attention keeps of them in one layer, and the masks that all layers share."""
     shape, compute = learner.shape, learner.compute_bytes
+    if not packing_pays(lengths, Sizes.of(shape)):  # rows of equal length: no mask, and keys are not repeated
+        tokens = lengths.padded
+        numbers = shape.query_width + 2 * shape.key_width  # the output is what o_proj keeps
+        return tokens, tokens * (numbers * compute + shape.num_attention_heads * FLOAT), 0
     masked = FLOAT if learner.on_cpu else compute  # on a CPU the masked kernel runs in fp32
     rows, total, shared = lengths.rows, 0, 0
     for block in prompt_blocks(lengths):
@@ -139,41 +143,11 @@ def _packed_attention(learner: Learner, lengths: Lengths) -> tuple[int, int]:
         mask = (1 if even else len(block)) * completion * (prompt + completion) * masked
         total += mask if masked != compute else 0  # a copy in another dtype is made in every layer
         shared += mask
-    return total, shared
+    return lengths.packed, total, shared
 
 
 def _shares_keys(learner: Learner) -> bool:
     return learner.shape.num_key_value_heads < learner.shape.num_attention_heads
-
-
-def _padded_attention(learner: Learner, tokens: int) -> int:
-    """Of one layer, rows of equal length: no mask, and keys are not repeated."""
-    shape = learner.shape
-    numbers = shape.query_width + 2 * shape.key_width  # the output is what o_proj keeps
-    return tokens * (numbers * learner.compute_bytes + shape.num_attention_heads * FLOAT)
-
-
-def _ends(learner: Learner, tokens: int, predicted: int) -> int:
-    """Before the first layer and after the last: rotation, final norm, the states that are projected."""
-    shape = learner.shape
-    final = shape.hidden_size * (FLOAT + learner.weight_bytes * (2 if learner.full else 1))
-    rotation = 2 * shape.head_dim * learner.weight_bytes
-    return tokens * (final + rotation + INDICES) + predicted * shape.hidden_size * learner.weight_bytes
-
-
-def _embedding_step(learner: Learner) -> tuple[int, int]:
-    """The vocabulary's gradient while the layers are passed: of a tied matrix it waits for the embedding's, and the
-    two are added when all else is gone."""
-    matrix = learner.shape.vocabulary_matrix * learner.weight_bytes
-    if not learner.full:
-        return 0, 0
-    if not learner.shape.tie_word_embeddings:
-        return 0, matrix
-    return matrix, (2 if learner.casts else 3) * matrix
-
-
-def _norm_step(learner: Learner, tokens: int) -> int:
-    return int(NORM_BACKWARD * tokens * learner.shape.hidden_size * FLOAT)
 
 
 def _backward_step(learner: Learner, tokens: int) -> int:
@@ -182,14 +156,8 @@ def _backward_step(learner: Learner, tokens: int) -> int:
     hidden, inner = shape.hidden_size, shape.intermediate_size
     if learner.rank is not None:  # the adapters take their input in fp32
         return tokens * (inner * (FLOAT + compute) + hidden * FLOAT * (1 if compute == FLOAT else 3))
-    gradient = hidden * inner * (learner.weight_bytes + (compute if learner.casts else 0))
-    passing = tokens * hidden * (learner.weight_bytes + (compute if learner.casts else 0))
-    return passing + (0 if learner.casts else tokens * inner * compute) + gradient
-
-
-FLOAT = 4
-ALIVE = 4
-"""Tensors of (chunk, V) in fp32 at most; one of them is the logits themselves."""
+    sizes = learner.weight_bytes + (compute if learner.casts else 0)
+    return (tokens + inner) * hidden * sizes + (0 if learner.casts else tokens * inner * compute)
 
 
 def loss_workspace(learner: Learner, tokens: int) -> int:
@@ -207,7 +175,7 @@ def loss_workspace(learner: Learner, tokens: int) -> int:
         first = index == len(sizes) - 1
         summed = 0 if first else gradient
         own = size * shape.hidden_size * learner.weight_bytes
-        passing = ALIVE * logits + copies * _cast(learner) + summed
+        passing = ALIVE * logits + copies * _cast_projection(learner) + summed
         adding = gradient + logits if first else 3 * gradient + own
         most = max(most, waiting + max(passing, adding))
     return most + tokens * shape.hidden_size * learner.weight_bytes
@@ -217,9 +185,8 @@ def scoring_workspace(learner: Learner, tokens: int) -> int:
     """The same without gradients: one chunk of logits, in the compute dtype and twice in fp32; before, the matrix."""
     logits = min(learner.chunk, tokens) * learner.shape.vocab_size
     drawn = logits * learner.compute_bytes
-    return max(_cast(learner) + drawn, 2 * logits * FLOAT + (drawn if learner.compute_bytes != FLOAT else 0))
+    return max(_cast_projection(learner) + drawn, 2 * logits * FLOAT + (drawn if learner.compute_bytes != FLOAT else 0))
 
 
-def _cast(learner: Learner) -> int:
-    """The projection in the compute dtype, where it is kept in another one."""
+def _cast_projection(learner: Learner) -> int:
     return learner.shape.vocabulary_matrix * learner.compute_bytes if learner.casts else 0

@@ -15,12 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import ListConfig, OmegaConf
 
 from contrastive_reasoning.policies.pass_cost import DecoderSize, Weights
-from contrastive_reasoning.policies.shape import LINEAR_LAYERS, FoundShape, ModelShape, find_shape
+from contrastive_reasoning.policies.shape import FoundShape, ModelShape, find_shape
 from contrastive_reasoning.policies.sharding import most_in_a_share
 
 FLOAT = 4
@@ -37,13 +37,11 @@ MILD_TO_STRONG = ("ddp", "zero1", "zero2", "zero3", "zero3_offload")
 
 @dataclass(frozen=True, kw_only=True)
 class Learner:
-    """A model and how it computes."""
+    """A model and how it computes; bytes are those of one number."""
 
     shape: ModelShape
     weight_bytes: int
-    """Of each weight."""
     compute_bytes: int
-    """Of the numbers in which matrix products are computed."""
     rank: int | None
     """Of LoRA adapters; None: all weights are trained, or none where ``frozen``."""
     targets: Sequence[str]
@@ -66,7 +64,6 @@ class Learner:
 
     @property
     def adapters(self) -> int:
-        """Parameters of the adapters."""
         return 0 if self.rank is None else self.shape.adapter_parameters(self.rank, list(self.targets))
 
     @property
@@ -82,16 +79,6 @@ class Learner:
     def trained_bytes(self) -> int:
         """Of each trained parameter, its gradient and each of AdamW's two moments."""
         return self.weight_bytes if self.full else ADAPTER_BYTES
-
-    @property
-    def learns_at(self) -> frozenset[str]:
-        """The linear layers whose input is needed for a gradient."""
-        return frozenset(LINEAR_LAYERS if self.full else self.targets)
-
-    @property
-    def cast_copies(self) -> int:
-        """Bytes of one decoder layer's matrices in the compute dtype, where they are kept in another one."""
-        return self.shape.layer_weights * self.compute_bytes if self.casts else 0
 
     @property
     def decoder_size(self) -> DecoderSize:
@@ -128,11 +115,7 @@ def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
 
 
 def encoder_learner(encoder: Any, policy: Learner) -> Learner:
-    """The learner of a text critic's encoder, on the device of ``policy``.
-
-    Raises:
-        ValueError: as :func:`learner_of`.
-    """
+    """The learner of a text critic's encoder, on the device of ``policy``. Raises as :func:`learner_of`."""
     shape, size = find_shape(encoder.pretrained).shape, size_of("critic.encoder.dtype", encoder.dtype)
     rank = encoder.training.get("rank")
     return replace(
@@ -195,10 +178,6 @@ class Sharding:
         if self.stage not in (0, 1, 2, 3):
             raise ValueError(f"trainer={self.trainer}: a ZeRO stage is 0, 1, 2 or 3, got {self.stage}")
 
-    @property
-    def deepspeed(self) -> bool:
-        return self.stage > 0
-
 
 def sharding_of(trainer: str, config: Mapping[str, Any], *, gpus: int | None) -> Sharding:
     """The sharding of the choice ``trainer`` and its node; ``gpus`` replaces their number of devices where given.
@@ -237,8 +216,7 @@ def _count(value: Any) -> int:
     return max(int(value), 1) if str(value).lstrip("-").isdigit() else 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class States:
+class States(NamedTuple):
     """Bytes on one device."""
 
     weights: int
@@ -254,39 +232,31 @@ class States:
 
 def states(learner: Learner, sharding: Sharding) -> States:
     """The states of a learner on one of the devices; of one that is not trained only the weights."""
-    trained, devices, whole = learner.trained, sharding.devices, learner.weights_in_bytes
-    spread = sharding.stage == 3 and trained > 0
+    stage, devices, trained, each = sharding.stage, sharding.devices, learner.trained, learner.trained_bytes
+    whole = learner.weights_in_bytes
+    spread = stage == 3 and trained > 0
     weights = 0 if spread and sharding.offload_parameters else whole // devices if spread else whole
-    gradients = trained * learner.trained_bytes
+    missing = whole - weights if spread else 0
+    gradients = trained * each
     optimizer = 2 * gradients  # AdamW's moments
-    if sharding.deepspeed:
-        copied = not (spread and learner.trained_bytes == FLOAT)
+    exchange = gradients if devices > 1 else 0  # DDP copies all gradients into buckets
+    if stage:
+        # DeepSpeed has two buckets of a size, one filling while the other is sent
+        exchange = 2 * min(sharding.bucket_elements, trained) * each
+        copied = not (spread and each == FLOAT)
         optimizer = trained * FLOAT * (2 + copied) // devices
-        gradients = _gradient_share(learner, sharding) if sharding.stage >= 2 else gradients
+    if stage == 2 and learner.full:
+        gradients = most_in_a_share([(size, size * each) for size in learner.shape.parameter_sizes()], devices)
+    elif stage >= 2:
+        gradients //= devices
     if sharding.offload_optimizer:
         optimizer = 0
-        gradients = 0 if sharding.stage >= 2 else gradients
-    missing = whole - weights if spread else 0
+        gradients = 0 if stage >= 2 else gradients
     return States(
         weights=weights,
         gathered=min(missing, LIVE * learner.weight_bytes),
         all_gathered=missing,
         gradients=gradients,
         optimizer=optimizer,
-        exchange=_exchange(learner, sharding),
+        exchange=exchange,
     )
-
-
-def _gradient_share(learner: Learner, sharding: Sharding) -> int:
-    """Gradients on one device in stage 2 or 3."""
-    if sharding.stage == 3 or not learner.full:
-        return learner.trained * learner.trained_bytes // sharding.devices
-    sizes = [(count, count * learner.trained_bytes) for count in learner.shape.parameter_sizes()]
-    return most_in_a_share(sizes, sharding.devices)
-
-
-def _exchange(learner: Learner, sharding: Sharding) -> int:
-    """DDP copies all gradients into buckets; DeepSpeed has two of a size, one filling while the other is sent."""
-    if sharding.deepspeed:
-        return 2 * min(sharding.bucket_elements, learner.trained) * learner.trained_bytes
-    return learner.trained * learner.trained_bytes if sharding.devices > 1 else 0

@@ -12,14 +12,13 @@ tokens once, nothing for padding or for what checkpointing computes again. Valid
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from contrastive_reasoning.policies.pass_cost import DecoderSize, learning_flops, reading_flops
+from contrastive_reasoning.policies.pass_cost import DecoderSize, learning_flops, reading_flops, work_of
 from experiments.plan.learner import MILD_TO_STRONG, Sharding, by_name, sharding_of
 from experiments.plan.rollouts import Rollouts
 from experiments.plan.stages import CONTEXT, SLACK, Experiment, Moment, experiment_of, uncounted
@@ -38,10 +37,11 @@ PARTS = (
 WIDE = 160
 
 
-def page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -> list[str | Table]:
-    """The whole plan.
+def show(console: Console, config: Any, trainer: str, node: Mapping[str, Any], options: Options) -> None:
+    """Print the whole plan; outside a terminal no line is folded.
 
     Args:
+        console: where to.
         config: of the experiment, composed.
         trainer: the choice of that group.
         node: its content, resolved.
@@ -50,35 +50,40 @@ def page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -
     Raises:
         ValueError: where the shape of a model is not known, or an argument is out of range.
     """
-    sharding = sharding_of(trainer, node, gpus=options.gpus)
-    on_cpu = node.get("accelerator") == "cpu"
-    plan = experiment_of(config, options, on_cpu=on_cpu, devices=sharding.devices)
-    lines: list[str | Table] = [_heading(plan, sharding)]
-    if moments := plan.moments(sharding):
-        lines += [_memory_table(moments, on_cpu=on_cpu), _caption(on_cpu=on_cpu)]
-        lines += [] if on_cpu else [_verdict(plan, sharding, options.gpu_memory)]
-    if "grpo" in config.stages:
-        lines += _work_lines(plan, sharding, options)
-    return [*lines, *(f"note: {sentence}" for sentence in uncounted(plan))]
-
-
-def show(console: Console, lines: Sequence[str | Table]) -> None:
-    """Print them; outside a terminal no line is folded."""
     if not console.is_terminal:
         console.width = WIDE
-    for line in lines:
+    for line in list(_page(config, trainer, node, options)):
         console.print(line, highlight=False, soft_wrap=not isinstance(line, Table))
 
 
-def _heading(plan: Experiment, sharding: Sharding) -> str:
-    """Which model on which devices."""
-    learner, config = plan.learner, plan.config
-    more = f"{_millions(learner.trained)} more in adapters, which are trained"
-    return (
-        f"{config.name}: {config.policy.pretrained or 'a fresh policy'}, {_millions(learner.shape.parameters)} "
-        f"parameters, {'all of them trained' if learner.full else more}; trainer={sharding.trainer}, "
-        f"devices: {sharding.devices} ({'CPU' if learner.on_cpu else 'GPU'})\nshape: {plan.source}"
+def _page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -> Iterator[str | Table]:
+    sharding = sharding_of(trainer, node, gpus=options.gpus)
+    on_cpu = node.get("accelerator") == "cpu"
+    plan = experiment_of(
+        config,
+        on_cpu=on_cpu,
+        devices=sharding.devices,
+        prompt_tokens=options.prompt_tokens,
+        completion_tokens=options.completion_tokens,
     )
+    learner = plan.learner
+    trained = "all of them" if learner.full else f"{_millions(learner.trained)} more in adapters, which are"
+    yield (
+        f"{config.name}: {config.policy.pretrained or 'a fresh policy'}, {_millions(learner.shape.parameters)} "
+        f"parameters, {trained} trained; trainer={trainer}, devices: {sharding.devices} ({'CPU' if on_cpu else 'GPU'})"
+    )
+    yield f"shape: {plan.source}"
+    if moments := plan.moments(sharding):
+        yield _memory_table(moments, on_cpu=on_cpu)
+        if on_cpu:
+            yield "tensors alone; what Python and its libraries take comes on top, about 1 GiB"
+        else:
+            lost = f"{SLACK:.0%} of tensors, lost between blocks"
+            yield f"context, slack: {CONTEXT / GIB:.1f} GiB of CUDA and libraries; {lost}"
+            yield _verdict(plan, sharding, options.gpu_memory)
+    if "grpo" in config.stages:
+        yield from _work_lines(plan, sharding, options)
+    yield from (f"note: {sentence}" for sentence in uncounted(plan))
 
 
 def _millions(parameters: int) -> str:
@@ -88,18 +93,18 @@ def _millions(parameters: int) -> str:
 
 def _memory_table(moments: Sequence[Moment], *, on_cpu: bool) -> Table:
     """Parts by moment, in GiB on one device."""
+    rows = {part: [moment.parts.get(part, 0) for moment in moments] for part in PARTS}
+    totals = [moment.total(on_cpu=on_cpu) for moment in moments]
+    rows["context, slack"] = [total - moment.tensors for total, moment in zip(totals, moments, strict=True)]
     table = Table(caption="GiB on one device")
     table.add_column("", no_wrap=True)
     for moment in moments:
         table.add_column(f"{moment.stage}\n{moment.name}", justify="right", no_wrap=True)
-    for part in PARTS:
-        sizes = [moment.parts.get(part, 0) for moment in moments]
+    for part, sizes in rows.items():
         if any(sizes):
             table.add_row(part, *(_gib(size) if size else "" for size in sizes))
-    if not on_cpu:
-        table.add_row("context, slack", *(_gib(moment.total(on_cpu=False) - moment.tensors) for moment in moments))
     table.add_section()
-    table.add_row("total", *(_gib(moment.total(on_cpu=on_cpu)) for moment in moments))
+    table.add_row("total", *map(_gib, totals))
     return table
 
 
@@ -109,18 +114,12 @@ def _gib(size: int) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
 
 
-def _caption(*, on_cpu: bool) -> str:
-    if on_cpu:
-        return "tensors alone; what Python and its libraries take comes on top, about 1 GiB"
-    return f"context, slack: {CONTEXT / GIB:.1f} GiB of CUDA and libraries; {SLACK:.0%} of tensors, lost between blocks"
-
-
 def _verdict(plan: Experiment, sharding: Sharding, memory: float) -> str:
     """Whether the fullest moment fits, and where it does not the mildest trainer under which it would."""
 
     def fullest(spread: Sharding) -> tuple[Moment, float]:
-        worst = max(plan.moments(spread), key=lambda moment: moment.total(on_cpu=plan.learner.on_cpu))
-        return worst, worst.total(on_cpu=plan.learner.on_cpu) / GIB
+        worst = max(plan.moments(spread), key=lambda moment: moment.tensors)
+        return worst, worst.total(on_cpu=False) / GIB
 
     worst, needs = fullest(sharding)
     where, trainers = f"{worst.stage} {worst.name}", ", ".join(MILD_TO_STRONG)
@@ -148,48 +147,36 @@ def _setting_behind(moment: Moment) -> str:
     return f"nothing but the policy's size: {largest} take most"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepWork:
-    """Of one GRPO step, over all devices."""
+class StepWork(NamedTuple):
+    """Of one GRPO step, over all devices: floating-point operations of its phases, and tokens of completions."""
 
-    generated: int
-    """Tokens of completions."""
-    learned: int
-    """The same tokens, as often as they pass forward and backward."""
     rollout: int
-    """Floating-point operations."""
     scoring: int
     update: int
-
-    @property
-    def flops(self) -> int:
-        return self.rollout + self.scoring + self.update
+    generated: int
+    """Tokens of completions."""
 
 
 def step_work(
     size: DecoderSize, rollouts: Rollouts, *, updates: int, minibatches: int, reference: bool, full_kl: bool
 ) -> StepWork:
     """Where every rollout teaches; groups of equal rewards, which need no update, make it less."""
-    work = rollouts.work()
+    rows = rollouts.problems * rollouts.group_size
+    owner = [row // rollouts.group_size for row in range(rows)]
+    work = work_of([rollouts.prompt_tokens] * rollouts.problems, [rollouts.mean_tokens] * rows, owner)
     read = reading_flops(size, work)
     by_reference = (updates if full_kl else 1) if reference else 0
     return StepWork(
-        generated=work.projected,
-        learned=updates * work.projected,
         rollout=read,
         scoring=by_reference * read + read * (minibatches - 1) // minibatches,
         update=updates * learning_flops(size, work),
+        generated=work.projected,
     )
 
 
-def hours(flops: int, *, steps: int, devices: int, tflops: float, mfu: float) -> float:
-    """Of a run of so many steps."""
-    return steps * flops / (devices * tflops * 1e12 * mfu) / 3600
-
-
-def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> list[str]:
+def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> Iterator[str]:
     """Tokens and operations of a step, and the hours of all steps."""
-    budget, rollouts = plan.config.budget.grpo, plan.rollouts
+    budget, rollouts, steps = plan.config.budget.grpo, plan.rollouts, plan.config.budget.grpo.steps
     work = step_work(
         plan.learner.decoder_size,
         rollouts,
@@ -199,15 +186,18 @@ def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> list[
         full_kl=plan.full_kl,
     )
     phases = {"rollout": work.rollout, "scoring": work.scoring, "update": work.update}
-    lines = [
+    flops = sum(phases.values())
+    yield (
         f"grpo step: {rollouts.problems} problems × {rollouts.group_size} completions of {rollouts.mean_tokens} tokens "
-        f"after prompts of {rollouts.prompt_tokens}: {work.generated:,} tokens generated, {work.learned:,} learned",
-        f"           {work.flops / TERA:,.4g} TFLOP: "
-        + ", ".join(f"{name} {flops / TERA:,.4g}" for name, flops in phases.items()),
-    ]
+        f"after prompts of {rollouts.prompt_tokens}: {work.generated:,} tokens generated, "
+        f"{budget.updates * work.generated:,} learned"
+    )
+    each = ", ".join(f"{name} {amount / TERA:,.4g}" for name, amount in phases.items())
+    yield f"           {flops / TERA:,.4g} TFLOP: {each}"
     tflops = options.tflops or (None if plan.learner.on_cpu else H100)
     if tflops is None:
-        return [*lines, f"grpo: {budget.steps} steps; tflops=NUMBER, the peak of this machine, says the hours"]
-    taken = hours(work.flops, steps=budget.steps, devices=sharding.devices, tflops=tflops, mfu=options.mfu)
+        yield f"grpo: {steps} steps; tflops=NUMBER, the peak of this machine, says the hours"
+        return
+    hours = steps * flops / (sharding.devices * tflops * TERA * options.mfu) / 3600
     peak = f"{options.mfu:.0%} of {tflops:g} TFLOP/s"
-    return [*lines, f"grpo: {budget.steps} steps take {taken:.3g} h at {peak} on each of {sharding.devices}"]
+    yield f"grpo: {steps} steps take {hours:.3g} h at {peak} on each of {sharding.devices}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, Work, packing_pays, work_of
+from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.shape import ModelShape
 from experiments.plan.learner import FLOAT, Learner
 
@@ -35,12 +35,6 @@ class Rollouts:
     assumed: bool
     """Whether the length of prompts is an assumption."""
 
-    def work(self) -> Work:
-        """One pass over all of a step's rollouts, each prompt once."""
-        rows = self.problems * self.group_size
-        owner = [row // self.group_size for row in range(rows)]
-        return work_of([self.prompt_tokens] * self.problems, [self.mean_tokens] * rows, owner)
-
 
 def rollouts_of(
     config: Any, shape: ModelShape, *, prompt_tokens: int | None, completion_tokens: int | None
@@ -59,6 +53,12 @@ def rollouts_of(
     )
 
 
+def even_lengths(groups: int, size: int, *, prompt: int, completion: int) -> Lengths:
+    """So many groups of completions, all prompts and all completions of one length."""
+    owner = [row // size for row in range(groups * size)]
+    return Lengths(prompts=[prompt] * groups, completions=[completion] * len(owner), owner=owner)
+
+
 def fullest_microbatch(rollouts: Rollouts, shape: ModelShape, *, problems: int) -> Lengths:
     """The lengths of a micro-batch as full as one can be: whole groups, or rows of one, or a row above the budget.
 
@@ -69,39 +69,28 @@ def fullest_microbatch(rollouts: Rollouts, shape: ModelShape, *, problems: int) 
         shape: of the model, which decides whether a prompt is shared.
         problems: whose groups there are on one device.
     """
-    budget, size = rollouts.microbatch_tokens, rollouts.group_size
-    whole = _tokens(_lengths(rollouts, 1, size, rollouts.completion_tokens), shape) <= budget
-    most, unit = (problems, size) if whole else (size, 1)
+    budget, size, longest = rollouts.microbatch_tokens, rollouts.group_size, rollouts.completion_tokens
+
+    def tokens(lengths: Lengths) -> int:
+        return lengths.packed if packing_pays(lengths, Sizes.of(shape)) else lengths.padded
+
+    def filled(groups: int, rows: int, completion: int) -> Lengths:
+        return even_lengths(groups, rows, prompt=rollouts.prompt_tokens, completion=completion)
+
     # counted in groups, each with its prompt, or in rows of one group, which share it
-
-    def filled(count: int, completion: int) -> Lengths:
-        return _lengths(rollouts, count if whole else 1, unit if whole else count, completion)
-
-    def fits(lengths: Lengths) -> bool:
-        return _tokens(lengths, shape) <= budget
-
+    whole = tokens(filled(1, size, longest)) <= budget
+    extents = [(count, size) if whole else (1, count) for count in range(1, (problems if whole else size) + 1)]
     count = 1
-    while count < most and fits(filled(count + 1, rollouts.completion_tokens)):
+    while count < len(extents) and tokens(filled(*extents[count], longest)) <= budget:
         count += 1
-    longest = filled(count, rollouts.completion_tokens)
-    prompts = (count + 1 if whole else 1) * rollouts.prompt_tokens
-    shorter = (budget - prompts) // ((count + 1) * unit)
-    if count == most or shorter < 1 or not fits(filled(count + 1, shorter)):
-        return longest
-    return max(longest, filled(count + 1, shorter), key=lambda lengths: _tokens(lengths, shape))
-
-
-def _lengths(rollouts: Rollouts, groups: int, size: int, completion: int) -> Lengths:
-    return Lengths(
-        prompts=[rollouts.prompt_tokens] * groups,
-        completions=[completion] * (groups * size),
-        owner=[row // size for row in range(groups * size)],
-    )
-
-
-def _tokens(lengths: Lengths, shape: ModelShape) -> int:
-    """Tokens that pass through the layers."""
-    return lengths.packed if packing_pays(lengths, Sizes.of(shape)) else lengths.padded
+    full = filled(*extents[count - 1], longest)
+    if count == len(extents):
+        return full
+    groups, rows = extents[count]
+    shorter = (budget - groups * rollouts.prompt_tokens) // (groups * rows)
+    if shorter < 1 or tokens(more := filled(groups, rows, shorter)) > budget:
+        return full
+    return max(full, more, key=tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +111,7 @@ def first_rows(engine: Any, rollouts: Rollouts, *, prompts: int, group_size: int
     rows, total = 1, prompts * size
     while rows < total:
         held = -(-(rows + 1) // size)
-        tokens = held * rollouts.prompt_tokens + (rows + 1) * rollouts.completion_tokens
-        if tokens > engine.max_batch_tokens:
+        if held * rollouts.prompt_tokens + (rows + 1) * rollouts.completion_tokens > engine.max_batch_tokens:
             break
         rows += 1
     return Rows(

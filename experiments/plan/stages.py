@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.policies.shape import find_shape
@@ -27,13 +27,11 @@ from experiments.plan.rollouts import (
     cache_bytes,
     decoder_copies,
     drawing_bytes,
+    even_lengths,
     first_rows,
     fullest_microbatch,
     rollouts_of,
 )
-
-if TYPE_CHECKING:
-    from experiments.plan.__main__ import Options
 
 CONTEXT = int(0.8 * 2**30)
 """Of a GPU, before any tensor: the CUDA context and the libraries' workspaces, 0.5 to 1 GiB on recent cards."""
@@ -77,116 +75,83 @@ class Experiment:
     """Whether the reference computes in every update too."""
     critic: int
     """Bytes of a text critic beside the policy; other critics are some MiB, and count as nothing."""
+    server: int
+    """The least bytes of a vLLM server on the same card; 0: there is none.
 
-    @property
-    def server(self) -> int:
-        """The least bytes of a vLLM server on the same card; 0: there is none.
-
-        Weights in the compute dtype, and keys and values of the rows that are requested at a time. A server takes what
-        ``--gpu-memory-utilization`` gives it, and uses the rest for more rows.
-        """
-        if not uses_server(self.config.rollout.engine):
-            return 0
-        weights = self.learner.shape.parameters * self.learner.compute_bytes
-        return weights + sum(cache_blocks(self.learner, self.rows))
+    Weights in the compute dtype, and keys and values of the rows that are requested at a time. A server takes what
+    ``--gpu-memory-utilization`` gives it, and uses the rest for more rows.
+    """
 
     def moments(self, sharding: Sharding) -> list[Moment]:
-        """Of all its stages."""
         return [moment for stage in self.config.stages for moment in MOMENTS[stage](self, sharding)]
 
 
-def experiment_of(config: Any, options: Options, *, on_cpu: bool, devices: int) -> Experiment:
+def experiment_of(
+    config: Any, *, on_cpu: bool, devices: int, prompt_tokens: int | None, completion_tokens: int | None
+) -> Experiment:
     """Read the configuration.
 
     Raises:
         ValueError: where the shape of a model is not known, or a dtype is none.
     """
     learner, source = learner_of(config.policy, on_cpu=on_cpu)
-    rollouts = rollouts_of(
-        config, learner.shape, prompt_tokens=options.prompt_tokens, completion_tokens=options.completion_tokens
-    )
-    compared = config.objective.get("kl") is not None and config.objective.get("kl_weight", 0.0) > 0
-    reference = replace(learner, frozen=True) if config.module.reference is not None and compared else None
-    kl = str((config.objective.get("kl") or {}).get("_target_"))
+    lengths = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    rollouts = rollouts_of(config, learner.shape, **lengths)
+    rows = first_rows(config.rollout.engine, rollouts, prompts=-(-rollouts.problems // devices))
+    kl = config.objective.get("kl")
+    compared = config.module.reference is not None and kl is not None and config.objective.get("kl_weight", 0.0) > 0
+    critic, encoder = 0, config.critic.get("encoder")
+    if encoder is not None and any(True for _ in critic_checkpoints(config.reward)):
+        shape = find_shape(encoder.pretrained).shape
+        backbone = shape.parameters - (0 if shape.tie_word_embeddings else shape.vocabulary_matrix)
+        critic = backbone * size_of("critic.encoder.dtype", encoder.dtype)
+    server = learner.shape.parameters * learner.compute_bytes + sum(cache_blocks(learner, rows))
     return Experiment(
         config=config,
         learner=learner,
         source=source,
         rollouts=rollouts,
-        rows=first_rows(config.rollout.engine, rollouts, prompts=-(-rollouts.problems // devices)),
-        reference=reference,
-        full_kl=reference is not None and kl.endswith(".FullKL"),
-        critic=_text_critic_bytes(config) if any(True for _ in critic_checkpoints(config.reward)) else 0,
+        rows=rows,
+        reference=replace(learner, frozen=True) if compared else None,
+        full_kl=compared and str(kl.get("_target_")).endswith(".FullKL"),
+        critic=critic,
+        server=server if _uses_server(config.rollout.engine) else 0,
     )
 
 
-def uses_server(engine: Any) -> bool:
-    """Whether a vLLM server draws."""
+def _uses_server(engine: Any) -> bool:
     return str(engine._target_).endswith("VLLMEngine")
-
-
-def _text_critic_bytes(config: Any) -> int:
-    encoder = config.critic.get("encoder")
-    if encoder is None:
-        return 0
-    shape = find_shape(encoder.pretrained).shape
-    backbone = shape.parameters - (0 if shape.tie_word_embeddings else shape.vocabulary_matrix)
-    return backbone * size_of("critic.encoder.dtype", encoder.dtype)
-
-
-def _head_bytes(reward: Any, hidden: int) -> int:
-    """Of CLIPO's head: a matrix to its dimension, and a square one before it where it has two layers."""
-    head = reward.get("head")
-    if head is None:
-        return 0
-    square = hidden**2 if str(head._target_).endswith("MLPHead") else 0
-    return TRAINED * (square + hidden * head.dimension)
 
 
 def update_moments(stage: str, learner: Learner, lengths: Lengths, sharding: Sharding, beside: Parts) -> list[Moment]:
     """Of learning from a micro-batch, when an earlier one has left its gradients."""
     own, kept = states(learner, sharding), activations(learner, lengths)
-    standing = {
-        "weights": own.weights,
-        "optimizer": own.optimizer,
-        "gradients": own.gradients,
-        "gathered": own.gathered,
-        "exchange": own.exchange,
-        **beside,
-        "activations": kept.kept,
+    parts = ("weights", "optimizer", "gradients", "gathered", "exchange")
+    standing = {part: getattr(own, part) for part in parts} | dict(beside) | {"activations": kept.kept}
+    at_its_most = {
+        "forward": {"passing": kept.forward},
+        "loss": {"loss": loss_workspace(learner, sum(lengths.completions))},
+        "backward": {"passing": kept.backward},
     }
-    loss = loss_workspace(learner, sum(lengths.completions))
-    return [
-        Moment(stage=stage, name="forward", parts={**standing, "passing": kept.forward}),
-        Moment(stage=stage, name="loss", parts={**standing, "loss": loss}),
-        Moment(stage=stage, name="backward", parts={**standing, "passing": kept.backward}),
-    ]
+    return [Moment(stage=stage, name=name, parts={**standing, **more}) for name, more in at_its_most.items()]
 
 
-def _rollout_moment(stage: str, learner: Learner, rows: Rows | None, sharding: Sharding, beside: Parts) -> Moment:
-    """Of drawing completions; None: a server draws them."""
-    own = states(learner, sharding)
-    parts = {"weights": own.weights, "optimizer": own.optimizer, "exchange": own.exchange, **beside}
-    if rows is not None:
-        parts |= {
-            "gathered": own.all_gathered,
-            "cache": cache_bytes(learner, rows),
-            "logits": drawing_bytes(learner, rows),
-            "weight copies": decoder_copies(learner),
-        }
-    return Moment(stage=stage, name="rollout", parts=parts)
+def _rollout_parts(learner: Learner, rows: Rows, sharding: Sharding) -> Parts:
+    """Of drawing completions, the policy's own weights and optimizer left out."""
+    return {
+        "gathered": states(learner, sharding).all_gathered,
+        "cache": cache_bytes(learner, rows),
+        "logits": drawing_bytes(learner, rows),
+        "weight copies": decoder_copies(learner),
+    }
 
 
 def _warm_start(plan: Experiment, sharding: Sharding) -> list[Moment]:
     """A whole batch passes at once; a pretrained policy is taken as it is."""
     if plan.config.policy.pretrained is not None or plan.config.warm_start.module is None:
         return []
-    rows = -(-plan.config.budget.warm_start.batch_size // sharding.devices)
-    lengths = Lengths(
-        prompts=[plan.rollouts.prompt_tokens] * rows,
-        completions=[plan.rollouts.completion_tokens] * rows,
-        owner=list(range(rows)),
-    )
+    rows, rollouts = -(-plan.config.budget.warm_start.batch_size // sharding.devices), plan.rollouts
+    lengths = even_lengths(rows, 1, prompt=rollouts.prompt_tokens, completion=rollouts.completion_tokens)
     return update_moments("warm_start", plan.learner, lengths, sharding, {})
 
 
@@ -195,40 +160,51 @@ def _critic(plan: Experiment, sharding: Sharding) -> list[Moment]:
     encoder = plan.config.critic.get("encoder")
     if encoder is None:
         return []
-    rows, length = 2 * -(-plan.config.budget.critic.batch_size // sharding.devices), plan.config.critic.max_length
-    lengths = Lengths(prompts=[1] * rows, completions=[length - 1] * rows, owner=list(range(rows)))
+    rows = 2 * -(-plan.config.budget.critic.batch_size // sharding.devices)
+    lengths = even_lengths(rows, 1, prompt=1, completion=plan.config.critic.max_length - 1)
     return update_moments("critic", encoder_learner(encoder, plan.learner), lengths, sharding, {})[-1:]
 
 
 def _grpo(plan: Experiment, sharding: Sharding) -> list[Moment]:
-    learner, reference, server, rollout = plan.learner, plan.reference, plan.server, plan.config.rollout
+    learner, reference, server, config = plan.learner, plan.reference, plan.server, plan.config
     problems = -(-plan.rollouts.problems // sharding.devices)  # the batch is the budget's, over any number of devices
     lengths = fullest_microbatch(plan.rollouts, learner.shape, problems=problems)
+    own = states(learner, sharding)
+    standing = {"weights": own.weights, "optimizer": own.optimizer, "exchange": own.exchange}
     held = 0 if reference is None else reference.weights_in_bytes
-    always = 0 if plan.config.module.offload_reference else held
-    awake = 0 if server and rollout.engine.sleep_level is not None else server
-    head = _head_bytes(plan.config.reward, learner.shape.hidden_size)
-    beside = {"reference": always, "critic": plan.critic, "head": head, "server": awake}
-    rows = None if server else plan.rows
-    moments = [_rollout_moment("grpo", learner, rows, sharding, {**beside, "server": server})]
+    beside = {
+        "reference": 0 if config.module.offload_reference else held,
+        "critic": plan.critic,
+        "head": _head_bytes(config.reward, learner.shape.hidden_size),
+        "server": 0 if server and config.rollout.engine.sleep_level is not None else server,
+    }
+    drawing = {"server": server} if server else _rollout_parts(learner, plan.rows, sharding)
+    moments = [Moment(stage="grpo", name="rollout", parts={**standing, **beside, **drawing})]
     if reference is not None:
-        own, (passing, left) = states(learner, sharding), reading(reference, lengths)
+        passing, left = reading(reference, lengths)
         work = max(passing, left + scoring_workspace(reference, sum(lengths.completions)))
-        standing = {"weights": own.weights, "optimizer": own.optimizer, "exchange": own.exchange}
         parts = {**standing, **beside, "reference": held, "passing": work}
         moments.append(Moment(stage="grpo", name="scoring", parts=parts))
-    in_update = {**beside, "reference": held if plan.full_kl else always}
+    in_update = beside | ({"reference": held} if plan.full_kl else {})
     return moments + update_moments("grpo", learner, lengths, sharding, in_update)
 
 
-def _evaluate(plan: Experiment, sharding: Sharding) -> list[Moment]:
+def _head_bytes(reward: Any, hidden: int) -> int:
+    """Of CLIPO's head: a matrix to its dimension, and a square one before it where it has two layers."""
+    if (head := reward.get("head")) is None:
+        return 0
+    square = hidden**2 if str(head._target_).endswith("MLPHead") else 0
+    return TRAINED * (square + hidden * head.dimension)
+
+
+def _evaluate(plan: Experiment, _: Sharding) -> list[Moment]:
     """The policy alone, with as many greedy rows as the engine draws at a time, as long as in training."""
-    engine = plan.config.suite.engine
-    if uses_server(engine):
+    engine, learner, alone = plan.config.suite.engine, plan.learner, by_name("gpu", 1)
+    if _uses_server(engine):
         return []
     rows = first_rows(engine, plan.rollouts, prompts=plan.config.budget.evaluate.problems, group_size=1)
-    moment = _rollout_moment("evaluate", plan.learner, rows, by_name("gpu", 1), {})
-    return [replace(moment, parts={**moment.parts, "optimizer": 0})]
+    parts = {"weights": states(learner, alone).weights, **_rollout_parts(learner, rows, alone)}
+    return [Moment(stage="evaluate", name="rollout", parts=parts)]
 
 
 MOMENTS: dict[str, Callable[[Experiment, Sharding], list[Moment]]] = {

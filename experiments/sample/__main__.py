@@ -20,7 +20,6 @@ from functools import partial
 
 from hydra import initialize_config_module
 from hydra.core.override_parser.types import Quote, QuotedString
-from omegaconf import DictConfig
 
 from contrastive_reasoning.tasks.answer import verify_answer
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
@@ -49,16 +48,12 @@ MOST_NUMBERS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The problem, and what judges it. Raises ValueError for an invalid number of completions."""
+    """The sample's own arguments. Raises ValueError for an invalid number of completions."""
 
     prompt: str | None = None
-    """``numbers=3,5,8 target=23``, or any text; None: a validation problem of the task."""
     answer: str | None = None
-    """The answer to a text; None: it is not judged."""
     critic: str | None = None
-    """Folder of a trained critic, of its stage, or of a run that trained one."""
     n: str = "1"
-    """Completions of the problem."""
 
     def __post_init__(self) -> None:
         if not (_is_whole(self.n) and int(self.n) >= 1):
@@ -82,14 +77,6 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Options, list[str]]:
     return Options(**{key: value for key, value in given.items() if key in own}), [*short, *overrides]
 
 
-def composed_once(overrides: Sequence[str]) -> DictConfig:
-    """The configuration of these overrides. Raises ValueError for a mistake in them, several values included."""
-    if (error := override_error(overrides, multirun=False)) is not None:
-        raise ValueError(error)
-    with initialize_config_module("conf", version_base="1.3"):
-        return composed(*overrides)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """A problem, with what reads its completions."""
@@ -101,13 +88,7 @@ class Question:
 
 
 def question(task: Task, *, prompt: str | None, answer: str | None, seed: int) -> Question:
-    """The question that is asked.
-
-    Args:
-        task: poses problems and reads completions.
-        prompt: ``numbers=… target=…`` for Countdown, or a text; None: the validation problem number ``seed``.
-        answer: of a text.
-        seed: which validation problem, modulo their number.
+    """``prompt`` is ``numbers=… target=…`` for Countdown, or a text; None: the validation problem number ``seed``.
 
     Raises:
         ValueError: for invalid numbers, an answer where there is one already, or a task without problems.
@@ -122,7 +103,16 @@ def question(task: Task, *, prompt: str | None, answer: str | None, seed: int) -
         )
     if answer is not None:
         raise ValueError(f"answer={answer}: a problem of the task has its own; an answer goes with a prompt in words")
-    problem = _validation(task, seed) if prompt is None else _countdown(task, prompt)
+    if prompt is not None:
+        problem = _countdown(task, prompt)
+    else:
+        try:
+            problems = task.problems("validation")
+        except (ValueError, OSError) as error:  # a file that is missing or holds no problems
+            raise ValueError(f"{task.name}: {error}") from error
+        if not problems:
+            raise ValueError(f"{task.name} has no validation problems: give a prompt")
+        problem = problems[seed % len(problems)]
     return Question(problem=problem, steps=partial(task.parse_steps, problem), verify=partial(task.verify, problem))
 
 
@@ -146,16 +136,6 @@ def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
 
 
-def _validation(task: Task, seed: int) -> Problem:
-    try:
-        problems = task.problems("validation")
-    except (ValueError, OSError) as error:  # a file that is missing or holds no problems
-        raise ValueError(f"{task.name}: {error}") from error
-    if not problems:
-        raise ValueError(f"{task.name} has no validation problems: give a prompt")
-    return problems[seed % len(problems)]
-
-
 def main(arguments: Sequence[str]) -> int:
     """Answer a mistake in a sentence, else draw completions and show them."""
     if {"-h", "--help"} & set(arguments):
@@ -164,7 +144,10 @@ def main(arguments: Sequence[str]) -> int:
     register()
     try:
         options, overrides = parse_arguments(take_config_dir(arguments))
-        config = composed_once([*BASE, *overrides])
+        if (error := override_error([*BASE, *overrides], multirun=False)) is not None:
+            raise ValueError(error)
+        with initialize_config_module("conf", version_base="1.3"):
+            config = composed(*BASE, *overrides)
         asked = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
         from experiments.sample.completions import draw_and_show  # heavy: after what the arguments alone show
 

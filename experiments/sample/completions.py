@@ -71,13 +71,7 @@ class Reading:
 
 
 def draw_and_show(config: DictConfig, asked: Question, *, critic: str | None, count: int) -> None:
-    """Draw completions and print them.
-
-    Args:
-        config: names the task, the policy and how completions are drawn.
-        asked: the problem, and what reads its completions.
-        critic: folder of the critic that values their steps.
-        count: how many.
+    """Draw ``count`` completions and print them, their steps valued by the critic in that folder.
 
     Raises:
         ValueError: for a model or a critic that is not found or does not fit, or a prompt that leaves no tokens for a
@@ -117,11 +111,8 @@ def readings(asked: Question, rollouts: RolloutBatch, critic: CriticReward | Non
 def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
     """A reward with the critic that lies in ``folder``, or was trained by the stage or run there.
 
-    The folder is data: its description may name nothing but parts of this package.
-
-    Args:
-        folder: of the critic, of its stage, or of a run.
-        config: names the task, and τ where no stage beside the critic has the one that it was trained with.
+    The folder is data: its description may name nothing but parts of this package. ``config`` names the task, and τ
+    where no stage beside the critic has the one that it was trained with.
 
     Raises:
         ValueError: no critic there, one that names anything but the package's own parts, or files that are damaged,
@@ -168,11 +159,20 @@ def _is_part(target: str) -> bool:
 
 def show(console: Console, problem: Problem, found: Sequence[Reading], *, start: float | None) -> None:
     """Print everything. ``start`` is the critic's value of the problem before any step, where it has one."""
-    console.print(_head(problem, start))
-    console.print(_indented(Text(_cut(problem.prompt.rstrip("\n")), style=QUIET)))
+    head = Text.assemble(("Problem ", "bold"), visible(problem.id))
+    if (target := problem.fields.get("target")) is not None:
+        head.append(" · the target is ").append(*_reach(reachable(problem.fields["numbers"], target)))
+    if start is not None:
+        head.append(" · critic ").append(*_value(start))
+    prompt = visible(problem.prompt.rstrip("\n"))
+    if len(prompt) > MOST_CHARACTERS:
+        prompt = f"{prompt[:MOST_CHARACTERS]} … {len(prompt)} characters in all"
+    console.print(head)
+    console.print(_indented(Text(prompt, style=QUIET)))
     for number, reading in enumerate(found, start=1):
+        ending = f"{reading.tokens} tokens, {'ended by itself' if reading.finished else 'cut off at its longest'}"
         console.print()
-        console.print(Text(f"Completion {number} of {len(found)}", style="bold"), Text(_ending(reading), style=QUIET))
+        console.print(Text(f"Completion {number} of {len(found)}", style="bold"), Text(ending, style=QUIET))
         console.print(_indented(_text(reading)))
         if reading.steps:
             console.print(_indented(_steps(reading)))
@@ -180,19 +180,6 @@ def show(console: Console, problem: Problem, found: Sequence[Reading], *, start:
     if legend := [*_legend(found)]:
         console.print()
         console.print(*legend, sep="\n")
-
-
-def _head(problem: Problem, start: float | None) -> Text:
-    head = Text.assemble(("Problem ", "bold"), visible(problem.id))
-    target = problem.fields.get("target")
-    if target is not None:
-        within = reachable(problem.fields["numbers"], target)
-        head.append(" · the target is ").append(*_reach(within))
-    return head if start is None else head.append(" · critic ").append(*_value(start))
-
-
-def _ending(reading: Reading) -> str:
-    return f"{reading.tokens} tokens, {'ended by itself' if reading.finished else 'cut off at its longest'}"
 
 
 def _text(reading: Reading) -> Text:
@@ -216,8 +203,10 @@ def _steps(reading: Reading) -> Table:
     table = Table(*columns, box=None, header_style=QUIET)
     for number, judged in enumerate(reading.steps[:MOST_STEPS], start=1):
         written = visible(reading.text[judged.step.start : judged.step.end])
-        cells = [Text(str(number), style=QUIET), Text(written, style=_style(judged)), Text(_left(judged))]
-        cells += [Text(*_rule(judged))]
+        state = judged.step.state
+        left = ", ".join(map(str, state)) if isinstance(state, tuple) else ""
+        rules = Text("legal", GOOD) if judged.step.legal else Text("illegal", BAD)
+        cells = [Text(str(number), style=QUIET), Text(written, style=_style(judged)), Text(left), rules]
         cells += [Text(*_reach(judged.reachable))] * with_oracle + [Text(*_value(judged.value))] * with_critic
         table.add_row(*cells)
     if (more := len(reading.steps) - MOST_STEPS) > 0:
@@ -225,20 +214,11 @@ def _steps(reading: Reading) -> Table:
     return table
 
 
-def _left(judged: Judged) -> str:
-    state = judged.step.state
-    return ", ".join(map(str, state)) if isinstance(state, tuple) else ""
-
-
 def _style(judged: Judged) -> str:
     """Of the step's own text: by the rules first, then by the oracle."""
     if not judged.step.legal:
         return BAD
     return UNSURE if judged.reachable is False else GOOD
-
-
-def _rule(judged: Judged) -> tuple[str, str]:
-    return ("legal", GOOD) if judged.step.legal else ("illegal", BAD)
 
 
 def _reach(within: bool | None) -> tuple[str, str]:
@@ -275,17 +255,11 @@ def _indented(what: RenderableType) -> Padding:
     return Padding(what, (0, 0, 0, 2), expand=False)
 
 
-def _cut(text: str) -> str:
-    seen = visible(text)
-    return seen if len(seen) <= MOST_CHARACTERS else f"{seen[:MOST_CHARACTERS]} … {len(seen)} characters in all"
-
-
 def visible(text: str) -> str:
     r"""``text`` with every invisible character as Python writes it, ``\x1b``; line ends and tabs stay."""
-    return "".join(_written(character) for character in readable(text))
-
-
-def _written(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character)[0] != "C":
-        return character
-    return character.encode("unicode_escape").decode()
+    return "".join(
+        character
+        if character in "\n\t" or unicodedata.category(character)[0] != "C"
+        else character.encode("unicode_escape").decode()
+        for character in readable(text)
+    )

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from contrastive_reasoning.policies.pass_cost import DecoderSize, Weights
 from contrastive_reasoning.policies.shape import ModelShape
-from experiments.plan.learner import MILD_TO_STRONG, by_name, sharding_of, states
+from experiments.plan.learner import MILD_TO_STRONG, Learner, by_name, sharding_of, states
 from tests.unit.experiments.plan.learners import whole_on_cpu
 
 SHAPE = ModelShape(
@@ -28,50 +29,31 @@ SECOND = 64 + 32 + 32 + 64 + 128
 FULL = replace(whole_on_cpu(SHAPE), compute_bytes=2, on_cpu=False)
 HALF = replace(FULL, weight_bytes=2)
 R = 2 * (8 + 8)  # of A and B at q_proj
-
-
-def test_the_learner_has_as_many_parameters_as_written_out() -> None:
-    assert SHAPE.parameters == N
+ADAPTED = replace(HALF, rank=2, targets=("q_proj",))
 
 
 @pytest.mark.parametrize(
-    ("trainer", "weights", "gradients", "optimizer"),
+    ("learner", "trainer", "expected"),
     [
-        ("gpu", 4 * N, 4 * N, 8 * N),
-        ("ddp", 4 * N, 4 * N, 8 * N),
-        ("zero1", 4 * N, 4 * N, 12 * N // 4),
-        ("zero2", 4 * N, 4 * SECOND, 12 * N // 4),
-        ("zero3", 4 * N // 4, 4 * N // 4, 8 * N // 4),  # fp32 weights need no copy in stage 3
-        ("zero3_offload", 0, 0, 0),
+        (FULL, "gpu", (4 * N, 4 * N, 8 * N)),
+        (FULL, "ddp", (4 * N, 4 * N, 8 * N)),
+        (FULL, "zero1", (4 * N, 4 * N, 12 * N // 4)),
+        (FULL, "zero2", (4 * N, 4 * SECOND, 12 * N // 4)),
+        (FULL, "zero3", (4 * N // 4, 4 * N // 4, 8 * N // 4)),  # fp32 weights need no copy in stage 3
+        (FULL, "zero3_offload", (0, 0, 0)),
+        (HALF, "gpu", (2 * N, 2 * N, 4 * N)),  # torch keeps moments in the dtype of the weights
+        (HALF, "zero1", (2 * N, 2 * N, 12 * N // 4)),
+        (HALF, "zero2", (2 * N, 2 * SECOND, 12 * N // 4)),
+        (HALF, "zero3", (2 * N // 4, 2 * N // 4, 12 * N // 4)),
+        (ADAPTED, "gpu", (2 * N + 4 * R, 4 * R, 8 * R)),
+        (replace(FULL, frozen=True), "zero3", (4 * N, 0, 0)),  # what is not trained is not spread
     ],
 )
-def test_in_fp32(trainer: str, weights: int, gradients: int, optimizer: int) -> None:
-    found = states(FULL, by_name(trainer, 4))
-    assert (found.weights, found.gradients, found.optimizer) == (weights, gradients, optimizer)
-
-
-@pytest.mark.parametrize(
-    ("trainer", "weights", "gradients", "optimizer"),
-    [
-        ("gpu", 2 * N, 2 * N, 4 * N),  # torch keeps moments in the dtype of the weights
-        ("zero1", 2 * N, 2 * N, 12 * N // 4),
-        ("zero2", 2 * N, 2 * SECOND, 12 * N // 4),
-        ("zero3", 2 * N // 4, 2 * N // 4, 12 * N // 4),
-    ],
-)
-def test_in_half_precision(trainer: str, weights: int, gradients: int, optimizer: int) -> None:
-    found = states(HALF, by_name(trainer, 4))
-    assert (found.weights, found.gradients, found.optimizer) == (weights, gradients, optimizer)
-
-
-def test_of_adapters_only_they_have_gradients_and_moments_in_fp32() -> None:
-    found = states(replace(HALF, rank=2, targets=("q_proj",)), by_name("gpu", 4))
-    assert (found.weights, found.gradients, found.optimizer) == (2 * N + 4 * R, 4 * R, 8 * R)
-
-
-def test_of_a_frozen_model_there_are_only_weights_and_they_are_not_spread() -> None:
-    found = states(replace(FULL, frozen=True), by_name("zero3", 4))
-    assert (found.weights, found.gradients, found.optimizer, found.exchange) == (4 * N, 0, 0, 0)
+def test_weights_gradients_and_optimizer_by_hand(
+    learner: Learner, trainer: str, expected: tuple[int, int, int]
+) -> None:
+    found = states(learner, by_name(trainer, 4))
+    assert (found.weights, found.gradients, found.optimizer) == expected
 
 
 def test_stage_3_makes_the_policy_whole_while_it_draws() -> None:
@@ -80,12 +62,10 @@ def test_stage_3_makes_the_policy_whole_while_it_draws() -> None:
     assert states(FULL, by_name("zero2", 4)).all_gathered == 0
 
 
-def test_one_device_alone_exchanges_nothing_and_ddp_copies_its_gradients() -> None:
+def test_what_is_exchanged_lies_in_buffers() -> None:
     assert states(FULL, by_name("gpu", 1)).exchange == 0
+    assert states(replace(FULL, frozen=True), by_name("zero3", 4)).exchange == 0
     assert states(FULL, by_name("ddp", 2)).exchange == 4 * N
-
-
-def test_zero_exchanges_through_two_buckets_as_large_as_its_strategy_says() -> None:
     assert states(FULL, replace(by_name("zero2", 2), bucket_elements=100)).exchange == 2 * 100 * 4
     assert states(FULL, by_name("zero2", 2)).exchange == 2 * N * 4, "never larger than the gradients"
 
@@ -99,21 +79,12 @@ def test_each_trainer_on_the_list_keeps_less_than_the_one_before() -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "stage", "offload"),
-    [
-        ("cpu", 0, False),
-        ("gpu", 0, False),
-        ("ddp", 0, False),
-        ("zero1", 1, False),
-        ("zero2", 2, False),
-        ("zero3", 3, False),
-        ("zero3_offload", 3, True),
-    ],
-)
-def test_the_choice_of_the_trainer_says_the_stage(name: str, stage: int, offload: bool) -> None:
-    found = by_name(name, 8)
-    assert (found.stage, found.offload_optimizer, found.offload_parameters) == (stage, offload, offload)
+def test_the_choice_of_the_trainer_says_the_stage() -> None:
+    found = [by_name(name, 8) for name in ("cpu", "gpu", *MILD_TO_STRONG)]
+    assert [sharding.stage for sharding in found] == [0, 0, 0, 1, 2, 3, 3]
+    assert [sharding.offload_optimizer and sharding.offload_parameters for sharding in found] == [False] * 6 + [True]
+    with pytest.raises(ValueError, match="trainer=zero4: a ZeRO stage is 0, 1, 2 or 3, got 4"):
+        by_name("zero4", 2)
 
 
 def test_a_strategy_that_says_its_stage_is_believed_before_the_name() -> None:
@@ -139,6 +110,10 @@ def test_devices_are_the_trainers_or_those_asked_for(node: dict[str, object], gp
     assert sharding_of("gpu", node, gpus=gpus).devices == devices
 
 
-def test_an_unknown_stage_is_refused() -> None:
-    with pytest.raises(ValueError, match="trainer=zero4: a ZeRO stage is 0, 1, 2 or 3, got 4"):
-        by_name("zero4", 2)
+def test_of_adapters_only_they_are_trained() -> None:
+    layer, adapters = 2 * 8 * 8 + 2 * 8 * 4 + 3 * 8 * 16, R
+    assert ADAPTED.decoder_size == DecoderSize(
+        layers=Weights(total=layer + adapters, trained=adapters),
+        projection=Weights(total=8 * 20, trained=0),
+        attention=8,
+    )

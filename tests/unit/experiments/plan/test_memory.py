@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.policies.shape import ModelShape
 from experiments.plan.activations import activations, loss_workspace, reading, scoring_workspace
 from experiments.plan.learner import BYTES, Learner, by_name
@@ -26,6 +25,7 @@ from experiments.plan.rollouts import (
     cache_bytes,
     decoder_copies,
     drawing_bytes,
+    even_lengths,
     first_rows,
 )
 from experiments.plan.stages import update_moments
@@ -130,11 +130,7 @@ def measured(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         capture_output=True,
         text=True,
         check=False,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "OMP_NUM_THREADS": "1",
-        },  # on a busy machine threads wait for each other
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -162,12 +158,7 @@ def learner(case: Mapping[str, Any], config: Mapping[str, Any]) -> Learner:
 
 def check_update(case: Mapping[str, Any], real: Mapping[str, Any]) -> None:
     model = learner(case, real["shape"])
-    rows = case["prompts"] * case["group"]
-    lengths = Lengths(
-        prompts=[case["prompt"]] * case["prompts"],
-        completions=[case["completion"]] * rows,
-        owner=[row // case["group"] for row in range(rows)],
-    )
+    lengths = even_lengths(case["prompts"], case["group"], prompt=case["prompt"], completion=case["completion"])
     moments = update_moments("grpo", model, lengths, ALONE, {})
     for part in ("weights", "gradients", "optimizer"):
         assert moments[0].parts[part] == real[part], part
@@ -191,21 +182,15 @@ def test_an_update_takes_what_was_planned(number: int, found: list[dict[str, Any
 
 @pytest.mark.whole
 def test_rollouts_take_what_was_planned(found: list[dict[str, Any]]) -> None:
+    for drawn, real, given, waiting in ((DRAWN, found[-2], (F, B, None), False), (WAITING, found[-1], (B, B, 8), True)):
+        model = learner(case("llama", *given, False, drawn), real["shape"])
+        rows = _rows(drawn, real)
+        assert (rows.rows, rows.waiting) == (real["rows"], waiting)
+        assert sum(cache_blocks(model, rows)) == real["cache"]
     real = found[-2]
-    model = learner(case("llama", F, B, None, False, DRAWN), real["shape"])
-    rows = _rows(DRAWN, real)
-    assert (rows.rows, rows.waiting) == (real["rows"], False)
-    assert sum(cache_blocks(model, rows)) == real["cache"]
+    model, rows = learner(case("llama", F, B, None, False, DRAWN), real["shape"]), _rows(DRAWN, real)
     planned = cache_bytes(model, rows) + drawing_bytes(model, rows) + decoder_copies(model)
     assert planned == pytest.approx(real["peak"], rel=WITHIN)
-
-
-@pytest.mark.whole
-def test_as_many_rows_sit_down_as_the_engine_rows_and_their_cache_is_as_large(found: list[dict[str, Any]]) -> None:
-    real = found[-1]
-    rows = _rows(WAITING, real)
-    assert (rows.rows, rows.waiting) == (real["rows"], True)
-    assert sum(cache_blocks(learner(case("llama", B, B, 8, False, WAITING), real["shape"]), rows)) == real["cache"]
 
 
 def _rows(drawn: Mapping[str, Any], real: Mapping[str, Any]) -> Rows:

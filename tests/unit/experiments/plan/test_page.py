@@ -1,4 +1,4 @@
-"""Operations of a step against what torch counts while a small policy draws and learns; hours by hand."""
+"""Operations of a step against what torch counts while a small policy draws and learns."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from transformers import LlamaConfig
 from transformers.models.llama import LlamaForCausalLM
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.pass_cost import DecoderSize, Weights
 from contrastive_reasoning.policies.shape import ModelShape
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout.engine import Engine
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Problem
-from experiments.plan.learner import Learner
-from experiments.plan.page import StepWork, hours, step_work
+from experiments.plan.page import StepWork, step_work
 from experiments.plan.rollouts import Rollouts
 from tests.unit.experiments.plan.learners import whole_on_cpu
 
@@ -98,39 +96,3 @@ def test_scoring_is_reading_again(policy: CausalLMPolicy) -> None:
     assert planned(policy, 24, minibatches=4).scoring == plain.rollout * 3 // 4
     assert planned(policy, 24, reference=True, full_kl=True, updates=3).scoring == 3 * plain.rollout
     assert planned(policy, 24, updates=3).update == 3 * plain.update
-    assert planned(policy, 24, updates=3).learned == 3 * plain.generated
-
-
-def test_hours_by_hand() -> None:
-    assert hours(3600 * 10**12, steps=10, devices=4, tflops=2.0, mfu=0.5) == pytest.approx(2.5)
-
-
-def test_of_adapters_only_they_are_trained() -> None:
-    shape = ModelShape.of(
-        {
-            "model_type": "llama",
-            "vocab_size": 10,
-            "hidden_size": 8,
-            "intermediate_size": 16,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "max_position_embeddings": 32,
-        }
-    )
-    learner = Learner(
-        shape=shape,
-        weight_bytes=2,
-        compute_bytes=2,
-        rank=4,
-        targets=("q_proj",),
-        frozen=False,
-        checkpointing=False,
-        on_cpu=False,
-        chunk=1024,
-    )
-    layers, adapters = 2 * (4 * 8 * 8 + 3 * 8 * 16), 2 * 4 * (8 + 8)
-    assert learner.decoder_size == DecoderSize(
-        layers=Weights(total=layers + adapters, trained=adapters),
-        projection=Weights(total=80, trained=0),
-        attention=2 * 8,
-    )

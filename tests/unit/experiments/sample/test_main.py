@@ -16,9 +16,7 @@ from contrastive_reasoning.critics import NumericV2
 from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.losses import dot
 from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask, reachable
-from experiments.config.folders import VARIABLE
-from experiments.config.override_checks import override_error
-from experiments.sample.__main__ import SHORT, Options, Question, main, parse_arguments, question
+from experiments.sample.__main__ import Options, Question, main, parse_arguments, question
 from experiments.schema import register
 
 register()
@@ -53,33 +51,12 @@ def test_completions_stand_with_steps_oracle_critic_and_verdict(
         assert reachable(tuple(map(int, state.split(","))), 23) == (within == "within")
 
 
-def test_the_same_words_write_the_same_and_another_temperature_something_else(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    warm = said(capsys, PROMPT, "n=3")
-    assert said(capsys, PROMPT, "n=3") == warm
-    greedy = said(capsys, PROMPT, "n=3", "temperature=0.0")
-    completions = re.findall(r"Completion . of 3 .*\n(.*)", greedy)
-    assert len(set(completions)) == 1
-    assert greedy != warm
-
-
-def test_another_model_and_length_are_used(capsys: pytest.CaptureFixture[str]) -> None:
-    ours = said(capsys, PROMPT, "temperature=0.0")
-    assert said(capsys, PROMPT, "temperature=0.0", "model=embedded:qwen_countdown", "seed=0") != ours
+def test_seed_model_temperature_and_length_are_used(capsys: pytest.CaptureFixture[str]) -> None:
+    warm, greedy = said(capsys, PROMPT, "n=3"), said(capsys, PROMPT, "n=3", "temperature=0.0")
+    assert said(capsys, PROMPT, "n=3") == warm != greedy
+    assert len(set(re.findall(r"Completion . of 3 .*\n(.*)", greedy))) == 1
+    assert said(capsys, PROMPT, "n=3", "temperature=0.0", "model=embedded:qwen_countdown") != greedy
     assert "Completion 1 of 1 3 tokens, cut off at its longest" in said(capsys, PROMPT, "max_tokens=3")
-
-
-def test_a_folder_of_ones_own_is_read(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setenv(VARIABLE, "")
-    monkeypatch.delenv(VARIABLE)  # and what the command sets is taken back afterwards
-    mine = tmp_path / "rollout" / "brief.yaml"
-    mine.parent.mkdir()
-    mine.write_text("# Mine.\ndefaults:\n  - engine\n  - _self_\nsampling:\n  max_tokens: 3\n")
-    page = said(capsys, "--config-dir", str(tmp_path), "rollout=brief", PROMPT, "temperature=0.0")
-    assert "Completion 1 of 1 3 tokens, cut off at its longest" in page
 
 
 def test_a_text_is_judged_where_its_answer_is_given(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,6 +81,12 @@ def test_a_text_is_judged_where_its_answer_is_given(capsys: pytest.CaptureFixtur
         ),
         (["model=./nowhere"], "policy: policy.pretrained=./nowhere: no model there (config.json is missing)"),
         (["--config-dir=no/where"], "--config-dir no/where: no such folder"),
+        (["n=0"], "n=0: it takes a whole number of at least 1"),
+        (["n=two"], "n=two: it takes a whole number of at least 1"),
+        (["n=²"], "n=²: it takes a whole number of at least 1"),
+        (["promt=x"], "promt: no such key; did you mean 'prompt'?"),
+        (["temprature=1"], "temprature: no such key; did you mean 'temperature'?"),
+        (["numbers=3,5,8"], "numbers=3,5,8: a problem is one word, prompt='numbers=3,5,8 target=23'"),
         (["critic=nowhere"], "critic=nowhere: no critic there (critic.json is missing)"),
         ([f"prompt={'1 ' * 999}"], "problem given: its prompt of "),
         ([PROMPT, "task=arithmetic"], "prompt=numbers=3,5,8 target=23: such problems are Countdown's, and the task is"),
@@ -135,56 +118,27 @@ def test_mistakes_are_answered_before_anything_heavy_is_imported() -> None:
     assert done.stderr.count("\n") == 4
 
 
-def test_own_arguments_are_kept_apart_from_overrides() -> None:
-    options, overrides = parse_arguments(
-        ["n=3", "task=arithmetic", "prompt=a=b c", "critic=/a/b", "answer=4", "seed=1"]
+def test_own_arguments_are_kept_apart_and_short_names_stand_before_overrides_which_win() -> None:
+    own = ["n=3", "prompt=a=b c", "critic=/a/b", "answer=4"]
+    overrides = ["policy.chat_template=true", "temperature=0", "model=a/b", "max_tokens=7", "task=arithmetic"]
+    assert parse_arguments([*own, *overrides]) == (
+        Options(prompt="a=b c", critic="/a/b", answer="4", n="3"),
+        [
+            "rollout.sampling.temperature=0",
+            "policy.pretrained='a/b'",
+            "policy.chat_template=null",
+            "rollout.sampling.max_tokens=7",
+            "policy.chat_template=true",
+            "task=arithmetic",
+        ],
     )
-    assert options == Options(prompt="a=b c", critic="/a/b", answer="4", n="3")
-    assert overrides == ["task=arithmetic", "seed=1"]
-
-
-def test_short_names_stand_before_overrides_which_win() -> None:
-    _, overrides = parse_arguments(["policy.chat_template=true", "temperature=0", "model=a/b", "max_tokens=7"])
-    assert overrides == [
-        "rollout.sampling.temperature=0",
-        "policy.pretrained='a/b'",
-        "policy.chat_template=null",
-        "rollout.sampling.max_tokens=7",
-        "policy.chat_template=true",
-    ]
+    assert parse_arguments(["model=", "prompt=", "critic=", "answer=", "n=", "temperature="]) == (Options(), [])
 
 
 @pytest.mark.parametrize("model", ["my models/a, b", "it's", "a=b", r"c:\a", "[x]", "7"])
 def test_a_model_may_have_any_name(model: str) -> None:
     override, _ = parse_arguments([f"model={model}"])[1]
     assert OverridesParser.create().parse_override(override).value() == model
-
-
-def test_every_short_name_is_of_a_key_of_the_configuration() -> None:
-    values = {"model": "embedded:llama_countdown", "temperature": "0.5", "max_tokens": "3"}
-    _, overrides = parse_arguments([f"{name}={values[name]}" for name in SHORT])
-    assert override_error(["name=sample", "stages=[evaluate]", *overrides]) is None
-
-
-def test_what_is_left_empty_was_not_given() -> None:
-    assert parse_arguments(["model=", "prompt=", "critic=", "answer=", "n=", "temperature="]) == (Options(), [])
-
-
-@pytest.mark.parametrize(
-    ("argument", "sentence"),
-    [
-        ("n=0", "n=0: it takes a whole number of at least 1"),
-        ("n=two", "n=two: it takes a whole number of at least 1"),
-        ("n=-1", "n=-1: it takes a whole number of at least 1"),
-        ("n=²", "n=²: it takes a whole number of at least 1"),
-        ("promt=x", "promt: no such key; did you mean 'prompt'?"),
-        ("temprature=1", "temprature: no such key; did you mean 'temperature'?"),
-        ("numbers=3,5,8", "numbers=3,5,8: a problem is one word, prompt='numbers=3,5,8 target=23'"),
-    ],
-)
-def test_a_mistake_in_an_own_argument_gets_its_one_sentence(argument: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        parse_arguments([argument])
 
 
 TASK = CountdownTask(
@@ -227,11 +181,6 @@ def test_a_text_is_judged_by_its_answer_alone() -> None:
     assert asked("What is 6 times 7?").verify is None
 
 
-def test_without_a_prompt_the_seed_chooses_a_validation_problem_round_and_round() -> None:
-    problems = TASK.problems("validation")
-    assert [asked(seed=seed).problem for seed in (0, 1, 2, 3)] == [*problems, problems[0]]
-
-
 @pytest.mark.parametrize(
     ("prompt", "sentence"),
     [
@@ -251,13 +200,12 @@ def test_a_problem_that_is_none_gets_its_one_sentence(prompt: str, sentence: str
         asked(prompt)
 
 
-def test_a_problem_of_the_task_has_its_own_answer() -> None:
-    with pytest.raises(ValueError, match=r"^answer=3: a problem of the task has its own"):
-        asked("numbers=3,5,8 target=23", answer="3")
-
-
-def test_a_task_without_problems_or_files_says_so(tmp_path: Path) -> None:
+def test_without_a_prompt_the_seed_chooses_a_validation_problem(tmp_path: Path) -> None:
+    problems = TASK.problems("validation")
+    assert [asked(seed=seed).problem for seed in (0, 1, 2, 3)] == [*problems, problems[0]]
     with pytest.raises(ValueError, match=r"^countdown has no validation problems: give a prompt$"):
         asked(task=replace(TASK, validation_problems=0))
     with pytest.raises(ValueError, match=r"^countdown: "):
         asked(task=replace(TASK, longproc_dir=str(tmp_path / "nowhere")))
+    with pytest.raises(ValueError, match=r"^answer=3: a problem of the task has its own"):
+        asked("numbers=3,5,8 target=23", answer="3")
