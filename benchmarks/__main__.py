@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from experiments.system.terminal import be_quiet, protect_output
 
-
-def main() -> None:
+if __name__ == "__main__":
     be_quiet()
     protect_output()
-    from benchmarks.command import main as command
+    from benchmarks.command import main
 
-    command()
-
-
-if __name__ == "__main__":
     main()

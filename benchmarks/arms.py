@@ -9,9 +9,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.system.files import write_json
 
@@ -29,13 +28,12 @@ class Skipped(RuntimeError):
     """An arm does not measure that; the message is its sentence."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repeat:
+class Repeat(NamedTuple):
     """What an arm says of one repeat."""
 
     seconds: Mapping[str, float]
     """By measure."""
-    tokens: Mapping[str, Any] = field(default_factory=dict)
+    tokens: Mapping[str, Any]
     """What work that was."""
 
 
@@ -63,12 +61,7 @@ class Arm:
         self.versions: Mapping[str, str] = self._hear()["ready"]
 
     def ask(self, measure: str) -> Repeat:
-        """One repeat.
-
-        Raises:
-            Skipped: where the arm does not measure that.
-            ArmFailed: where it has ended.
-        """
+        """One repeat. Raises Skipped where the arm does not measure that, and ArmFailed where it has ended."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps({"measure": measure}) + "\n")
@@ -120,7 +113,7 @@ def race(
         asked: request → names of the other arms that take part.
         warm: requests that every arm has answered before, so that the first answer counts.
         repeats: counted ones.
-        tell: told before every answer.
+        tell: called before every answer.
 
     Raises:
         ArmFailed: where the first arm has ended.
@@ -128,8 +121,9 @@ def race(
     seconds: Seconds = defaultdict(lambda: defaultdict(list))
     lost: set[str] = set()
     for repeat in range(repeats + 1):
-        for request, arm in _turns(arms, asked, lost):
-            if not repeat and request in warm:
+        for request, arm in ((request, arm) for request in asked for arm in arms):
+            takes_part = arm is arms[0] or (arm.name in asked[request] and arm.name not in lost)
+            if not takes_part or (repeat == 0 and request in warm):
                 continue
             tell(f"{f'repeat {repeat} of {repeats}' if repeat else 'warm-up'} · {request} · {arm.name}")
             try:
@@ -142,14 +136,6 @@ def race(
             for measure, value in answer.seconds.items() if repeat else ():
                 seconds[arm.name][measure].append(value)
     return {name: of_arm for name, of_arm in seconds.items() if name not in lost}
-
-
-def _turns(arms: Sequence[Arm], asked: Mapping[str, Sequence[str]], lost: set[str]) -> Iterator[tuple[str, Arm]]:
-    """Who is asked for what in one repeat; ``lost`` may grow on the way."""
-    for request, names in asked.items():
-        for arm in arms:
-            if arm is arms[0] or (arm.name in names and arm.name not in lost):
-                yield request, arm
 
 
 @contextmanager
@@ -191,15 +177,15 @@ def peer_python(folder: Path, requirements: tuple[str, ...] = REQUIREMENTS) -> P
     if stamp.is_file() and json.loads(stamp.read_text(encoding="utf-8")) == list(requirements):
         return python
     stamp.unlink(missing_ok=True)
-    _run([sys.executable, "-m", "venv", str(folder)], "make an environment")
-    _run([str(python), "-m", "pip", "install", "--quiet", *requirements], "install " + ", ".join(requirements))
+    commands = {
+        "make an environment": [sys.executable, "-m", "venv", str(folder)],
+        "install " + ", ".join(requirements): [str(python), "-m", "pip", "install", "--quiet", *requirements],
+    }
+    for what, command in commands.items():
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            reason = errors[-1].removeprefix("ERROR: ") if errors else f"exit status {done.returncode}"
+            raise NoEnvironment(f"could not {what}: {reason}")
     write_json(stamp, list(requirements))
     return python
-
-
-def _run(command: list[str], what: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        reason = errors[-1].removeprefix("ERROR: ") if errors else f"exit status {done.returncode}"
-        raise NoEnvironment(f"could not {what}: {reason}")

@@ -5,7 +5,6 @@ The learning rate is so small that both see the same completions. The ratio is o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -14,10 +13,12 @@ import lightning as L
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
-from benchmarks.measures import Measure, Result, overhead
+from benchmarks.measures import Result, compare
 from experiments.assemble import build
 from experiments.stages.train import PARTS
 
+WORKLOAD = "arithmetic stories, one GRPO step of the laptop scale"
+WITHOUT = "the same objective without the contrastive reward"
 STILL = "budget.grpo.learning_rate=1e-12"
 WARM_UP = 2
 """First steps of a repeat, which are not counted."""
@@ -39,26 +40,23 @@ class StepTimes(L.Callback):
         self.seconds.append(perf_counter() - self._start)
 
 
-def run_overhead(measure: Measure, *, repeats: int, steps: int = STEPS) -> Result:
-    """Both arms in turn, ``repeats`` times, ``steps`` counted steps each."""
-    arms = [composed([*overrides, STILL]) for overrides in (measure.ours, measure.theirs)]
-    pairs = [(step_seconds(arms[0], steps), step_seconds(arms[1], steps)) for _ in range(repeats)]
-    ours, theirs = ([pair[arm] for pair in pairs] for arm in (0, 1))
-    return overhead(measure.measure, measure.workload, measure.peer, ours=ours, theirs=theirs)
-
-
-def composed(overrides: Sequence[str]) -> DictConfig:
+def clipo_overhead(*, repeats: int) -> Result:
+    """Both arms in turn, ``repeats`` times."""
     with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", list(overrides))
+        clipo = compose("config", ["experiment=clipo_laptop", "budget.clipo.warmup_steps=0", STILL])
+        plain = compose("config", ["experiment=grpo_laptop", STILL])
+    pairs = [(_step_seconds(clipo), _step_seconds(plain)) for _ in range(repeats)]
+    ours, theirs = ([pair[arm] for pair in pairs] for arm in (0, 1))
+    return compare("clipo_overhead", WORKLOAD, WITHOUT, ours=ours, theirs=theirs, overhead=True)
 
 
-def step_seconds(config: DictConfig, steps: int) -> float:
+def _step_seconds(config: DictConfig) -> float:
     """The median of the counted steps of a fresh fit."""
     module, data, generation = (build(config, key) for key in PARTS["grpo"])
     times = StepTimes()
     trainer = build(config, "trainer")(
         max_epochs=1,
-        limit_train_batches=WARM_UP + steps,
+        limit_train_batches=WARM_UP + STEPS,
         limit_val_batches=0,
         callbacks=[times, generation],  # in this order: the time includes the rollouts
         logger=False,

@@ -10,10 +10,7 @@ Results go to ``outputs/bench.json``; a whole run on the CPU also writes ``docs/
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 
@@ -22,9 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.arms import ArmFailed, NoEnvironment, Tell, peer_python
-from benchmarks.clipo import run_overhead
-from benchmarks.measures import MEASURES, OVERHEAD, PARTS, ROOFLINE, Findings, Result, planned
-from benchmarks.page import Setting, page
+from benchmarks.clipo import clipo_overhead
+from benchmarks.measures import MEASURES, PAIRS, PARTS, Findings
+from benchmarks.page import page
 from benchmarks.side_by_side import SideBySide, UnequalWork, scaling
 from benchmarks.workloads import FOLDER, MODELS, QWEN2, SMALL, WORKLOADS, on
 from experiments.schema import register
@@ -33,6 +30,7 @@ from experiments.system.files import write_json, write_text
 OUTPUT = Path("outputs") / "bench.json"
 AT_HOME = ("scaling", "clipo_overhead")
 PAGE = Path("docs") / "performance.md"
+KEYS = [workload.key for workload in WORKLOADS]
 NO_VLLM = {
     False: "vLLM was not measured: it needs a GPU, and this machine has none.",
     True: "vLLM was not measured: there is no arm for it yet.",
@@ -42,8 +40,7 @@ NO_VLLM = {
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--repeats", type=int, default=5, help="counted repeats of every measure")
-    keys = [workload.key for workload in WORKLOADS]
-    parser.add_argument("--workloads", nargs="+", choices=keys, default=keys)
+    parser.add_argument("--workloads", nargs="+", choices=KEYS, default=KEYS)
     parser.add_argument("--measures", nargs="+", choices=MEASURES, default=list(MEASURES))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where all arms compute")
     parser.add_argument("--models", nargs="+", choices=MODELS, help="default: small on the CPU, the others on a GPU")
@@ -51,22 +48,25 @@ def options() -> argparse.Namespace:
     chosen.models = chosen.models or ([SMALL] if chosen.device == "cpu" else list(QWEN2))
     if chosen.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda needs a CUDA device, and this machine has none")
-    if elsewhere(chosen):
+    if chosen.device != "cpu" or chosen.models != [SMALL]:
         chosen.measures = [measure for measure in chosen.measures if measure not in AT_HOME]
     if chosen.repeats < 1:
         parser.error(f"--repeats must be at least 1, got {chosen.repeats}")
+    chosen.whole = set(chosen.measures) == set(MEASURES) and set(chosen.workloads) == set(KEYS)
     return chosen
-
-
-def elsewhere(chosen: argparse.Namespace) -> bool:
-    """Whether another policy or device is measured than the page is about."""
-    return chosen.device != "cpu" or chosen.models != [SMALL]
 
 
 def run(chosen: argparse.Namespace, found: Findings, tell: Tell) -> None:
     """All chosen measures; what a peer cannot do is a note, and the rest goes on."""
-    on_workloads = {*PARTS, ROOFLINE, "shared_prefix"} & set(chosen.measures)
-    python = peers_interpreter(found, tell) if set(PARTS) & on_workloads else None
+    on_workloads = {*PARTS, *PAIRS} & set(chosen.measures)
+    python = None
+    if set(PARTS) & on_workloads:
+        tell("the peers' environment (some minutes, once)")
+        found.notes.append(NO_VLLM[torch.cuda.is_available()])
+        try:
+            python = peer_python(FOLDER / "peers")
+        except NoEnvironment as reason:
+            found.notes.append(f"TRL and transformers were not measured: {reason}.")
     for model, workload in product(chosen.models, WORKLOADS):
         if workload.key in chosen.workloads and on_workloads:
             SideBySide(
@@ -81,64 +81,38 @@ def run(chosen: argparse.Namespace, found: Findings, tell: Tell) -> None:
         scaling(repeats=chosen.repeats, found=found, tell=lambda what: tell(f"scaling · {what}"))
     if "clipo_overhead" in chosen.measures:
         tell("clipo_overhead")
-        found.results.append(run_overhead(OVERHEAD, repeats=chosen.repeats))
-
-
-def peers_interpreter(found: Findings, tell: Tell) -> Path | None:
-    tell("the peers' environment (some minutes, once)")
-    found.notes.append(NO_VLLM[torch.cuda.is_available()])
-    try:
-        return peer_python(FOLDER / "peers")
-    except NoEnvironment as reason:
-        found.notes.append(f"TRL and transformers were not measured: {reason}.")
-        return None
-
-
-def tables(results: list[Result]) -> Iterator[Table]:
-    """One for each workload."""
-    for workload in dict.fromkeys(result.workload for result in results):
-        made = Table("measure", "against", "ratio", "from", "to", "ours s", "peer s", title=workload)
-        for result in results:
-            if result.workload == workload:
-                numbers = (result.ratio, result.ratio_min, result.ratio_max, result.ours_s, result.peer_s)
-                made.add_row(result.measure, result.peer, *(f"{number:#.3g}" for number in numbers))
-        yield made
+        found.results.append(clipo_overhead(repeats=chosen.repeats))
 
 
 def report(found: Findings, console: Console) -> None:
+    """A table for each workload."""
     write_json(OUTPUT, [asdict(result) for result in found.results])
-    console.print(*tables(found.results), *found.notes, sep="\n")
+    tables: dict[str, Table] = {}
+    for result in found.results:
+        columns = ("measure", "against", "ratio", "from", "to", "ours s", "peer s")
+        table = tables.setdefault(result.workload, Table(*columns, title=result.workload))
+        numbers = (result.ratio, result.ratio_min, result.ratio_max, result.ours_s, result.peer_s)
+        table.add_row(result.measure, result.peer, *(f"{number:#.3g}" for number in numbers))
+    console.print(*tables.values(), *found.notes, sep="\n")
     console.print("A ratio is the peer's seconds over ours; of clipo_overhead ours over the peer's.")
     console.print("Of decode_roofline it is the fraction of what the memory's bandwidth allows.")
     console.print(f"Written: {OUTPUT}")
 
 
-def write_page(chosen: argparse.Namespace, found: Findings) -> None:
-    setting = Setting(
-        cores=os.cpu_count() or 1,
-        date=datetime.now(UTC).date().isoformat(),
-        repeats=chosen.repeats,
-        versions=found.versions,
-        sizes=found.sizes,
-        notes=found.notes,
-    )
-    write_text(PAGE, page(found.results, setting))
-
-
 def main() -> None:
     chosen, console, found = options(), Console(), Findings()
     register()
+    failure = None
     with console.status("starting") as status:
         try:
             run(chosen, found, status.update if console.is_terminal else console.print)
-            failure = None
         except (ArmFailed, UnequalWork) as error:  # ours: what was measured before it is kept
             failure = str(error)
     report(found, console)
     if failure is not None:
         raise SystemExit(failure)
-    if not elsewhere(chosen) and set(planned()) == set(planned(measures=chosen.measures, workloads=chosen.workloads)):
-        write_page(chosen, found)
+    if chosen.whole:
+        write_text(PAGE, page(found, repeats=chosen.repeats))
         console.print(f"Written: {PAGE}")
     else:
         console.print(f"A part of the measures: {PAGE} stays as it is.")

@@ -30,26 +30,17 @@ FEW = "budget.critic.trajectories=2000"
 def critic_pairs_per_second(config: DictConfig, *, steps: int, autocast: torch.dtype | None) -> float:
     """Anchors of a batch over the median of ``steps`` steps: batch, forward, loss, backward, optimizer.
 
-    The time is that of the process, so that a busy machine slows it less; one thread is asked for and given back.
-
-    Args:
-        config: an experiment whose critic reads numbers; its batches need no trainer.
-        steps: counted steps.
-        autocast: of forward and loss, ``torch.bfloat16``; None for full precision.
+    The time is that of the process, so that a busy machine slows it less. ``autocast`` is the dtype of forward and
+    loss; None for full precision.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        module, data = build(config, "pretraining"), build(config, "datamodule")
-        optimizer = module.configure_optimizers()["optimizer"]
-        seconds, anchors = [], 0
-        for number in range(WARM_UP + steps):
-            start = process_time()
-            anchors = train_step(module, optimizer, data.batch(number), autocast)
-            seconds.append(process_time() - start)
-        return anchors / median(seconds[WARM_UP:])
-    finally:
-        torch.set_num_threads(threads)
+    module, data = build(config, "pretraining"), build(config, "datamodule")
+    optimizer = module.configure_optimizers()["optimizer"]
+    seconds, anchors = [], 0
+    for number in range(WARM_UP + steps):
+        start = process_time()
+        anchors = train_step(module, optimizer, data.batch(number), autocast)
+        seconds.append(process_time() - start)
+    return anchors / median(seconds[WARM_UP:])
 
 
 def train_step(module: Any, optimizer: torch.optim.Optimizer, batch: Any, autocast: torch.dtype | None) -> int:
@@ -65,6 +56,7 @@ def train_step(module: Any, optimizer: torch.optim.Optimizer, batch: Any, autoca
 
 def main() -> None:
     register()
+    torch.set_num_threads(1)
     for critic in CRITICS:
         with initialize_config_module("conf", version_base="1.3"):
             config = compose("config", [f"experiment={critic}", FEW])

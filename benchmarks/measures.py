@@ -1,48 +1,27 @@
-"""What the benchmark measures: every line of its table, before a second is counted."""
+"""What the benchmark measures, against whom, and what it found."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
 from benchmarks.arms import TRL
-from benchmarks.workloads import BASE, DOUBLED, WORKLOADS
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measure:
-    """An arm against what it is compared with."""
-
-    measure: str
-    workload: str
-    peer: str
-    ours: Sequence[str]
-    """Overrides of our arm."""
-    theirs: Sequence[str]
-
-
-OVERHEAD = Measure(
-    measure="clipo_overhead",
-    workload="arithmetic stories, one GRPO step of the laptop scale",
-    peer="the same objective without the contrastive reward",
-    ours=["experiment=clipo_laptop", "budget.clipo.warmup_steps=0"],
-    theirs=["experiment=grpo_laptop"],
-)
-
 
 PARTS = ("generation", "scoring", "update", "whole_step")
 """Of a GRPO step. Scoring is the pass for an old policy or a reference, which a plain step leaves out."""
-ROOFLINE = "decode_roofline"
-MEASURES = (*PARTS, ROOFLINE, "shared_prefix", "scaling", "clipo_overhead")
-MEMORY = "memory bandwidth"
+PAIRS = {
+    "decode_roofline": ("decode", "roofline", "memory bandwidth"),
+    "shared_prefix": ("shared_prefix", "own_prefix", "one prompt for each completion"),
+}
+"""What our arm alone measures: request → the names of our seconds and of those beside them, and what those are."""
 PREFIX_WORKLOAD = "long"
-OWN_PREFIX = "one prompt for each completion"
+"""The workload whose prompts are long enough for ``shared_prefix``."""
+MEASURES = (*PARTS, *PAIRS, "scaling", "clipo_overhead")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Peer:
+class Peer(NamedTuple):
     """Whom we are compared with."""
 
     name: str
@@ -53,36 +32,9 @@ class Peer:
 
 
 PEERS = (
-    Peer(name=f"TRL {TRL}", module="benchmarks.peers.trl_trainer", parts=PARTS),
-    Peer(name="transformers generate", module="benchmarks.peers.hf_generate", parts=("generation",)),
+    Peer(f"TRL {TRL}", "benchmarks.peers.trl_trainer", PARTS),
+    Peer("transformers generate", "benchmarks.peers.hf_generate", ("generation",)),
 )
-
-
-class Line(NamedTuple):
-    measure: str
-    workload: str
-    peer: str
-
-
-def planned(*, measures: Collection[str] = MEASURES, workloads: Collection[str] | None = None) -> Iterator[Line]:
-    """The lines of a run of these measures and workloads (None: all), in the order of the table."""
-    for workload in WORKLOADS:
-        if workloads is not None and workload.key not in workloads:
-            continue
-        for part in PARTS:
-            yield from (Line(part, workload.title, p.name) for p in PEERS if part in measures and part in p.parts)
-        if ROOFLINE in measures:
-            yield Line(ROOFLINE, workload.title, MEMORY)
-        if workload.key == PREFIX_WORKLOAD and "shared_prefix" in measures:
-            yield Line("shared_prefix", workload.title, OWN_PREFIX)
-    if "scaling" in measures:
-        yield from (scaling_line(doubled) for doubled in DOUBLED)
-    if "clipo_overhead" in measures:
-        yield Line(OVERHEAD.measure, OVERHEAD.workload, OVERHEAD.peer)
-
-
-def scaling_line(doubled: str) -> Line:
-    return Line(f"scaling/{doubled}", BASE.title, "ourselves, with that doubled")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,41 +52,18 @@ class Result:
     """The median of the repeats."""
     peer_s: float
 
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.measure, self.workload, self.peer
 
-
-def faster(measure: str, workload: str, peer: str, *, ours: Sequence[float], theirs: Sequence[float]) -> Result:
-    """How many times as fast as the peer we are: its seconds over ours, repeat by repeat.
-
-    Raises:
-        ValueError: for no repeats, or not the same number of both.
-    """
-    return _result(measure, workload, peer, ours, theirs, ratios=_ratios(theirs, ours))
-
-
-def overhead(measure: str, workload: str, peer: str, *, ours: Sequence[float], theirs: Sequence[float]) -> Result:
-    """How many times the peer's seconds ours are; raises as ``faster`` does."""
-    return _result(measure, workload, peer, ours, theirs, ratios=_ratios(ours, theirs))
-
-
-def _ratios(of: Sequence[float], to: Sequence[float]) -> list[float]:
-    """Repeat by repeat: what slows the machine for a minute slows both arms of a pair."""
-    if not of or len(of) != len(to):
-        raise ValueError(f"repeats come in pairs, got {len(of)} and {len(to)}")
-    return [a / b for a, b in zip(of, to, strict=True)]
-
-
-def _result(
-    measure: str,
-    workload: str,
-    peer: str,
-    ours: Sequence[float],
-    theirs: Sequence[float],
-    *,
-    ratios: Sequence[float],
+def compare(
+    measure: str, workload: str, peer: str, *, ours: Sequence[float], theirs: Sequence[float], overhead: bool = False
 ) -> Result:
+    """How many times as fast as the peer we are, repeat by repeat: a slow minute slows both arms of a pair.
+
+    With ``overhead`` how many times the peer's seconds ours are. Raises ValueError for no repeats, or not the same
+    number of both.
+    """
+    if not ours or len(ours) != len(theirs):
+        raise ValueError(f"repeats come in pairs, got {len(ours)} and {len(theirs)}")
+    ratios = [mine / other if overhead else other / mine for mine, other in zip(ours, theirs, strict=True)]
     return Result(
         measure=measure,
         workload=workload,

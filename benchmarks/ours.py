@@ -7,31 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from inspect import signature
 from typing import Any
 
 import lightning as L
 import torch
 from hydra import compose, initialize_config_module
-from omegaconf import DictConfig, OmegaConf
 
 from benchmarks.peers.conversation import Conversation, now, read_work, timed
 from benchmarks.roofline import COPIED, copy_bandwidth, decode_bytes, traffic_of
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
+from datamodules.reasoning_prompts import ProblemBatch
 from experiments.assemble import build
 from experiments.schema import register
 from experiments.system.terminal import be_quiet
-
-PARTS = OmegaConf.create(
-    {
-        "batch": {"_target_": "datamodules.reasoning_prompts.ProblemBatch", "_partial_": True},
-        "scores": {"_target_": "lightning_modules.microbatches.score", "_partial_": True},
-        "microbatches": {"_target_": "lightning_modules.microbatches.microbatches", "_partial_": True},
-    }
-)
-
+from lightning_modules.microbatches import microbatches, score
 
 TRAINERS = {"cpu": "cpu", "cuda": "gpu"}
 
@@ -44,78 +35,55 @@ class EveryOther:
         return Credit(outcome=outcome, parts={"every_other": outcome})
 
 
-class SameBatch:
+def same_batch(work: dict[str, Any]) -> Iterator[ProblemBatch]:
     """The problems of the work, again and again."""
-
-    def __init__(self, work: dict[str, Any]) -> None:
-        self.problems = [Problem(**problem) for problem in work["problems"]]
-
-    def __iter__(self) -> Iterator[Any]:
-        make = build(PARTS, "batch")
-        while True:
-            yield make(self.problems)
+    problems = [Problem(**problem) for problem in work["problems"]]
+    while True:
+        yield ProblemBatch(problems)
 
 
-class Steps:
-    """When the parts of a step began, and the rollouts of the last one."""
+class BeforeStep(L.Callback):
+    """Stands before the callback that draws the rollouts, and waits until a step is asked for."""
 
     def __init__(self, conversation: Conversation, max_tokens: int, generation: Any) -> None:
         self.conversation = conversation
         self.generation = generation
-        """The callback that draws."""
         self.max_tokens = max_tokens
         """Padded tokens of a micro-batch."""
-        self.start = self.drawn = 0.0
+        self.start = 0.0
         self.rollouts: Any = None
+        """Of the last step."""
 
-    def wait(self, module: Any) -> None:
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         direct = {
-            "scoring": lambda: self.score(module),
-            "shared_prefix": lambda: prefix_passes(module, self.rollouts),
-            "decode_roofline": lambda: decoding(module.policy, self.generation, self.rollouts),
+            "scoring": lambda: {"scoring": timed(lambda: self._score(pl_module.policy))},
+            "shared_prefix": lambda: prefix_passes(pl_module, self.rollouts),
+            "decode_roofline": lambda: decoding(pl_module.policy, self.generation, self.rollouts),
         }
         self.conversation.until_step(direct)
         self.start = now()
 
-    def score(self, module: Any) -> dict[str, float]:
+    def _score(self, policy: Any) -> None:
         """The log-probs of the last rollouts, in the way in which old policies and references are scored."""
-        scores, microbatches = build(PARTS, "scores"), build(PARTS, "microbatches")
-
-        def run() -> None:
-            split = microbatches(self.rollouts, module.policy, max_tokens=self.max_tokens)
-            scores(module.policy, self.rollouts, list(split))
-
-        return {"scoring": timed(run)}
-
-    def tell(self, module: Any, rollouts: RolloutBatch) -> None:
-        end = now()
-        self.rollouts = rollouts
-        module.rollout_step = 0  # rollouts are a function of it: every repeat writes the same completions
-        seconds = {"generation": self.drawn - self.start, "update": end - self.drawn, "whole_step": end - self.start}
-        self.conversation.answer(seconds, tokens_of(rollouts))
-
-
-class BeforeStep(L.Callback):
-    """Stands before the callback that draws the rollouts."""
-
-    def __init__(self, steps: Steps) -> None:
-        self.steps = steps
-
-    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        self.steps.wait(pl_module)
+        score(policy, self.rollouts, list(microbatches(self.rollouts, policy, max_tokens=self.max_tokens)))
 
 
 class AfterRollouts(L.Callback):
-    """Stands after it."""
+    """Stands after it, and answers with the seconds of the step."""
 
-    def __init__(self, steps: Steps) -> None:
-        self.steps = steps
+    def __init__(self, before: BeforeStep) -> None:
+        self.before = before
+        self.drawn = 0.0
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        self.steps.drawn = now()
+        self.drawn = now()
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        self.steps.tell(pl_module, batch.rollouts)
+        end, start = now(), self.before.start
+        self.before.rollouts = batch.rollouts
+        pl_module.rollout_step = 0  # rollouts are a function of it: every repeat writes the same completions
+        seconds = {"generation": self.drawn - start, "update": end - self.drawn, "whole_step": end - start}
+        self.before.conversation.answer(seconds, tokens_of(batch.rollouts))
 
 
 def tokens_of(rollouts: RolloutBatch) -> dict[str, Any]:
@@ -125,10 +93,8 @@ def tokens_of(rollouts: RolloutBatch) -> dict[str, Any]:
     return {"prompt": prompt, "completion": sum(lengths), "lengths": lengths}
 
 
-def prefix_passes(module: Any, rollouts: RolloutBatch) -> dict[str, float] | str:
+def prefix_passes(module: Any, rollouts: RolloutBatch) -> dict[str, float]:
     """Forward and backward of all completions, a group at a time, with their prompt once and with one prompt each."""
-    if "owner" not in signature(module.policy.log_probs).parameters:
-        return "the policy cannot share a prompt yet"
     shared, single = (timed(lambda each=each: _passes(module, rollouts, each)) for each in (False, True))
     return {"shared_prefix": shared, "own_prefix": single}
 
@@ -148,25 +114,25 @@ def _passes(module: Any, rollouts: RolloutBatch, each_its_own: bool) -> None:
 
 def decoding(policy: Any, generation: Any, rollouts: RolloutBatch) -> dict[str, float] | str:
     """Seconds of all tokens but each row's first, which the prefill gives; and those that reading the bytes takes."""
-    lengths = rollouts.mask.sum(dim=1).tolist()
-    one = replace(generation.sampling, max_tokens=1)
-    first, whole = (timed(lambda s=s: draw(policy, generation, rollouts, s)) for s in (one, generation.sampling))
+
+    def draw(sampling: Any) -> None:
+        group_size, seed = rollouts.group_size, (0, "rollout", 0, 0)
+        generation.engine.generate(policy, rollouts.problems, group_size=group_size, sampling=sampling, seed=seed)
+
+    first = timed(lambda: draw(replace(generation.sampling, max_tokens=1)))
+    whole = timed(lambda: draw(generation.sampling))
     if whole <= first:
         return "decoding is too short to be measured"
-    size = COPIED[policy.device.type]
+    lengths = rollouts.mask.sum(dim=1).tolist()
     read = decode_bytes(traffic_of(policy), rollouts.prompt_mask.sum(dim=1).tolist(), lengths)
-    return {"decode": whole - first, "roofline": read / copy_bandwidth(policy.device, size=size)}
+    return {"decode": whole - first, "roofline": read / copy_bandwidth(policy.device, size=COPIED[policy.device.type])}
 
 
-def draw(policy: Any, generation: Any, rollouts: RolloutBatch, sampling: Any) -> None:
-    """The last rollouts again."""
-    generation.engine.generate(
-        policy, rollouts.problems, group_size=rollouts.group_size, sampling=sampling, seed=(0, "rollout", 0, 0)
-    )
-
-
-def configuration(work: dict[str, Any]) -> DictConfig:
+def main() -> None:
     """The laptop's baseline experiment with the policy and the sizes of this work."""
+    conversation, work = Conversation(), read_work()
+    register()
+    be_quiet()
     overrides = {
         "experiment": "llama_baseline",
         "trainer": TRAINERS[work["device"]],
@@ -178,25 +144,18 @@ def configuration(work: dict[str, Any]) -> DictConfig:
         "rollout.engine.max_batch_tokens": work["batch_tokens"],
     }
     with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", [f"{key}={value}" for key, value in overrides.items()])
-
-
-def main() -> None:
-    conversation, work = Conversation(), read_work()
-    register()
-    be_quiet()
-    config = configuration(work)
+        config = compose("config", [f"{key}={value}" for key, value in overrides.items()])
     module, generation, trainer = (build(config, key) for key in ("module", "rollout", "trainer"))
     module.reward = EveryOther()
-    steps = Steps(conversation, work["microbatch_tokens"], generation)
+    before = BeforeStep(conversation, work["microbatch_tokens"], generation)
     conversation.ready(torch=torch.__version__, threads=str(torch.get_num_threads()))
     trainer(
         max_epochs=1,
-        callbacks=[BeforeStep(steps), generation, AfterRollouts(steps)],
+        callbacks=[before, generation, AfterRollouts(before)],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
-    ).fit(module, train_dataloaders=SameBatch(work))
+    ).fit(module, train_dataloaders=same_batch(work))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from datetime import UTC, datetime
 
-from benchmarks.measures import Result
+from benchmarks.measures import Findings, Result
 
 HEAD = """\
 # Performance, side by side
@@ -54,42 +54,30 @@ whole step with the same step when one size is doubled: its `ours` is the base, 
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """Under what conditions the results were measured."""
-
-    cores: int
-    date: str
-    repeats: int
-    versions: Mapping[str, str]
-    sizes: Mapping[str, str]
-    """Workload → the tokens it had."""
-    notes: Sequence[str]
-    """What was not measured, a sentence each."""
-
-
-def page(results: Sequence[Result], setting: Setting) -> str:
-    """The whole page."""
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(setting.versions.items()) if name != "threads")
-    threads = setting.versions.get("threads", "unknown")
-    facts = [
-        f"- {setting.date}; {setting.cores} cores, threads of an arm: {threads}; no GPU.",
+def page(found: Findings, *, repeats: int) -> str:
+    """The whole page: one table for each workload, in the order of the results."""
+    threads = found.versions.get("threads", "unknown")
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(found.versions.items()) if name != "threads")
+    lines = [
+        HEAD,
+        "## This run\n",
+        f"- {datetime.now(UTC).date()}; {os.cpu_count() or 1} cores, threads of an arm: {threads}; no GPU.",
         f"- {versions or 'no versions were told'}.",
-        f"- {setting.repeats} repeats of every measure.",
-        *(f"- {title}: {size}." for title, size in setting.sizes.items()),
-        *(f"- {note}" for note in setting.notes),
+        f"- {repeats} repeats of every measure.",
+        *(f"- {title}: {size}." for title, size in found.sizes.items()),
+        *(f"- {note}" for note in found.notes),
+        "",
+        "## Results\n",
     ]
-    return "\n".join([HEAD, "## This run\n", *facts, "", "## Results\n", *_tables(results), ARMS])
-
-
-def _tables(results: Sequence[Result]) -> Iterable[str]:
-    """One table for each workload, in the order of the results."""
-    for workload in dict.fromkeys(result.workload for result in results):
-        yield f"### {workload}\n"
-        yield "| measure | against | ratio | from – to | ours | peer |"
-        yield "|---|---|---:|---:|---:|---:|"
-        yield from (_row(result) for result in results if result.workload == workload)
-        yield ""
+    for workload in dict.fromkeys(result.workload for result in found.results):
+        lines += [
+            f"### {workload}\n",
+            "| measure | against | ratio | from – to | ours | peer |",
+            "|---|---|---:|---:|---:|---:|",
+        ]
+        lines += [_row(result) for result in found.results if result.workload == workload]
+        lines.append("")
+    return "\n".join([*lines, ARMS])
 
 
 def _row(result: Result) -> str:

@@ -14,8 +14,7 @@ writes may fetch what they overwrite first, which nobody counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -26,8 +25,7 @@ COPIED = {"cpu": 2**27, "cuda": 2**31}
 COPIES = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Traffic:
+class Traffic(NamedTuple):
     """What a policy's decoding reads, in bytes."""
 
     weights: int

@@ -27,35 +27,25 @@ SEED: Seed = (0, "rollout", 0, 0)
 END_SHARE = 1 / 200
 """The probability of the end token at every token, where completions end by themselves."""
 SHORTEST = 32
-
-
 VOCABULARY = 512
 """Of the tokenizer, and of the small policy."""
 HEAD_WIDTH = 32
 SMALL = "small"
 CONTEXT = 4096
 
+_QWEN2_05B = TinyArchitecture(
+    kind="qwen2",
+    hidden_size=896,
+    intermediate_size=4864,
+    layers=24,
+    heads=14,
+    key_value_heads=2,
+    max_length=CONTEXT,
+    vocab_size=151936,
+)
 QWEN2 = {
-    "qwen2_05b": TinyArchitecture(
-        kind="qwen2",
-        hidden_size=896,
-        intermediate_size=4864,
-        layers=24,
-        heads=14,
-        key_value_heads=2,
-        max_length=CONTEXT,
-        vocab_size=151936,
-    ),
-    "qwen2_15b": TinyArchitecture(
-        kind="qwen2",
-        hidden_size=1536,
-        intermediate_size=8960,
-        layers=28,
-        heads=12,
-        key_value_heads=2,
-        max_length=CONTEXT,
-        vocab_size=151936,
-    ),
+    "qwen2_05b": _QWEN2_05B,
+    "qwen2_15b": replace(_QWEN2_05B, hidden_size=1536, intermediate_size=8960, layers=28, heads=12),
 }
 """Of Qwen2's two smallest, embeddings tied to the head as in theirs."""
 MODELS = (SMALL, *QWEN2)
@@ -84,8 +74,19 @@ class Workload:
 
     @property
     def shape(self) -> TinyArchitecture:
-        """Of the policy."""
-        return architecture(self.model, hidden_size=self.hidden_size)
+        """Of the policy; ``small`` is a Llama of 4 layers."""
+        if self.model in QWEN2:
+            return QWEN2[self.model]
+        return TinyArchitecture(
+            kind="llama",
+            hidden_size=self.hidden_size,
+            intermediate_size=self.hidden_size * 8 // 3,
+            layers=4,
+            heads=self.hidden_size // HEAD_WIDTH,
+            key_value_heads=self.hidden_size // HEAD_WIDTH,
+            max_length=CONTEXT,
+            vocab_size=VOCABULARY,
+        )
 
     def problems(self) -> list[Problem]:
         """The same in every process."""
@@ -127,47 +128,29 @@ def _late_ending(problem: Problem, group_size: int) -> Problem:
     raise RuntimeError(f"no id of problem {problem.id} keeps its completions from ending early")
 
 
+SHORT = Workload(
+    key="short",
+    title="short prompts",
+    prompts=8,
+    group_size=8,
+    prompt_numbers=8,
+    max_tokens=128,
+    uneven=False,
+    microbatch_rows=64,
+)
 WORKLOADS = (
-    Workload(
-        key="short",
-        title="short prompts",
-        prompts=8,
-        group_size=8,
-        prompt_numbers=8,
-        max_tokens=128,
-        uneven=False,
-        microbatch_rows=64,
-    ),
-    Workload(
-        key="long",
-        title="LongProc prompts",
-        prompts=4,
-        group_size=8,
-        prompt_numbers=None,
-        max_tokens=128,
-        uneven=False,
-        microbatch_rows=8,
-    ),
-    Workload(
-        key="uneven",
-        title="uneven lengths",
-        prompts=8,
-        group_size=8,
-        prompt_numbers=8,
-        max_tokens=512,
-        uneven=True,
-        microbatch_rows=32,
-    ),
+    SHORT,
+    replace(SHORT, key="long", title="LongProc prompts", prompts=4, prompt_numbers=None, microbatch_rows=8),
+    replace(SHORT, key="uneven", title="uneven lengths", max_tokens=512, uneven=True, microbatch_rows=32),
 )
 
-BASE = Workload(
+BASE = replace(
+    SHORT,
     key="base",
     title="4 prompts of ~260 tokens × 8 × 64 tokens",
     prompts=4,
-    group_size=8,
     prompt_numbers=84,
     max_tokens=64,
-    uneven=False,
     microbatch_rows=32,
 )
 DOUBLED = {
@@ -179,44 +162,8 @@ DOUBLED = {
 """What is doubled → the base with that doubled."""
 
 
-def architecture(model: str, *, hidden_size: int) -> TinyArchitecture:
-    """The shape of that name; the width is that of ``small``."""
-    return QWEN2[model] if model in QWEN2 else small(hidden_size)
-
-
-def small(hidden_size: int) -> TinyArchitecture:
-    """The Llama of 4 layers."""
-    return TinyArchitecture(
-        kind="llama",
-        hidden_size=hidden_size,
-        intermediate_size=hidden_size * 8 // 3,
-        layers=4,
-        heads=hidden_size // HEAD_WIDTH,
-        key_value_heads=hidden_size // HEAD_WIDTH,
-        max_length=CONTEXT,
-        vocab_size=VOCABULARY,
-    )
-
-
 NEVER = -3.0
 """Component 0 of a token that is not to be drawn: its logit lies about 4 h₀ below the others."""
-
-
-def save_policy(folder: Path, tokenizer: Any, *, shape: TinyArchitecture, end_share: float) -> None:
-    """Write policy and tokenizer.
-
-    Args:
-        folder: where to.
-        tokenizer: from ``train_tokenizer``.
-        shape: of the policy; tokens that the tokenizer does not have are never drawn.
-        end_share: the probability of the end token at every token; 0: it is never drawn.
-    """
-    model = tiny_model(shape, tokenizer, seed=0)
-    set_end_share(model, [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id], end_share)
-    if shape.vocab_size > VOCABULARY:
-        add_tokens(model, shape.vocab_size)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 @torch.no_grad()
@@ -239,16 +186,6 @@ def set_end_share(model: TinyModel, specials: Sequence[int], share: float) -> No
         embedding[specials[-1], 0] = 1 + log((len(embedding) - len(specials)) * share / (1 - share)) / constant
 
 
-@torch.no_grad()
-def add_tokens(model: TinyModel, vocabulary: int) -> None:
-    """Make the vocabulary as large as asked by tokens that are never drawn: the work of a large head is done."""
-    known = model.get_input_embeddings().num_embeddings
-    model.resize_token_embeddings(vocabulary, mean_resizing=False)
-    embedding: Any = model.get_input_embeddings().weight
-    embedding[known:] = 0.0
-    embedding[known:, 0] = NEVER
-
-
 FOLDER = Path(".bench").resolve()
 """The peers' environment and the files of every workload; git ignores it."""
 LEARNING_RATE = 1e-12
@@ -263,13 +200,24 @@ class WorkFiles:
         self.folder = folder / workload.key
         self.problems = workload.problems()
         shape = workload.shape
-        tokenizer = train_tokenizer(tokenizer_corpus(), vocab_size=VOCABULARY, kind=shape.kind)
+        # the same texts for every workload, so that all have one tokenizer
+        corpus = [CountdownProblem((21, 16, 17, 26), 46).prompt, stated((21, 16, 17, 26), 46)]
+        tokenizer = train_tokenizer(corpus, vocab_size=VOCABULARY, kind=shape.kind)
         self.bos = str(tokenizer.bos_token)
         encoded = [tokenizer(problem.prompt)["input_ids"] for problem in self.problems]
         self.prompt_tokens = 1 + max(len(ids) for ids in encoded)  # pyright: ignore[reportArgumentType]
         """Of the longest prompt, the token that begins every text included."""
-        end_share = END_SHARE if workload.uneven else 0.0
-        save_policy(self.folder / "policy", tokenizer, shape=shape, end_share=end_share)
+        model = tiny_model(shape, tokenizer, seed=0)
+        specials = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
+        set_end_share(model, specials, END_SHARE if workload.uneven else 0.0)
+        if shape.vocab_size > VOCABULARY:  # by tokens that are never drawn: the work of a large head is done
+            known = model.get_input_embeddings().num_embeddings
+            model.resize_token_embeddings(shape.vocab_size, mean_resizing=False)
+            embedding: Any = model.get_input_embeddings().weight
+            embedding.data[known:] = 0.0
+            embedding.data[known:, 0] = NEVER
+        model.save_pretrained(self.folder / "policy")
+        tokenizer.save_pretrained(self.folder / "policy")
 
     def for_us(self) -> Path:
         """Our own arm's: problems, and budgets in tokens that are the peer's budgets in rows."""
@@ -291,10 +239,6 @@ class WorkFiles:
             scratch=str(self.folder / "scratch"),
         )
 
-    def log(self, name: str) -> Path:
-        """Where an arm's other output goes."""
-        return self.folder / f"{name}.log"
-
     def _write(self, name: str, **content: Any) -> Path:
         path = self.folder / name
         common = {
@@ -306,8 +250,3 @@ class WorkFiles:
         }
         write_json(path, {**common, **content})
         return path
-
-
-def tokenizer_corpus() -> list[str]:
-    """The same for every workload, so that all have one tokenizer."""
-    return [CountdownProblem((21, 16, 17, 26), 46).prompt, stated((21, 16, 17, 26), 46)]

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.arms import (
     REQUIREMENTS,
@@ -18,6 +19,7 @@ from benchmarks.arms import (
     peer_python,
     race,
 )
+from benchmarks.peers.conversation import processors
 from experiments.system.files import write_json
 
 STEPPING = """
@@ -53,15 +55,13 @@ def test_an_arm_tells_versions_seconds_and_tokens(tmp_path: Path) -> None:
     assert (tmp_path / "fake.log").read_text() == "what a library prints\n"
 
 
-@pytest.mark.parametrize(
-    ("measure", "sentence"), [("shared_prefix", "not yet"), ("memory", "this arm does not measure memory")]
-)
-def test_what_an_arm_does_not_measure_it_says(measure: str, sentence: str, tmp_path: Path) -> None:
+def test_what_an_arm_does_not_measure_it_says_and_goes_on(tmp_path: Path) -> None:
     with arms_that_close() as arms:
         arms.append(arm(tmp_path))
-        with pytest.raises(Skipped, match=sentence):
-            arms[0].ask(measure)
-        assert arms[0].ask("scoring").seconds == {"scoring": 0.5}, "it goes on"
+        for measure, sentence in (("shared_prefix", "not yet"), ("memory", "this arm does not measure memory")):
+            with pytest.raises(Skipped, match=sentence):
+                arms[0].ask(measure)
+        assert arms[0].ask("scoring").seconds == {"scoring": 0.5}
 
 
 def test_an_arm_that_ends_is_one_sentence(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_an_arm_that_ends_is_one_sentence(tmp_path: Path) -> None:
         arm(tmp_path, script=ENDS_AT_ONCE)
 
 
-def test_arms_take_turns_and_the_first_answers_are_not_counted(tmp_path: Path) -> None:
+def test_arms_take_turns_and_the_first_answers_are_counted_of_warm_arms_alone(tmp_path: Path) -> None:
     told: list[str] = []
     with arms_that_close() as arms:
         arms += [arm(tmp_path, name) for name in ("ours", "a", "b")]
@@ -80,36 +80,27 @@ def test_arms_take_turns_and_the_first_answers_are_not_counted(tmp_path: Path) -
         "b": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
     }
     assert [line.split(" · ")[-1] for line in told] == ["ours", "a", "b", "ours", "b"] * 3
-
-
-def test_warm_arms_are_counted_from_their_first_answer(tmp_path: Path) -> None:
     with arms_that_close() as arms:
         arms += [arm(tmp_path, name) for name in ("ours", "a")]
-        seconds = race(arms, {"step": ["a"]}, warm=["step"], repeats=1, tell=lambda what: None)
-    assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [1], "a": [1]}
+        warm = race(arms, {"step": ["a"]}, warm=["step"], repeats=1, tell=lambda what: None)
+    assert {name: of_arm["generation"] for name, of_arm in warm.items()} == {"ours": [1], "a": [1]}
 
 
-def test_a_peer_that_ends_on_the_way_is_left_out_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_peer_that_ends_on_the_way_is_left_out_but_without_ours_there_is_nothing_to_compare(tmp_path: Path) -> None:
     with arms_that_close() as arms:
         arms += [arm(tmp_path, "ours"), arm(tmp_path, "weak", ENDS_IN_THE_THIRD_STEP), arm(tmp_path, "b")]
         seconds = race(arms, {"step": ["weak", "b"]}, warm=[], repeats=3, tell=lambda what: None)
     assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [2, 3, 4], "b": [2, 3, 4]}
-
-
-def test_without_the_first_arm_there_is_nothing_to_compare(tmp_path: Path) -> None:
     with arms_that_close() as arms:
         arms += [arm(tmp_path, "ours", ENDS_IN_THE_THIRD_STEP), arm(tmp_path, "b")]
         with pytest.raises(ArmFailed, match=r"^ours ended"):
             race(arms, {"step": ["b"]}, warm=[], repeats=3, tell=lambda what: None)
 
 
-def test_an_environment_that_is_there_is_reused(tmp_path: Path) -> None:
+def test_an_environment_is_reused_and_what_cannot_be_made_is_one_sentence_and_leaves_no_stamp(tmp_path: Path) -> None:
     write_json(tmp_path / STAMP, list(REQUIREMENTS))
     assert peer_python(tmp_path) == tmp_path / "bin" / "python"
     assert [path.name for path in tmp_path.iterdir()] == [STAMP], "nothing was made"
-
-
-def test_what_cannot_be_made_is_one_sentence_and_leaves_no_stamp(tmp_path: Path) -> None:
     write_json(tmp_path / STAMP, ["older==1.0"])
     (tmp_path / "bin").write_text("a file where a folder has to be")
     with pytest.raises(NoEnvironment, match=r"^could not make an environment: exit status \d+$"):
@@ -123,3 +114,14 @@ def test_every_version_is_pinned_and_torch_is_ours() -> None:
     ours = [line.split(";")[0].split("+")[0].strip() for line in constraints]
     for library in ("torch", "transformers", "tokenizers", "accelerate", "numpy"):
         assert next(r for r in REQUIREMENTS if r.startswith(f"{library}==")) in ours
+
+
+def test_a_row_can_end_only_at_its_given_length_and_the_longest_is_cut() -> None:
+    lengths, prompt, end, longest = [1, 3, 4, 2], 5, 2, 4
+    (given,) = processors({"lengths": lengths, "max_tokens": longest}, prompt_tokens=prompt, end=end)
+    for place in range(1, longest + 1):
+        scores = given(torch.zeros(len(lengths), prompt + place - 1, dtype=torch.long), torch.randn(len(lengths), 6))
+        for allowed, length in zip(scores.isfinite().tolist(), lengths, strict=True):
+            ends = place == length < longest
+            assert allowed == [(token == end) == ends for token in range(6)]
+    assert processors({"lengths": None}, prompt_tokens=prompt, end=end) == []

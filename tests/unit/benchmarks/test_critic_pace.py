@@ -41,8 +41,5 @@ def test_timed_steps_leave_the_weights_of_a_fit(config: DictConfig) -> None:
     torch.testing.assert_close(timed.critic.state_dict(), fitted.critic.state_dict())
 
 
-def test_pace_counts_anchors_and_gives_the_threads_back(config: DictConfig) -> None:
-    threads = torch.get_num_threads()
-    slow = critic_pairs_per_second(config, steps=3, autocast=torch.bfloat16)
-    assert 0 < slow < 1e7
-    assert torch.get_num_threads() == threads
+def test_pace_counts_anchors(config: DictConfig) -> None:
+    assert 0 < critic_pairs_per_second(config, steps=3, autocast=torch.bfloat16) < 1e7

@@ -1,31 +1,40 @@
-"""The lines of the table: none twice, and a part of the run gives a part of them."""
+"""From requests to the page: what is asked of whom, ratios pair by pair, and every number in its table."""
 
 from __future__ import annotations
 
-from collections import Counter
+from argparse import Namespace
 
 import pytest
+import torch
 
-from benchmarks.measures import MEASURES, PEERS, faster, overhead, planned
+from benchmarks.command import options
+from benchmarks.measures import MEASURES, PEERS, Findings, compare
+from benchmarks.page import page
 from benchmarks.side_by_side import requests
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import MODELS, SMALL
 
 
-def test_no_line_is_there_twice() -> None:
-    assert max(Counter(planned()).values()) == 1
+def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Namespace:
+    monkeypatch.setattr("sys.argv", ["bench", *arguments])
+    return options()
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-def test_every_measure_has_lines(measure: str) -> None:
-    lines = list(planned(measures=[measure]))
-    assert lines
-    assert {line.measure.split("/")[0] for line in lines} == {measure}
+def test_the_page_is_of_all_measures_of_the_small_policy_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, large = chosen(monkeypatch), chosen(monkeypatch, "--models", MODELS[1])
+    assert (plain.models, plain.whole) == ([SMALL], True)
+    assert not large.whole
+    assert set(plain.measures) - set(large.measures) == {"scaling", "clipo_overhead"}
+    assert not chosen(monkeypatch, "--measures", "update").whole
+    assert not chosen(monkeypatch, "--workloads", "short").whole
 
 
-def test_workloads_and_measures_choose_a_part() -> None:
-    parts = [set(planned(measures=[m], workloads=[w.key])) for m in ("generation", "update") for w in WORKLOADS]
-    assert set.union(*parts) < set(planned())
-    assert sum(map(len, parts)) == len(set.union(*parts))
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        chosen(monkeypatch, "--device", "cuda")
+    assert "--device cuda needs a CUDA device, and this machine has none" in capsys.readouterr().err
 
 
 def test_a_step_is_asked_for_once_and_scoring_apart() -> None:
@@ -37,27 +46,39 @@ def test_a_step_is_asked_for_once_and_scoring_apart() -> None:
     assert requests(MEASURES, []) == {}
 
 
-OURS, THEIRS = [1.0, 2.0, 4.0], [3.0, 2.0, 6.0]
-
-
-def test_faster_is_the_peers_seconds_over_ours_pair_by_pair() -> None:
-    result = faster("update", "short", "TRL", ours=OURS, theirs=THEIRS)
+def test_ratios_are_of_pairs_the_peers_seconds_over_ours_and_an_overhead_the_other_way_round() -> None:
+    pairs = {"ours": [1.0, 2.0, 4.0], "theirs": [3.0, 2.0, 6.0]}
+    result = compare("update", "short", "TRL", **pairs)
     assert (result.ratio_min, result.ratio, result.ratio_max) == (1.0, 1.5, 3.0)
     assert (result.ours_s, result.peer_s) == (2.0, 3.0)
-
-
-def test_overhead_is_the_other_way_round() -> None:
-    result = overhead("clipo_overhead", "stories", "plain", ours=OURS, theirs=THEIRS)
+    result = compare("clipo_overhead", "stories", "plain", **pairs, overhead=True)
     assert (result.ratio_min, result.ratio, result.ratio_max) == pytest.approx((1 / 3, 2 / 3, 1.0))
     assert (result.ours_s, result.peer_s) == (2.0, 3.0)
 
 
-def test_a_slow_minute_hits_both_arms_of_a_pair() -> None:
-    slow = faster("update", "short", "TRL", ours=[1.0, 10.0, 1.0], theirs=[2.0, 20.0, 2.0])
-    assert (slow.ratio_min, slow.ratio, slow.ratio_max) == (2.0, 2.0, 2.0)
-
-
 @pytest.mark.parametrize(("ours", "theirs"), [([], []), ([1.0], [1.0, 2.0])])
 def test_repeats_come_in_pairs(ours: list[float], theirs: list[float]) -> None:
-    with pytest.raises(ValueError, match=f"got {len(theirs)} and {len(ours)}"):
-        faster("update", "short", "TRL", ours=ours, theirs=theirs)
+    with pytest.raises(ValueError, match=f"got {len(ours)} and {len(theirs)}"):
+        compare("update", "short", "TRL", ours=ours, theirs=theirs)
+
+
+def test_every_result_is_a_row_under_its_workload_and_the_page_says_how_it_was_measured() -> None:
+    found = Findings(
+        results=[
+            compare("generation", "short prompts", "TRL 1.0", ours=[0.5, 0.25], theirs=[1.0, 1.0]),
+            compare("update", "short prompts", "TRL 1.0", ours=[2.0, 2.0], theirs=[1.0, 3.0]),
+            compare("update", "LongProc prompts", "TRL 1.0", ours=[12.0], theirs=[30.0]),
+        ],
+        versions={"torch": "2.13.0", "threads": "1", "trl": "1.0"},
+        sizes={"short prompts": "8 prompts of 32 tokens"},
+        notes=["vLLM was not measured: no GPU."],
+    )
+    text = page(found, repeats=2)
+    short, long = text.index("### short prompts"), text.index("### LongProc prompts")
+    assert short < text.index("| `generation` | TRL 1.0 | **3.00** | 2.00 – 4.00 | 375 ms | 1.0 s |") < long
+    assert short < text.index("| `update` | TRL 1.0 | **1.00** | 0.50 – 1.50 | 2.0 s | 2.0 s |") < long
+    assert long < text.index("| `update` | TRL 1.0 | **2.50** | 2.50 – 2.50 | 12.0 s | 30.0 s |")
+    assert sum(line.startswith("| `") for line in text.splitlines()) == 3
+    for fact in ("threads of an arm: 1", "torch 2.13.0, trl 1.0", "2 repeats", *found.notes):
+        assert fact in text
+    assert "short prompts: 8 prompts of 32 tokens." in text

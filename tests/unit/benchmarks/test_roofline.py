@@ -11,9 +11,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks import workloads
 from benchmarks.arms import arms_that_close
-from benchmarks.measures import Findings
-from benchmarks.roofline import Traffic, copy_bandwidth, decode_bytes, traffic_of
-from benchmarks.side_by_side import decode_roofline, our_arm
+from benchmarks.measures import PARTS, Findings
+from benchmarks.roofline import Traffic, decode_bytes, traffic_of
+from benchmarks.side_by_side import check_lengths, measure_pair, our_arm
 from benchmarks.workloads import BASE, WorkFiles, on
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, train_tokenizer
@@ -52,10 +52,6 @@ def test_traffic_is_the_policys(dtype: torch.dtype, size: int) -> None:
     assert traffic_of(policy) == Traffic(weights=numbers * size, position=2 * 2 * 2 * 16 * 4)
 
 
-def test_a_copy_has_a_bandwidth() -> None:
-    assert copy_bandwidth(torch.device("cpu"), size=2**20) > 1e6
-
-
 @pytest.mark.parametrize(("model", "billions"), [("qwen2_05b", 0.494), ("qwen2_15b", 1.544)])
 def test_shapes_have_the_size_they_are_called_by(model: str, billions: float) -> None:
     shape = workloads.QWEN2[model]
@@ -65,6 +61,22 @@ def test_shapes_have_the_size_they_are_called_by(model: str, billions: float) ->
     with torch.device("meta"):
         built = AutoModelForCausalLM.from_config(config)
     assert sum(weight.numel() for weight in built.parameters()) / 1e9 == pytest.approx(billions, rel=0.005)
+
+
+@pytest.mark.whole
+def test_our_arm_does_the_work_it_says_in_every_repeat_the_same(tmp_path: Path) -> None:
+    workload = replace(BASE, prompts=2, group_size=2, prompt_numbers=3, max_tokens=4, microbatch_rows=2)
+    files = WorkFiles(workload, tmp_path)
+    with arms_that_close() as arms:
+        arms.append(our_arm(files))
+        steps = [arms[0].ask("step") for _ in range(2)]
+        scoring, prefixes = arms[0].ask("scoring"), arms[0].ask("shared_prefix")
+    assert set(steps[0].seconds) | set(scoring.seconds) == set(PARTS)
+    assert set(prefixes.seconds) == {"shared_prefix", "own_prefix"}
+    assert steps[0].tokens == steps[1].tokens
+    assert steps[0].tokens["prompt"] == 2 * 2 * files.prompt_tokens
+    assert steps[0].tokens["lengths"] == [4, 4, 4, 4]
+    check_lengths(workload, steps[0].tokens["lengths"])
 
 
 @pytest.mark.slow
@@ -79,7 +91,7 @@ def test_another_model_goes_all_the_way_to_a_fraction(tmp_path: Path, monkeypatc
     with arms_that_close() as arms:
         arms.append(our_arm(files))
         assert arms[0].ask("step").tokens["lengths"] == [24] * 4
-        decode_roofline(arms[0], workload, 2, found)
+        measure_pair("decode_roofline", arms[0], workload, 2, found)
     assert [result.measure for result in found.results] == ["decode_roofline"], found.notes
     assert found.results[0].workload == "4 prompts of ~260 tokens × 8 × 64 tokens, toy on cpu"
     assert 0 < found.results[0].ratio < 1
