@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 
 from benchmarks.measures import Result, compare
 from experiments.assemble import build
-from experiments.stages.train import PARTS
 
 WORKLOAD = "arithmetic stories, one GRPO step of the laptop scale"
 WITHOUT = "the same objective without the contrastive reward"
@@ -52,7 +51,7 @@ def clipo_overhead(*, repeats: int) -> Result:
 
 def _step_seconds(config: DictConfig) -> float:
     """The median of the counted steps of a fresh fit."""
-    module, data, generation = (build(config, key) for key in PARTS["grpo"])
+    module, data, generation = (build(config, key) for key in ("module", "prompts", "rollout"))
     times = StepTimes()
     trainer = build(config, "trainer")(
         max_epochs=1,

@@ -82,15 +82,8 @@ class SoFar:
 def pass_at_k(samples: int, correct: int, k: int) -> float:
     """1 − C(n − c, k) / C(n, k), Eq. (1) of Chen et al. (arXiv:2107.03374): unbiased.
 
-    The chance that at least one of k completions, drawn from n without replacement, is correct.
-
-    Args:
-        samples: n completions were judged.
-        correct: c of them are correct.
-        k: how many may be tried, at most n.
-
-    Raises:
-        ValueError: unless 0 ≤ c ≤ n and 1 ≤ k ≤ n.
+    The chance that at least one of k completions, drawn without replacement from n of which c are correct, is correct.
+    Raises ValueError unless 0 ≤ c ≤ n and 1 ≤ k ≤ n.
     """
     if not 0 <= correct <= samples:
         raise ValueError(f"correct must lie between 0 and the {samples} samples, got {correct}")
@@ -133,8 +126,8 @@ def evaluate(
         task: judges completions.
         problems: at least one.
         engine: writes completions; its token budget bounds the memory.
-        samples: sampled completions per problem; 0 leaves ``accuracy_sampled`` and ``pass_at_k`` out.
-        sampling: of the sampled ones.
+        samples: per problem; 0 leaves ``accuracy_sampled`` and ``pass_at_k`` out.
+        sampling: of the sampled completions.
         greedy: of the greedy one; temperature 0.
         k_values: pass@k for these k, each at most ``samples``.
         seed: of the samples and of the bootstrap.
@@ -159,14 +152,14 @@ def evaluate(
     found = unshare(gather(judged_here if mine else []))
     verdicts = [one.verdict for one in found]
     values = {name: [one.values[name] for one in found] for name in found[0].values}
-    questions = [(problem.prompt, problem.answer) for problem in problems]
-    return Evaluation(
-        metrics=with_intervals(values, questions=questions, seed=seed)
-        | _shares(verdicts)
-        | _about_problems(task, problems),
-        reasons=Counter(reason_kind(verdict) for verdict in verdicts),
-        rows=[one.row for one in found],
-    )
+    metrics = with_intervals(values, questions=[(one.prompt, one.answer) for one in problems], seed=seed)
+    statuses = Counter(verdict.status for verdict in verdicts)
+    metrics |= {f"verdict/{status}": statuses[status] / len(verdicts) for status in get_args(Status)}
+    # a task may train on its benchmark
+    seen = bool(getattr(task, "trains_on_evaluation_problems", False))
+    metrics |= {"problems/count": float(len(problems)), "problems/seen_in_training": float(seen)}
+    reasons = Counter(reason_kind(verdict) for verdict in verdicts)
+    return Evaluation(metrics=metrics, reasons=reasons, rows=[one.row for one in found])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,20 +176,34 @@ def _judge(
 ) -> list[_Judged]:
     """Each problem of ``best`` with its samples, which stand in the same order."""
     verdicts = so_far.verdicts(GREEDY, best)
-    per_problem = _greedy_values(best, task, verdicts)
-    correct: list[int] = []
-    samples = 0 if drawn is None else drawn.group_size
+    scores = [task.scores(best.problem_of(row), text) for row, text in enumerate(best.texts)]
+    columns = {
+        GREEDY: [float(verdict.correct) for verdict in verdicts],
+        **{name: [float(score[name]) for score in scores] for name in scores[0]},
+        "completion/tokens": best.mask.sum(1).double().tolist(),
+        "completion/truncated": [float(reason == "length") for reason in best.finish_reasons],
+    }
+    correct, samples = [], 0
     if drawn is not None:
+        samples = drawn.group_size
         correct = correct_per_problem(so_far.verdicts(SAMPLED, drawn), samples)
-        per_problem |= sampled_values(correct, samples, k_values)
-    return [
-        _Judged(
-            verdict=verdicts[place],
-            values={name: column[place] for name, column in per_problem.items()},
-            row=_row(best, verdicts, place, correct, samples),
-        )
-        for place in range(len(best))
-    ]
+        columns |= sampled_values(correct, samples, k_values)
+    found = []
+    for place, verdict in enumerate(verdicts):
+        problem = best.problem_of(place)
+        row = {
+            "problem": problem.id,
+            "prompt": problem.prompt,
+            "answer": problem.answer,
+            "completion": readable(best.texts[place]),
+            "status": verdict.status,
+            "reason": verdict.reason,
+            "finish_reason": best.finish_reasons[place],
+        }
+        row |= {"samples_correct": f"{correct[place]}/{samples}"} if correct else {}
+        values = {name: column[place] for name, column in columns.items()}
+        found.append(_Judged(verdict=verdict, values=values, row=row))
+    return found
 
 
 def correct_per_problem(verdicts: Sequence[Verdict], group_size: int) -> list[int]:
@@ -234,44 +241,6 @@ def with_intervals(
 def reason_kind(verdict: Verdict) -> str:
     """A verdict's reason with its numbers taken out, so that equal failures are counted together."""
     return "ok" if verdict.correct else f"{verdict.status}: {re.sub(r'-?[0-9]+', '#', verdict.reason)}"
-
-
-def _greedy_values(best: RolloutBatch, task: Task, verdicts: Sequence[Verdict]) -> dict[str, list[float]]:
-    scores = [task.scores(best.problem_of(row), text) for row, text in enumerate(best.texts)]
-    return {
-        GREEDY: [float(verdict.correct) for verdict in verdicts],
-        **{name: [float(score[name]) for score in scores] for name in scores[0]},
-        "completion/tokens": best.mask.sum(1).double().tolist(),
-        "completion/truncated": [float(reason == "length") for reason in best.finish_reasons],
-    }
-
-
-def _shares(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """The share of every status, those that did not occur included."""
-    counts = Counter(verdict.status for verdict in verdicts)
-    return {f"verdict/{status}": counts[status] / len(verdicts) for status in get_args(Status)}
-
-
-def _about_problems(task: Task, problems: Sequence[Problem]) -> dict[str, float]:
-    """How many problems, and whether training saw them: a task may train on its benchmark."""
-    seen = bool(getattr(task, "trains_on_evaluation_problems", False))
-    return {"problems/count": float(len(problems)), "problems/seen_in_training": float(seen)}
-
-
-def _row(
-    best: RolloutBatch, verdicts: Sequence[Verdict], row: int, correct: Sequence[int], samples: int
-) -> dict[str, Any]:
-    problem, verdict = best.problem_of(row), verdicts[row]
-    line = {
-        "problem": problem.id,
-        "prompt": problem.prompt,
-        "answer": problem.answer,
-        "completion": readable(best.texts[row]),
-        "status": verdict.status,
-        "reason": verdict.reason,
-        "finish_reason": best.finish_reasons[row],
-    }
-    return line | ({"samples_correct": f"{correct[row]}/{samples}"} if correct else {})
 
 
 def check_samples(samples: int, greedy: Sampling, k_values: Sequence[int]) -> None:

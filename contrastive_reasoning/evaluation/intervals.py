@@ -80,13 +80,7 @@ class Estimate(NamedTuple):
 
 
 def nested_mean(values: Float[Tensor, "seed problem"], *, resamples: int, seed: int) -> Estimate:
-    """The mean over seeds and problems.
-
-    Args:
-        values: what each run scored on each problem.
-        resamples: draws.
-        seed: of the draws.
-    """
+    """The mean over seeds and problems."""
     none = torch.zeros(1, values.shape[1], dtype=values.dtype)
     return nested_difference(values, none, same_seeds=False, resamples=resamples, seed=seed)
 
@@ -101,21 +95,14 @@ def nested_difference(
 ) -> Estimate:
     """The mean of ``ours`` minus that of ``baseline``, on the same problems in the same order.
 
-    Args:
-        ours: what each run scored on each problem.
-        baseline: the same of another arm.
-        same_seeds: row i of both has the same seed: they are drawn together.
-        resamples: draws.
-        seed: of the draws.
-
-    Raises:
-        ValueError: for other problems, for an empty side, or other seeds than ``same_seeds`` says.
+    With ``same_seeds`` row i of both has the same seed, and they are drawn together. Raises ValueError for other
+    problems, for an empty side, or other seeds than ``same_seeds`` says.
     """
     _check(ours, baseline, same_seeds=same_seeds)
     generator = torch.Generator().manual_seed(seed)
     drawn = _drawn(len(ours), resamples, generator)
     drawn_of_baseline = drawn if same_seeds else _drawn(len(baseline), resamples, generator)
-    by_problem = _mean_over(drawn, ours) - _mean_over(drawn_of_baseline, baseline)
+    by_problem = drawn @ ours.double() / len(ours) - drawn_of_baseline @ baseline.double() / len(baseline)
     problems = _drawn(ours.shape[1], resamples, generator)
     value = (ours.double().mean() - baseline.double().mean()).item()
     return _middle(value, (by_problem * problems).sum(1) / ours.shape[1])
@@ -157,12 +144,6 @@ def _drawn(count: int, resamples: int, generator: torch.Generator) -> Float[Tens
     picks = torch.randint(count, (resamples, count), generator=generator)
     ones = torch.ones(resamples, count, dtype=torch.float64)
     return torch.zeros_like(ones).scatter_add_(1, picks, ones)
-
-
-def _mean_over(
-    drawn: Float[Tensor, "resample seed"], values: Float[Tensor, "seed problem"]
-) -> Float[Tensor, "resample problem"]:
-    return drawn @ values.double() / len(values)
 
 
 def _trimmed_means(

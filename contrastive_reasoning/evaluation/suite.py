@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
+from typing import Any, TypeVar
 
-from contrastive_reasoning.evaluation.evaluator import Evaluation, Rates, Watch, check_samples, evaluate
+from contrastive_reasoning.evaluation.evaluator import GREEDY, Evaluation, Watch, check_samples, evaluate
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.published import PublishedTable, published_table
 from contrastive_reasoning.rollout.requests import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Problem, Task
 
+Value = TypeVar("Value")
 MAIN = "main"
 """The setting whose metrics keep their plain names."""
 
@@ -66,7 +68,7 @@ class Suite:
     @property
     def columns(self) -> dict[str, str]:
         """The columns of a table: setting → its metric."""
-        return {name: _named(name, "verifier/accuracy") for name in self.settings}
+        return {name: GREEDY if name == MAIN else f"{name}/{GREEDY}" for name in self.settings}
 
     @property
     def size(self) -> int:
@@ -75,48 +77,38 @@ class Suite:
 
     def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
         """Evaluate the policy in every setting, which the rows name; ``watch`` counts the problems of all settings."""
-        found: dict[str, Evaluation] = {}
+        metrics: dict[str, float] = {}
+        reasons: dict[str, int] = {}
+        rows: list[Mapping[str, Any]] = []
         before = 0
         for name, setting in self.settings.items():
-            within = None if watch is None else _within(watch, name, before)
-            found[name] = self._evaluate(setting, policy, seed, within)
-            before += len(setting.asked)
-        return Evaluation(
-            metrics={_named(name, key): value for name, one in found.items() for key, value in one.metrics.items()},
-            reasons={_named(name, key): count for name, one in found.items() for key, count in one.reasons.items()},
-            rows=[{"setting": name, **row} for name, one in found.items() for row in one.rows],
-        )
-
-    def _evaluate(self, setting: Setting, policy: CausalLMPolicy, seed: int, watch: Watch | None) -> Evaluation:
-        return evaluate(
-            policy,
-            setting.task,
-            setting.asked,
-            engine=self.engine,
-            samples=setting.samples,
-            sampling=setting.sampling,
-            greedy=setting.greedy,
-            k_values=setting.k_values,
-            seed=seed,
-            watch=watch,
-        )
+            problems = setting.asked
+            found = evaluate(
+                policy,
+                setting.task,
+                problems,
+                engine=self.engine,
+                samples=setting.samples,
+                sampling=setting.sampling,
+                greedy=setting.greedy,
+                k_values=setting.k_values,
+                seed=seed,
+                watch=None if watch is None else _within(watch, name, before),
+            )
+            before += len(problems)
+            metrics |= _named(name, found.metrics)
+            reasons |= _named(name, found.reasons)
+            rows += [{"setting": name, **row} for row in found.rows]
+        return Evaluation(metrics=metrics, reasons=reasons, rows=rows)
 
 
 def _within(watch: Watch, setting: str, before: int) -> Watch:
     """For one setting, when so many problems of others are done."""
-
-    def watch_setting(done: int, rates: Rates) -> None:
-        watch(before + done, lambda: {_named(setting, name): value for name, value in rates().items()})
-
-    return watch_setting
+    return lambda done, rates: watch(before + done, lambda: _named(setting, rates()))
 
 
-def _named(setting: str, name: str) -> str:
-    return name if setting == MAIN else f"{setting}/{name}"
-
-
-SAMPLED_SUFFIX = "_sampled"
-"""How quantities of sampled completions end."""
+def _named(setting: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    return {name if setting == MAIN else f"{setting}/{name}": value for name, value in values.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +140,7 @@ class Track:
         for name, sets in self.averages.items():
             if unknown := [one for one in sets if one not in self.sets]:
                 raise ValueError(f"averages.{name}: no set {', '.join(unknown)}; there are {', '.join(self.sets)}")
-        if self.quantity.endswith(SAMPLED_SUFFIX) and not self.samples:
+        if self.quantity.endswith("_sampled") and not self.samples:
             raise ValueError(f"quantity={self.quantity} needs samples ≥ 1, got {self.samples}")
         rows = self.published_table.rows if self.published_table else {}
         if self.compare_with is not None and self.compare_with not in rows:
@@ -183,15 +175,12 @@ class Track:
     @property
     def size(self) -> int:
         """Problems of all sets."""
-        return self._suite.size
-
-    @property
-    def _suite(self) -> Suite:
-        return Suite(engine=self.engine, settings=self.settings, published=self.published)
+        return sum(len(setting.asked) for setting in self.settings.values())
 
     def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
         """Evaluate the policy on every set, and average."""
-        found = self._suite(policy, seed=seed, watch=watch)
+        suite = Suite(engine=self.engine, settings=self.settings, published=self.published)
+        found = suite(policy, seed=seed, watch=watch)
         averages = {
             f"average/{name}": mean(found.metrics[f"{one}/{self.quantity}"] for one in sets)
             for name, sets in self.averages.items()

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import Any
 
 FOLDER = files("contrastive_reasoning.published")
 
@@ -77,46 +76,47 @@ def published_names() -> list[str]:
 
 
 def published_table(name: str) -> PublishedTable:
-    """The table in ``<name>.json``.
-
-    Raises:
-        ValueError: where there is none.
-    """
+    """The table in ``<name>.json``. Raises ValueError where there is none."""
     known = published_names()
     if name not in known:
         raise ValueError(f"no published table {name!r}; there are {', '.join(known)}")
     content = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     columns = content["columns"]
-    named = {
-        part: {method: dict(zip(columns, figures, strict=True)) for method, figures in content[part].items()}
-        for part in ("rows", "deltas")
-    }
-    return PublishedTable(
-        source=content["source"],
-        model=content["model"],
-        columns=columns,
-        base=content["base"],
-        **named,
-        arms=_arms(content),
-    )
 
+    def named(figures: Sequence[float]) -> dict[str, float]:
+        return dict(zip(columns, figures, strict=True))
 
-def _arms(content: Mapping[str, Any]) -> list[PublishedArm]:
-    """The rows of the file's own table, then the further ones."""
+    rows, deltas = ({method: named(row) for method, row in content[part].items()} for part in ("rows", "deltas"))
     own = [
-        {"source": content["source"], "method": method, "settings": settings, "figures": content["rows"][method]}
-        | ({"deltas": deltas, "plain": method.partition("+")[0]} if (deltas := content["deltas"].get(method)) else {})
+        PublishedArm(
+            source=content["source"],
+            method=method,
+            model=content["model"],
+            settings=settings,
+            figures=rows[method],
+            deltas=deltas.get(method, {}),
+            plain=method.partition("+")[0] if method in deltas else None,
+        )
         for method, settings in content["settings"].items()
     ]
-    return [
+    further = [
         PublishedArm(
             source=arm["source"],
             method=arm["method"],
             model=arm.get("model", content["model"]),
             settings=arm["settings"],
-            figures=dict(zip(content["columns"], arm["figures"], strict=True)),
-            deltas=dict(zip(content["columns"], arm["deltas"], strict=True)) if "deltas" in arm else {},
+            figures=named(arm["figures"]),
+            deltas=named(arm["deltas"]) if "deltas" in arm else {},
             plain=arm.get("plain"),
         )
-        for arm in (*own, *content["further"])
+        for arm in content["further"]
     ]
+    return PublishedTable(
+        source=content["source"],
+        model=content["model"],
+        columns=columns,
+        base=content["base"],
+        rows=rows,
+        deltas=deltas,
+        arms=[*own, *further],
+    )

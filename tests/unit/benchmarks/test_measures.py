@@ -7,11 +7,13 @@ from argparse import Namespace
 import pytest
 import torch
 
+from benchmarks.clipo import clipo_overhead
 from benchmarks.command import options
 from benchmarks.measures import MEASURES, PEERS, Findings, compare
 from benchmarks.page import page
 from benchmarks.side_by_side import requests
 from benchmarks.workloads import MODELS, SMALL
+from experiments.schema import register
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Namespace:
@@ -54,6 +56,14 @@ def test_ratios_are_of_pairs_the_peers_seconds_over_ours_and_an_overhead_the_oth
     result = compare("clipo_overhead", "stories", "plain", **pairs, overhead=True)
     assert (result.ratio_min, result.ratio, result.ratio_max) == pytest.approx((1 / 3, 2 / 3, 1.0))
     assert (result.ours_s, result.peer_s) == (2.0, 3.0)
+
+
+@pytest.mark.whole
+def test_clipos_overhead_is_of_two_experiments_that_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    register()
+    monkeypatch.setattr("benchmarks.clipo.WARM_UP", 0)
+    monkeypatch.setattr("benchmarks.clipo.STEPS", 1)
+    assert clipo_overhead(repeats=1).ratio > 0
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [([], []), ([1.0], [1.0, 2.0])])

@@ -8,11 +8,9 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-import torch
 
 from contrastive_reasoning.evaluation import Suite, Track
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.tasks.formats import PlainAnswer
@@ -62,18 +60,7 @@ def track(tmp_path: Path) -> Track:
     )
 
 
-@pytest.fixture(scope="module")
-def policy() -> CausalLMPolicy:
-    tokenizer = train_tokenizer(["Question 1 of small? Box it."], vocab_size=270)
-    model = tiny_llama(tokenizer, hidden_size=32)
-    with torch.no_grad(), torch.random.fork_rng():
-        torch.manual_seed(0)
-        for parameter in model.parameters():
-            parameter.normal_(std=0.2)
-    return CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
-
-
-def test_it_is_a_suite_with_averages(track: Track, policy: CausalLMPolicy) -> None:
+def test_it_is_a_suite_with_averages_whose_columns_are_metrics(track: Track, policy: CausalLMPolicy) -> None:
     found = track(policy, seed=0)
     plain = Suite(engine=track.engine, settings=track.settings, published=None)(policy, seed=0)
     assert found.rows == plain.rows
@@ -84,16 +71,10 @@ def test_it_is_a_suite_with_averages(track: Track, policy: CausalLMPolicy) -> No
     assert found.metrics["average/m_avg"] == pytest.approx(mean([values["small"], values["large"]]))
     assert found.metrics["average/avg"] == pytest.approx(mean(values.values()))
     assert {name: own[f"{name}/problems/count"] for name in SIZES} == SIZES
-
-
-def test_its_columns_are_metrics_that_it_reports(track: Track, policy: CausalLMPolicy) -> None:
     assert list(track.columns) == ["small", "large", "letters", "m_avg", "avg"]
-    assert set(track.columns.values()) <= set(track(policy, seed=0).metrics)
-    suite = Suite(
-        engine=track.engine,
-        settings={"main": track.settings["small"], "other": track.settings["large"]},
-        published=None,
-    )
+    assert set(track.columns.values()) <= set(found.metrics)
+    settings = {"main": track.settings["small"], "other": track.settings["large"]}
+    suite = Suite(engine=track.engine, settings=settings, published=None)
     assert suite.columns == {"main": "verifier/accuracy", "other": "other/verifier/accuracy"}
     assert set(suite.columns.values()) <= set(suite(policy, seed=0).metrics)
 
