@@ -39,14 +39,7 @@ from contrastive_reasoning.advantages.trust_gate import TrustGate, refuse_stale_
 from contrastive_reasoning.critics import CriticBatch, rows_of
 from contrastive_reasoning.critics.base import Pairing
 from contrastive_reasoning.critics.replay_buffer import ReplayBuffer, replay_batch
-from contrastive_reasoning.distributed import (
-    SkippedSteps,
-    average_gradients,
-    finite_step,
-    gather,
-    keeping_batch,
-    total,
-)
+from contrastive_reasoning.distributed import SkippedSteps, average_gradients, finite_step, gather, keeping_batch, total
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rewards import CalibratedReward
@@ -100,7 +93,6 @@ class OnlineCritic(L.Callback):
         """Whether the copy scores from the next rollouts on."""
 
     def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
-        """Find the critic that scores, and copy it."""
         if stage == "fit":
             refuse_stale_trust(pl_module.advantage, self.refresh_every)
             self.reward = critic_within(pl_module.reward)

@@ -83,16 +83,13 @@ class CriticPretraining(FiniteSteps):
 
     def validation_step(self, batch: CriticBatch | CriticOracleBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         with gathered(self.critic):
-            self._validate(batch, batch_idx)
-
-    def _validate(self, batch: CriticBatch | CriticOracleBatch, batch_idx: int) -> None:
-        if isinstance(batch, CriticOracleBatch):
-            pairs: Any = self.critic.pairs
-            own = own_rows(len(batch.label)).to(batch.label.device)
-            scores = all_rows(pairs(take(batch.state_actions, own), take(batch.goals, own)), len(batch.label))
-            self.oracle_metrics.update(scores / self.loss.temperature, batch)
-            return
-        loss, metrics = self._loss_and_metrics(batch, "validation", batch_idx)
+            if isinstance(batch, CriticOracleBatch):
+                pairs: Any = self.critic.pairs
+                own = own_rows(len(batch.label)).to(batch.label.device)
+                scores = all_rows(pairs(take(batch.state_actions, own), take(batch.goals, own)), len(batch.label))
+                self.oracle_metrics.update(scores / self.loss.temperature, batch)
+                return
+            loss, metrics = self._loss_and_metrics(batch, "validation", batch_idx)
         metrics = {"loss": loss, "categorical_accuracy": metrics["categorical_accuracy"]}
         named = {f"val/critic/{name}": value for name, value in metrics.items()}
         self.log_dict(named, batch_size=rows_of(batch.state_actions), add_dataloader_idx=False)
@@ -161,15 +158,12 @@ class CriticPretraining(FiniteSteps):
     def _scores(self, batch: CriticBatch, counts: Tensor, critic: nn.Module | None = None) -> Tensor:
         """f, of a member or of the whole critic, for all pairs, or for the counted ones with 0 elsewhere: (A, C)."""
         own = own_rows(len(counts)).to(counts.device)
-        block = self._block(
-            take(batch.state_actions, own), batch.goals, counts[own], self.critic if critic is None else critic
-        )
-        return all_rows(block, len(counts))
-
-    def _block(self, state_actions: Any, goals: Any, counts: Tensor, critic: Any) -> Tensor:
-        """The rows of this rank."""
+        state_actions, counted = take(batch.state_actions, own), counts[own]
+        scorer: Any = self.critic if critic is None else critic
         if self.negatives_per_anchor is None:
-            return critic(state_actions, goals)
-        anchors, chosen = counts.nonzero(as_tuple=True)
-        values = critic.pairs(take(state_actions, anchors), take(goals, chosen))
-        return values.new_zeros(counts.shape).index_put((anchors, chosen), values)
+            block = scorer(state_actions, batch.goals)
+        else:
+            anchors, chosen = counted.nonzero(as_tuple=True)
+            values = scorer.pairs(take(state_actions, anchors), take(batch.goals, chosen))
+            block = values.new_zeros(counted.shape).index_put((anchors, chosen), values)
+        return all_rows(block, len(counts))

@@ -22,7 +22,6 @@ from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.hindsight_states import HindsightStates
 from datamodules.pairing import EveryGoal
 from experiments.run_folder import read_metrics
-from experiments.stages.stage_checkpoint import StageCheckpoint
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.quiet import quiet_trainer
@@ -187,18 +186,6 @@ class Scoring(Callback):
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         self.weights.append(flat(pl_module.reward.critic))
-
-
-class Stop(Callback):
-    """Ends a run as a signal would, after a number of batches."""
-
-    def __init__(self, after: int, saving: StageCheckpoint) -> None:
-        self.after = after
-        self.saving = saving
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        if pl_module.rollout_step == self.after:
-            self.saving.stop.asked = "a test"
 
 
 def logged(folder: Path) -> dict[str, dict[int, float]]:

@@ -104,18 +104,6 @@ def test_only_the_action_moves_where_there_is_a_start() -> None:
     assert torch.equal(with_shuffled_actions({"input_ids": arrays})["input_ids"], arrays[[1, 2, 0]])
 
 
-def test_a_critic_that_ignores_the_action_is_as_accurate_without_it() -> None:
-    """The probe's point: V1 with its action tower cut off cannot tell the difference."""
-    critic = NumericV1(**SIZE, similarity=dot, seed=0)
-    first = next(layer for layer in critic.state_action_head.modules() if isinstance(layer, torch.nn.Linear))
-    with torch.no_grad():
-        first.weight[:, critic.array_digits.outputs :] = 0
-    batch = v1_batch(0)
-    assert torch.equal(
-        critic(with_shuffled_actions(batch.state_actions), batch.goals), critic(batch.state_actions, batch.goals)
-    )
-
-
 def test_the_diagonal_is_positive_and_no_goal_stands_twice() -> None:
     positive = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 1, 1]], dtype=torch.bool)
     rows, columns = positive_diagonal(positive, 3)

@@ -91,10 +91,10 @@ class Scripted:
 class Module:
     """What the callback asks of a module."""
 
-    def __init__(self, rollout_step: int = 0, reads_states: bool = False) -> None:
+    def __init__(self, rollout_step: int = 0, policy: Any = None) -> None:
         self.rollout_step = rollout_step
-        self.policy = SimpleNamespace(pad_token_id=0, prompt_ids=list)
-        self.reward = Nothing(reads_states)
+        self.policy = policy or SimpleNamespace(pad_token_id=0, prompt_ids=list)
+        self.reward = Nothing(reads_states=False)
         self.logged: dict[str, float] = {}
 
     def log(self, name: str, value: float, *, batch_size: int) -> None:
@@ -146,19 +146,6 @@ def test_equals_are_replaced_in_place_by_problems_not_seen_before() -> None:
     assert module.logged["train/rollout/refills"] == len(engine.asked) - 1
     assert batch.generated.projected == 2 * 4 * len(drawn), "two tokens a completion, groups of four, those dropped too"
     assert batch.generated.tokens == (1 + 2 * 4) * len(drawn), "a prompt of one token is read once for its group"
-
-
-def test_every_part_of_the_rollouts_follows() -> None:
-    batch, _, _ = refilled([0, 2, 1], Module(reads_states=True), max_refills=20)
-    rollouts = batch.rollouts
-    assert rollouts is not None
-    assert rollouts.pooled is not None
-    for row in range(len(rollouts)):
-        number = int(rollouts.problem_of(row).id)
-        assert rollouts.completion_ids[row].tolist() == [number + 1, row % 4 + 1]
-        assert rollouts.pooled[row].tolist() == [number + 1, row % 4 + 1]
-        assert rollouts.prompt_ids[row // 4].tolist() == [number]
-        assert rollouts.texts[row] == ("right" if row % 2 else "wrong")
 
 
 def test_only_as_many_as_are_lacking_are_drawn() -> None:

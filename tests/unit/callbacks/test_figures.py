@@ -71,16 +71,6 @@ def test_panels_without_a_finite_number_are_left_out() -> None:
     assert points(figure.axes[0].lines[0]) == [(1, 1.0), (2, 2.0)]
 
 
-def test_many_points_are_means_over_a_faint_line_of_all() -> None:
-    history = {step: float(step % 2) for step in range(240)}
-    figure = draw_curves({"a": history}, {"p": {"l": "a"}}, steps="steps")
-    assert figure is not None
-    all_of_them, means = figure.axes[0].lines
-    assert points(all_of_them) == list(history.items())
-    assert {value for _, value in points(means)} == {0.5}
-    assert len(points(means)) == 60
-
-
 def projection(**changes: Any) -> CompletionProjection:
     settings: dict[str, Any] = {"task": TASK, "points": 12, "every": 2, "perplexity": 3.0, "seed": 0}
     return CompletionProjection(**settings | changes)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from lightning import Callback, Trainer
+from lightning import Callback
 from torch import Tensor
 
 from callbacks.health import Health
@@ -26,7 +26,6 @@ from experiments.stages.stage_checkpoint import Interrupted
 from tests.unit.callbacks.online_kit import (
     TASK,
     Scoring,
-    Stop,
     calibrated,
     critic,
     fit,
@@ -36,7 +35,7 @@ from tests.unit.callbacks.online_kit import (
     online,
     reward,
 )
-from tests.unit.lightning_modules.grpo_kit import Metrics, saving, weights
+from tests.unit.lightning_modules.grpo_kit import Metrics, Stop, saving, weights
 
 
 @pytest.fixture(scope="module")
@@ -213,22 +212,3 @@ def test_at_a_refresh_gate_and_curves_begin_anew(checkpoint: str) -> None:
     assert batches == (1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2), "what was foreseen and the batch at hand, at most two"
     assert foreseen == (0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0)
     assert judged == (0, 1, 2, 0, 1, 1, 2, 0, 1, 2, 1, 2), "of a window that a refresh cuts nothing is left"
-
-
-def test_a_critic_is_found_inside_other_rewards(checkpoint: str) -> None:
-    inner = reward(checkpoint)
-    both = WeightedSum(
-        rewards={"critic": inner, "verifier": VerifierReward(task=TASK)}, weights={"critic": 1.0, "verifier": 0.1}
-    )
-    # both name a part after the verifier, so the sum cannot be asked; it can be looked through
-    loop = online()
-    loop.setup(Trainer(logger=False), learner(both), "fit")
-    assert loop.reward is inner
-    assert loop.lessons.critic is not inner.critic
-    assert not any(parameter.requires_grad for parameter in inner.critic.parameters())
-
-
-@pytest.mark.parametrize("name", ["learn_every", "refresh_every", "buffer_states", "steps"])
-def test_sizes_are_checked(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"online\.(lessons\.)?{name} must be at least 1, got 0"):
-        online(**{name: 0})

@@ -101,14 +101,6 @@ def test_a_validation_shows_how_far_it_is_before_training_too() -> None:
     assert said[-1].endswith("batches/s · val/regression/loss 2")
 
 
-def test_a_terminal_gets_a_bar() -> None:
-    stream = io.StringIO()
-    fit(lines(stream, force_terminal=True, width=160))
-    last = stream.getvalue().split("\r")[-1]
-    for expected in ("regression", "6/6", "steps/s", "regression/loss 0.107"):
-        assert expected in last
-
-
 def test_a_program_gets_strict_json(capsys: pytest.CaptureFixture[str]) -> None:
     fit(JSONLines(seconds_between_lines=0.0), validation=float("nan"))
     said = strict(capsys.readouterr().out)

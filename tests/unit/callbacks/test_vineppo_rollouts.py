@@ -21,6 +21,7 @@ from contrastive_reasoning.rollout.completions import spelling
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from datamodules.reasoning_prompts import ProblemBatch
+from tests.unit.callbacks.test_dynamic_sampling import Module
 from tests.unit.lightning_modules import grpo_kit as kit
 
 POLICY = kit.policy()
@@ -75,20 +76,6 @@ class Recording(Engine):
         return rollouts
 
 
-class Module:
-    """What the callback asks of a module."""
-
-    def __init__(self, rollout_step: int = 0) -> None:
-        self.rollout_step = rollout_step
-        self.policy = POLICY
-        self.reward = VerifierReward(task=TASK)
-        self.logged: dict[str, float] = {}
-        self.generated_tokens = 0
-
-    def log(self, name: str, value: float, *, batch_size: int) -> None:
-        self.logged[name] = value
-
-
 def callback(**changes: Any) -> VinePPORollouts:
     settings: dict[str, Any] = {
         "engine": Recording(),
@@ -106,11 +93,11 @@ def callback(**changes: Any) -> VinePPORollouts:
 def valued(
     problems: Sequence[Problem] = PROBLEMS, *, step: int = 0, **changes: Any
 ) -> tuple[RolloutBatch, Module, VinePPORollouts]:
-    made, module, batch = callback(**changes), Module(step), ProblemBatch(problems)
+    made, module, batch = callback(**changes), Module(step, policy=POLICY), ProblemBatch(problems)
     trainer: Any = SimpleNamespace()
     made.on_train_batch_start(trainer, module, batch, 0)
     assert batch.rollouts is not None
-    module.generated_tokens = batch.generated.projected
+    module.logged["generated"] = batch.generated.projected
     return batch.rollouts, module, made
 
 
@@ -167,7 +154,7 @@ def test_a_prefix_is_asked_about_once_and_all_tokens_are_counted() -> None:
     tokens = int(continued.mask.sum())
     assert module.logged["train/rollout/prefixes"] == len(asked)
     assert module.logged["train/rollout/continuation_tokens"] == tokens > 0
-    assert module.generated_tokens == tokens + int(rollouts.mask.sum())
+    assert module.logged["generated"] == tokens + int(rollouts.mask.sum())
 
 
 def test_values_do_not_depend_on_the_order_of_the_batch_or_the_budget() -> None:
@@ -198,7 +185,7 @@ def test_where_no_completion_has_a_step_nothing_is_drawn() -> None:
     assert values_of(rollouts) == [[]] * len(rollouts)
     assert len(made.engine.drawn) == 1  # pyright: ignore[reportAttributeAccessIssue]
     assert module.logged["train/rollout/continuation_tokens"] == 0
-    assert module.generated_tokens == int(rollouts.mask.sum())
+    assert module.logged["generated"] == int(rollouts.mask.sum())
 
 
 def test_no_continuations_are_refused() -> None:

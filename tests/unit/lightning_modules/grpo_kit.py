@@ -212,6 +212,18 @@ def saving(folder: Path, keep: int = 1) -> StageCheckpoint:
     return StageCheckpoint(folder=folder, every=1, keep=keep, best=None, stop=StopRequest())
 
 
+class Stop(Callback):
+    """Ends a run as a signal would, after a number of batches."""
+
+    def __init__(self, after: int, saving: StageCheckpoint) -> None:
+        self.after = after
+        self.saving = saving
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        if pl_module.rollout_step == self.after:
+            self.saving.stop.asked = "a test"
+
+
 def weights(trained: GRPO) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in trained.policy.parameters()])
 

@@ -118,21 +118,6 @@ def test_equal_rewards_leave_the_policy_bitwise_alone() -> None:
     assert torch.equal(weights(trained), weights(module()))
 
 
-def test_only_the_policy_is_registered() -> None:
-    trained = module(reference=policy(seed=2))
-    assert all(name.startswith("policy.") for name in trained.state_dict())
-    assert len(list(trained.parameters())) == len(list(trained.policy.parameters()))
-
-
-def test_the_reference_stays_as_it_is() -> None:
-    reference, metrics = policy(), Metrics()
-    before = {name: value.clone() for name, value in reference.state_dict().items()}
-    fit(module(reference=reference, objective=objective(kl_weight=0.1)), 2, metrics)
-    assert metrics.steps[0]["train/objective/kl"] == pytest.approx(0.0, abs=1e-6)
-    assert metrics.steps[1]["train/objective/kl"] > 1e-6
-    assert_close(dict(reference.state_dict()), before, rtol=0, atol=0)
-
-
 def test_a_kl_over_the_whole_vocabulary_needs_no_split_to_agree() -> None:
     def run(tokens: int) -> tuple[list[Tensor], Metrics]:
         captured, metrics = Gradients(), Metrics()
@@ -178,11 +163,6 @@ def test_a_batch_without_rollouts_is_named() -> None:
     for step in (module().training_step, module().validation_step):
         with pytest.raises(RuntimeError, match="the batch holds no rollouts: add the RolloutGeneration callback"):
             step(ProblemBatch(TASK.problems("train")[:2]), 0)
-
-
-def test_settings_are_checked() -> None:
-    with pytest.raises(ValueError, match="updates_per_rollout must be at least 1, got 0"):
-        module(updates_per_rollout=0)
 
 
 class FirstGroupOnly(Digits):

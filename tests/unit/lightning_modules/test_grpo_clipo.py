@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from lightning import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Verdict
 from experiments.stages.checkpoints import path_of
 from experiments.stages.stage_checkpoint import Interrupted
-from tests.unit.lightning_modules.grpo_kit import Metrics, fit, module, objective, policy, saving, weights
+from tests.unit.lightning_modules.grpo_kit import Metrics, Stop, fit, module, objective, policy, saving, weights
 
 
 class Even:
@@ -105,14 +104,9 @@ def test_a_run_stopped_in_the_warm_up_goes_on_from_there(tmp_path: Path) -> None
     whole = module(reward=clipo(warmup_steps=3))
     fit(whole, 2, saving(tmp_path / "whole"))
 
-    class Stop(Callback):
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-            if pl_module.rollout_step == 2:
-                stopping.stop.asked = "a test"
-
     stopped, stopping = module(reward=clipo(warmup_steps=3)), saving(tmp_path / "stopped")
     with pytest.raises(Interrupted):
-        fit(stopped, 2, stopping, Stop())
+        fit(stopped, 2, stopping, Stop(2, stopping))
     assert stopped.rollout_step == 2
     resumed = module(reward=clipo(warmup_steps=3))
     fit(resumed, 2, saving(tmp_path / "resumed"), resume=path_of(tmp_path / "stopped", 2))
@@ -122,16 +116,14 @@ def test_a_run_stopped_in_the_warm_up_goes_on_from_there(tmp_path: Path) -> None
     assert torch.equal(head_of(resumed.reward), head_of(whole.reward))
 
 
-def test_a_reference_that_no_kl_term_asks_for_is_let_go() -> None:
-    assert module(reference=policy(seed=2), objective=objective(kl_weight=0.0)).reference is None
-    assert module(reference=policy(seed=2), objective=objective(kl_weight=0.1)).reference is not None
-
-
-def test_the_head_belongs_to_no_optimizer_and_no_module() -> None:
-    trained = module(reward=clipo())
-    fit(trained, 1)
-    assert not any("head" in name and "lm_head" not in name for name, _ in trained.named_parameters())
-    assert not any("reward" in name for name in trained.state_dict())
+def test_only_the_policy_is_registered_and_a_reference_is_kept_for_a_kl_term_alone() -> None:
+    kept, dropped = (module(reward=clipo(), reference=policy(seed=2), objective=objective(kl)) for kl in (0.1, 0.0))
+    fit(kept, 1)
+    assert all(name.startswith("policy.") for name in kept.state_dict())
+    assert not any("head" in name and "lm_head" not in name for name in kept.state_dict())
+    assert len(list(kept.parameters())) == len(list(kept.policy.parameters()))
+    assert kept.reference is not None
+    assert dropped.reference is None
 
 
 def adapted(dropout: float) -> CausalLMPolicy:

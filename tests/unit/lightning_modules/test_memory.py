@@ -10,6 +10,7 @@ import pytest
 import torch
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, distributed
+from torch.testing import assert_close
 
 from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -191,12 +192,16 @@ def test_an_offloaded_reference_is_on_the_device_only_while_it_is_asked(offload:
     assert moves == expected
 
 
-def test_offloading_changes_no_number() -> None:
-    runs = []
+def test_the_reference_stays_as_it_is_and_offloading_changes_no_number() -> None:
+    runs, before = [], {name: value.clone() for name, value in policy().state_dict().items()}
     for offload in (False, True):
-        metrics = Metrics()
-        trained = module(reference=policy(seed=2), offload_reference=offload, objective=objective(kl_weight=0.1))
+        reference, metrics = policy(), Metrics()
+        trained = module(reference=reference, offload_reference=offload, objective=objective(kl_weight=0.1))
         fit(trained, 2, metrics)
-        runs.append((weights(trained), metrics.steps[-1]["train/objective/kl"]))
+        first, second = (step["train/objective/kl"] for step in metrics.steps)
+        assert first == pytest.approx(0.0, abs=1e-6)
+        assert second > 1e-6
+        assert_close(dict(reference.state_dict()), before, rtol=0, atol=0)
+        runs.append((weights(trained), second))
     assert torch.equal(runs[0][0], runs[1][0])
-    assert runs[0][1] == runs[1][1] > 0
+    assert runs[0][1] == runs[1][1]

@@ -92,12 +92,11 @@ def long_prompts(groups: int = 4, size: int = 4) -> RolloutBatch:
 def test_what_really_goes_through_the_policy_is_counted() -> None:
     """Packed, two groups of 60 + 18 tokens fit into 160; as padded rows of 68 they would take 544."""
     whole = long_prompts()
-    tokens = [len(part.prompt_ids) for part in microbatches(whole, policy(plans=True), max_tokens=160)]
-    assert tokens == [2, 2]
-    passed = [
-        int(part.prompt_mask.sum() + part.mask.sum())
-        for part in microbatches(whole, policy(plans=True), max_tokens=160)
-    ]
+    parts = list(microbatches(whole, policy(plans=True), max_tokens=160))
+    assert [len(part.prompt_ids) for part in parts] == [2, 2]
+    assert all(torch.equal(part.of(whole.completion_ids), part.completion_ids) for part in parts)
+    passed = [int(part.prompt_mask.sum() + part.mask.sum()) for part in parts]
+    assert passed[0] == max(passed), "the longest first"
     assert max(passed) <= 160
     assert sum(passed) == int(whole.prompt_mask.sum() + whole.mask.sum()), "each prompt goes through once"
 
@@ -108,15 +107,3 @@ def test_a_group_above_the_budget_is_split_and_its_prompt_goes_along() -> None:
     assert sorted(row for part in parts for row in part.rows.tolist()) == [0, 1, 2, 3]
     assert all(len(part.prompt_ids) == 1 for part in parts)
     assert all(part.prompt_mask.sum() + part.mask.sum() <= 72 for part in parts)
-
-
-def test_longest_first() -> None:
-    parts = list(microbatches(long_prompts(), policy(plans=True), max_tokens=1))
-    longest = [int(part.prompt_mask.sum() + part.mask.sum()) for part in parts]
-    assert longest[0] == max(longest)
-
-
-def test_of_takes_the_same_rows_and_columns() -> None:
-    whole = rollouts()
-    for part in microbatches(whole, policy(plans=True), max_tokens=7):
-        assert torch.equal(part.of(whole.completion_ids), part.completion_ids)
