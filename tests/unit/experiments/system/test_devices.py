@@ -47,12 +47,7 @@ def test_jobs_on_cpus_need_none_and_do_not_ask(monkeypatch: pytest.MonkeyPatch) 
     assert gpu_groups([], 2) == []
 
 
-def test_without_a_word_all_of_this_machine_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VISIBLE, raising=False)
-    assert visible_gpus() == [str(number) for number in range(torch.cuda.device_count())]
-
-
-def test_who_runs_has_a_seat_that_nobody_else_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_job_that_runs_has_a_group_that_no_other_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(GPU_GROUPS, SEPARATOR.join(["0,1", "2,3"]))
     with ExitStack() as running:
         first = ExitStack()
@@ -61,14 +56,11 @@ def test_who_runs_has_a_seat_that_nobody_else_has(tmp_path: Path, monkeypatch: p
         assert running.enter_context(gpus_of_job(tmp_path)) == {}, "more than were foreseen"
         first.close()
         assert running.enter_context(gpus_of_job(tmp_path)) == {VISIBLE: "0,1"}, "free again"
-
-
-@pytest.mark.parametrize("said", [None, ""])
-def test_where_there_are_no_seats_nothing_is_said(
-    said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(GPU_GROUPS, raising=False)
-    if said is not None:
-        monkeypatch.setenv(GPU_GROUPS, said)
+    monkeypatch.setenv(GPU_GROUPS, "")
     with gpus_of_job(tmp_path) as variables:
         assert variables == {}
+
+
+def test_all_gpus_of_this_machine_are_seen_where_none_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VISIBLE, raising=False)
+    assert visible_gpus() == [str(number) for number in range(torch.cuda.device_count())]

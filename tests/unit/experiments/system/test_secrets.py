@@ -6,61 +6,29 @@ from pathlib import Path
 import pytest
 
 from experiments.system.files import write_json, write_text, write_yaml
-from experiments.system.secrets import hide_secrets, is_secret, secret_finder, without_login
+from experiments.system.secrets import hide_secrets, secret_finder, without_login
 
 SENTINEL = "sentinel-0123456789"
-SECRETS = [
-    "HF_TOKEN",
-    "HUGGING_FACE_HUB_TOKEN",
-    "MLFLOW_TRACKING_TOKEN",
-    "MLFLOW_TRACKING_PASSWORD",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "OPENAI_API_KEY",
-    "ANTHROPIC_APIKEY",
-    "WANDB_API_KEY",
-    "GITHUB_PAT",
-    "PGPASSWORD",
-    "azure_client_secret",
-    "DB_PASS",
-    "PGPASS",
-    "MY_PWD",
-    "BASIC_AUTH",
-    "GOOGLE_CREDENTIALS",
-    "SLACK_WEBHOOK",
-    "SENTRY_DSN",
-]
-OPEN = [
-    "HOME",
-    "PATH",
-    "USER",
-    "TOKENIZERS_PARALLELISM",
-    "MLFLOW_TRACKING_URI",
-    "OMP_NUM_THREADS",
-    "KEYBOARD",
-    "PATIENCE",
-    "PWD",
-    "OLDPWD",
-    "SSH_AUTH_SOCK",
-    "COMPASS",
-]
+SECRETS = """
+    HF_TOKEN HUGGING_FACE_HUB_TOKEN MLFLOW_TRACKING_TOKEN MLFLOW_TRACKING_PASSWORD AWS_SECRET_ACCESS_KEY
+    AWS_SESSION_TOKEN OPENAI_API_KEY ANTHROPIC_APIKEY WANDB_API_KEY GITHUB_PAT PGPASSWORD azure_client_secret
+    DB_PASS PGPASS MY_PWD BASIC_AUTH GOOGLE_CREDENTIALS SLACK_WEBHOOK SENTRY_DSN
+"""
+OPEN = """
+    HOME PATH USER TOKENIZERS_PARALLELISM MLFLOW_TRACKING_URI OMP_NUM_THREADS KEYBOARD PATIENCE PWD OLDPWD
+    SSH_AUTH_SOCK COMPASS
+"""
 
 
-@pytest.mark.parametrize("name", SECRETS)
-def test_a_secret_is_known_by_its_name(name: str) -> None:
-    assert is_secret(name)
-    environment = {name: SENTINEL}
-    assert hide_secrets(f"a {SENTINEL} b", environment) == "a *** b"
-    assert secret_finder(environment)(f"a {SENTINEL} b") == name
-    assert secret_finder({})(f"${{oc.env:{name}}}/x") == name
-    assert secret_finder({})(f"${{oc.env:{name},default}}") == name
-
-
-@pytest.mark.parametrize("name", OPEN)
-def test_what_is_no_secret_is_left_alone(name: str) -> None:
-    assert not is_secret(name)
-    assert hide_secrets(SENTINEL, {name: SENTINEL}) == SENTINEL
-    assert secret_finder({name: SENTINEL})(f"{SENTINEL} ${{oc.env:{name}}}") is None
+def test_a_secret_is_known_by_its_name() -> None:
+    text = f"a {SENTINEL} b"
+    for name in SECRETS.split():
+        assert hide_secrets(text, {name: SENTINEL}) == "a *** b"
+        assert secret_finder({name: SENTINEL})(text) == name
+        assert secret_finder({})(f"${{oc.env:{name}}}/x") == secret_finder({})(f"${{oc.env:{name},default}}") == name
+    for name in OPEN.split():
+        assert hide_secrets(text, {name: SENTINEL}) == text
+        assert secret_finder({name: SENTINEL})(f"{SENTINEL} ${{oc.env:{name}}}") is None
 
 
 @pytest.mark.parametrize("secret", ['ab"cd\\efgh-ijkl', "pass\tword\n0123", "schlüssel-0123"])
@@ -79,34 +47,28 @@ def test_a_login_is_secret_in_whichever_variable_it_stands() -> None:
     assert hide_secrets("https://tracker.example:5000/x", environment) == "https://tracker.example:5000/x"
 
 
+def test_an_address_is_shown_without_its_login() -> None:
+    for address, shown in {
+        "https://me:word@host:1/x": "https://host:1/x",
+        "http://token@host": "http://host",
+        "http://host:5000/a@b": "http://host:5000/a@b",
+        "sqlite:////tmp/a@b/mlflow.db": "sqlite:////tmp/a@b/mlflow.db",
+        "postgresql+psycopg2://me:word@host/db": "postgresql+psycopg2://host/db",
+    }.items():
+        assert without_login(address) == shown
+
+
 @pytest.mark.parametrize(
-    ("address", "shown"),
+    ("environment", "text", "shown"),
     [
-        ("https://me:word@host:1/x", "https://host:1/x"),
-        ("http://token@host", "http://host"),
-        ("http://host:5000/a@b", "http://host:5000/a@b"),
-        ("sqlite:////tmp/a@b/mlflow.db", "sqlite:////tmp/a@b/mlflow.db"),
-        ("postgresql+psycopg2://me:word@host/db", "postgresql+psycopg2://host/db"),
+        ({"OPENAI_API_KEY": "ab/cd+ef-0123"}, "https://host/?key=ab%2Fcd%2Bef-0123", "https://host/?key=***"),
+        ({"SOME_KEY": "no key", "API_KEY": ""}, "no key", "no key"),
+        ({"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefghijkl"}, "abcdefghijkl abcdefgh", "*** ***"),
     ],
+    ids=["as an address writes it", "short values occur by chance", "the longer of two is hidden whole"],
 )
-def test_an_address_is_shown_without_its_login(address: str, shown: str) -> None:
-    assert without_login(address) == shown
-
-
-def test_a_secret_is_hidden_as_an_address_writes_it_too() -> None:
-    assert (
-        hide_secrets("https://host/?key=ab%2Fcd%2Bef-0123", {"OPENAI_API_KEY": "ab/cd+ef-0123"})
-        == "https://host/?key=***"
-    )
-
-
-def test_short_values_are_not_looked_for() -> None:
-    assert hide_secrets("no key", {"SOME_KEY": "no key", "API_KEY": ""}) == "no key"
-
-
-def test_the_longer_of_two_secrets_is_hidden_whole() -> None:
-    environment = {"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefghijkl"}
-    assert hide_secrets("abcdefghijkl abcdefgh", environment) == "*** ***"
+def test_a_secret_is_hidden_in_every_form(environment: dict[str, str], text: str, shown: str) -> None:
+    assert hide_secrets(text, environment) == shown
 
 
 def test_no_file_that_is_shared_holds_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

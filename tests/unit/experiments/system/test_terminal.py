@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from contrastive_reasoning.tasks.function_worker import LONGEST, describe, pack, verdict
 from experiments.system.launch import CAUSES, report_cause
-from experiments.system.terminal import ProtectedStream, protect_output
 
 SECRET = "sentinel-0123456789"
 SPEAKER = """
@@ -27,27 +25,26 @@ sys.stdout.writelines(["a line ", f"with {secret}\\n"])
 warnings.warn(f"warned of {secret}")
 logging.warning("logged %s", secret)
 assert sys.stdout.fileno() == 1 and not sys.stdout.isatty()
+sys.stdout = None
+protect_output()
+assert sys.stdout is None
 raise RuntimeError(f"401 for {secret}")
 """
 
 
-def test_nothing_that_python_says_holds_a_secret() -> None:
+def test_nothing_that_python_prints_holds_a_secret() -> None:
     command = [sys.executable, "-c", SPEAKER]
     done = subprocess.run(command, env=os.environ | {"HF_TOKEN": SECRET}, capture_output=True, text=True, check=False)
     assert SECRET not in done.stdout + done.stderr
     assert done.stdout == "printed=***\na line with ***\n"
-    for told in ("UserWarning: warned of ***", "WARNING:root:logged ***", "RuntimeError: 401 for ***"):
-        assert told in done.stderr
+    for hidden in ("UserWarning: warned of ***", "WARNING:root:logged ***", "RuntimeError: 401 for ***"):
+        assert hidden in done.stderr
 
 
 def printed(script: str, **environment: str) -> subprocess.Popen[str]:
-    command = [
-        sys.executable,
-        "-c",
-        f"from experiments.system.terminal import protect_output\nprotect_output()\n{script}",
-    ]
+    whole = f"from experiments.system.terminal import protect_output\nprotect_output()\n{script}"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, env=os.environ | environment, encoding="latin-1", **pipes)
+    return subprocess.Popen([sys.executable, "-c", whole], env=os.environ | environment, encoding="latin-1", **pipes)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -66,19 +63,6 @@ def test_a_reader_that_goes_away_changes_neither_the_run_nor_its_exit_code(endin
     errors = process.stderr.read() if process.stderr is not None else ""
     expected = {"print('last')": (0, ""), "sys.exit(130)": (130, "")}.get(ending, (1, "a sentence\n"))
     assert (process.wait(), errors) == expected
-
-
-def test_what_holds_none_is_said_as_it_is() -> None:
-    stream = ProtectedStream(StringIO())
-    assert stream.write("ten letter") == 10
-    assert stream.getvalue() == "ten letter"
-
-
-def test_a_process_without_streams_has_none_to_hide_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
-    monkeypatch.setattr(sys, "stderr", sys.stderr)
-    protect_output()
-    assert sys.stdout is None
 
 
 def test_the_cause_that_a_rank_leaves_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
