@@ -32,7 +32,7 @@ from experiments.jobs.progress import LiveJobs
 from experiments.mlflow_sync import TrackerError, connect
 from experiments.mlflow_sync.sync import COMMAND, sync
 from experiments.schema import register
-from experiments.studies.jobs import ArmJob, check_comparable, check_jobs, composed, jobs_of, start_jobs
+from experiments.studies.jobs import ArmJob, check, composed, start_jobs
 from experiments.studies.launched import keep
 from experiments.studies.plan import Study, StudyError, find_study
 from experiments.system.files import lock
@@ -60,8 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         chosen = options(take_config_dir(arguments))
         study, only = chosen_study(chosen)
-        check_jobs([*start_jobs(study).values(), *jobs_of(study, {})])
-        check_comparable(study, jobs_of(study, {}))
+        check(study)
         return run_study(study, only=only, seeds=chosen.seeds, launcher=chosen.launcher)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -106,11 +105,10 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
 
     Raises:
         StudyError, TrackerError: where another process runs this study, or MLflow cannot be used.
-        KeyboardInterrupt: after the jobs were stopped.
     """
     from experiments.run_folder.record import git_sha
     from experiments.stages.stage_manifest import finished
-    from experiments.studies.finished import finished_marks, planned, still_to_do, todays_jobs
+    from experiments.studies.finished import planned, still_to_do, todays_jobs
 
     jobs = [job for job in todays_jobs(study) if (not only or job.arm in only) and (seeds is None or job.seed < seeds)]
     outputs = Path(composed(jobs[0]).output_dir)
@@ -133,7 +131,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
         missing = [job for job in dict.fromkeys(starts.values()) if not finished(planned(job)[-1].folder)]
         no_start = _run_jobs(missing, folder, study.parallel, launcher)
         begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
-        left = still_to_do(begun, finished_marks(tracker, study))
+        left = still_to_do(tracker, study, begun)
         finished_jobs = len(begun) - len(left)
         tell(f"{finished_jobs} of {len(jobs)} jobs are finished; {len(left)} to run, {study.parallel} at a time")
         failed = {**no_start, **_run_jobs(left, folder, study.parallel, launcher)}
@@ -141,11 +139,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
 
 
 def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int, launcher: str | None) -> Mapping[str, Path]:
-    """Run jobs, so many at a time; label → log of those that failed.
-
-    Raises:
-        KeyboardInterrupt: after all running jobs were asked to stop and have ended.
-    """
+    """Run jobs, so many at a time; label → log of those that failed. KeyboardInterrupt once all were stopped."""
     if not arms:
         return {}
     jobs = [

@@ -198,19 +198,20 @@ def job_config(job: Job, config: DictConfig) -> DictConfig:
 
 
 def mark_done(jobs: Sequence[Job], configs: Sequence[DictConfig]) -> list[Job]:
-    """The jobs, ``done already`` those with a finished run of the fingerprints that their stages would have today.
-
-    Args:
-        jobs: all jobs of the sweep.
-        configs: what each will be started with.
-    """
+    """The jobs, ``done already`` those with a finished run of the fingerprints that their stages would have today."""
     parents = [Path(config.output_dir) / "runs" / config.name for config in configs]
     runs = {parent: finished_runs(parent) for parent in set(parents)}
     if not any(runs.values()):
         return list(jobs)  # nothing to look for: the libraries need not be imported
+    from experiments.assemble import AssemblyError
+    from experiments.stages.resume import stages_taken
+
     marked = []
     for job, config, parent in zip(jobs, configs, parents, strict=True):
-        ours = _fingerprints(config)
+        try:
+            ours = {name: plan.fingerprint for name, plan in stages_taken(config).items()}
+        except AssemblyError:  # the job's own process will name the reason
+            ours = {}
         same = [folder for folder, theirs in runs[parent].items() if ours and theirs == ours]
         marked.append(replace(job, state="done already", run=str(same[-1])) if same else job)
     return marked
@@ -223,14 +224,3 @@ def finished_runs(parent: Path) -> dict[Path, Mapping[str, str]]:
         for summary in sorted(parent.glob(f"*/{SUMMARY}"))
         if all((stage / RESULT).is_file() for _, stage, _ in stage_folders(summary.parent))
     }
-
-
-def _fingerprints(config: DictConfig) -> dict[str, str]:
-    """Empty for what cannot be planned: the job's own process then raises the reason."""
-    from experiments.assemble import AssemblyError
-    from experiments.stages.resume import stages_taken
-
-    try:
-        return {name: plan.fingerprint for name, plan in stages_taken(config).items()}
-    except AssemblyError:
-        return {}

@@ -44,11 +44,9 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
 def completions(shell: str, words: Sequence[str]) -> list[str]:
-    """The candidates in the form of a shell (bash, zsh, fish).
+    """The candidates in the form of a shell.
 
-    Args:
-        shell: which.
-        words: of the line behind the program's name; the last, perhaps empty, is being typed.
+    ``words``: of the line behind the program's name; the last, perhaps empty, is being typed.
     """
     words = join_pieces(words) if shell == "bash" else [*words]
     found = candidates(words)

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from textwrap import fill
-from typing import NoReturn
 
 from experiments.cli.commands import COMMANDS, Command
 from experiments.cli.completion import SCRIPTS, completions
@@ -24,7 +23,7 @@ HELP, COMPLETION, VERSION = ("help", "-h", "--help"), "completion", "--version"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer help and typos; else become the command and not return."""
+    """Answer help and typos; else go on as the command's process, in this one's place."""
     protect_output()
     first, *given = (sys.argv[1:] if arguments is None else arguments) or [""]
     if first in HELP or not first:
@@ -45,7 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if {"-h", "--help"} & set(given):
         print(help_of(first, command))
         return 0
-    become([sys.executable, "-m", command.module, *command.arguments(given)])
+    # -m looks in the working folder first, where another project may have a callbacks/ or an experiments/ of its own
+    os.environ["PYTHONSAFEPATH"] = "1"
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", command.module, *command.arguments(given)])
 
 
 def overview() -> str:
@@ -71,14 +73,6 @@ def help_of(name: str, command: Command) -> str:
 def refuse(sentence: str) -> int:
     print(f"{PROGRAM}: {sentence}", file=sys.stderr)
     return USAGE_ERROR
-
-
-def become(command: Sequence[str]) -> NoReturn:
-    """Go on as another process, in this one's place."""
-    # -m looks in the working folder first, where another project may have a callbacks/ or an experiments/ of its own
-    os.environ["PYTHONSAFEPATH"] = "1"
-    sys.stdout.flush()
-    os.execv(command[0], list(command))
 
 
 if __name__ == "__main__":

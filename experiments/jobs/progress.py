@@ -72,7 +72,7 @@ class LiveJobs:
         group: the folder of the group.
         expected: its jobs as far as they are known beforehand.
         console: where to show them.
-        keys: whose values name a job; None: those that differ between the jobs.
+        keys: whose values name a job; None: those that differ.
     """
 
     def __init__(

@@ -66,8 +66,7 @@ GO_ON = "the same command goes on: what is finished is not run again, what was s
 def supervise(hydra: Any) -> float | None:
     """Run the job that ``hydra`` describes, unless it is done already or all are to stop.
 
-    Returns:
-        The primary metric, for a sweeper that learns from it; None where the job failed or was stopped.
+    Returns the primary metric, for a sweeper that learns from it; None where the job failed or was stopped.
     """
     from experiments.run_folder.record import sweep_of
 
@@ -84,14 +83,9 @@ def supervise(hydra: Any) -> float | None:
 def run_jobs(
     jobs: Sequence[Job], *, trainers: Sequence[Any], at_once: int, live: LiveJobs, launcher: str | None = None
 ) -> list[Job]:
-    """Run all jobs, begun in their order; as they ended.
+    """Run all jobs, each of which sets ``arm`` and ``seed``, begun in their order; as they ended.
 
-    Args:
-        jobs: in the order in which they begin; each sets ``arm`` and ``seed``.
-        trainers: the node ``trainer`` of each.
-        at_once: how many run at a time on this machine.
-        live: shows what they do.
-        launcher: one of Hydra's, which runs them; None: threads of this process start them here.
+    ``launcher``: one of Hydra's, which runs them; None: threads of this process start them. The rest: :func:`begin`.
     """
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
     begin(live, trainers=trainers, at_once=at_once)
@@ -132,10 +126,7 @@ def _supervise_this(config: DictConfig) -> float | None:  # by name, as launcher
 def begin(live: LiveJobs, *, trainers: Sequence[Any], at_once: int) -> None:
     """From now on the jobs run: clear what earlier ones left, share out cores and GPUs, show them, take Ctrl-C.
 
-    Args:
-        live: shows what they do.
-        trainers: the node ``trainer`` of each.
-        at_once: how many run at a time on this machine.
+    ``trainers``: the node ``trainer`` of each; ``at_once``: how many run at a time on this machine.
     """
     group = live.group
     for path in (group / STOP, *group.glob(f"*/{JOB}"), *group.glob(f"*/{JOB_RUN}")):
@@ -178,13 +169,7 @@ def _take_signals(stop: Path) -> None:
 
 
 def run_job(job: Job, group: Path, *, variables: Mapping[str, str] | None = None) -> Job:
-    """Run one job, with the first free GPUs of its group; as it ended.
-
-    Args:
-        job: which.
-        group: the folder of its group.
-        variables: added to the environment of its process.
-    """
+    """Run one job, with the first free GPUs of its group and ``variables`` in its environment; as it ended."""
     folder, stop = job.folder(group), group / STOP
     if stop.exists():
         job = replace(job, state="stopped")

@@ -35,7 +35,7 @@ class Mark(NamedTuple):
     arm: str
     seed: str
     stage: str
-    """The settings of its last stage, which the earlier ones are part of; the fingerprint where the code counts too."""
+    """The settings of its last stage, which the earlier ones are part of."""
 
 
 class Today(NamedTuple):
@@ -69,7 +69,7 @@ def todays_jobs(study: Study) -> list[ArmJob]:
 
 def today(tracker: Tracker, study: Study) -> Today:
     """By what runs count today, as far as their arm and seed have a finished run of any configuration."""
-    there = {(run.tags["arm"], run.tags["seed"]) for run in _runs_of_arms(tracker, study)}
+    there = {(run.tags["arm"], run.tags["seed"]) for run in _finished_runs(tracker, study)}
     jobs = [job for job in todays_jobs(study) if (job.arm, str(job.seed)) in there]
     known = _start_contents(tracker, study) if jobs else {}
     policies = start_policies(study) if jobs else {}
@@ -137,17 +137,15 @@ def _marks_of_earlier_versions(tracker: Tracker, study: Study, jobs: Sequence[Ar
     return marks
 
 
-def finished_marks(tracker: Tracker, study: Study) -> set[Mark]:
-    """The marks, with their fingerprints, of all jobs of the study that have ended well."""
-    done = {run.run_id for run in _finished_runs(tracker, study)}
-    stages = [run for run in tracker.runs([study.name], kind="stage") if run.tags["mlflow.parentRunId"] in done]
-    return {
-        Mark(run.tags["arm"], run.tags["seed"], run.tags["fingerprint"]) for run in stages if run.status == "FINISHED"
+def still_to_do(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> list[ArmJob]:
+    """The jobs without a finished run of the fingerprint, code included, that theirs would have."""
+    ended = {run.run_id for run in _finished_runs(tracker, study)}
+    done = {
+        (stage.tags["arm"], stage.tags["seed"], stage.tags["fingerprint"])
+        for stage in tracker.runs([study.name], kind="stage")
+        if stage.tags["mlflow.parentRunId"] in ended and stage.status == "FINISHED"
     }
-
-
-def still_to_do(jobs: Sequence[ArmJob], done: set[Mark]) -> list[ArmJob]:
-    return [job for job in jobs if Mark(job.arm, str(job.seed), planned(job)[-1].fingerprint) not in done]
+    return [job for job in jobs if (job.arm, str(job.seed), planned(job)[-1].fingerprint) not in done]
 
 
 def by_configuration(
@@ -156,7 +154,7 @@ def by_configuration(
     """The finished runs of arms that have one of ``marks``, and all others; each oldest first."""
     stages = tracker.runs([study.name], kind="stage")
     of_today = {stage.tags["mlflow.parentRunId"] for stage in stages if "arm" in stage.tags and _mark(stage) in marks}
-    runs = _runs_of_arms(tracker, study)
+    runs = _finished_runs(tracker, study)
     return [run for run in runs if run.run_id in of_today], [run for run in runs if run.run_id not in of_today]
 
 
@@ -193,13 +191,9 @@ def lacking_starts(missing: Mapping[int, str]) -> str:
 
 
 def _finished_runs(tracker: Tracker, study: Study) -> list[TrackedRun]:
-    """Those of the study's arms and starts, oldest first."""
+    """Those of the study's arms, oldest first."""
     runs = tracker.runs([study.name], kind="experiment")
-    return [run for run in runs if run.status == "FINISHED" and "arm" in run.tags]
-
-
-def _runs_of_arms(tracker: Tracker, study: Study) -> list[TrackedRun]:
-    return [run for run in _finished_runs(tracker, study) if run.tags["arm"] != START]
+    return [run for run in runs if run.status == "FINISHED" and run.tags.get("arm", START) != START]
 
 
 def _mark(stage: TrackedRun) -> Mark:

@@ -34,10 +34,7 @@ class ArmJob:
 def jobs_of(study: Study, policies: Mapping[int, str]) -> list[ArmJob]:
     """Row by row of ``order``, in a row seed by seed, of a seed each arm.
 
-    Args:
-        study: which.
-        policies: by seed the folder of the warm start it begins from; a seed that has none leaves
-            ``policy.pretrained`` as it is.
+    ``policies``: by seed the warm start it begins from; a seed that has none leaves ``policy.pretrained`` as it is.
     """
     begin = {seed: [f"{BEGUN_FROM}={policy}"] for seed, policy in policies.items()}
     return [
@@ -72,27 +69,19 @@ def composed(job: ArmJob) -> DictConfig:
         return composed_lines(*job.overrides)
 
 
-def check_jobs(jobs: Sequence[ArmJob]) -> None:
-    """Try the command line of each arm once.
+def check(study: Study) -> None:
+    """Try the command line of each arm, and of the start, once.
 
     Raises:
-        StudyError: for the first that is refused.
+        StudyError: for the first that is refused, or would leave nothing to compare.
     """
-    first = {job.arm: job for job in jobs}
+    first = {job.arm: job for job in [*start_jobs(study).values(), *jobs_of(study, {})]}
     for arm, sentence in zip(first, override_errors(job.overrides for job in first.values()), strict=True):
         if sentence is not None:
             raise StudyError(f"arm {arm}: {sentence}")
-
-
-def check_comparable(study: Study, jobs: Sequence[ArmJob]) -> None:
-    """Look at the configuration of each arm once.
-
-    Raises:
-        StudyError: for the first that would leave nothing to compare.
-    """
-    for job in {job.arm: job for job in jobs}.values():
-        if (sentence := next(_lacking(study, composed(job)), None)) is not None:
-            raise StudyError(f"arm {job.arm}: {sentence}")
+    for arm in study.arms:
+        if (sentence := next(_lacking(study, composed(first[arm])), None)) is not None:
+            raise StudyError(f"arm {arm}: {sentence}")
 
 
 def _lacking(study: Study, config: DictConfig) -> Iterator[str]:

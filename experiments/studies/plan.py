@@ -172,7 +172,10 @@ def _flaws(name: str, content: Any) -> Iterator[str]:
     of_start = {} if start is None else {"start.overrides": start["overrides"]}
     for where, overrides in {"common": content["common"], **of_start, **of_arms}.items():
         for override in overrides:
-            yield from _flaws_of_override(f"{name}.{where}", override)
+            if not isinstance(override, str) or "=" not in override:
+                yield f"{name}.{where}: {override!r} is no override: write 'key=value'"
+            if override.partition("=")[0] in SET_BY_THE_STUDY:
+                yield f"{name}.{where}: {override}: the study sets {', '.join(SET_BY_THE_STUDY)} itself"
             of_start_itself = where == "start.overrides" and override == f"{BEGUN_FROM}=null"
             if start is not None and override.startswith(f"{BEGUN_FROM}=") and not of_start_itself:
                 yield (  # else it would be overwritten in silence
@@ -201,10 +204,3 @@ def _flaws(name: str, content: Any) -> Iterator[str]:
 
 def _flaws_of(where: str, node: Any, schema: type) -> Iterator[str]:
     return schema_flaws(where, OmegaConf.create(node) if isinstance(node, dict) else node, schema)
-
-
-def _flaws_of_override(where: str, override: Any) -> Iterator[str]:
-    if not isinstance(override, str) or "=" not in override:
-        yield f"{where}: {override!r} is no override: write 'key=value'"
-    elif override.partition("=")[0] in SET_BY_THE_STUDY:
-        yield f"{where}: {override}: the study sets {', '.join(SET_BY_THE_STUDY)} itself"

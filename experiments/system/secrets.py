@@ -25,11 +25,6 @@ ENVIRONMENT_RESOLVER = re.compile(r"oc\.env\s*:\s*([A-Za-z_]\w*)")
 LOCAL_PATH = re.compile(r"(?<![\w./:~-])(?:(?:sqlite|file):/*)?(?:~|/[A-Za-z_.])[\w.+@%-]*(?:/[\w.+@%-]+)*/?")
 
 
-def is_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret."""
-    return SECRET_NAME.search(name) is not None
-
-
 def without_login(address: str) -> str:
     """An address without the user and the password in it."""
     return LOGIN.sub("", address)
@@ -55,7 +50,7 @@ def secret_finder(environment: Mapping[str, str] = os.environ) -> Callable[[str]
     secrets = list(_secrets(environment))
 
     def find(text: str) -> str | None:
-        referenced = next((name for name in ENVIRONMENT_RESOLVER.findall(text) if is_secret(name)), None)
+        referenced = next((name for name in ENVIRONMENT_RESOLVER.findall(text) if SECRET_NAME.search(name)), None)
         return referenced or next((name for secret, name in secrets if secret in text), None)
 
     return find
@@ -64,15 +59,11 @@ def secret_finder(environment: Mapping[str, str] = os.environ) -> Callable[[str]
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Each secret, as it is and as it is written in an address or in JSON, with the variable that holds it."""
     for name, value in environment.items():
-        found = [value] if is_secret(name) else []
+        found = [value] if SECRET_NAME.search(name) else []
         for login in LOGIN.findall(value):
             found += [login, unquote(login.partition(":")[2])]
-        for secret in dict.fromkeys(form for one in found for form in _forms(one)):
-            if len(secret) >= SHORTEST:
-                yield secret, name
-
-
-def _forms(secret: str) -> Iterator[str]:
-    yield secret
-    yield quote(secret, safe="")
-    yield from (json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True))
+        for one in found:
+            in_json = (json.dumps(one, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True))
+            for form in dict.fromkeys((one, quote(one, safe=""), *in_json)):
+                if len(form) >= SHORTEST:
+                    yield form, name

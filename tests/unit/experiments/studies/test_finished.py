@@ -23,7 +23,6 @@ from experiments.stages.stage_manifest import CONTENTS, write_result
 from experiments.studies.finished import (
     Today,
     by_configuration,
-    finished_marks,
     mark_of,
     planned,
     same_parameters,
@@ -127,11 +126,12 @@ def test_runs_of_other_code_count_in_a_report_and_are_made_again(runs: Any, stud
         runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=f"of other code {mark.arm}", settings=mark.stage)
     assert today(runs.tracker, study) == Today(marks=marks, missing={})
     assert len(by_configuration(runs.tracker, study, marks)[0]) == 2
-    assert still_to_do(jobs, finished_marks(runs.tracker, study)) == jobs
-    for job in jobs:
-        mark = planned(job)[-1].fingerprint
-        runs.add(job.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=mark, time="2026-01-02T00-00-00")
-    assert still_to_do(jobs, finished_marks(runs.tracker, study)) == []
+    assert still_to_do(runs.tracker, study, jobs) == jobs
+    for job, finished in ((jobs[0], False), (jobs[0], True), (jobs[1], True)):
+        mark, time = planned(job)[-1].fingerprint, f"2026-01-02T00-00-0{finished:d}"
+        runs.add(job.arm, job.seed, solved=[0, 1], curve=FLAT, fingerprint=mark, time=time, finished=finished)
+        assert (job in still_to_do(runs.tracker, study, jobs)) is not finished
+    assert still_to_do(runs.tracker, study, jobs) == []
 
 
 def test_a_study_that_takes_other_code_sees_the_folders_that_its_runs_take(

@@ -12,7 +12,7 @@ from experiments.compare import main as compare
 from experiments.config.folders import VARIABLE, study_names, take_config_dir
 from experiments.report import main as report
 from experiments.schema import register
-from experiments.studies.jobs import check_comparable, check_jobs, jobs_of, start_jobs
+from experiments.studies.jobs import check, start_jobs
 from experiments.studies.plan import StudyError, find_study, split
 from experiments.study import main as run
 
@@ -41,8 +41,7 @@ def test_a_folder_of_ones_own_has_studies(capsys: pytest.CaptureFixture[str]) ->
     show()
     assert re.search(rf"^  {NAME} +What a reward for brevity costs", capsys.readouterr().out, re.M)
     assert start_jobs(study) == {}
-    check_jobs(jobs_of(study, {}))
-    check_comparable(study, jobs_of(study, {}))
+    check(study)
 
 
 def test_a_file_anywhere_is_a_study_under_its_own_name(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from experiments.config.folders import CONF, study_names
 from experiments.schema import register
 from experiments.stages.plan import plan_stages
 from experiments.studies.finished import mark_of, start_policies
-from experiments.studies.jobs import check_comparable, check_jobs, composed, jobs_of, start_jobs
+from experiments.studies.jobs import check, composed, jobs_of, start_jobs
 from experiments.studies.plan import Start, Study, StudyError, find_study, read_study
 from experiments.study import chosen_study, close, options
 from experiments.validation import check_credit_fits
@@ -90,7 +90,7 @@ def test_options_change_what_is_run_and_not_what_it_is(tmp_path: Path) -> None:
         chosen_study(options([str(file), "launcher=joblip"]))
     mistyped, _ = chosen_study(options([str(file), "progress=jsn"]))
     with pytest.raises(StudyError, match="progress=jsn: no such progress; did you mean 'json'"):
-        check_jobs(jobs_of(mistyped, {}))
+        check(mistyped)
 
 
 @pytest.mark.parametrize(
@@ -137,18 +137,17 @@ def test_a_policy_to_begin_from_is_named_where_nothing_overwrites_it(path: str, 
 def test_an_arm_that_the_command_line_would_refuse_is_named() -> None:
     study = read_study("s", changed("arms.third.overrides", ["experiment=llama_oracle", "reward.wight=0.1"]))
     with pytest.raises(StudyError, match=r"arm third: reward.wight: no such key; did you mean 'reward.weight'"):
-        check_jobs(jobs_of(study, {}))
+        check(study)
 
 
 SAMPLED = "accuracy_sampled"
 
 
 def comparable(*overrides: str, metric: str = "accuracy", curve: str = SAMPLED) -> Study:
-    """A study of two arms, the second with ``overrides``."""
+    """A study of two arms with these overrides."""
     arms = {arm: {"about": "", "overrides": ["experiment=llama_baseline"], "seeds": 1} for arm in ("plain", "better")}
-    arms["better"]["overrides"] += overrides
     primary = {**CONTENT["primary"], "metric": f"test/verifier/{metric}"}
-    fixed = {"primary": primary, "curve": f"val/verifier/{curve}", "common": [], "start": None}
+    fixed = {"primary": primary, "curve": f"val/verifier/{curve}", "common": [*overrides], "start": None}
     return read_study("s", {**CONTENT, **fixed, "arms": arms, "order": [["plain", "better"]]})
 
 
@@ -175,16 +174,15 @@ NO_TEST = "suite.settings must hold 'main', on which a study compares; there are
     ],
 )
 def test_an_arm_that_leaves_nothing_to_compare_is_refused(asked: Study, sentence: str) -> None:
-    with pytest.raises(StudyError, match=f"arm better: .*{sentence}"):
-        check_comparable(asked, [job for job in jobs_of(asked, {}) if job.arm == "better"])
+    with pytest.raises(StudyError, match=f"arm plain: .*{sentence}"):
+        check(asked)
 
 
 @pytest.mark.parametrize("curve", ["accuracy", SAMPLED, "pass_at_4"])
 def test_what_can_be_compared_passes(curve: str) -> None:
     drawn = ("rollout.validation_samples=4", "budget.evaluate.samples=4", "policy.pretrained=null")
     asked = comparable(*drawn, metric=SAMPLED, curve=curve)
-    started = replace(asked, start=Start(overrides=[], seed=0))
-    check_comparable(started, jobs_of(asked, {})[1:])
+    check(replace(asked, start=Start(overrides=["experiment=llama_baseline"], seed=0)))
 
 
 @pytest.mark.parametrize("address", [None, "nowhere://at-all"])
@@ -203,8 +201,7 @@ def test_failed_jobs_are_named_also_where_the_report_fails(
 def test_every_arm_of_every_study_can_be_run(name: str) -> None:
     study = find_study(name)
     jobs = {job.arm: job for job in [*start_jobs(study).values(), *jobs_of(study, {})]}
-    check_jobs(list(jobs.values()))
-    check_comparable(study, [job for arm, job in jobs.items() if arm != "start"])
+    check(study)
     for arm, job in jobs.items():
         stages = [plan.name for plan in plan_stages(composed(job)).values()]
         assert arm == "start" or {"grpo", "evaluate"} <= set(stages)
