@@ -8,8 +8,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from hydra import compose, initialize_config_module
 
@@ -41,29 +43,21 @@ def started(body: str) -> subprocess.Popen[str]:
     return subprocess.Popen(own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def test_ranks_know_each_other_and_only_the_first_prints(capfd: pytest.CaptureFixture[str]) -> None:
-    body = """
-    with process_group():
-        print(ranks(), gather(this_rank()), os.environ["SAID"])
-    """
-    assert launch(command(body), 2, variables={"SAID": "yes"}) == 0
-    assert capfd.readouterr().out.splitlines() == ["2 [0, 1] yes"]
-
-
-def test_ranks_share_the_cores_unless_told_otherwise(
+def test_ranks_know_each_other_share_the_cores_and_only_the_first_prints(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = """
-    print(*(os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")))
+    with process_group():
+        print(ranks(), gather([os.environ.get(name) for name in ("SAID", "OMP_NUM_THREADS", "MKL_NUM_THREADS")]))
     """
     for name in THREADS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    assert launch(command(body), 2, variables={}) == 0
-    assert capfd.readouterr().out.splitlines() == ["3 3"] * 2
+    assert launch(command(body), 2, variables={"SAID": "yes"}) == 0
+    assert capfd.readouterr().out.splitlines() == [f"2 {[['yes', '3', '3']] * 2}"]
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert launch(command(body), 2, variables={}) == 0
-    assert capfd.readouterr().out.splitlines() == ["1 None"] * 2
+    assert launch(command(body), 2, variables={"SAID": "yes"}) == 0
+    assert capfd.readouterr().out.splitlines() == [f"2 {[['yes', '1', None]] * 2}"]
 
 
 def test_lightning_believes_the_launcher_and_not_the_cluster(capfd: pytest.CaptureFixture[str]) -> None:
@@ -108,9 +102,25 @@ def test_a_rank_that_fails_ends_all_with_its_cause(
     assert said in capfd.readouterr().err
 
 
-def rank_1_raises(*, then: str, at_the_end: str) -> str:
-    """What rank 0 does then, and what both do before they are gone."""
-    return f"""
+LATER_ERROR = 'time.sleep(0.5); raise RuntimeError("the other is gone")'
+
+
+@pytest.mark.parametrize(
+    ("then", "at_the_end", "grace"),
+    [
+        (LATER_ERROR, "time.sleep(2 * this_rank())", 10),
+        # as a library's watchdog aborts, without a word, once the other has closed its end and is not yet gone
+        ("time.sleep(1); os._exit(134)", "time.sleep(3)", 10),
+        (LATER_ERROR, "time.sleep(600 * this_rank())", 1),
+    ],
+    ids=["rank 0 ends first", "rank 0 aborts first", "rank 1 does not end and is killed"],
+)
+def test_the_cause_is_the_first_that_was_written(
+    then: str, at_the_end: str, grace: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``then``: what rank 0 does after rank 1 has raised; ``at_the_end``: what both do before they are gone."""
+    monkeypatch.setattr("experiments.system.launch.GRACE_SECONDS", grace)
+    body = f"""
     try:
         with process_group():
             barrier()
@@ -120,35 +130,7 @@ def rank_1_raises(*, then: str, at_the_end: str) -> str:
     finally:
         {at_the_end}
     """
-
-
-def test_the_cause_is_the_first_that_was_said_not_that_of_the_first_rank_to_end(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    body = rank_1_raises(
-        then='time.sleep(0.5); raise RuntimeError("the other is gone")', at_the_end="time.sleep(2 * this_rank())"
-    )
     assert launch(command(body), 2, variables={}) in (1, 134), "torch may abort on its way out"
-    assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
-
-
-def test_a_rank_that_aborts_after_another_has_said_its_cause_is_not_the_first(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """As a library's watchdog aborts, without a word, once the other has closed its end and is not yet gone."""
-    body = rank_1_raises(then="time.sleep(1); os._exit(134)", at_the_end="time.sleep(3)")
-    assert launch(command(body), 2, variables={}) in (1, 134), "torch may abort on its way out"
-    assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
-
-
-def test_who_is_blamed_and_does_not_end_has_failed_and_was_not_killed(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("experiments.system.launch.GRACE_SECONDS", 1)
-    body = rank_1_raises(
-        then='time.sleep(0.5); raise RuntimeError("the other is gone")', at_the_end="time.sleep(600 * this_rank())"
-    )
-    assert launch(command(body), 2, variables={}) == 1
     assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
 
 
@@ -195,12 +177,9 @@ def test_ranks_do_not_outlive_their_launcher(tmp_path: Path) -> None:
 
 
 def alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{process}/stat")
-    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def test_groups_that_libraries_make_wait_as_long(capfd: pytest.CaptureFixture[str]) -> None:
@@ -222,11 +201,7 @@ def test_ranks_wait_longer_than_any_phase_may_take() -> None:
     register()
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", ["experiment=llama_critic"])
-    limits = [
-        limit
-        for callbacks in config.callbacks.values()
-        if "watchdog" in callbacks
-        for limit in callbacks.watchdog.limits.values()
-    ]
+    watchdogs = [callbacks.watchdog for callbacks in config.callbacks.values() if "watchdog" in callbacks]
+    limits = [limit for watchdog in watchdogs for limit in watchdog.limits.values()]
     assert len(limits) > 5
     assert max(limits) < WAIT.total_seconds()
