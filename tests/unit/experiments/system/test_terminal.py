@@ -43,8 +43,8 @@ def test_nothing_that_python_prints_holds_a_secret() -> None:
 
 def printed(script: str, **environment: str) -> subprocess.Popen[str]:
     whole = f"from experiments.system.terminal import protect_output\nprotect_output()\n{script}"
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", whole], env=os.environ | environment, encoding="latin-1", **pipes)
+    command, known = [sys.executable, "-c", whole], os.environ | environment
+    return subprocess.Popen(command, env=known, encoding="latin-1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
