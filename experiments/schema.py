@@ -38,16 +38,12 @@ class FitBudget:
 
 @dataclass
 class WarmStartBudget(FitBudget):
-    """Supervised training of a new policy."""
-
     unaimed_steps: int = at_least(0)
     """The first of the steps: of Countdown, plays without a target; of stories, sums."""
 
 
 @dataclass
 class CriticBudget(FitBudget):
-    """Pretraining of the critic."""
-
     trajectories: int = at_least(1)
     """Searches that the published recipes draw from."""
 
@@ -73,8 +69,6 @@ class GRPOBudget:
 
 @dataclass
 class CLIPOBudget:
-    """What CLIPO needs besides."""
-
     dimension: int = at_least(1)
     warmup_steps: int = at_least(0)
     draw_every: int = at_least(1)
@@ -90,8 +84,6 @@ class EvaluateBudget:
 
 @dataclass
 class Budget:
-    """Sizes, by stage."""
-
     warm_start: WarmStartBudget = MISSING
     critic: CriticBudget = MISSING
     grpo: GRPOBudget = MISSING
@@ -110,8 +102,6 @@ class Best:
 
 @dataclass
 class Checkpoints:
-    """What a stopped stage goes on from."""
-
     keep: int = at_least(1)
     best: Best = MISSING
     resume_changed_code: bool = MISSING
@@ -120,8 +110,6 @@ class Checkpoints:
 
 @dataclass
 class Logger:
-    """What goes to MLflow."""
-
     mirror: bool = MISSING
     patience: float = at_least(0)
     """Seconds."""

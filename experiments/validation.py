@@ -29,9 +29,6 @@ from experiments.system.terminal import one_line
 TRIED_PROMPTS = 32
 """Prompts of each split that are measured; the engine checks every one when it reads it."""
 
-Part = tuple[type, DictConfig]
-"""A class and the node of the configuration that names it."""
-
 
 def check_credit_fits(config: DictConfig) -> None:
     """Refuse an advantage that would refuse the reward's credit, and a reward that would refuse the rollouts.
@@ -41,8 +38,30 @@ def check_credit_fits(config: DictConfig) -> None:
     Raises:
         AssemblyError: in a sentence that names what to choose instead.
     """
-    parts: list[Part] = [(_class_of(node), node) for _, node in reward_parts(config.reward)]
-    credit = _credit_of(parts)
+    nodes = dict(reward_parts(config.reward))
+    kinds = {path: _class_of(node) for path, node in nodes.items()}
+
+    def having(attribute: str) -> list[str]:
+        return [path for path, kind in kinds.items() if getattr(kind, attribute, False)]
+
+    valuing = having("values_steps")
+    # of a class that is not ours it is unknown whether its credit has verdicts, and assumed
+    verifies = any(getattr(kind, "verifies", not is_ours(kind.__module__)) for kind in kinds.values())
+    starts = any(
+        critic_values_states(nodes[path].critic)
+        if "critic" in nodes[path]
+        else getattr(kinds[path], "values_starts", False)
+        for path in valuing
+    )
+    step = StepCredit(0, 0, 0.5, depth=2)
+    credit = Credit(
+        outcome=torch.zeros(2),
+        parts={kinds[path].__name__: torch.zeros(2) for path in valuing or [*kinds][:1]},
+        steps=[[step], [step]] if valuing else None,
+        starts=[0.5, 0.5] if starts else None,
+        metrics={"steps/return": 0.5} if valuing else {},
+        verdicts=[Verdict(status="wrong", reason="")] * 2 if verifies else None,
+    )
     outer = build(config, "advantage")
     # a gate calls the advantage within it only once it trusts the critic, which is too late
     for advantage in (outer, getattr(outer, "advantage", outer)):
@@ -50,48 +69,24 @@ def check_credit_fits(config: DictConfig) -> None:
             advantage(credit, torch.ones(2, 1, dtype=torch.bool), 2)
         except ValueError as error:
             raise AssemblyError(f"advantage: {error}") from error
-    judging = [kind for kind in (*(kind for kind, _ in parts), type(outer)) if getattr(kind, "reads_verdicts", False)]
-    if judging and credit.verdicts is None:
+    judging = [kind for kind in (*kinds.values(), type(outer)) if getattr(kind, "reads_verdicts", False)]
+    if judging and not verifies:
         raise AssemblyError(f"reward: no part of it verifies, and {judging[0].__name__} judges values by verdicts")
-    if isinstance(outer, TrustGate) and (path := _part_adding_values(config.reward)) is not None:
+    if isinstance(outer, TrustGate) and (adding := [path for path in valuing if nodes[path].get("weight")]):
         raise AssemblyError(
-            f"advantage: a trust gate closes the credit of steps alone, and {path}.weight adds their values to the "
-            f"outcome, which stays open: use {path}.weight=0 or an advantage without a gate"
+            f"advantage: a trust gate closes the credit of steps alone, and {adding[0]}.weight adds their values to "
+            f"the outcome, which stays open: use {adding[0]}.weight=0 or an advantage without a gate"
         )
-    fitted = [kind for kind, _ in parts if getattr(kind, "reads_all_groups", False)]
-    if fitted and getattr(_class_of(config.rollout), "keeps_what_differs", False):
+    rollouts = _class_of(config.rollout)
+    if (fitted := having("reads_all_groups")) and getattr(rollouts, "keeps_what_differs", False):
         raise AssemblyError(
-            f"rollout: keeps the groups that differ, and {fitted[0].__name__} learns chances of success from all of "
-            "them: use rollout=engine"
+            f"rollout: keeps the groups that differ, and {kinds[fitted[0]].__name__} learns chances of success from "
+            "all of them: use rollout=engine"
         )
-    reading = [kind for kind, _ in parts if getattr(kind, "reads_prefix_values", False)]
-    if reading and not getattr(_class_of(config.rollout), "values_prefixes", False):
-        raise AssemblyError(f"reward: {reading[0].__name__} reads values drawn with the rollouts: use rollout=vineppo")
-
-
-def _credit_of(parts: list[Part]) -> Credit:
-    """Credit of two rollouts, with steps and starts where these parts of a reward would value them."""
-    valuing = [(kind, node) for kind, node in parts if getattr(kind, "values_steps", False)]
-    step = StepCredit(0, 0, 0.5, depth=2)
-    return Credit(
-        outcome=torch.zeros(2),
-        parts={kind.__name__: torch.zeros(2) for kind, _ in valuing or parts[:1]},
-        steps=[[step], [step]] if valuing else None,
-        starts=[0.5, 0.5] if any(_values_starts(*part) for part in valuing) else None,
-        metrics={"steps/return": 0.5} if valuing else {},
-        verdicts=[Verdict(status="wrong", reason="")] * 2 if any(_verifies(kind) for kind, _ in parts) else None,
-    )
-
-
-def _part_adding_values(reward: DictConfig) -> str | None:
-    """Where in a reward the values of steps are added to the outcome; None where they are left to the advantage."""
-    valuing = (found for found in reward_parts(reward) if getattr(_class_of(found[1]), "values_steps", False))
-    return next((path for path, node in valuing if node.get("weight")), None)
-
-
-def _verifies(kind: type) -> bool:
-    """Whether the credit of such a reward has verdicts; of a class that is not ours that is unknown, and assumed."""
-    return bool(getattr(kind, "verifies", not is_ours(kind.__module__)))
+    if (reading := having("reads_prefix_values")) and not getattr(rollouts, "values_prefixes", False):
+        raise AssemblyError(
+            f"reward: {kinds[reading[0]].__name__} reads values drawn with the rollouts: use rollout=vineppo"
+        )
 
 
 def _class_of(node: DictConfig) -> Any:
@@ -107,10 +102,6 @@ def critic_values_states(critic: DictConfig) -> bool:
     """
     found = getattr(_class_of(critic), "values_states", False)
     return critic_values_states(critic.member) if isinstance(found, property) else bool(found)
-
-
-def _values_starts(kind: type, node: DictConfig) -> bool:
-    return critic_values_states(node.critic) if "critic" in node else bool(getattr(kind, "values_starts", False))
 
 
 def check_online(config: DictConfig) -> None:
@@ -141,20 +132,14 @@ def check_online(config: DictConfig) -> None:
             f"online: trains critics that read states, {kind.__name__} reads more: use critic=joint or "
             "critic=numeric_v2, or online=none"
         )
-    if hiding := _part_hiding_critic(config, path):
-        raise AssemblyError(
-            f"online: finds no critic within {hiding.__name__}, which holds it under a name other than "
-            f"{', '.join(INNER)} or rewards: use reward=critic, or online=none"
-        )
-
-
-def _part_hiding_critic(config: DictConfig, path: str) -> type | None:
-    """The part of the reward around its critic that keeps it from the online one, if there is one."""
     keys = path.split(".")
     for depth in range(1, len(keys)):
         if keys[depth] not in (*INNER, "rewards") and keys[depth - 1] != "rewards":
-            return _class_of(OmegaConf.select(config, ".".join(keys[:depth])))
-    return None
+            hiding = _class_of(OmegaConf.select(config, ".".join(keys[:depth])))
+            raise AssemblyError(
+                f"online: finds no critic within {hiding.__name__}, which holds it under a name other than "
+                f"{', '.join(INNER)} or rewards: use reward=critic, or online=none"
+            )
 
 
 def check_prompts_fit(config: DictConfig) -> None:
@@ -163,7 +148,13 @@ def check_prompts_fit(config: DictConfig) -> None:
     Raises:
         AssemblyError: for a prompt that leaves no tokens for a completion, or a task that cannot give its problems.
     """
-    policy, problems = config.policy, _first_problems(config)
+    problems: list[Problem] = []
+    for where, task, split in _tasks_in_use(config):
+        try:
+            problems += task.problems(split)[:TRIED_PROMPTS]
+        except (ValueError, OSError) as error:
+            raise AssemblyError(f"{where}: {error}") from error
+    policy = config.policy
     if policy.pretrained is None:
         return
     try:
@@ -181,17 +172,6 @@ def check_prompts_fit(config: DictConfig) -> None:
                 f"policy.pretrained={policy.pretrained}: the prompt of problem {problem.id} has {length} tokens "
                 f"and leaves no room for a completion in the context of {context}"
             )
-
-
-def _first_problems(config: DictConfig) -> list[Problem]:
-    """The first problems of each split that some stage reads, those of the suite's own tasks included."""
-    problems: list[Problem] = []
-    for where, task, split in _tasks_in_use(config):
-        try:
-            problems += task.problems(split)[:TRIED_PROMPTS]
-        except (ValueError, OSError) as error:
-            raise AssemblyError(f"{where}: {error}") from error
-    return problems
 
 
 def _tasks_in_use(config: DictConfig) -> Iterator[tuple[str, Task, Split]]:

@@ -44,7 +44,7 @@ def siblings(group: str) -> list[str]:
 def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Folders that stand for the hub's models: the real loading code, no download."""
     folders: dict[str, Path] = {}
-    makes = {"llama": ("llama", tiny_llama), "qwen": ("qwen2", tiny_qwen2), "deepseek": ("qwen2", tiny_qwen2)}
+    makes = {"llama": ("llama", tiny_llama), "qwen": ("qwen2", tiny_qwen2)}
     for family, (kind, make) in makes.items():
         tokenizer = train_tokenizer(["Numbers: [1, 2], target: 3\n1+2=3"], vocab_size=300, kind=kind)
         tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"

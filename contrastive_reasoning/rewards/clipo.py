@@ -145,7 +145,7 @@ class CLIPOReward:
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.trainable = trainable
-        self.warmup_steps = warmup_steps
+        self.warmup_steps = warmup_steps if trainable else 0
         self.seed = seed
         self.head: nn.Module | None = None
         self.optimizer: torch.optim.Optimizer | None = None

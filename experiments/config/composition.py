@@ -108,56 +108,58 @@ def _values(override: Override) -> list[str]:
     return [f"{override.get_key_element()}={value}" for value in ends]
 
 
-def dotted_keys(config: DictConfig, above: str = "") -> set[str]:
-    """Every key by its dotted path; values are not resolved."""
-    keys: set[str] = set()
-    for key in config:
-        keys.add(f"{above}{key}")
-        value = None if OmegaConf.is_missing(config, key) else config._get_node(key)
-        if isinstance(value, DictConfig) and _is_open(value):
-            keys |= dotted_keys(value, f"{above}{key}.")
-    return keys
+def dotted_keys(config: DictConfig) -> set[str]:
+    """Every key of a mapping by its dotted path; values are not resolved."""
+    return {path for path, parent, _, _ in _nodes(config) if isinstance(parent, DictConfig)}
 
 
-def leaves(config: DictConfig | ListConfig, above: str = "") -> Iterator[tuple[str, object]]:
+def leaves(config: DictConfig) -> Iterator[tuple[str, object]]:
     """Every value by its dotted path: as it is written, and as it is resolved where that is possible.
 
     A mere reference to another value is not followed: the other has its own path.
     """
-    for path, key, node in _nodes(config, above):
-        if isinstance(node, DictConfig | ListConfig) and _is_open(node):
-            yield from leaves(node, f"{path}.")
-        elif isinstance(node, Node):
+    for path, parent, key, node in _nodes(config):
+        if isinstance(node, Node) and not _is_open(node):
             written = node._value()
             yield path, written
             if node._is_interpolation() and not REFERENCE.fullmatch(str(written)):
                 with suppress(OmegaConfBaseException):
-                    yield path, config[key]
+                    yield path, parent[key]
 
 
-def dangling_reference(config: DictConfig | ListConfig, above: str = "") -> tuple[str, str] | None:
-    """(dotted path, OmegaConf's message) of the first value that refers to a missing key."""
-    for path, key, node in _nodes(config, above):
-        if isinstance(node, DictConfig | ListConfig) and _is_open(node):
-            if (found := dangling_reference(node, f"{path}.")) is not None:
-                return found
-        elif isinstance(node, Node) and node._is_interpolation():
+def dangling_reference(config: DictConfig) -> tuple[str, str] | None:
+    """(dotted path, OmegaConf's message) of the first value that refers to a missing key or environment variable."""
+    for path, parent, key, node in _nodes(config):
+        if isinstance(node, Node) and node._is_interpolation():
             try:
-                config[key]
-            except InterpolationKeyError as error:
-                return path, (error.msg or str(error)).splitlines()[0]
-            except OmegaConfBaseException:
-                continue  # other resolvers may only work within a run
+                parent[key]
+            except OmegaConfBaseException as error:
+                if isinstance(error, InterpolationKeyError) or "${oc.env:" in str(node._value()):
+                    return path, (error.msg or str(error)).splitlines()[0]  # other resolvers may only work within a run
     return None
 
 
-def parts(config: DictConfig | ListConfig, above: str = "") -> Iterator[tuple[str, DictConfig]]:
+def parts(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
     """Every mapping with a ``_target_`` by its dotted path; references are not followed."""
-    for path, _, node in _nodes(config, above):
-        if isinstance(node, DictConfig | ListConfig) and _is_open(node):
-            if isinstance(node, DictConfig) and "_target_" in node:
-                yield path, node
-            yield from parts(node, f"{path}.")
+    for path, _, _, node in _nodes(config):
+        if isinstance(node, DictConfig) and _is_open(node) and "_target_" in node:
+            yield path, node
+
+
+def _nodes(config: DictConfig | ListConfig, above: str = "") -> Iterator[tuple[str, Any, Any, Any]]:
+    """(dotted path, parent, key, node) of everything in a configuration; references are not followed."""
+    keys: Any = range(len(config)) if isinstance(config, ListConfig) else config.keys()
+    for key in keys:
+        node = config._get_node(key)
+        yield f"{above}{key}", config, key, node
+        if _is_open(node):
+            yield from _nodes(node, f"{above}{key}.")  # pyright: ignore[reportArgumentType]
+
+
+def _is_open(node: Any) -> bool:
+    return isinstance(node, DictConfig | ListConfig) and not (
+        node._is_none() or node._is_interpolation() or node._is_missing()
+    )
 
 
 def reward_parts(reward: Any, path: str = "reward") -> Iterator[tuple[str, DictConfig]]:
@@ -181,12 +183,3 @@ def critic_checkpoints(reward: Any) -> Iterator[tuple[str, str | None]]:
 def open_critics(config: DictConfig) -> list[str]:
     """Paths of the reward's critics that still need a checkpoint."""
     return [path for path, checkpoint in critic_checkpoints(config.reward) if checkpoint is None]
-
-
-def _nodes(config: DictConfig | ListConfig, above: str) -> Iterator[tuple[str, Any, Any]]:
-    keys: Any = range(len(config)) if isinstance(config, ListConfig) else config.keys()
-    return ((f"{above}{key}", key, config._get_node(key)) for key in keys)
-
-
-def _is_open(node: DictConfig | ListConfig) -> bool:
-    return not node._is_none() and not node._is_interpolation() and not node._is_missing()

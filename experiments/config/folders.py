@@ -39,7 +39,13 @@ def take_config_dir(arguments: Sequence[str]) -> list[str]:
         else:
             left.append(argument)
     if folder is not None:
-        _check_usable(folder, prefix + folder)
+        if not folder or not Path(folder).is_dir():
+            raise ConfigDirError(f"{prefix}{folder}: no such folder")
+        names = [path.relative_to(folder) for path in sorted(Path(folder).rglob("*.yaml"))]
+        if hidden := next((name for name in names if (CONF / name).is_file()), None):
+            raise ConfigDirError(
+                f"{prefix}{folder}: {hidden} is a file of conf/ too, which comes first; give yours another name"
+            )
         os.environ[VARIABLE] = str(Path(folder).resolve())
     return left
 
@@ -53,14 +59,6 @@ def config_dir_option() -> list[str]:
     """The folder of one's own as an argument of the command line; empty where there is none."""
     folder = own_folder()
     return [] if folder is None else [f"--config-dir={folder}"]
-
-
-def _check_usable(folder: str, argument: str) -> None:
-    if not folder or not Path(folder).is_dir():
-        raise ConfigDirError(f"{argument}: no such folder")
-    names = [path.relative_to(folder) for path in sorted(Path(folder).rglob("*.yaml"))]
-    if hidden := next((name for name in names if (CONF / name).is_file()), None):
-        raise ConfigDirError(f"{argument}: {hidden} is a file of conf/ too, which comes first; give yours another name")
 
 
 def first_comment(text: str) -> str:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import yaml
 from hydra import compose, initialize_config_module
-from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.composition import (
     JOB_MODE,
@@ -28,7 +26,7 @@ from experiments.config.composition import (
     parse,
     single_runs,
 )
-from experiments.config.contradictions import READ_THERE, SECRET, contradiction, takes_several_kinds
+from experiments.config.contradictions import READ_THERE, SECRET, contradiction
 from experiments.config.folders import CONF, own_folder
 from experiments.config.hints import command_line, did_you_mean, install_command, nearest
 from experiments.config.whole import unread_keys
@@ -79,24 +77,24 @@ def _command_error(lines: Sequence[str], multirun: bool) -> str | None:
             return _grammar_error(line, one_line(error))
     secret_in = secret_finder()
     for override in overrides:
-        if (name := secret_in(_line(override))) is not None:
-            return f"{override.key_or_group} {SECRET} {name}: {READ_THERE}"
+        line, key = _line(override), override.key_or_group
+        if (name := secret_in(line)) is not None:
+            return f"{key} {SECRET} {name}: {READ_THERE}"
         if override.is_sweep_override() and not multirun:
             return (
-                f"{_line(override)}: several values, and this is a single run; to run each of them use "
-                f"{command_line('sweep')}, for one value that holds a comma quote it: {_quoted(_line(override))}"
+                f"{line}: several values, and this is a single run; to run each of them use "
+                f"{command_line('sweep')}, for one value that holds a comma quote it: {_quoted(line)}"
             )
-        if escape := next((escape for escape in ESCAPES if escape in _line(override)), None):
+        if escape := next((escape for escape in ESCAPES if escape in line), None):
             return (
-                f"{override.key_or_group}: an override reads {escape} as two characters, a backslash and a letter; "
+                f"{key}: an override reads {escape} as two characters, a backslash and a letter; "
                 "give the character itself, in a shell by $'…', or set the value in a YAML file"
             )
     with initialize_config_module("conf", version_base="1.3"):
         return (
             _first(_plugin_error(override, overrides) for override in overrides)
             or _first(_run_error(parse(run)) for run in single_runs(overrides))
-            or _hydra_error(parse(next(single_runs(overrides))))
-            or _preset_error(overrides)
+            or _hydra_error(overrides)
         )
 
 
@@ -139,12 +137,17 @@ def _plugin_error(override: Override, overrides: Sequence[Override]) -> str | No
     return f"{choice} is not installed: {install_command(EXTRAS[choice])}"
 
 
-def _preset_error(overrides: Sequence[Override]) -> str | None:
-    """Every value that a preset of ``conf/sweep/`` varies, beside the first ones of the overrides, which win."""
-    if all(override.key_or_group != "sweep" for override in overrides):
-        return None
+def _hydra_error(overrides: Sequence[Override]) -> str | None:
+    """Hydra's own keys, and every value that a preset of ``conf/sweep/`` varies, beside the overrides, which win."""
     given = next(single_runs(overrides))
-    params = compose("config", given, return_hydra_config=True).hydra.sweeper.get("params") or {}
+    preset = any(override.key_or_group == "sweep" for override in overrides)
+    if not preset and not any(is_hydras(override) and _line(override) != JOB_MODE for override in overrides):
+        return None
+    try:
+        hydras = compose("config", given, return_hydra_config=True).hydra
+    except (HydraException, OmegaConfBaseException) as error:
+        return _composition_error(error)
+    params = (hydras.sweeper.get("params") or {}) if preset else {}
     varied = parse([f"{key}={values}" for key, values in params.items()])
     return _first(_run_error(parse([*run, *given])) for run in single_runs(varied))
 
@@ -159,16 +162,10 @@ def _run_error(overrides: Sequence[Override]) -> str | None:
         if wrong is not None:
             return wrong
         base = composed(*map(_line, chosen))
-        wrong = _first(_key_error(base, override) for override in keys) or _first(_value_error(base, o) for o in keys)
-        if wrong is not None:
+        if (wrong := _first(_key_error(base, override) for override in keys)) is not None:
             return wrong
         whole = composed(*map(_line, ours))
-        wrong = _first(_reference_error(whole, override) for override in keys) or _exchange_error(chosen, whole)
-        return wrong or contradiction(whole)
-    except MissingConfigException as error:
-        group, _, option = (error.missing_cfg_file or "").rpartition("/")
-        hint = did_you_mean(option, options(group))
-        return f"these choices together need {group}={option}, which does not exist; {hint}"
+        return _exchange_error(chosen, whole) or contradiction(whole)
     except yaml.YAMLError as error:
         return one_line(error)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -193,6 +190,10 @@ def _file_error(override: Override) -> str | None:
 
 def _composition_error(error: BaseException) -> str:
     """The whole message of Hydra or OmegaConf in one line, with the key that it is about, and the nearest valid one."""
+    if isinstance(error, MissingConfigException):
+        group, _, option = (error.missing_cfg_file or "").rpartition("/")
+        hint = did_you_mean(option, options(group))
+        return f"these choices together need {group}={option}, which does not exist; {hint}"
     message = str(error.__cause__ or error)
     trailer = OMEGACONF_TRAILER.search(message)
     key = trailer[1].strip() if trailer else ""
@@ -200,7 +201,13 @@ def _composition_error(error: BaseException) -> str:
     place = found[0] if (found := HYDRA_PLACE.match(text)) else ""
     reason = text.removeprefix(place)
     if key and f"Key '{key.rpartition('.')[2]}'" in reason:
-        return f"{place}{key}: no such key; {did_you_mean(key, known := dotted_keys(composed()), names=_roots(known))}"
+        if not key.startswith("hydra"):
+            known = dotted_keys(composed())
+            roots = {name for name in known if "." not in name}
+            return f"{place}{key}: no such key; {did_you_mean(key, known, names=roots)}"
+        near = nearest(key, dotted_keys(compose("config", return_hydra_config=True)))
+        if near is not None and not key.startswith(f"{near}."):
+            return f"{key}: no such key; did you mean {near!r}?"
     return f"{place}{key}: {reason}" if key else text
 
 
@@ -215,10 +222,6 @@ def _exchange_error(chosen: Sequence[Override], whole: DictConfig) -> str | None
                     "choose an experiment that does not set it"
                 )
     return None
-
-
-def _roots(keys: set[str]) -> set[str]:
-    return {key for key in keys if "." not in key}
 
 
 def _mark_error(override: Override) -> str | None:
@@ -240,101 +243,18 @@ def _choice_error(override: Override) -> str | None:
 
 
 def _key_error(base: DictConfig, override: Override) -> str | None:
-    key = override.key_or_group
+    """A key that is not there, or a mapping that a value would replace; kinds of values are checked when composed."""
+    key, value = override.key_or_group, override.value()
     known = dotted_keys(base)
     if key in known:
-        return None
+        replaces = isinstance(OmegaConf.select(base, key), DictConfig) and isinstance(value, bool | int | float | list)
+        return f"{key}={value}: it takes a mapping of keys" if replaces else None
     above = f"{key.rpartition('.')[0]}."
     siblings = {other for other in known if other.startswith(above)} if above != "." else set()
     known = siblings or known | groups()
     names = {other.removeprefix(above if siblings else "").partition(".")[0] for other in known}
     names = {name for name in names if not name.startswith("_")}
     return f"{key}: no such key; {did_you_mean(key, known, names=names or known)}"
-
-
-def _value_error(base: DictConfig, override: Override) -> str | None:
-    """A value of another kind than the one it replaces; null and interpolations are left to the part itself."""
-    key, value = override.key_or_group, override.value()
-    if value is None or (isinstance(value, str) and value.startswith("${")):
-        return None
-    wanted, given = _kind(OmegaConf.select(base, key)), _kind(value)
-    if wanted in (None, given) or takes_several_kinds(base, key):
-        return None
-    return f"{key}={value}: it takes {wanted}, got {given}"
-
-
-def _kind(value: Any) -> str | None:
-    """The kind of a value in words; None for null, which may stand for any."""
-    kinds: tuple[tuple[Any, str], ...] = (
-        (bool, "true or false"),
-        ((int, float), "a number"),
-        (str, "a word"),
-        ((list, ListConfig), "a list"),
-        ((dict, DictConfig), "a mapping of keys"),
-    )
-    return next((name for type_, name in kinds if isinstance(value, type_)), None)
-
-
-def _reference_error(config: DictConfig, override: Override) -> str | None:
-    """A reference to a missing key or variable: where it is read later, its own key is not known any more."""
-    try:
-        OmegaConf.select(config, override.key_or_group)
-    except OmegaConfBaseException as error:
-        if isinstance(error, InterpolationKeyError) or "${oc.env:" in _line(override):
-            return f"{_line(override)}: {(error.msg or str(error)).splitlines()[0]}"
-    return None  # other resolvers may only work within a run
-
-
-def _hydra_error(overrides: Sequence[Override]) -> str | None:
-    """Overrides of Hydra's own keys, ``hydra.sweep.dir=…`` or ``hydra/job_logging=…``."""
-    hydras = [override for override in overrides if is_hydras(override)]
-    chosen = [override for override in hydras if "/" in override.key_or_group]
-    keys = [override for override in hydras if override not in chosen and _line(override) != JOB_MODE]
-    if (wrong := _first(_hydra_choice_error(override) for override in chosen)) is not None or not keys:
-        return wrong
-    ours = [override for override in overrides if is_group(override)]
-    base = compose("config", [*map(_line, ours), *map(_line, chosen)], return_hydra_config=True)
-    OmegaConf.set_struct(base, True)
-    return _first(_hydra_key_error(base, override) for override in keys)
-
-
-def _hydra_choice_error(override: Override) -> str | None:
-    group, option = override.key_or_group, override.value()
-    known = [f"hydra/{name}" for name in options("hydra", ObjectType.GROUP)]
-    if group not in known:
-        return f"{group}={option}: no such key; {did_you_mean(group, known)}"
-    choices = options(group)
-    if option is None or option in choices:
-        return None
-    return f"{group}={option}: no such {group.rpartition('/')[2]}; {did_you_mean(str(option), choices)}"
-
-
-def _hydra_key_error(base: DictConfig, override: Override) -> str | None:
-    """Tried by the call with which Hydra sets values. Keys that are added or removed are left to it."""
-    if override.is_add() or override.is_force_add() or override.is_delete():
-        return None
-    key, line = override.key_or_group, override.input_line
-    try:
-        OmegaConf.update(base, key, override.value(), merge=True)
-    except (OmegaConfBaseException, AssertionError) as error:  # the latter under a key that holds null
-        known = dotted_keys(base.hydra, above="hydra.")
-        parent, _, last = key.rpartition(".")
-        if key in known:
-            return f"{line}: {str(error).splitlines()[0]}"
-        if isinstance(node := OmegaConf.select(base, parent), DictConfig) and OmegaConf.get_type(node) is dict:
-            return f"{line}: to add a key write +{line}"
-        siblings = {other for other in known if other.startswith(f"{parent}.")}
-        if (near := nearest(last, {other.rpartition(".")[2] for other in siblings})) is not None:
-            return f"{line}: no such key; did you mean {f'{parent}.{near}'!r}?"
-        if parent in ("hydra.launcher", "hydra.sweeper"):
-            group = parent.replace(".", "/")
-            others = [option for option in options(group) if option != base.hydra.runtime.choices[group]]
-            return (
-                f"{line}: no such key of {group}={base.hydra.runtime.choices[group]}; another one may have it: "
-                f"{group}={' or '.join(others)}"
-            )
-        return f"{line}: no such key; {did_you_mean(key, siblings or known)}"
-    return None
 
 
 def _first(sentences: Iterable[str | None]) -> str | None:

@@ -82,7 +82,9 @@ def _imported(module: str, statement: ast.stmt, name: str) -> str | None:
         return None
     package = module.split(".")
     if statement.level:
-        package = package[: len(package) - statement.level + _is_package(module)]
+        origin = _origin(module)
+        is_package = origin is not None and origin.name == "__init__.py"
+        package = package[: len(package) - statement.level + is_package]
     parts = [*(package if statement.level else []), *([statement.module] if statement.module else [])]
     names = (alias.name for alias in statement.names if (alias.asname or alias.name) == name)
     return next((".".join([*parts, original]) for original in names), None)
@@ -146,11 +148,6 @@ def _fields(definition: ast.ClassDef) -> dict[str, Argument]:
 def _source(module: str) -> ast.Module | None:
     origin = _origin(module)
     return ast.parse(origin.read_bytes()) if origin is not None else None
-
-
-def _is_package(module: str) -> bool:
-    origin = _origin(module)
-    return origin is not None and origin.name == "__init__.py"
 
 
 @cache

@@ -51,11 +51,6 @@ SET_BY_STAGES: Mapping[str, str] = {
 """Argument of Lightning's trainer → what to set in its place: stages set the first ones, and modules step by hand."""
 
 
-def wrong_key_or_value(config: DictConfig) -> str | None:
-    """The first key that no part reads or that is missing, or value that cannot be right, in one sentence."""
-    return next(_flaws(config), None)
-
-
 def unread_keys(config: DictConfig) -> Iterator[str]:
     """Arguments, by their dotted paths, that the constructor of their part does not take."""
     for path, part in parts(config):
@@ -68,7 +63,8 @@ def _arguments(part: DictConfig) -> list[str]:
     return [str(key) for key in part if key not in HYDRA_KEYS]
 
 
-def _flaws(config: DictConfig) -> Iterator[str]:
+def flaws(config: DictConfig) -> Iterator[str]:
+    """Keys that no part reads or that are missing, and values that cannot be right, in one sentence each."""
     for name, schema in PARTS.items():
         yield from schema_flaws(name, config[name], schema)
     for stage, best in config.checkpoints.best.items():
@@ -145,21 +141,13 @@ def _of_value(
     if any(name not in KINDS and name != "Literal" for name, _ in alternatives):
         return
     fitting = [arguments for name, arguments in alternatives if _fits(name, arguments, value)]
-    too_small = (
-        bounds
-        and isinstance(value, int | float)
-        and (value < bounds.get(LEAST, -inf) or value <= bounds.get(ABOVE, -inf))
-    )
-    if not fitting or too_small:
+    number = value if isinstance(value, int | float) else inf
+    if not fitting or number < bounds.get(LEAST, -inf) or number <= bounds.get(ABOVE, -inf):
         wanted = " or ".join(_in_words(name, arguments, bounds) for name, arguments in alternatives)
         yield f"{path} must be {wanted}, got {f'the text {value!r}' if isinstance(value, str) else value}"
     elif isinstance(value, DictConfig) and len(fitting[0]) == 2:
         for key in value:
             yield from _of_value(f"{path}.{key}", _value(value, str(key)), fitting[0][1])
-
-
-def _within(number: float, bounds: Mapping[str, float]) -> bool:
-    return number >= bounds.get(LEAST, -inf) and number > bounds.get(ABOVE, -inf)
 
 
 def _alternatives(annotation: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:

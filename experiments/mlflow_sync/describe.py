@@ -145,7 +145,8 @@ def _describe_sweep(folder: Path, experiment_name: str) -> RunDescription | None
 def _tags(folder: Path, config: Mapping[str, Any], experiment_name: str) -> dict[str, str]:
     """What runs are found and grouped by: the root values, and the option chosen in each group."""
     options = read_json(folder / "choices.json").items()
-    choices = {group: str(option) for group, option in options if option is not None and "/" not in group}
+    chosen = {group: str(option) for group, option in options if option is not None and "/" not in group}
+    choices = {group.rpartition("@")[2]: option for group, option in chosen.items()}  # reward@reward.source: its key
     roots = {key: str(config[key]) for key in ("scale", "family", "seed", "git_sha") if key in config}
     entry = read_json(folder / SWEEP_FILE)
     sweep = {"sweep": str(entry["sweep"])} if entry else {}

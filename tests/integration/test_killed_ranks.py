@@ -24,7 +24,7 @@ from tests.integration.test_kills import assert_same, stage
 TWO_RANKS = [
     "experiment=llama_baseline",
     "debug=fast",
-    "logger=folder",
+    "logger.mirror=false",
     "stages=[grpo]",
     "trainer=ddp",
     "trainer.accelerator=cpu",

@@ -17,7 +17,7 @@ STEPS, WARM_UP = 300, 100
 """Allocators and caches fill in the first hundred steps, to several times what is in use at any moment."""
 MOST = 1.0
 """Megabytes a step."""
-GRPO = ["logger=folder", f"budget.grpo.steps={STEPS}"]
+GRPO = ["logger.mirror=false", f"budget.grpo.steps={STEPS}"]
 SELDOM = ["budget.grpo.evaluate_every=100", "budget.grpo.checkpoint_every=50", "budget.clipo.draw_every=100"]
 
 FEWER = "budget.grpo.problems=8"

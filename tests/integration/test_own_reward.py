@@ -13,7 +13,7 @@ import pytest
 from experiments.run_folder import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]", "logger=folder"]
+SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]", "logger.mirror=false"]
 MODULE = """
 import os, time
 

@@ -14,7 +14,13 @@ import pytest
 
 from experiments.schema import STAGES
 
-SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50", "logger=folder"]
+SMALL = [
+    "experiment=llama_critic",
+    "debug=fast",
+    "policy.pretrained=null",
+    "policy.corpus.plays=50",
+    "logger.mirror=false",
+]
 EVERY_LINE = ["progress=json", "progress.seconds_between_lines=0"]
 pytestmark = pytest.mark.slow  # what is shown of a phase has tests of its own
 KEYS = {"stage", "phase", "step", "steps", "unit", "seconds_gone", "seconds_left", "rate"}
@@ -109,7 +115,7 @@ def test_quiet_says_only_that_stages_begin_and_end_and_runs_none_anew(
 
 
 def test_the_search_for_the_critics_data_tells_its_rate(tmp_path: Path) -> None:
-    found = objects(run(tmp_path, "experiment=critic_numeric_v2", "debug=fast", "logger=folder", *EVERY_LINE))
+    found = objects(run(tmp_path, "experiment=critic_numeric_v2", "debug=fast", "logger.mirror=false", *EVERY_LINE))
     searching = [line for line in found if line["phase"] == "searching"]
     assert [line["step"] for line in searching] == sorted({line["step"] for line in searching})
     assert searching[-1]["step"] == searching[-1]["steps"] == 200
@@ -118,7 +124,7 @@ def test_the_search_for_the_critics_data_tells_its_rate(tmp_path: Path) -> None:
 
 
 def test_of_several_ranks_the_first_counts_for_all(tmp_path: Path) -> None:
-    only = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger=folder", "trainer=ddp"]
+    only = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger.mirror=false", "trainer=ddp"]
     lines = own_steps(objects(run(tmp_path, *only, *EVERY_LINE)), "evaluate")
     steps = [line["step"] for line in lines]
     assert steps == sorted(steps), "one rank alone speaks"

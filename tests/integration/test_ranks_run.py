@@ -23,9 +23,15 @@ from tests.ports import free_port
 
 register()
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50", "logger=folder"]
+SMALL = [
+    "experiment=llama_critic",
+    "debug=fast",
+    "policy.pretrained=null",
+    "policy.corpus.plays=50",
+    "logger.mirror=false",
+]
 EXACT = ["policy.compute_dtype=float32"]
-ONLY_EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger=folder"]
+ONLY_EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger.mirror=false"]
 
 
 def run(*overrides: str, before: tuple[str, ...] = ("-m", "experiments.run")) -> subprocess.CompletedProcess[str]:
@@ -108,7 +114,7 @@ def test_each_job_of_a_sweep_starts_its_own_ranks(typed: str, launcher: str, tmp
     assert "seed=0,1" in swept[0]["overrides"]
 
 
-CLIPO = ["experiment=clipo_laptop", "debug=fast", *EXACT, "stages=[grpo,evaluate]", "logger=folder"]
+CLIPO = ["experiment=clipo_laptop", "debug=fast", *EXACT, "stages=[grpo,evaluate]", "logger.mirror=false"]
 CLIPO += ["budget.grpo.problems=8", "budget.grpo.steps=3", "budget.grpo.max_completion_tokens=64"]
 
 

@@ -31,7 +31,7 @@ register()
 
 def composed(output: Path, *overrides: str) -> DictConfig:
     with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", [*SMALL, "logger=folder", f"output_dir={output}", *overrides])
+        config = compose("config", [*SMALL, "logger.mirror=false", f"output_dir={output}", *overrides])
     assert contradiction(config) is None
     return config
 

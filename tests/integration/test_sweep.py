@@ -24,7 +24,7 @@ from experiments.stages.experiment import run_experiment
 
 EMBEDDED = "embedded:llama_countdown"
 EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]"]
-GRPO = ["experiment=clipo_laptop", "debug=fast", "budget.grpo.steps=12", "logger=folder"]
+GRPO = ["experiment=clipo_laptop", "debug=fast", "budget.grpo.steps=12", "logger.mirror=false"]
 LONGEST = 600.0
 register()
 
@@ -72,7 +72,7 @@ def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(
     output, copy, empty = tmp_path / "outputs", tmp_path / "copy", tmp_path / "empty"
     shutil.copytree(resolve(EMBEDDED), copy)
     empty.mkdir()
-    shared = [*EVALUATED, f"output_dir={output}", "logger=folder"]
+    shared = [*EVALUATED, f"output_dir={output}", "logger.mirror=false"]
     with initialize_config_module("conf", version_base="1.3"):
         before = run_experiment(compose("config", shared))
     to_mlflow = ["logger=default", "logger.patience=120"]

@@ -157,7 +157,7 @@ def walked(title: str, run: Forks, folder: Path) -> Path:
     (program,) = asked(words[1:])
     assert program[1:3] == ["-m", "experiments.run"]
     (folder / "docs").symlink_to(ROOT / "docs")
-    small = ["debug=fast", "logger=folder", f"stages={WALKS[title].stages}"]
+    small = ["debug=fast", "logger.mirror=false", f"stages={WALKS[title].stages}"]
     assert run(*program[3:], *small, folder=str(folder)) == 0, f"{shlex.join(program)}: {run.log.read_text()}"
     (left,) = (folder / "outputs" / "runs").glob("*/*")
     return left

@@ -26,7 +26,6 @@ COPIED = (
     "experiments",
     "benchmarks",
     "conf",
-    "docs",
     "tests",
 )
 FAILED_TESTS = 1

@@ -36,10 +36,10 @@ def test_a_preset_and_what_is_given_make_the_jobs_that_hydra_will_launch() -> No
         jobs = expected_jobs(config)
     assert [job.number for job in jobs] == [0, 1, 2, 3]
     keys = varying(jobs)
-    assert keys == ["reward", "seed"], "what all jobs share is no part of their name"
+    assert keys == ["reward.trainable", "seed"], "what all jobs share is no part of their name"
     assert [label(job, keys) for job in jobs] == [
-        *("reward=clipo seed=0", "reward=clipo seed=1"),
-        *("reward=clipo_fixed_head seed=0", "reward=clipo_fixed_head seed=1"),
+        *("reward.trainable=True seed=0", "reward.trainable=True seed=1"),
+        *("reward.trainable=False seed=0", "reward.trainable=False seed=1"),
     ]
     optuna = OmegaConf.create({"hydra": {"sweeper": {"_target_": "elsewhere.OptunaSweeper"}}})
     assert expected_jobs(optuna) == [], "it looks for values as it goes"

@@ -179,6 +179,7 @@ def test_the_loss_is_read_before_the_head_learns_and_falls_with_learning(rollout
     losses = [first.metrics["clipo/loss"], *[made(batch).metrics["clipo/loss"] for _ in range(60)]]
     assert losses[-1] < 0.5 * losses[0]
     assert frozen(batch).metrics["clipo/loss"] == pytest.approx(losses[0])
+    assert reward(trainable=False, warmup_steps=3).warmup_steps == 0
 
 
 @pytest.mark.parametrize("pattern", ["0000 0000", "1111 1111", "1000 0001"])

@@ -71,81 +71,54 @@ def test_a_relative_folder_stays_the_same_one(folder: Path, monkeypatch: pytest.
 def test_without_a_folder_nothing_changes(folder: Path) -> None:
     assert take_config_dir(["experiment=llama_critic", "-m", "--help"]) == ["experiment=llama_critic", "-m", "--help"]
     assert own_folder() is None
-    assert config_dir_option() == []
     assert (override_error(["experiment=mine"]) or "").startswith("experiment=mine: no such experiment")
 
 
-@pytest.mark.parametrize("source", ["--config-dir", VARIABLE])
-def test_every_composition_finds_its_options(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if source == VARIABLE:
-        monkeypatch.setenv(VARIABLE, str(folder))
-    else:
-        take_config_dir([source, str(folder)])
+def test_every_composition_list_and_plan_finds_its_options(folder: Path) -> None:
+    take_config_dir(["--config-dir", str(folder)])
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", ["experiment=mine"])
     assert (config.name, config.reward._target_) == ("mine", "contrastive_reasoning.rewards.FunctionReward")
+    assert summaries("experiment")["mine"] == "My experiment."
+    assert plan(["experiment=mine"]) == 0
+    line = command(["experiment=mine", *config_dir_option()])
+    assert line == f"python -m experiments.run experiment=mine --config-dir={folder}"
+    assert take_config_dir(line.split()[3:]) == ["experiment=mine"]
 
 
-def test_a_typo_in_it_is_answered_as_in_the_houses(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["experiment=mine", "reward=my_reward", "reward.limit_s=5.0"], None),
+        (["experiment=mien"], "experiment=mien: no such experiment; did you mean 'mine'?"),
+        (["experiment=mine", "reward=my_rewrd"], "reward=my_rewrd: no such reward; did you mean 'my_reward'?"),
+        (["experiment=mine", "flavor=sweet"], "flavor: no such key; did you mean 'flavour'?"),
+    ],
+)
+def test_a_typo_in_it_is_answered_as_in_conf(folder: Path, overrides: list[str], sentence: str | None) -> None:
     take_config_dir(["--config-dir", str(folder)])
-    assert override_error(["experiment=mine", "reward=my_reward", "reward.limit_s=5.0"]) is None
-    assert override_error(["experiment=mien"]) == "experiment=mien: no such experiment; did you mean 'mine'?"
-    assert (
-        override_error(["experiment=mine", "reward=my_rewrd"])
-        == "reward=my_rewrd: no such reward; did you mean 'my_reward'?"
-    )
-    assert override_error(["experiment=mine", "flavor=sweet"]) == "flavor: no such key; did you mean 'flavour'?"
+    assert override_error(overrides) == sentence
 
 
-@pytest.mark.parametrize(("named", "said"), [("no/where", "--config-dir no/where"), ("", "--config-dir ")])
-def test_a_missing_folder_is_refused(folder: Path, named: str, said: str) -> None:
-    with pytest.raises(ConfigDirError, match=f"^{said}: no such folder$"):
-        take_config_dir(["--config-dir", named])
+def test_a_folder_that_cannot_be_used_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for named in ("no/where", ""):
+        with pytest.raises(ConfigDirError, match=f"^--config-dir {named}: no such folder$"):
+            take_config_dir(["--config-dir", named])
     assert own_folder() is None
-
-
-def test_a_missing_folder_of_the_variable_is_named_by_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "reward" / "verifier.yaml").write_text("# Mine.\n")
+    with pytest.raises(ConfigDirError, match=r"reward/verifier\.yaml is a file of conf/ too, which comes first; give"):
+        take_config_dir(["--config-dir", str(folder)])
     monkeypatch.setenv(VARIABLE, "no/where")
     with pytest.raises(ConfigDirError, match=f"^{VARIABLE}=no/where: no such folder$"):
         take_config_dir(["experiment=mine"])
 
 
-def test_a_file_that_would_be_hidden_is_refused(folder: Path) -> None:
-    (folder / "reward" / "verifier.yaml").write_text("# Mine.\n")
-    with pytest.raises(
-        ConfigDirError, match=r"reward/verifier\.yaml is a file of conf/ too, which comes first; give yours"
-    ):
-        take_config_dir(["--config-dir", str(folder)])
-
-
-def test_its_experiments_are_listed_and_what_was_typed_can_be_typed_again(folder: Path) -> None:
-    take_config_dir(["--config-dir", str(folder)])
-    assert summaries("experiment")["mine"] == "My experiment."
-    line = command(["experiment=mine", *config_dir_option()])
-    assert summaries("experiment")["mine"] == "My experiment."
-    assert line == f"python -m experiments.run experiment=mine --config-dir={folder}"
-    assert take_config_dir(line.split()[3:]) == ["experiment=mine"]
-
-
-def test_the_plan_reads_it_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan(["--config-dir", str(folder), "experiment=mine"]) == 0
-    assert plan(["--config-dir", str(folder / "none"), "experiment=mine"]) == 2
-    assert capsys.readouterr().err.strip() == f"--config-dir {folder / 'none'}: no such folder"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["experiment=mien", "--config-dir", "my_conf"], "experiment=mien: no such experiment; did you mean 'mine'?"),
-        (["experiment=mine", "--config-dir", "my_cnf"], "--config-dir my_cnf: no such folder"),
-    ],
-)
-def test_the_command_line_answers_in_one_sentence(folder: Path, arguments: list[str], sentence: str) -> None:
+def test_the_command_line_answers_in_one_sentence(folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.run", *arguments],
+        [sys.executable, "-m", "experiments.run", "experiment=mine", "--config-dir", "my_cnf"],
         cwd=folder.parent,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr.strip()) == (2, sentence)
+    assert (done.returncode, done.stderr.strip()) == (2, "--config-dir my_cnf: no such folder")

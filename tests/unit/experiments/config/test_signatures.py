@@ -15,7 +15,7 @@ from experiments.config.signatures import signature_of
 from tests.config_kit import CONF
 
 TARGETS = sorted({name for path in CONF.rglob("*.yaml") for name in re.findall(r"_target_: (\S+)", path.read_text())})
-MORE = ["datetime.timedelta", "torch.nn.Linear", "pathlib.Path", "no.such.module", "experiments.schema.nothing"]
+LEFT_TO_OTHERS = ["datetime.timedelta", "torch.nn.Linear", "no.such.module", "experiments.schema.nothing"]
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 OWN = """
 import dataclasses as dc
@@ -59,10 +59,9 @@ def test_of_dataclasses_re_exports_and_methods(tmp_path: Path, monkeypatch: pyte
     assert signature_of("own_signatures.Missing") is None
 
 
-@pytest.mark.parametrize("target", MORE)
+@pytest.mark.parametrize("target", LEFT_TO_OTHERS)
 def test_what_its_source_does_not_show_is_left_to_others(target: str) -> None:
-    if signature_of(target) is not None:
-        agrees_with_inspect(target)
+    assert signature_of(target) is None
 
 
 def test_reading_imports_nothing() -> None:

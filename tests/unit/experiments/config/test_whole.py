@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from experiments.config.folders import VARIABLE
 from experiments.config.override_checks import override_error
-from experiments.config.whole import wrong_key_or_value
+from experiments.config.whole import flaws
 from tests.config_kit import composed
 
 
@@ -18,7 +18,8 @@ def refusal(body: str) -> str | None:
     """What is said of an experiment that sets ``body`` beside what its parts set."""
     config = deepcopy(composed("experiment=llama_baseline"))
     OmegaConf.set_struct(config, False)
-    return wrong_key_or_value(OmegaConf.merge(config, OmegaConf.create(body)))  # pyright: ignore[reportArgumentType]
+    merged = OmegaConf.merge(config, OmegaConf.create(body))
+    return next(flaws(merged), None)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -32,9 +33,7 @@ def refusal(body: str) -> str | None:
             "checkpoints.best.gprO: no such key; did you mean 'checkpoints.best.grpo'",
         ),
         ("logger: {mirrror: false}", "logger.mirrror: no such key; did you mean 'logger.mirror' of "),
-        ("backbone: {dtyp: float32}", "backbone.dtyp: no such key; did you mean 'backbone.dtype' of "),
         ("warm_start: {modul: null}", "warm_start.modul: no such key; did you mean 'warm_start.module' of "),
-        ("callbacks: {gpro: {}}", "callbacks.gpro: no such key; did you mean 'callbacks.grpo' of "),
         (
             "progress: {seconds_between: 1.0}",
             "progress.seconds_between: no such key; did you mean 'progress.seconds_between_lines' ",
@@ -49,7 +48,6 @@ def refusal(body: str) -> str | None:
             "reward: {_target_: contrastive_reasoning.rewards.RandomPotentialReward}",
             "reward.outcome is missing; there ",
         ),
-        ("trainer: {percision: 16}", "trainer.percision: no such key; did you mean 'trainer.precision'?"),
     ],
 )
 def test_a_key_that_no_part_reads(body: str, sentence: str) -> None:
@@ -67,7 +65,6 @@ def test_a_key_that_no_part_reads(body: str, sentence: str) -> None:
             "rollout.sampling.temperature must be a number, got the text '0.6'",
         ),
         ("objective: {clip_low: true}", "objective.clip_low must be a number, got True"),
-        ("rollout: {sampling: {stop: none}}", "rollout.sampling.stop must be a list, got the text 'none'"),
         ("rollout: {sampling: {top_k: 0.5}}", "rollout.sampling.top_k must be a whole number or null, got 0.5"),
         ("logger: {mirror: 'yes'}", "logger.mirror must be true or false, got the text 'yes'"),
         ("logger: {patience: -1}", "logger.patience must be a number of at least 0, got -1"),
@@ -91,7 +88,6 @@ def test_a_key_that_no_part_reads(body: str, sentence: str) -> None:
             "trainer: {gradient_clip_val: 1.0}",
             "trainer.gradient_clip_val=1.0: the stages set it; instead of it set ",
         ),
-        ("trainer: {max_epochs: 2}", "trainer.max_epochs=2: the stages set it; instead of it set budget.<stage>.steps"),
     ],
 )
 def test_a_value_that_cannot_be_right(body: str, sentence: str) -> None:
@@ -135,8 +131,3 @@ def test_a_file_of_ones_own_is_checked(tmp_path: Path, monkeypatch: pytest.Monke
     said = override_error(["experiment=mine"])
     assert said is not None
     assert said.startswith("budget.grpo.stepz: no such key; did you mean 'budget.grpo.steps' of ")
-
-
-def test_the_command_line_is_checked() -> None:
-    said = override_error(["experiment=llama_baseline", "checkpoints.keep=0"])
-    assert said == "checkpoints.keep must be a whole number of at least 1, got 0"

@@ -28,7 +28,7 @@ CHOICES = {"task": "countdown", "datamodule": "hindsight", "suite": "countdown_l
     ("overrides", "name"),
     [
         ([], "llama_critic · seed 3"),
-        (["experiment=llama_critic", "seed=3", "logger=folder", "callbacks.grpo.x=1"], "llama_critic · seed 3"),
+        (["experiment=llama_critic", "seed=3", "logger.mirror=false", "callbacks.grpo.x=1"], "llama_critic · seed 3"),
         (["experiment=llama_critic", "reward.weight=0.25"], "llama_critic · reward.weight=0.25 · seed 3"),
         (["sweep=tau", "objective=gspo", "hydra/launcher=ray"], "llama_critic · objective=gspo · seed 3"),
         (["policy.pretrained=" + "/x" * LONGEST_NAME], None),
@@ -50,11 +50,12 @@ def test_a_run_is_named_by_its_overrides(outputs: Any, overrides: Sequence[str],
 def test_an_arm_of_a_study_is_named_by_itself_and_the_method_by_the_experiment_that_was_chosen(outputs: Any) -> None:
     folder = outputs.run("countdown_credit", seed=3, final=0.5)
     (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + "arm: oracle\n")
-    write_json(folder / "choices.json", {"experiment": "llama_oracle"})
+    write_json(folder / "choices.json", {"experiment": "llama_oracle", "reward@reward.source": "oracle_flipped"})
     write_json(folder / "origin.json", {"overrides": ["experiment=llama_oracle", "budget.grpo.steps=240"]})
     experiment, *_ = describe(folder)
     assert experiment.name == "oracle · seed 3"
     assert {"method": "llama_oracle", "study": "countdown_credit", "arm": "oracle"}.items() <= experiment.tags.items()
+    assert experiment.tags["reward.source"] == "oracle_flipped"
 
 
 def test_a_stage_without_a_configuration_yet_has_no_parameters(outputs: Any) -> None:

@@ -2,54 +2,53 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
-from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError
-from experiments.schema import register
 from experiments.stages.experiment import check_parts
 from experiments.validation import critic_values_states
+from tests.config_kit import composed
 
-register()
 FUNCTION = (
     "_target_:contrastive_reasoning.rewards.FunctionReward,name:own,workers:1,limit_s:1.0,memory_mib:64,"
     "max_failures:1.0,function:{_target_:contrastive_reasoning.tasks.examples.mentions_answer,_partial_:true}"
 )
-UNVERIFIED = ("reward=oracle_steps", "~reward.outcome", f"+reward.outcome={{{FUNCTION}}}")
+UNVERIFIED = ("reward=oracle", "reward.weight=0.0", "~reward.outcome", f"+reward.outcome={{{FUNCTION}}}")
 UNVERIFIED_CALIBRATED = ("reward=oracle_calibrated", "~reward.source.outcome", f"+reward.source.outcome={{{FUNCTION}}}")
 NO_STEPS = "advantage: a per-step advantage needs a reward that values steps .* has: "
 
 
-def composed(*overrides: str) -> DictConfig:
-    with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", ["experiment=llama_critic", *overrides])
+def experiment(*overrides: str) -> DictConfig:
+    return composed("experiment=llama_critic", *overrides)
 
 
 @pytest.mark.parametrize(
     "overrides",
     [
         ("reward=verifier", "advantage=grpo_lambda"),
-        ("reward=oracle_steps", "advantage=process_gated"),
+        ("reward=oracle", "reward.weight=0.0", "advantage=gated", "advantage@advantage.advantage=process"),
         ("reward=oracle_flipped", "advantage=potential"),
-        ("reward=oracle_flipped_calibrated", "advantage=one_step"),
-        ("reward=critic_calibrated", "advantage=one_step_gated"),
-        ("reward=random_potential", "advantage=survival_gated"),
-        ("reward=perfect_move", "reward.weight=0.0", "advantage=process_gated"),
-        ("reward=critic_shuffled", "advantage=one_step_gated"),
-        ("reward=critic_steps", "rollout=dynamic", "advantage=process"),
+        ("reward=oracle_calibrated", "reward@reward.source=oracle_flipped", "advantage=one_step"),
+        ("reward=critic_calibrated", "advantage=gated", "advantage@advantage.advantage=one_step"),
+        ("reward=random_potential", "advantage=gated", "advantage@advantage.advantage=survival"),
+        ("reward=perfect_move", "reward.weight=0.0", "advantage=gated", "advantage@advantage.advantage=process"),
+        ("reward=shuffled", "advantage=gated", "advantage@advantage.advantage=one_step"),
+        ("reward=critic", "reward.weight=0.0", "rollout=dynamic", "advantage=process"),
         ("reward=constant_value", "advantage=survival"),
         ("reward=perfect_move", "advantage=process"),
-        ("reward=oracle_shuffled", "advantage=survival"),
-        ("reward=oracle_game_level", "advantage=process"),
-        ("reward=critic_calibrated", "critic=joint_ensemble", "advantage=potential_gated"),
-        ("reward=critic_steps", "critic=text", "advantage=process"),
+        ("reward=shuffled", "reward@reward.reward=oracle", "advantage=survival"),
+        ("reward=game_level", "reward@reward.reward=oracle", "advantage=process"),
+        ("reward=critic_calibrated", "critic=joint_ensemble", "advantage=gated"),
+        ("reward=critic", "reward.weight=0.0", "critic=text", "advantage=process"),
         ("reward=monte_carlo", "rollout=vineppo", "advantage=vineppo"),
         (*UNVERIFIED, "advantage=process"),
     ],
 )
 def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
-    check_parts(composed(*overrides))
+    check_parts(experiment(*overrides))
 
 
 @pytest.mark.parametrize(
@@ -58,16 +57,36 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("reward=verifier", "advantage=process"), NO_STEPS + "VerifierReward"),
         (("reward=verifier_format", "advantage=process"), NO_STEPS + "WeightedSum"),
         (("reward=clipo", "advantage=process"), NO_STEPS + "CLIPOReward"),
-        (("reward=verifier", "advantage=process_gated"), "advantage: a trust gate needs a reward that values steps"),
-        (("reward=verifier", "advantage=potential"), "advantage: a potential needs .* has: VerifierReward"),
-        (("reward=perfect_move", "advantage=potential_gated"), "potential needs .* has: PerfectMoveReward"),
-        (("reward=perfect_move", "advantage=vineppo"), "advantage=vineppo needs .* has: PerfectMoveReward"),
-        (("reward=critic_steps", "critic=text", "advantage=survival"), "survival needs .* has: CriticReward"),
-        ((*UNVERIFIED, "advantage=process_gated"), "reward: no part of it verifies, and TrustGate judges"),
-        (("reward=critic", "advantage=process_gated"), "reward.weight adds their values .* use reward.weight=0 or"),
-        (("reward=critic_game_level", "advantage=process_gated"), "advantage: a trust gate .* use reward.weight=0"),
         (
-            ("reward=critic_calibrated", "reward.source.weight=0.5", "advantage=one_step_gated"),
+            ("reward=verifier", "advantage=gated", "advantage@advantage.advantage=process"),
+            "advantage: a trust gate needs a reward that values steps",
+        ),
+        (("reward=verifier", "advantage=potential"), "advantage: a potential needs .* has: VerifierReward"),
+        (("reward=perfect_move", "advantage=gated"), "potential needs .* has: PerfectMoveReward"),
+        (("reward=perfect_move", "advantage=vineppo"), "advantage=vineppo needs .* has: PerfectMoveReward"),
+        (
+            ("reward=critic", "reward.weight=0.0", "critic=text", "advantage=survival"),
+            "survival needs .* has: CriticReward",
+        ),
+        (
+            (*UNVERIFIED, "advantage=gated", "advantage@advantage.advantage=process"),
+            "reward: no part of it verifies, and TrustGate judges",
+        ),
+        (
+            ("reward=critic", "advantage=gated", "advantage@advantage.advantage=process"),
+            "reward.weight adds their values .* use reward.weight=0 or",
+        ),
+        (
+            ("reward=game_level", "advantage=gated", "advantage@advantage.advantage=process"),
+            "advantage: a trust gate .* use reward.weight=0",
+        ),
+        (
+            (
+                "reward=critic_calibrated",
+                "reward.source.weight=0.5",
+                "advantage=gated",
+                "advantage@advantage.advantage=one_step",
+            ),
             "use reward.source.weight=0",
         ),
         ((*UNVERIFIED, "advantage=potential"), "advantage: a potential ends in the verified outcome"),
@@ -81,14 +100,16 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
 )
 def test_what_does_not_fit_is_one_sentence(overrides: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(AssemblyError, match=sentence) as refusal:
-        check_parts(composed(*overrides))
+        check_parts(experiment(*overrides))
     assert "\n" not in str(refusal.value)
 
 
 def test_critics_are_asked_without_being_built() -> None:
-    found = {name: critic_values_states(composed(f"critic={name}").critic) for name in ("joint", "text", "numeric_v1")}
+    found = {
+        name: critic_values_states(experiment(f"critic={name}").critic) for name in ("joint", "text", "numeric_v1")
+    }
     assert found == {"joint": True, "text": False, "numeric_v1": False}
-    assert critic_values_states(composed("critic=joint_ensemble").critic)
-    ensemble = composed("critic=joint_ensemble").critic
-    ensemble.member._target_ = composed("critic=text").critic._target_
+    assert critic_values_states(experiment("critic=joint_ensemble").critic)
+    ensemble = deepcopy(experiment("critic=joint_ensemble").critic)
+    ensemble.member._target_ = experiment("critic=text").critic._target_
     assert not critic_values_states(ensemble)

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
-from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError
-from experiments.schema import register
 from experiments.stages.experiment import check_parts
 from experiments.validation import check_online
+from tests.config_kit import composed
 
-register()
 
-
-def composed(*overrides: str) -> DictConfig:
-    with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", ["experiment=llama_critic_online", *overrides])
+def experiment(*overrides: str) -> DictConfig:
+    return composed("experiment=llama_critic_online", *overrides)
 
 
 @pytest.mark.parametrize(
     "overrides",
     [
         (),
-        ("critic=numeric_v2", "datamodule=traces_v2", "loss=info_nce", "online=refresh_own_goal"),
+        (
+            "critic=numeric_v2",
+            "datamodule=traces_v2",
+            "loss=info_nce",
+            "online.lessons.pairing._target_=datamodules.pairing.OwnGoal",
+        ),
         ("online=none", "reward=verifier"),
         ("online=none", "critic=text"),
-        ("reward=critic_shuffled",),
+        ("reward=shuffled",),
         ("reward=critic_calibrated", "advantage=one_step"),
-        ("reward=critic_calibrated", "advantage=one_step_gated", "advantage.window=5"),
+        ("reward=critic_calibrated", "advantage=gated", "advantage@advantage.advantage=one_step", "advantage.window=5"),
         ("online=none", "critic=joint_ensemble", "reward=critic_calibrated"),
     ],
 )
 def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
-    check_parts(composed(*overrides))
+    check_parts(experiment(*overrides))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("critic=numeric_v1",), "NumericV1 reads more"),
         (("online.lessons.steps=0",), "online: online.lessons.steps must be at least 1, got 0"),
         (
-            ("reward=critic_calibrated", "advantage=one_step_gated"),
+            ("reward=critic_calibrated", "advantage=gated", "advantage@advantage.advantage=one_step"),
             r"online: online\.refresh_every=10 changes the critic before advantage\.window=10 .* a smaller window",
         ),
         (("online.refresh_every=0",), "online: online.refresh_every must be at least 1, got 0"),
@@ -54,12 +57,12 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
 )
 def test_what_does_not_fit_is_one_sentence(overrides: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(AssemblyError, match=sentence):
-        check_parts(composed(*overrides))
+        check_parts(experiment(*overrides))
 
 
 def test_a_reward_that_hides_its_critic_is_named() -> None:
     """As one of a user's own might, under a name that nobody looks for a reward under."""
-    config = composed()
+    config = deepcopy(experiment())
     config.reward = {"_target_": "contrastive_reasoning.rewards.ShuffledReward", "inner": config.reward}
     with pytest.raises(AssemblyError, match=r"online: finds no critic within ShuffledReward, .* use reward=critic"):
         check_online(config)
@@ -67,4 +70,4 @@ def test_a_reward_that_hides_its_critic_is_named() -> None:
 
 def test_a_task_without_targets_is_named() -> None:
     with pytest.raises(AssemblyError, match=r"online: .*task\.target_range"):
-        check_online(composed("task=gsm8k", "online.task=null"))
+        check_online(experiment("task=gsm8k", "online.task=null"))
