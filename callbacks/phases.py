@@ -64,14 +64,10 @@ class PhaseListener(Profiler):
         trainer.profiler = self
 
     def stop_listening(self) -> None:
-        """Leave the chain of profilers."""
-        if self.trainer.profiler is self:
-            self.trainer.profiler = self.inner
-        outer = self.trainer.profiler
-        while isinstance(outer, PhaseListener):
-            if outer.inner is self:
-                outer.inner = self.inner
-            outer = outer.inner
+        """Report nothing more; the profiler of before is back once those that listen around this one stop, too."""
+        self._phases = {}
+        while isinstance(self.trainer.profiler, PhaseListener) and not self.trainer.profiler._phases:
+            self.trainer.profiler = self.trainer.profiler.inner
 
     def start(self, action_name: str) -> None:
         if action_name in self._phases:
