@@ -5,7 +5,7 @@
        │                                                      ▼  half of each from here, half from pretraining
     policy ◄── reward ◄── critic that scores ◄── every ``refresh_every`` batches ── copy that is trained
 
-What is known of the policy's states is what its own completions wrote (``tasks.countdown.explored_states``). A value
+What is known of the policy's states is what its own completions wrote (``tasks.countdown.states``). A value
 reached under a state is a positive. One that was not is a dead end only where completions tried every move under the
 state. Else it counts as an in-batch negative, as a goal of another trajectory, and where it is the state's own target
 not at all: a wrong end does not prove that the target was out of reach. No oracle and no search is used on these
@@ -48,7 +48,7 @@ from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.base import Task
-from contrastive_reasoning.tasks.countdown.explored_states import State, known_states, moves_of
+from contrastive_reasoning.tasks.countdown.states import State, known_states, moves_of
 
 NAME = "train/online_critic/"
 

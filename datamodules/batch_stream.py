@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import lightning as L
+from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from contrastive_reasoning.tasks.base import Split
@@ -41,7 +42,12 @@ def training_loader(draw: Callable[[int], BatchT], *, trainer: L.Trainer | None,
     pairs are known across ranks too.
     """
     stream = BatchStream(draw, first=trainer.global_step if trainer else 0)
-    return DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=_as_drawn)
+    return DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=as_drawn)
+
+
+def as_drawn(batch: T) -> T:
+    """Instead of torch's default conversion, which turns tuples into lists."""
+    return batch
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,9 +69,19 @@ class ExampleData(L.LightningDataModule, ABC):
 
     def val_dataloader(self) -> DataLoader[list[Example]]:
         batches: Any = [self.batch(number, split="validation") for number in range(self.validation_batches)]
-        return DataLoader(batches, batch_size=None, collate_fn=_as_drawn)
+        return DataLoader(batches, batch_size=None, collate_fn=as_drawn)
 
 
-def _as_drawn(batch: T) -> T:
-    """Instead of torch's default conversion, which turns tuples into lists."""
-    return batch
+@runtime_checkable
+class Reader(Protocol):
+    """What a critic that reads text offers to the data."""
+
+    def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]: ...
+
+
+def reader_of(trainer: L.Trainer | None, *, needed_by: str) -> Any:
+    """The critic that is about to be trained; raises a ValueError if it does not read text."""
+    critic = getattr(trainer and trainer.lightning_module, "critic", None)
+    if not hasattr(critic, "tokenize"):
+        raise ValueError(f"{needed_by} needs a critic that reads text, got {type(critic).__name__}")
+    return critic

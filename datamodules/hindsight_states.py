@@ -6,6 +6,10 @@ this cheap; with ``exhaust_up_to`` below a state's size, only what one branch re
 
 A finished play, one number left, is a state like the others: what a reward asks about the last move. Random play seldom
 ends among the targets, so every second finished play stands at one of them.
+
+Goals come from the trajectories by hindsight (a value reached from each anchor) and from their problems (a target each,
+reached or not: the dead ends with the problem's own target). Other trajectories' goals are the in-batch negatives. A
+pairing decides which goals the anchors are asked about, and which pairs are positive, negative or unknown.
 """
 
 from __future__ import annotations
@@ -20,15 +24,61 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 from torch.utils.data import DataLoader
 
-from contrastive_reasoning.critics.base import NONE, CriticBatch, CriticOracleBatch, Pairing
+from contrastive_reasoning.critics.base import NONE, CriticBatch, Pairing, Pairs
 from contrastive_reasoning.tasks.base import Task
-from contrastive_reasoning.tasks.countdown.encoding import WIDTH
+from contrastive_reasoning.tasks.countdown.states import WIDTH
 from datamodules.batch_stream import training_loader
-from datamodules.oracle_states import held_out_states, oracle_batches, target_form
+from datamodules.oracle_states import ValidationLoaders, held_out_states, target_form, validation_loaders
 from datamodules.random_play import VALUES, HeldOut, Plays, draw_anchors, encode_boards, search_under
 
 VALIDATION = 1_000_000_007
 """Stands for the split in the seed of the validation batches; training batches have 0 there."""
+
+
+class EveryGoal:
+    """Each goal of the batch stands once, and every anchor is asked about it: many positives, many certified dead ends.
+
+    For losses that take any number of positives (binary NCE). A goal that an unexhausted anchor is not known to reach
+    counts as an in-batch negative, its own problem's target excepted: nothing speaks against that one.
+    """
+
+    def __call__(
+        self,
+        hindsight: Int[ndarray, " A"],
+        targets: Int[ndarray, " A"],
+        reached: Bool[ndarray, "A V"],
+        exhausted: Bool[ndarray, " A"],
+    ) -> Pairs:
+        goals = np.unique(np.concatenate([hindsight[hindsight != NONE], targets]))
+        positive = reached[:, goals]
+        own = goals[None] == targets[:, None]
+        return Pairs(goals, positive, positive | exhausted[:, None] | ~own)
+
+
+class OwnGoal:
+    """Column i < A is anchor i's hindsight goal, its only positive; column A + i is its problem's own target.
+
+    An anchor without a hindsight goal has no positive, and its column is nobody's candidate.
+
+    For losses that take one positive a row (InfoNCE). Pairs with the same goal and pairs known to be reachable are no
+    candidates; a problem's own target, from wherever it comes, counts only where the search certified a dead end.
+    """
+
+    def __call__(
+        self,
+        hindsight: Int[ndarray, " A"],
+        targets: Int[ndarray, " A"],
+        reached: Bool[ndarray, "A V"],
+        exhausted: Bool[ndarray, " A"],
+    ) -> Pairs:
+        anchors = len(hindsight)
+        goals = np.concatenate([hindsight, targets])
+        positive = np.zeros((anchors, 2 * anchors), dtype=bool)
+        positive[np.arange(anchors), np.arange(anchors)] = hindsight != NONE
+        unreached = ~reached[:, goals] & (goals != NONE)
+        unreached[:, anchors:] &= exhausted[:, None]
+        unreached &= exhausted[:, None] | (goals[None] != targets[:, None])
+        return Pairs(goals, positive, positive | unreached)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -58,7 +108,7 @@ class HindsightStates(L.LightningDataModule):
     random branch.
     """
     pairing: Pairing
-    """Which pairs the loss sees."""
+    """Which pairs the loss sees: ``EveryGoal`` or ``OwnGoal``."""
     batch_size: int
     """A, the anchors of a batch."""
     validation_batches: int
@@ -66,9 +116,7 @@ class HindsightStates(L.LightningDataModule):
     oracle_batch_size: int
     """Of the fixed held-out states."""
     workers: int
-    """Loader processes."""
     seed: int
-    """Of all draws."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -78,12 +126,14 @@ class HindsightStates(L.LightningDataModule):
             raise ValueError(
                 f"depth_shares needs 1 to {self.numbers} shares for {self.numbers} numbers, got {self.depth_shares}"
             )
-        check_range("number_range", self.number_range)
-        check_range("target_range", self.target_range)
+        for name in ("number_range", "target_range"):
+            bounds = tuple(getattr(self, name))
+            if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1] < VALUES:
+                choice = f"[lowest, highest] with 0 ≤ lowest ≤ highest ≤ {VALUES - 1}"
+                raise ValueError(f"{name} must be {choice}, got {[*bounds]}")
+            setattr(self, name, bounds)
         if self.exhaust_up_to < 1:
             raise ValueError(f"exhaust_up_to must be at least 1, a number left, got {self.exhaust_up_to}")
-        self.number_range = (self.number_range[0], self.number_range[1])
-        self.target_range = (self.target_range[0], self.target_range[1])
         self.depth_sizes = split_by_shares(self.batch_size, self.depth_shares)
         self.held_out: HeldOut | None = None
 
@@ -129,26 +179,15 @@ class HindsightStates(L.LightningDataModule):
     def train_dataloader(self) -> DataLoader[CriticBatch]:
         return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
 
-    def val_dataloader(self) -> list[DataLoader[CriticBatch] | DataLoader[CriticOracleBatch]]:
+    def val_dataloader(self) -> ValidationLoaders:
         batches = [self.batch(number, split=VALIDATION) for number in range(self.validation_batches)]
-        oracle = oracle_batches(target_form, batch_size=self.oracle_batch_size)
-        return [DataLoader(batches, batch_size=None), DataLoader(oracle, batch_size=None)]  # pyright: ignore
-
-
-def check_range(name: str, bounds: Sequence[int]) -> None:
-    """Refuses bounds that are not [lowest, highest] among the numbers a play can make.
-
-    Raises:
-        ValueError: on such bounds; ``name`` is what the message calls them.
-    """
-    if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1] < VALUES:
-        raise ValueError(f"{name} must be [lowest, highest] with 0 ≤ lowest ≤ highest ≤ {VALUES - 1}, got {[*bounds]}")
+        return validation_loaders(batches, target_form, batch_size=self.oracle_batch_size)
 
 
 def draw_reached(
     reached: Bool[ndarray, "A V"], goal_range: Sequence[int], rng: np.random.Generator
 ) -> Int[ndarray, " A"]:
-    """For each row one of its reached values, uniform over those in the range; −1 for a row that reached none of it."""
+    """For each row one of its reached values, uniform over those in the range; ``NONE`` where it reached none of it."""
     low, high = goal_range
     choices = reached[:, low : high + 1]
     rank = (rng.random(len(reached)) * choices.sum(axis=1)).astype(np.int64)

@@ -14,13 +14,14 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils.data import DataLoader
 
-from contrastive_reasoning.critics.base import CriticOracleBatch
+from contrastive_reasoning.critics.base import CriticBatch, CriticOracleBatch
 from contrastive_reasoning.tasks.base import Task
-from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from contrastive_reasoning.tasks.countdown.game import Move, legal_moves
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct
 from contrastive_reasoning.tasks.countdown.oracle import reachable
+from contrastive_reasoning.tasks.countdown.states import encode_state
 
 PROBLEMS = 800
 SIBLINGS = 4
@@ -48,15 +49,14 @@ class OracleState(NamedTuple):
 @lru_cache(maxsize=1)
 def oracle_states() -> tuple[OracleState, ...]:
     """All of them: per problem its siblings at depth 1, then those at depth 2."""
+    states = []
     pairs = islice(draw_distinct(SPACE, seed=SEED, split="test", exclude=()), PROBLEMS)
-    return tuple([state for index, pair in enumerate(pairs) for state in _states_of(index, *pair)])
-
-
-def _states_of(index: int, numbers: tuple[int, ...], target: int) -> list[OracleState]:
-    rng = random.Random(f"oracle states/{SEED}/{index}")
-    first = rng.sample(legal_moves(numbers), SIBLINGS)
-    lines = [(move,) for move in first] + [(move, rng.choice(legal_moves(move.state))) for move in first]
-    return [OracleState(index, numbers, target, line, reachable(line[-1].state, target)) for line in lines]
+    for index, (numbers, target) in enumerate(pairs):
+        rng = random.Random(f"oracle states/{SEED}/{index}")
+        first = rng.sample(legal_moves(numbers), SIBLINGS)
+        lines = [(move,) for move in first] + [(move, rng.choice(legal_moves(move.state))) for move in first]
+        states += [OracleState(index, numbers, target, line, reachable(line[-1].state, target)) for line in lines]
+    return tuple(states)
 
 
 def held_out_states(task: Task) -> set[tuple[int, ...]]:
@@ -64,9 +64,6 @@ def held_out_states(task: Task) -> set[tuple[int, ...]]:
 
     Without the latter most of them would be met in training, from other starts: of 3,200 states at depth 1, 72% in
     1,000 batches of 512.
-
-    Args:
-        task: a task whose problems have ``numbers``; those of its validation and test split are held out.
     """
     judged = [problem.fields["numbers"] for split in ("validation", "test") for problem in task.problems(split)]
     ours = [numbers for state in oracle_states() for numbers in (state.numbers, state.state)]
@@ -75,6 +72,7 @@ def held_out_states(task: Task) -> set[tuple[int, ...]]:
 
 Encoding = Callable[[list[OracleState]], tuple[Any, Any]]
 """States to ``(state_actions, goals)`` in a critic's own form."""
+ValidationLoaders = list[DataLoader[CriticBatch] | DataLoader[CriticOracleBatch]]
 
 
 def target_form(states: list[OracleState]) -> tuple[Any, Any]:
@@ -92,15 +90,25 @@ def array_form(states: list[OracleState]) -> tuple[Any, Any]:
 def oracle_batches(encoding: Encoding, *, batch_size: int, problems: int = PROBLEMS) -> list[CriticOracleBatch]:
     """The held-out states in batches of ``batch_size``; of the first ``problems`` only where a critic is slow."""
     states = oracle_states()[: problems * 2 * SIBLINGS]
-    return [_batch(list(states[k : k + batch_size]), encoding) for k in range(0, len(states), batch_size)]
+    batches = []
+    for start in range(0, len(states), batch_size):
+        some = list(states[start : start + batch_size])
+        state_actions, goals = encoding(some)
+        batches.append(
+            CriticOracleBatch(
+                state_actions=state_actions,
+                goals=goals,
+                label=torch.tensor([state.label for state in some]),
+                depth=torch.tensor([len(state.moves) for state in some]),
+                problem=torch.tensor([state.problem for state in some]),
+            )
+        )
+    return batches
 
 
-def _batch(states: list[OracleState], encoding: Encoding) -> CriticOracleBatch:
-    state_actions, goals = encoding(states)
-    return CriticOracleBatch(
-        state_actions=state_actions,
-        goals=goals,
-        label=torch.tensor([state.label for state in states]),
-        depth=torch.tensor([len(state.moves) for state in states]),
-        problem=torch.tensor([state.problem for state in states]),
-    )
+def validation_loaders(
+    batches: list[CriticBatch], encoding: Encoding, *, batch_size: int, problems: int = PROBLEMS
+) -> ValidationLoaders:
+    """Fixed batches for the contrastive metrics, and the held-out states: see :func:`oracle_batches`."""
+    oracle = oracle_batches(encoding, batch_size=batch_size, problems=problems)
+    return [DataLoader(batches, batch_size=None), DataLoader(oracle, batch_size=None)]  # pyright: ignore

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown.game import Move, legal_moves
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import search_trace, shuffled_trace
 from datamodules.batch_stream import Example, ExampleData
@@ -38,62 +39,46 @@ def random_play(
     return ";".join(equations), state[0]
 
 
-def draw_play(task: CountdownTask, split: Split, rng: random.Random, *, aimed: bool) -> Example:
-    """Random numbers and a completion in the task's style, for a problem of ``split``.
+def draw_problem(task: CountdownTask, split: Split, rng: random.Random, *, aimed: bool) -> tuple[CountdownProblem, str]:
+    """Random numbers, and random legal moves to the end; a problem of ``split`` whose target they reach.
 
-    ``direct`` completes with random legal moves to the end. A search style completes with the search for the value
-    that such moves reach, if it is within the task's ``max_search_lines``; ``aimed`` changes nothing there.
-
-    Args:
-        task: its style and its ranges of numbers and targets.
-        split: the split that the problem must fall into.
-        rng: where every draw comes from.
-        aimed: the target is the value reached; else any target of the range.
+    In the style ``direct`` the target is any of the range unless the play is ``aimed``. In a search style the problem
+    is within the task's ``max_search_lines``.
     """
     direct = task.style == "direct"
     while True:
-        numbers = _random_numbers(task, rng)
+        numbers = tuple(rng.randint(*task.number_range) for _ in range(rng.choice(tuple(task.counts))))
         moves, reached = random_play(numbers, legal_moves, rng)
         target = reached if aimed or not direct else rng.randint(*task.target_range)
-        if not task.target_range[0] <= target <= task.target_range[1]:
-            continue
-        problem = task.problem(numbers, target)
-        if task.split_of(problem) == split and (direct or task.space.admits(numbers, target)):
-            return problem.prompt, moves if direct else search_trace(numbers, target, style=task.style).text
+        if task.target_range[0] <= target <= task.target_range[1]:
+            problem = task.problem(numbers, target)
+            if task.split_of(problem) == split and (direct or task.space.admits(numbers, target)):
+                return problem, moves
+
+
+def draw_play(task: CountdownTask, split: Split, rng: random.Random, *, aimed: bool) -> Example:
+    """A problem of ``split`` and a completion in the task's style: random moves, or the search for what they reach."""
+    problem, moves = draw_problem(task, split, rng, aimed=aimed)
+    if task.style == "direct":
+        return problem.prompt, moves
+    return problem.prompt, search_trace(problem.numbers, problem.target, style=task.style).text
 
 
 def draw_shuffled_search(task: CountdownTask, split: Split, rng: random.Random, *, max_lines: int) -> Example:
     """A problem of ``split`` and a search in a drawn order for the value that a random play reached.
 
-    A search longer than ``max_lines`` is drawn again, problem and all. It is not cut: a completion is taught with its
-    end token, so a cut one would teach to stop before the target. Drawing again has its price: short searches begin
-    well more often than chance, and the policy takes over what of that it can see. With three numbers, 1 to 20, a drawn
-    first move keeps the target in reach in 30% of all searches, in 32% of those within 40 lines, 37% within 20 and 58%
-    within 12. So the bound belongs well above the cap of completions; no search of three numbers has more than 64
-    lines.
-
-    Args:
-        task: its search style, and its ranges of numbers and targets.
-        split: the split that the problem must fall into.
-        rng: where every draw comes from.
-        max_lines: the longest search, in lines under the header.
+    A search of more than ``max_lines`` under the header is drawn again, problem and all. It is not cut: a completion is
+    taught with its end token, so a cut one would teach to stop before the target. Drawing again has its price: short
+    searches begin well more often than chance, and the policy takes over what of that it can see. With three numbers, 1
+    to 20, a drawn first move keeps the target in reach in 30% of all searches, in 32% of those within 40 lines, 37%
+    within 20 and 58% within 12. So the bound belongs well above the cap of completions; no search of three numbers has
+    more than 64 lines.
     """
     while True:
-        numbers = _random_numbers(task, rng)
-        _, target = random_play(numbers, legal_moves, rng)
-        if not task.target_range[0] <= target <= task.target_range[1]:
-            continue
-        problem = task.problem(numbers, target)
-        if task.split_of(problem) != split or not task.space.admits(numbers, target):
-            continue
-        text = shuffled_trace(numbers, target, style=task.style, rng=rng).text
-        if lines_written(text) <= max_lines:
+        problem, _ = draw_problem(task, split, rng, aimed=True)
+        text = shuffled_trace(problem.numbers, problem.target, style=task.style, rng=rng).text
+        if text.partition("\n\n")[0].count("\n") <= max_lines:
             return problem.prompt, text
-
-
-def lines_written(text: str) -> int:
-    """Lines of a written search under its header."""
-    return text.partition("\n\n")[0].count("\n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +111,7 @@ class Plays(ExampleData):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ShuffledSearches(ExampleData):
-    """Batches of searches in a drawn order.
-
-    Raises:
-        ValueError: on a style that writes no search, or a bound under the shortest search.
-    """
+    """Batches of searches in a drawn order."""
 
     task: CountdownTask
     batch_size: int
@@ -148,7 +129,3 @@ class ShuffledSearches(ExampleData):
     def batch(self, number: int, *, split: Split = "train") -> list[Example]:
         rng = random.Random(f"{self.seed}/shuffled searches/{split}/{number}")
         return [draw_shuffled_search(self.task, split, rng, max_lines=self.max_lines) for _ in range(self.batch_size)]
-
-
-def _random_numbers(task: CountdownTask, rng: random.Random) -> tuple[int, ...]:
-    return tuple(rng.randint(*task.number_range) for _ in range(rng.choice(tuple(task.counts))))

@@ -8,9 +8,9 @@ written search states its target in the first line, which would give the answer 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import lightning as L
 from torch import Tensor
@@ -25,7 +25,7 @@ from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.verifier import verify
-from datamodules.batch_stream import training_loader
+from datamodules.batch_stream import Reader, reader_of, training_loader
 from datamodules.plays import random_play
 
 ATTEMPTS = 1000
@@ -38,12 +38,6 @@ class PreferencePair(NamedTuple):
     rejected: str
     prefix: str
     """A beginning of ``chosen``: some but not all of its moves; none where a single move is all."""
-
-
-class Reader(Protocol):
-    """What a critic that reads text offers to the data."""
-
-    def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]: ...
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -59,24 +53,15 @@ class PreferencePairs(L.LightningDataModule):
     validation_batches: int
     """From problems of the validation split."""
     workers: int
-    """Loader processes."""
     seed: int
-    """Of all draws."""
 
     def __post_init__(self) -> None:
         super().__init__()
         self.reader: Reader | None = None
 
     def setup(self, stage: str | None = None) -> None:
-        """Takes the tokenizer from the critic that is about to be trained.
-
-        Raises:
-            ValueError: if that critic does not read text.
-        """
-        critic = getattr(self.trainer and self.trainer.lightning_module, "critic", None)
-        if not hasattr(critic, "tokenize"):
-            raise ValueError(f"preference pairs need a critic that reads text, got {type(critic).__name__}")
-        self.reader = critic  # pyright: ignore[reportAttributeAccessIssue]
+        """Takes the tokenizer from the critic that is about to be trained; a ValueError if that reads no text."""
+        self.reader = reader_of(self.trainer, needed_by="datamodule=preference_pairs")
 
     def pairs(self, number: int, *, split: Split) -> list[PreferencePair]:
         """The pairs of batch ``number``: a function of it, the split and the seed."""
@@ -122,15 +107,10 @@ def draw_pair(problem: CountdownProblem, rng: random.Random) -> PreferencePair:
     if not best_moves(numbers, target):
         raise ValueError(f"a preference pair needs a problem that can be solved, got {list(numbers)} to {target}")
     chosen, _ = random_play(numbers, lambda state: best_moves(state, target), rng)
-    rejected = _draw_refused(problem, rng)
+    plays = (random_play(numbers, legal_moves, rng)[0] for _ in range(ATTEMPTS))
+    rejected = next((play for play in plays if not verify(problem, play).correct), None)
+    if rejected is None:
+        raise ValueError(f"{ATTEMPTS} random plays all solve {problem.prompt!r}: no completion of it is wrong")
     steps = parse_steps(problem, chosen)
     prefix = chosen[: rng.choice(steps[:-1]).end] if len(steps) > 1 else ""
     return PreferencePair(problem, chosen, rejected, prefix)
-
-
-def _draw_refused(problem: CountdownProblem, rng: random.Random) -> str:
-    for _ in range(ATTEMPTS):
-        rejected, _ = random_play(problem.fields["numbers"], legal_moves, rng)
-        if not verify(problem, rejected).correct:
-            return rejected
-    raise ValueError(f"{ATTEMPTS} random plays all solve {problem.prompt!r}: no completion of it is wrong")

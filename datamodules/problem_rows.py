@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
@@ -99,14 +99,14 @@ class ProblemRows:
         """Streamed, so that nothing is copied into a cache."""
         from datasets import load_dataset
 
-        rows: Any
         if here.is_dir():
             yield from self._from_folder(here)
         elif here.suffix in JSON_ENDINGS:
             yield from json_rows(here)
         elif here.suffix in BUILDERS:
-            rows = load_dataset(BUILDERS[here.suffix], data_files=str(here), split="train", streaming=True)
-            yield from _numbered(rows)
+            yield from _numbered(
+                load_dataset(BUILDERS[here.suffix], data_files=str(here), split="train", streaming=True)
+            )
         else:
             raise ValueError(f"a file of problems ends in {', '.join(BUILDERS)}")
 
@@ -155,18 +155,17 @@ class ProblemRows:
         from huggingface_hub import snapshot_download
 
         if name.startswith(REMOTE):
-            address = name.replace("*", "%2A")
-            rows: Any = load_dataset(BUILDERS.get(Path(name).suffix, "json"), data_files=address, split="train")
-            yield from _numbered(rows)
+            address, kind = name.replace("*", "%2A"), BUILDERS.get(Path(name).suffix, "json")
+            yield from _numbered(load_dataset(kind, data_files=address, split="train"))
         elif self.revision is None:
-            yield from _numbered(load_dataset(name, self.subset, split=self.split))  # pyright: ignore[reportArgumentType]
+            yield from _numbered(load_dataset(name, self.subset, split=self.split))
         else:
             # Without a network load_dataset takes the version of its cache that is newest, whatever the revision says.
             folder = snapshot_download(name, repo_type="dataset", revision=self.revision)
             yield from self._from_folder(Path(folder), self.subset)
 
 
-def _numbered(rows: Iterable[Mapping[str, Any]]) -> Iterator[PlacedRow]:
+def _numbered(rows: Any) -> Iterator[PlacedRow]:
     return (PlacedRow(f"row {index}", row) for index, row in enumerate(rows))
 
 
@@ -192,31 +191,20 @@ def json_rows(path: Path) -> Iterator[PlacedRow]:
         head = file.read(4096).removeprefix(_BOM).lstrip()
         file.seek(0)
         if path.suffix == ".json" and head.startswith(b"["):
-            yield from _items(file.read())
+            items, flaw = _decoded(file.read())
+            if flaw or not isinstance(items, list):
+                raise ValueError(flaw or "no JSON list")
+            yield from [_row(f"row {index}", item) for index, item in enumerate(items)]
             return
         for number, line in enumerate(file, start=1):
-            content = (line.removeprefix(_BOM) if number == 1 else line).strip()
-            if content:
-                yield _row(f"line {number}", content)
+            if content := (line.removeprefix(_BOM) if number == 1 else line).strip():
+                yield _row(f"line {number}", *_decoded(content))
 
 
-def _items(content: bytes) -> Iterator[PlacedRow]:
-    items, flaw = _decoded(content)
-    if flaw or not isinstance(items, list):
-        raise ValueError(flaw or "no JSON list")
-    for index, item in enumerate(items):
-        yield _checked(f"row {index}", item)
-
-
-def _row(place: str, content: bytes) -> PlacedRow:
-    value, flaw = _decoded(content)
-    return PlacedRow(place, {}, flaw) if flaw else _checked(place, value)
-
-
-def _checked(place: str, value: Any) -> PlacedRow:
-    if isinstance(value, dict):
-        return PlacedRow(place, value)
-    return PlacedRow(place, {}, f"no object of columns but {type(value).__name__}")
+def _row(place: str, value: Any, flaw: str = "") -> PlacedRow:
+    if not flaw and not isinstance(value, dict):
+        flaw = f"no object of columns but {type(value).__name__}"
+    return PlacedRow(place, {} if flaw else value, flaw)
 
 
 def _decoded(content: bytes) -> tuple[Any, str]:

@@ -25,8 +25,8 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 from torch import Tensor
 
-from contrastive_reasoning.tasks.countdown.encoding import PADDING, WIDTH
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
+from contrastive_reasoning.tasks.countdown.states import PADDING, WIDTH
 
 VALUES = MAX_RESULT
 """Every number a legal move can make is in 0 … VALUES − 1."""
@@ -83,7 +83,7 @@ class HeldOut:
 
     @classmethod
     def of(cls, states: Collection[Sequence[int]]) -> HeldOut:
-        """Args: the numbers of each state, in any order; states may differ in size."""
+        """States by their numbers, in any order; they may differ in size."""
         by_size: dict[int, list[Sequence[int]]] = {}
         for state in states:
             by_size.setdefault(len(state), []).append(state)
@@ -105,18 +105,9 @@ def draw_anchors(
     held_out: HeldOut,
     rng: np.random.Generator,
 ) -> Int[ndarray, "A K"]:
-    """Where ``count`` trajectories stand after random play from uniform numbers; held-out ones are drawn again.
+    """Where A = ``count`` trajectories stand after ``moves`` random moves from uniform numbers.
 
-    Args:
-        count: A.
-        numbers: how many a trajectory starts from.
-        number_range: lowest and highest starting number.
-        moves: random legal moves to the anchor, fewer than there are numbers.
-        held_out: neither starts nor anchors are among them.
-        rng: the only source of chance.
-
-    Raises:
-        ValueError: if a hundred draws are not enough: nearly everything in the range is held out.
+    Those whose start or anchor is held out are drawn again; a ValueError if nearly everything in the range is.
     """
     kept: list[Int[ndarray, "N K"]] = []
     missing = count
@@ -134,13 +125,7 @@ def draw_anchors(
 
 
 def search_under(anchors: Int[ndarray, "A K"], *, exhaust_up_to: int, rng: np.random.Generator) -> Plays:
-    """What is learnt under each anchor: by exhausting it, or one random branch of it where it is too large for that.
-
-    Args:
-        anchors: A states of K numbers.
-        exhaust_up_to: the most numbers a board may have for its search to be exhausted.
-        rng: the only source of chance.
-    """
+    """What is learnt under each anchor: by exhausting it, or one random branch of it with ``exhaust_up_to`` numbers."""
     branch = anchors
     while branch.shape[1] > exhaust_up_to:
         branch = random_move(branch, rng)

@@ -15,8 +15,6 @@ from contrastive_reasoning.policies.pass_cost import NO_WORK
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 
-NAMED = 5
-"""Problems that the warning names where more are left out."""
 LISTED = 1_000
 """Rows of the table of problems left out, at most."""
 LEFT_OUT = "train/prompts_left_out"
@@ -86,7 +84,6 @@ class ReasoningPrompts(LightningDataModule):
 
     def train_dataloader(self) -> ProblemSteps:
         module = self.trainer.lightning_module if self.trainer is not None else None
-        first = getattr(module, "rollout_step", 0)
         rank, ranks = place_of(self.trainer)
         parts = ranks * getattr(module, "minibatches_per_rollout", 1)
         if self.problems_per_step % parts:
@@ -95,10 +92,10 @@ class ReasoningPrompts(LightningDataModule):
                 f"({parts // ranks}): take a multiple of {parts}"
             )
         return ProblemSteps(
-            self._short_enough(self.task.problems("train")),
+            problems=self._short_enough(self.task.problems("train")),
             problems_per_step=self.problems_per_step,
             steps=self.steps + getattr(module, "warmup_steps", 0),
-            first_step=first,
+            first_step=getattr(module, "rollout_step", 0),
             seed=self.seed,
             rank=rank,
             ranks=ranks,
@@ -115,30 +112,28 @@ class ReasoningPrompts(LightningDataModule):
         policy: Any = self.trainer.lightning_module.policy
         lengths = [len(policy.prompt_ids(problem.prompt)) for problem in problems]
         kept = [one for one, length in zip(problems, lengths, strict=True) if length <= self.max_prompt_tokens]
-        too_long = [(one, size) for one, size in zip(problems, lengths, strict=True) if size > self.max_prompt_tokens]
         if problems and not kept:
             raise ValueError(
                 f"each of the {len(problems)} training prompts has more than max_prompt_tokens="
                 f"{self.max_prompt_tokens} tokens, the shortest {min(lengths)}"
             )
-        if too_long:
-            self._report(too_long, total=len(problems))
-        return kept
-
-    def _report(self, too_long: Sequence[tuple[Problem, int]], *, total: int) -> None:
-        """Warns of the problems left out, naming some, and logs their number and a table of them."""
-        named = ", ".join([problem.id for problem, _ in too_long[:NAMED]]) + (", …" if len(too_long) > NAMED else "")
+        if len(kept) == len(problems):
+            return kept
+        too_long = [
+            (one.id, size) for one, size in zip(problems, lengths, strict=True) if size > self.max_prompt_tokens
+        ]
+        named = ", ".join([id for id, _ in too_long[:5]]) + (", …" if len(too_long) > 5 else "")
         rank_zero_warn(
-            f"{len(too_long)} of {total} training problems are left out: "
+            f"{len(too_long)} of {len(problems)} training problems are left out: "
             f"their prompts have more than {self.max_prompt_tokens} tokens ({named})"
         )
-        assert self.trainer is not None
         step = getattr(self.trainer.lightning_module, "rollout_step", 0)
-        rows = [{"problem": problem.id, "prompt_tokens": length} for problem, length in too_long[:LISTED]]
+        rows = [{"problem": id, "prompt_tokens": length} for id, length in too_long[:LISTED]]
         for logger in self.trainer.loggers:
             logger.log_metrics({LEFT_OUT: float(len(too_long))}, step=step)
             if hasattr(logger, "log_table"):
                 logger.log_table(LEFT_OUT, rows, step=step)  # pyright: ignore[reportAttributeAccessIssue]
+        return kept
 
     def val_dataloader(self) -> DataLoader[Any]:
         problems = self.task.problems("validation")
@@ -146,11 +141,10 @@ class ReasoningPrompts(LightningDataModule):
             raise ValueError(
                 f"validation_problems is {self.validation_problems}, but the split has only {len(problems)} problems"
             )
-        kept = list(problems[: self.validation_problems])
+        kept, size = list(problems[: self.validation_problems]), self.problems_per_step
         rank, ranks = place_of(self.trainer)
-        starts = range(0, len(kept), self.problems_per_step)
-        whole = [kept[start : start + self.problems_per_step] for start in starts]
-        batches: Any = [own_batch(problems, rank=rank, ranks=ranks) for problems in whole]
+        starts = range(0, len(kept), size)
+        batches: Any = [own_batch(kept[start : start + size], rank=rank, ranks=ranks) for start in starts]
         return DataLoader(batches, batch_size=None)
 
 
@@ -166,29 +160,21 @@ def own_batch(problems: Sequence[Problem], *, rank: int, ranks: int) -> ProblemB
     return ProblemBatch([*own, *[problems[0]] * (longest - len(own))], counted=len(own))
 
 
+@dataclass(kw_only=True)
 class ProblemSteps:
     """A rank's batches of a run from ``first_step`` on. Resumable without a state: the step determines all."""
 
-    def __init__(
-        self,
-        problems: Sequence[Problem],
-        *,
-        problems_per_step: int,
-        steps: int,
-        first_step: int,
-        seed: int,
-        rank: int,
-        ranks: int,
-    ) -> None:
-        if not problems:
+    problems: Sequence[Problem]
+    problems_per_step: int
+    steps: int
+    first_step: int
+    seed: int
+    rank: int
+    ranks: int
+
+    def __post_init__(self) -> None:
+        if not self.problems:
             raise ValueError("the training split has no problems")
-        self.problems = problems
-        self.problems_per_step = problems_per_step
-        self.steps = steps
-        self.first_step = first_step
-        self.seed = seed
-        self.rank = rank
-        self.ranks = ranks
 
     def __len__(self) -> int:
         """Steps of the whole run, those before ``first_step`` included: Lightning resumes a checkpoint's count."""
@@ -210,11 +196,8 @@ class ProblemSteps:
 def rows_of_step(step: int, size: int, total: int, *, seed: int) -> list[int]:
     """Which of ``total`` problems stand in the step: the next ``size`` of an endless row of permutations."""
     places = range(step * size, (step + 1) * size)
-    orders = {epoch: order_of_epoch(epoch, total, seed=seed) for epoch in {place // total for place in places}}
+    orders = {}
+    for epoch in {place // total for place in places}:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        orders[epoch] = torch.randperm(total, generator=generator).tolist()
     return [orders[place // total][place % total] for place in places]
-
-
-def order_of_epoch(epoch: int, total: int, *, seed: int) -> list[int]:
-    """A permutation of (seed, epoch)."""
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-    return torch.randperm(total, generator=generator).tolist()

@@ -16,12 +16,12 @@ from contrastive_reasoning.tasks.arithmetic import (
     ArithmeticTask,
     Equation,
     PlanStep,
-    Story,
     prompt_of,
     shown_meanings,
     solution_text,
+    split_of,
 )
-from contrastive_reasoning.tasks.arithmetic.words import NAMES, NEW_NAMES
+from contrastive_reasoning.tasks.arithmetic.story import NAMES, NEW_NAMES
 from contrastive_reasoning.tasks.base import Split
 from datamodules.batch_stream import Example, ExampleData
 
@@ -36,17 +36,14 @@ def draw_story(task: ArithmeticTask, split: Split, rng: random.Random, *, made_u
     """
     while True:
         story = task.space.sample(rng)
-        if task.split_of(story) != split:
+        if split_of(story) != split:
             continue
         plan = task.space.plan(story, shown_meanings(story, rng))
         if plan is not None:
-            shown = _made_up(story, rng) if made_up else story
-            return prompt_of(shown, instructed=task.instructed), solution_text(plan)
-
-
-def _made_up(story: Story, rng: random.Random) -> Story:
-    first, second = made_up_name(rng), made_up_name(rng)
-    return replace(story, names=(first.title(), second.title()), thing=f"{made_up_name(rng)}s")
+            if made_up:
+                first, second = made_up_name(rng).title(), made_up_name(rng).title()
+                story = replace(story, names=(first, second), thing=f"{made_up_name(rng)}s")
+            return prompt_of(story, instructed=task.instructed), solution_text(plan)
 
 
 def made_up_name(rng: random.Random) -> str:
@@ -107,9 +104,7 @@ class Stories(ExampleData):
         rng = random.Random(f"{self.seed}/stories/{split}/{number}")
         sums = 1.0 if split == "train" and number < self.sum_steps else self.sums
         made_up = rng.random() < self.made_up
-        return [self._example(split, rng, sums=sums, made_up=made_up) for _ in range(self.batch_size)]
-
-    def _example(self, split: Split, rng: random.Random, *, sums: float, made_up: bool) -> Example:
-        if rng.random() < sums:
-            return draw_sum(self.task, rng)
-        return draw_story(self.task, split, rng, made_up=made_up)
+        return [
+            draw_sum(self.task, rng) if rng.random() < sums else draw_story(self.task, split, rng, made_up=made_up)
+            for _ in range(self.batch_size)
+        ]

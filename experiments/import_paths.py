@@ -39,9 +39,15 @@ MOVED: dict[str, str] = {
     ),
     "contrastive_reasoning.tasks.example_verify.same_text": "contrastive_reasoning.tasks.examples.same_text",
     "contrastive_reasoning.tasks.function_task.FunctionTask": "contrastive_reasoning.tasks.problem_set.FunctionTask",
+    "contrastive_reasoning.tasks.stand_in.StandInTask": "contrastive_reasoning.tasks.problem_set.stand_in_task",
     "datamodules.shuffled_searches.ShuffledSearches": "datamodules.plays.ShuffledSearches",
-    "datamodules.traces_v1.TracesV1": "datamodules.trace_arrays.TracesV1",
-    "datamodules.traces_v2.TracesV2": "datamodules.trace_arrays.TracesV2",
+    "datamodules.pairing.EveryGoal": "datamodules.hindsight_states.EveryGoal",
+    "datamodules.pairing.OwnGoal": "datamodules.hindsight_states.OwnGoal",
+    "datamodules.trace_arrays.TracesV1": "datamodules.traces.TracesV1",
+    "datamodules.trace_arrays.TracesV2": "datamodules.traces.TracesV2",
+    "datamodules.traces_text.TracesText": "datamodules.traces.TracesText",
+    "datamodules.traces_v1.TracesV1": "datamodules.traces.TracesV1",
+    "datamodules.traces_v2.TracesV2": "datamodules.traces.TracesV2",
     "contrastive_reasoning.rewards.pool.AnswerPool": "contrastive_reasoning.rewards.answer_pool.AnswerPool",
 }
 """Dotted path of an earlier version → dotted path of today."""

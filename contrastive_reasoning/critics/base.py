@@ -145,7 +145,7 @@ class Pairs(NamedTuple):
 
 @runtime_checkable
 class Pairing(Protocol):
-    """Which goals a batch of anchors is compared with, and what each pair is; ``datamodules.pairing`` has some."""
+    """Which goals a batch of anchors is compared with, and what each pair is: ``EveryGoal`` or ``OwnGoal``, say."""
 
     def __call__(
         self,

@@ -20,7 +20,7 @@ from torch.nn.functional import gelu
 from contrastive_reasoning.critics.base import numbers_and_target
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
-from contrastive_reasoning.tasks.countdown.encoding import PADDING, WIDTH, encode_state
+from contrastive_reasoning.tasks.countdown.states import PADDING, WIDTH, encode_state
 
 VALUES = 2000
 """Numbers from here on share one embedding row; moves only make smaller ones."""

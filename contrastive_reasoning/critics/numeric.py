@@ -17,7 +17,7 @@ from contrastive_reasoning.critics.base import TwoTowerCritic, numbers_and_targe
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
-from contrastive_reasoning.tasks.countdown.encoding import WIDTH, encode_state
+from contrastive_reasoning.tasks.countdown.states import WIDTH, encode_state
 
 DIGITS = 4
 ABSENT = 10

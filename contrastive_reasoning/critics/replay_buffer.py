@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from contrastive_reasoning.critics.base import NONE, CriticBatch, Pairing
-from contrastive_reasoning.tasks.countdown.encoding import encode_state
-from contrastive_reasoning.tasks.countdown.explored_states import Known, State
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
+from contrastive_reasoning.tasks.countdown.states import Known, State, encode_state
 
 NOTHING = Known(frozenset(), exhausted=False)
 

@@ -15,8 +15,7 @@ from contrastive_reasoning.critics.encoder import TextEncoder, Tokens, tokenize
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
-from contrastive_reasoning.tasks.countdown.trace import step_texts
-from contrastive_reasoning.tasks.countdown.wording import wording_of
+from contrastive_reasoning.tasks.countdown.trace import step_texts, wording_of
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 """Hidden states (N, S, H) and mask (N, S) bool → (N, H)."""

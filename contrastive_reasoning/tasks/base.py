@@ -1,13 +1,23 @@
-"""The nouns of a task: a problem and its prompt, the verdict on a completion, the steps that it took."""
+"""The nouns of a task: a problem and its prompt, the verdict on a completion, the steps that it took, the splits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args, runtime_checkable
 
+T = TypeVar("T")
 Status = Literal["ok", "wrong", "unparsed", "timeout", "error"]
 Split = Literal["train", "validation", "test"]
+REPEATS = 1_000
+"""Draws in a row that repeat an earlier one before a space counts as exhausted."""
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Raises a ValueError for a value that is none of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +75,7 @@ class Verdict:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.status not in get_args(Status):
-            raise ValueError(f"status must be one of {', '.join(get_args(Status))}, got {self.status!r}")
+        check_choice("status", self.status, get_args(Status))
 
     @property
     def correct(self) -> bool:
@@ -91,19 +100,18 @@ def unparsed(reason: str) -> Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One reasoning step: a character span of the completion and the state it reaches."""
+    """One reasoning step: the characters ``start`` … ``end`` − 1 of the completion and the state it reaches."""
 
     start: int
-    """First character of the step in the completion."""
     end: int
-    """One past its last character."""
     state: Any
     """The state after the step, in the task's own form; for Countdown the tuple of numbers left."""
     legal: bool
     """False for a move that the rules forbid; ``state`` is then the state before it."""
     settled: int | None = None
     """One past the character by which a reader knows that the step has ended and what it is, its separator say; beyond
-    the text where only its end tells. Until then what is written next may still make another step of it. None: ``end``.
+    the text where only its end shows it. Until then what is written next may still make another step of it. None:
+    ``end``.
     """
     lost: bool = False
     """Whether no completion that begins so far can be right any more."""
@@ -136,3 +144,26 @@ class VerifiesTogether(Protocol):
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
         """The verdict on each completion, that of its problem beside it: the same as :meth:`Task.verify` gives."""
         ...
+
+
+def split_of(key: str) -> Split:
+    """The split of a generated problem by a hash of its key: 80% train, 10% validation, 10% test, whatever the seed."""
+    bucket = int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big") % 10
+    return ("validation", "test")[bucket] if bucket < 2 else "train"
+
+
+def distinct(draws: Iterable[T], key: Callable[[T], str], *, of: str) -> Iterator[T]:
+    """The draws without those that repeat a key: a longer list begins with the shorter one.
+
+    Raises:
+        ValueError: when a thousand draws in a row bring nothing new; ``of`` names the space of which they are.
+    """
+    seen: set[str] = set()
+    repeats = 0
+    for drawn in draws:
+        repeats = repeats + 1 if key(drawn) in seen else 0
+        if not repeats:
+            seen.add(key(drawn))
+            yield drawn
+        elif repeats == REPEATS:
+            raise ValueError(f"only about {len(seen)} different ones can be drawn from {of}")

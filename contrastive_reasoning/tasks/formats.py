@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_uppercase
 from typing import Any
 
@@ -17,27 +17,7 @@ from contrastive_reasoning.tasks.answer.extract import extract
 from contrastive_reasoning.tasks.base import ChatPrompt, Message, Problem
 from contrastive_reasoning.tasks.rows import BadRow, Format, MissingColumn, Row, as_text, text_at, value_at
 
-__all__ = [
-    "BadRow",
-    "BoxedSolution",
-    "ChatMessages",
-    "Conversation",
-    "FirstFitting",
-    "Format",
-    "MissingColumn",
-    "MultipleChoice",
-    "PlainAnswer",
-    "Row",
-    "RowTemplate",
-    "WorkedAnswer",
-    "answer_in",
-    "result_of",
-    "with_instruction",
-    "without_instruction",
-]
-
 ROLES = ("system", "user", "assistant")
-MARK = "####"
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _PUBLISHED = re.compile(
     r"Let['’]s think step by step and output the final answer (\(eg,[A-Z,. ]{1,80}\) )?within \\boxed\{\}\.?"
@@ -52,12 +32,10 @@ r"""A backslash and an n that begin no command of LaTeX, ``\neq``: a line end wa
 
 @dataclass(frozen=True, kw_only=True)
 class PlainAnswer:
-    """A question and its answer, each in a column of its own; the gold answer as it stands, numbers become text."""
+    """A question and its answer, in the columns of these names; the gold answer as it stands, numbers become text."""
 
     question: str
-    """Column of the question."""
     answer: str
-    """Column of the answer."""
     instruction: str
 
     def __call__(self, row: Row, *, id: str) -> Problem:
@@ -65,22 +43,15 @@ class PlainAnswer:
         return Problem(id=id, prompt=prompt, answer=text_at(row, self.answer))
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkedAnswer:
+class WorkedAnswer(PlainAnswer):
     r"""A worked answer that ends in its result after four hashes, as in GSM8K: ``… so 48+24 = 72 in all.\n#### 72``.
 
     The gold answer is what stands after the last mark, thousands separators taken out.
     """
 
-    question: str
-    """Column of the question."""
-    answer: str
-    """Column of the worked answer."""
-    instruction: str
-
     def __call__(self, row: Row, *, id: str) -> Problem:
-        prompt = with_instruction(text_at(row, self.question), self.instruction)
-        return Problem(id=id, prompt=prompt, answer=result_of(text_at(row, self.answer)))
+        problem = super().__call__(row, id=id)
+        return replace(problem, answer=result_of(problem.answer))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +62,7 @@ class BoxedSolution:
     """
 
     question: str
-    """Column of the question."""
     solution: str
-    """Column of the solution."""
     instruction: str
 
     def __call__(self, row: Row, *, id: str) -> Problem:
@@ -109,9 +78,7 @@ class MultipleChoice:
     """
 
     question: str
-    """Column of the question."""
     options: str
-    """Column of the list of options."""
     answer: str
     """Column of the right one: its letter, its index from 0, its text, or a list of marks, one of them true."""
     shuffle: bool
@@ -123,11 +90,13 @@ class MultipleChoice:
         if not isinstance(options, list | tuple) or not 2 <= len(options) <= len(ascii_uppercase):
             raise BadRow(f"{self.options} must be a list of 2 to {len(ascii_uppercase)} options")
         gold = _index_of(value_at(row, self.answer), options)
-        order = _shuffled(len(options), question) if self.shuffle else range(len(options))
+        order = list(range(len(options)))
+        if self.shuffle:  # depends on the question alone: the same in every process
+            order.sort(key=lambda index: hashlib.sha256(f"{index}:{question}".encode()).digest())
         texts = [as_text(option, f"an option of {self.options}") for option in options]
         lines = [f"{letter}. {texts[index]}" for letter, index in zip(ascii_uppercase, order, strict=False)]
         prompt = with_instruction("\n".join([f"{question}\n\nOptions:", *lines]), self.instruction)
-        return Problem(id=id, prompt=prompt, answer=ascii_uppercase[list(order).index(gold)])
+        return Problem(id=id, prompt=prompt, answer=ascii_uppercase[order.index(gold)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,9 +107,7 @@ class ChatMessages:
     """
 
     messages: str
-    """Column of the messages, each with ``role`` and ``content``."""
     answer: str
-    """Column of the gold answer."""
     instruction: str
 
     def __call__(self, row: Row, *, id: str) -> Problem:
@@ -161,9 +128,7 @@ class Conversation:
     """
 
     messages: str
-    """Column of the messages, each with ``role`` and ``content``; the last is the user's."""
     answer: str
-    """Column of the gold answer."""
     keep: Sequence[str]
     """Columns that become fields of the problem, where the row has them."""
 
@@ -261,11 +226,7 @@ def without_instruction(prompt: str) -> str:
 
 
 def answer_in(solution: str) -> str:
-    """What stands in the last box of a solution, read as it is read in a completion.
-
-    Raises:
-        BadRow: where there is no box, an empty one, or one that is never closed.
-    """
+    """What stands in the last box of a solution, read as in a completion; a BadRow where there is nothing."""
     found = extract(solution)
     if found.answer is None or not found.boxed:
         raise BadRow(f"no answer in the solution: {found.reason if found.boxed else 'no box'}")
@@ -273,15 +234,11 @@ def answer_in(solution: str) -> str:
 
 
 def result_of(worked: str) -> str:
-    r"""``1234`` of ``… = 1,234\n#### 1,234``.
-
-    Raises:
-        BadRow: where there is no mark, or nothing after it.
-    """
-    _, mark, result = worked.rpartition(MARK)
+    r"""``1234`` of ``… = 1,234\n#### 1,234``; a BadRow where there is no mark, or nothing after it."""
+    _, mark, result = worked.rpartition("####")
     answer = _THOUSANDS.sub("", result.strip())
     if not mark or not answer:
-        raise BadRow(f"the worked answer has no result after {MARK}")
+        raise BadRow("the worked answer has no result after ####")
     return answer
 
 
@@ -320,8 +277,3 @@ def _index_of(answer: Any, options: Sequence[Any]) -> int:
     if len(found) != 1 or not 0 <= found[0] < len(options):
         raise BadRow(f"the answer {answer!r} names no single one of {len(options)} options")
     return found[0]
-
-
-def _shuffled(count: int, question: str) -> list[int]:
-    """An order of ``count`` options that depends on the question alone; the same in every process."""
-    return sorted(range(count), key=lambda index: hashlib.sha256(f"{index}:{question}".encode()).digest())

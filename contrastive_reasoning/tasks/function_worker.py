@@ -20,7 +20,7 @@ import os
 import pickle
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from math import isfinite
 from numbers import Real
 from sysconfig import get_paths
@@ -35,7 +35,7 @@ LIBRARIES = tuple(get_paths()[name] for name in ("stdlib", "purelib", "platlib")
 """Folders whose code is not the user's."""
 
 Call = Callable[[Callable[..., Any], str], tuple[str, object]]
-"""The function and a line → the reply; what the function raises is handled by ``serve``."""
+"""The function and a line → status and value of the reply; what the function raises is handled by ``serve``."""
 
 
 def serve(memory: int, call: Call) -> None:
@@ -50,11 +50,20 @@ def serve(memory: int, call: Call) -> None:
     limit_memory(memory_in_use() + memory)
     parent.send(READY, "")
     while True:
-        parent.send(*_guarded(call, function, parent.receive()))
+        line = parent.receive()
+        try:
+            reply = call(function, line)
+        except MemoryError:
+            reply = FATAL, "out of memory"
+        except Exception as error:  # the user's function may raise anything: it ends this call alone
+            reply = ERROR, describe(error)
+        except BaseException as error:  # an exit: the process ends, once the reply is sent
+            reply = FATAL, describe(error)
+        parent.send(*reply)
 
 
 def number(function: Callable[..., Any], line: str) -> tuple[str, float | str]:
-    """Status, and the number or the reason, of one (problem, completion)."""
+    """The number of one (problem, completion)."""
     value = as_python(function(*unpack(line)))
     if not isinstance(value, Real):
         return ERROR, f"returned {type(value).__name__}, not a number"
@@ -63,11 +72,11 @@ def number(function: Callable[..., Any], line: str) -> tuple[str, float | str]:
 
 
 def numbers(function: Callable[..., Any], line: str) -> tuple[str, list[float | None] | str]:
-    """Status, and the numbers or the reason, of one batch: the keyword arguments and how many numbers are wanted."""
+    """The numbers of one batch, given by its keyword arguments and how many numbers are wanted."""
     arguments, wanted = unpack(line)
     returned = function(**arguments)
     if inspect.isawaitable(returned):
-        returned = asyncio.run(_await(returned))
+        returned = asyncio.run(_result_of(returned))
     if isinstance(returned, str) or not isinstance(returned, Iterable):
         return ERROR, f"returned {type(returned).__name__}, not a list of {wanted} numbers"
     values = [as_python(value) for value in returned]
@@ -81,7 +90,7 @@ def numbers(function: Callable[..., Any], line: str) -> tuple[str, list[float | 
 
 
 def verdict(function: Callable[..., Any], line: str) -> tuple[str, str]:
-    """Status and reason of one (problem, completion): True, False, a number from 0 to 1, or why it is wrong."""
+    """The verdict on one (problem, completion): True, False, a number from 0 to 1, or why it is wrong."""
     value = as_python(function(*unpack(line)))
     if isinstance(value, str):
         reason = first_words(value)
@@ -95,6 +104,10 @@ def verdict(function: Callable[..., Any], line: str) -> tuple[str, str]:
     return WRONG, f"scored {float(value):g}" if value else "the verifier said no"
 
 
+async def _result_of(coming: Awaitable[Any]) -> Any:
+    return await coming
+
+
 KINDS: dict[str, Call] = {"number": number, "numbers": numbers, "verdict": verdict}
 
 
@@ -103,38 +116,17 @@ def as_python(value: Any) -> Any:
     return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
-async def _await(coming: Any) -> Any:
-    return await coming
-
-
-def _guarded(call: Call, function: Callable[..., Any], line: str) -> tuple[str, object]:
-    try:
-        return call(function, line)
-    except MemoryError:
-        return FATAL, "out of memory"
-    except Exception as error:  # the user's function may raise anything: it ends this call alone
-        return ERROR, describe(error)
-    except BaseException as error:  # an exit: the process ends, once the reply is sent
-        return FATAL, describe(error)
-
-
 def describe(error: BaseException) -> str:
     """The exception's name, the first line of its text, and the line of the user's code in which it arose."""
     text = first_words(str(error))
     named = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    place = user_line(error)
-    return f"{named} ({place})" if place else named
-
-
-def user_line(error: BaseException) -> str | None:
-    """``file:line, in function`` of the innermost frame that is no library's; None where no frame is the user's."""
     frames = traceback.extract_tb(error.__traceback__)
     called = [frame for frame in frames if frame.filename != __file__ and not frame.filename.startswith("<frozen")]
     own = [frame for frame in called if not frame.filename.startswith(LIBRARIES)] or called
     if not own:
-        return None
+        return named
     file = os.path.relpath(own[-1].filename)
-    return f"{own[-1].filename if file.startswith('..') else file}:{own[-1].lineno}, in {own[-1].name}"
+    return f"{named} ({own[-1].filename if file.startswith('..') else file}:{own[-1].lineno}, in {own[-1].name})"
 
 
 def first_words(text: str) -> str:
@@ -153,7 +145,7 @@ def greeting(function: Callable[..., Any]) -> bytes:
 
 
 def pack(what: object) -> bytes:
-    """A line without its end."""
+    """As a line without its end."""
     return base64.b64encode(pickle.dumps(what))
 
 

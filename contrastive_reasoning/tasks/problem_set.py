@@ -1,7 +1,8 @@
 """Problem sets as tasks: GSM8K, MATH, multiple choice, and any set whose rows a format can read.
 
 Splits are read from rows, or split off the training set by a hash of the question. A set is judged by its gold answers
-(``AnswerTask``) or by a function of one's own (``FunctionTask``); its steps are the sentences of a completion.
+(``AnswerTask``) or by a function of one's own (``FunctionTask``); its steps are the sentences of a completion. On a
+laptop, offline, generated problems stand in for it (``stand_in_task``).
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from contrastive_reasoning.tasks.answer import check_golds, in_asked_measure, verify_answer, verify_choice
-from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
-from contrastive_reasoning.tasks.formats import Format, without_instruction
-from contrastive_reasoning.tasks.rows import OnBad, ReadSet, Rows, read_set
+from contrastive_reasoning.tasks.base import Problem, Split, Step, Task, Verdict, check_choice
+from contrastive_reasoning.tasks.formats import without_instruction
+from contrastive_reasoning.tasks.rows import Format, OnBad, ReadSet, Rows, read_set
 
 Judge = Literal["answer", "choice"]
+Source = Literal["hub", "generated"]
 VerifyMany = Callable[[Sequence[tuple[str, str]], Judge], list[Verdict]]
 """(gold, completion) pairs → their verdicts."""
 VerifyProblems = Callable[[Sequence[Problem], Sequence[str]], list[Verdict]]
@@ -61,8 +63,7 @@ class ProblemSet:
     test_problems: int
 
     def __post_init__(self) -> None:
-        if self.on_bad not in get_args(OnBad):
-            raise ValueError(f"on_bad must be one of {', '.join(get_args(OnBad))}, got {self.on_bad!r}")
+        check_choice("on_bad", self.on_bad, get_args(OnBad))
         if self.train_problems is not None and self.train_problems < 1:
             raise ValueError(f"train_problems must be at least 1 (or null: all), got {self.train_problems}")
         for name in ("validation_problems", "test_problems"):
@@ -78,8 +79,7 @@ class ProblemSet:
             ValueError: on an unknown split, rows that cannot be used, or too few to split off what is asked for.
             OSError: where the rows cannot be read.
         """
-        if split not in get_args(Split):
-            raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
+        check_choice("split", split, get_args(Split))
         problems = _problems(self, split)
         return problems[: self.train_problems] if split == "train" else problems
 
@@ -89,15 +89,13 @@ class ProblemSet:
 
     def left_out(self, split: Split) -> Sequence[str]:
         """The rows that are no problem, with their reasons, of the file that a split is read from."""
-        return _read(self, split).left_out if self.own_rows(split) else _read(self, "train").left_out
+        return _read(self, split if self.own_rows(split) else "train").left_out
 
     def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
-        """Its sentences: see :func:`sentence_steps`."""
         return sentence_steps(completion)
 
     def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
-        """None: such sets are scored by the verdict alone."""
-        return {}
+        return {}  # scored by the verdict alone
 
     def own_rows(self, split: Split) -> Rows | None:
         """Where a split is read from; None where it is split off the training set."""
@@ -122,8 +120,7 @@ class AnswerTask(ProblemSet):
     """Judges many completions at once, in processes of its own; None: in this process."""
 
     def __post_init__(self) -> None:
-        if self.judge not in get_args(Judge):
-            raise ValueError(f"judge must be one of {', '.join(get_args(Judge))}, got {self.judge!r}")
+        check_choice("judge", self.judge, get_args(Judge))
         super().__post_init__()
 
     def faulty_golds(self, golds: Sequence[str]) -> list[tuple[int, str]]:
@@ -133,7 +130,6 @@ class AnswerTask(ProblemSet):
         return self.verify_all([problem], [completion])[0]
 
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
-        """The verdict on each completion, given its problem."""
         verdicts = self._judged([(one.answer, text) for one, text in zip(problems, completions, strict=True)])
         if self.judge == "choice":
             return verdicts
@@ -167,7 +163,6 @@ class FunctionTask(ProblemSet):
         return self.verify_all([problem], [completion])[0]
 
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
-        """The verdict on each completion, given its problem."""
         return self.verifier(problems, completions)
 
 
@@ -182,13 +177,15 @@ def sentence_steps(text: str) -> list[Step]:
     ``"2+3 = 5. So 5·2 = 10.\\nThe answer is 10."`` has three steps, with the states 1, 2 and 3.
     """
     steps: list[Step] = []
-    for start, end, settled in _sentences(text):
-        if len(steps) == MAX_STEPS:
-            break
-        piece = text[start:end]
-        if piece.strip():
+    start = 0
+    for found in [*_SENTENCE_END.finditer(text), None]:
+        piece = text[start : found.start() if found else None]
+        if piece.strip() and len(steps) < MAX_STEPS:
             first, state = start + len(piece) - len(piece.lstrip()), len(steps) + 1
+            # one past the character that shows the end: a line's own end, else what follows the space
+            settled = len(text) + 1 if not found else found.start() + 1 if found[0][0] == "\n" else found.end() + 1
             steps.append(Step(start=first, end=first + len(piece.strip()), state=state, legal=True, settled=settled))
+        start = found.end() if found else len(text)
     return steps
 
 
@@ -256,15 +253,6 @@ def _read(problem_set: ProblemSet, split: Split) -> ReadSet:
     return read
 
 
-def _sentences(text: str) -> list[tuple[int, int, int]]:
-    """Where each piece begins and ends, and one past the character that shows it."""
-    breaks = list(_SENTENCE_END.finditer(text))
-    starts = [0, *[found.end() for found in breaks]]
-    ends = [*[found.start() for found in breaks], len(text)]
-    shown = [found.start() + 1 if found[0][0] == "\n" else found.end() + 1 for found in breaks]
-    return list(zip(starts, ends, [*shown, len(text) + 1], strict=True))
-
-
 def problem_sets(
     *,
     path: str | None,
@@ -280,14 +268,9 @@ def problem_sets(
     Args:
         path: the folder, or the address below which the files lie; None: reading raises.
         rows: how a file is read; each set reads its own.
-        format: how problems stand in rows, in every file.
-        on_bad: what to do with rows that cannot be posed or scored.
-        verifier: judges many completions at once; None: in this process.
+        format, on_bad, verifier: as of an :class:`AnswerTask`.
         answers: name → file of the sets whose gold is an answer.
-        choices: name → file of the sets whose gold is a letter.
-
-    Raises:
-        ValueError: for a name that is given twice.
+        choices: name → file of the sets whose gold is a letter; a name of both raises a ValueError.
     """
     if both := sorted(answers.keys() & choices.keys()):
         raise ValueError(f"{', '.join(both)}: named among the answers and among the choices")
@@ -309,3 +292,28 @@ def problem_sets(
         )
         for name, file in (*answers.items(), *choices.items())
     }
+
+
+def stand_in_task(
+    *,
+    source: str,
+    path: str | None,
+    real: Task,
+    generated: Task,
+    train_problems: int | None,
+    validation_problems: int | None,
+    test_problems: int | None,
+) -> Task:
+    """The real problem set, or generated problems for the source ``generated`` while no local path is named.
+
+    Args:
+        source: ``hub``: the real set by its name on the hub; ``generated``: its stand-in.
+        path: a local file or folder with the real set; where one is named it is read whatever ``source`` is.
+        real, generated: the two.
+        train_problems: how many are trained on; None, here and below: the chosen set's own number.
+        validation_problems, test_problems: of the other splits.
+    """
+    check_choice("task.source", source, get_args(Source))
+    chosen: Any = generated if source == "generated" and path is None else real
+    wanted = {"train": train_problems, "validation": validation_problems, "test": test_problems}
+    return replace(chosen, **{f"{split}_problems": size for split, size in wanted.items() if size is not None})

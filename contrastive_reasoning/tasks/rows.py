@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
-from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.tasks.base import Problem, check_choice
 
 LONGEST = 100_000
 """Characters of a question, an answer or a solution: ten times what the longest of the sets in use has."""
@@ -51,16 +51,9 @@ class Rows(Protocol):
 
 @runtime_checkable
 class Format(Protocol):
-    """How a row becomes a problem; ``formats`` has one class for each form in which sets are published."""
+    """How a row becomes a problem; a MissingColumn where it lacks a column, a BadRow where it cannot be used."""
 
-    def __call__(self, row: Row, *, id: str) -> Problem:
-        """The row's problem under this id, its prompt with the instruction in it once.
-
-        Raises:
-            MissingColumn: where the row lacks a column: so do all others, the mapping is wrong.
-            BadRow: where this row cannot be posed or scored.
-        """
-        ...
+    def __call__(self, row: Row, *, id: str) -> Problem: ...
 
 
 class MissingColumn(ValueError):
@@ -93,8 +86,7 @@ def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds
             ``on_bad="refuse"``, for rows that cannot be read, lack a question or an answer, or hold something else
             there, and for golds that do not verify themselves.
     """
-    if on_bad not in get_args(OnBad):
-        raise ValueError(f"on_bad must be one of {', '.join(get_args(OnBad))}, got {on_bad!r}")
+    check_choice("on_bad", on_bad, get_args(OnBad))
     posed: dict[int, Problem] = {}
     places_of: dict[str, str] = {}
     bad: dict[int, str] = {}
@@ -118,17 +110,19 @@ def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds
     kept = list(posed)
     for place, reason in check_golds([problem.answer for problem in posed.values()]):
         bad[kept[place]] = reason
-    listed = [f"{places[index]}: {bad[index]}" for index in sorted(bad)]
-    _refuse(rows.source, listed, total=len(places), on_bad=on_bad)
-    return ReadSet(tuple([problem for index, problem in posed.items() if index not in bad]), tuple(listed))
+    left_out = [f"{places[index]}: {bad[index]}" for index in sorted(bad)]
+    more = f"; and {len(bad) - LISTED} more" if len(bad) > LISTED else ""
+    listed = "; ".join(left_out[:LISTED]) + more
+    if len(bad) == len(places):
+        raise ValueError(f"{rows.source}: no problem in its {len(places)} rows" + (f" ({listed})" if bad else ""))
+    if bad and on_bad == "refuse":
+        unusable = f"{len(bad)} of {len(places)} rows cannot be used (on_bad=leave_out skips them)"
+        raise ValueError(f"{rows.source}: {unusable}: {listed}")
+    return ReadSet(tuple([problem for index, problem in posed.items() if index not in bad]), tuple(left_out))
 
 
 def value_at(row: Row, column: str) -> Any:
-    """What stands in a column (``reward_model.ground_truth``); a column whose own name holds dots is found too.
-
-    Raises:
-        MissingColumn: where the row has no such column.
-    """
+    """What stands in a column (``reward_model.ground_truth``); a column whose own name holds dots is found too."""
     if column in row:
         return row[column]
     here: Any = row
@@ -151,12 +145,15 @@ def text_at(row: Row, column: str) -> str:
 
 def as_text(value: Any, column: str) -> str:
     """A value of a column as text: see :func:`text_at`."""
-    if any(isinstance(number, float) and not math.isfinite(number) for number in _numbers(value)):
+    listed: list[Any] = value if isinstance(value, list) else [value]
+    numbers = listed if all(isinstance(number, int | float | Decimal) for number in listed) else []
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
         raise BadRow(f"{column} is {value}")
-    if not (_numbers(value) or isinstance(value, str | None)):
+    if not (numbers or isinstance(value, str | None)):
         raise BadRow(f"{column} is neither text nor a number but {type(value).__name__}")
-    whole = isinstance(value, float) and value.is_integer()
-    text = "" if value is None else str(int(value) if whole else value).strip()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = "" if value is None else str(value).strip()
     if not text:
         raise BadRow(f"{column} is empty")
     if len(text) > LONGEST:
@@ -164,18 +161,3 @@ def as_text(value: Any, column: str) -> str:
     if any("\ud800" <= sign <= "\udfff" for sign in text):
         raise BadRow(f"{column} holds half a character")
     return text
-
-
-def _numbers(value: Any) -> list[Any]:
-    """The numbers that a value is or lists; none where it is or holds anything else."""
-    found = value if isinstance(value, list) else [value]
-    return found if all(isinstance(number, int | float | Decimal) for number in found) else []
-
-
-def _refuse(source: str, bad: Sequence[str], *, total: int, on_bad: str) -> None:
-    more = f"; and {len(bad) - LISTED} more" if len(bad) > LISTED else ""
-    listed = "; ".join(bad[:LISTED]) + more
-    if total == len(bad):
-        raise ValueError(f"{source}: no problem in its {total} rows" + (f" ({listed})" if bad else ""))
-    if bad and on_bad == "refuse":
-        raise ValueError(f"{source}: {len(bad)} of {total} rows cannot be used (on_bad=leave_out skips them): {listed}")

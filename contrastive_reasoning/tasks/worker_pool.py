@@ -28,8 +28,9 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 READY, TIMEOUT, ERROR, FATAL = "ready", "timeout", "error", "fatal"
 """Statuses that the pool knows. ``fatal`` is an error after which the worker is replaced; callers see ``error``."""
@@ -37,8 +38,8 @@ START_S = 120.0
 """Seconds that a worker may take to load its libraries, on a machine that is busy with other things."""
 EXIT_S = 5.0
 """Seconds between the end of a process's output and its own."""
-DIE_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of Linux's prctl."""
+PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl: the signal that a process gets when its parent ends."""
 
 
 class WorkerGone(Exception):
@@ -106,7 +107,8 @@ class WorkerPool:
             _kill(self.running, self._owner)
 
     def __reduce__(self) -> tuple:
-        return _build, (self.command, self.greeting, self.workers, self.limit_s)
+        arguments = {"command": self.command, "greeting": self.greeting}
+        return partial(WorkerPool, workers=self.workers, limit_s=self.limit_s, **arguments), ()
 
     def _hand_out(self, waiting: deque[tuple[int, bytes]]) -> None:
         """A request to every idle worker; new workers while more requests wait than workers are starting."""
@@ -177,24 +179,28 @@ def _kill(workers: list[Worker], owner: int) -> None:
         workers.pop().kill()
 
 
-def _build(command: Sequence[str], greeting: bytes, workers: int, limit_s: float) -> WorkerPool:
-    return WorkerPool(command=command, greeting=greeting, workers=workers, limit_s=limit_s)
-
-
 class Worker:
     """The parent's end of one process, which handles one request at a time; it starts at once."""
 
     def __init__(self, command: Sequence[str], greeting: bytes) -> None:
+        root, path = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
+        same = {  # the path of this package, and the same order of sets in every process
+            "PYTHONPATH": os.pathsep.join([root, path] if path else [root]),
+            "PYTHONHASHSEED": "0",
+        }
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_environment(),
+            env=os.environ | same,
             # the interrupt key reaches the whole session of a terminal; and what the worker starts is killed with it
             start_new_session=True,
             bufsize=0,
         )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._requests, self._replies = self.process.stdin, self.process.stdout
         self.request: int | None = None
         """The number of the request that it holds."""
         self.deadline = float("inf")
@@ -204,7 +210,7 @@ class Worker:
 
     def fileno(self) -> int:
         """The descriptor that is readable once the worker has sent something."""
-        return _pipe(self.process.stdout).fileno()
+        return self._replies.fileno()
 
     @property
     def has_ended(self) -> bool:
@@ -223,7 +229,10 @@ class Worker:
         """
         read = os.read(self.fileno(), 65536)
         if not read:
-            raise WorkerGone(self._exit())
+            try:
+                raise WorkerGone(f"exit code {self.process.wait(EXIT_S)}")
+            except subprocess.TimeoutExpired:
+                raise WorkerGone("its output closed") from None
         line, end, self._read = (self._read + read).partition(b"\n")
         if not end:
             self._read = line
@@ -236,19 +245,13 @@ class Worker:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            _pipe(pipe).close()
+        self._requests.close()
+        self._replies.close()
 
     def _write(self, lines: bytes) -> None:
         with suppress(BrokenPipeError):  # the end of the worker's output is what reports it
             while lines:
-                lines = lines[_pipe(self.process.stdin).write(lines) :]
-
-    def _exit(self) -> str:
-        try:
-            return f"exit code {self.process.wait(EXIT_S)}"
-        except subprocess.TimeoutExpired:
-            return "its output closed"
+                lines = lines[self._requests.write(lines) :]
 
 
 def worker_command(module: str, *arguments: object) -> list[str]:
@@ -256,24 +259,14 @@ def worker_command(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", module, *map(str, arguments)]
 
 
-def _environment() -> dict[str, str]:
-    """The parent's, with the path of this package, and with the same order of sets in every process."""
-    root = str(Path(__file__).parents[2])
-    path = os.environ.get("PYTHONPATH")
-    return os.environ | {"PYTHONPATH": os.pathsep.join([root, path] if path else [root]), "PYTHONHASHSEED": "0"}
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None, "both pipes are opened with the process"
-    return pipe
-
-
 class Connection:
     """The worker's end: the two pipes of this process. Made once, before anything else is loaded."""
 
     def __init__(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _end_with_parent()
+        if sys.platform == "linux":  # the end of the input is not noticed while C code holds the interpreter lock
+            with suppress(OSError, AttributeError):
+                ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         self._replies = os.fdopen(_detach(sys.stdout.fileno(), os.O_WRONLY), "w", encoding="ascii")
         requests = os.fdopen(_detach(sys.stdin.fileno(), os.O_RDONLY), encoding="ascii")
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -315,10 +308,3 @@ def _detach(descriptor: int, access: int) -> int:
     copy = os.dup(descriptor)
     os.dup2(os.open(os.devnull, access), descriptor)
     return copy
-
-
-def _end_with_parent() -> None:
-    """The end of the input would do, but C code that holds the interpreter lock keeps it from being noticed."""
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)

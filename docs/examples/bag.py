@@ -11,7 +11,7 @@ from contrastive_reasoning.critics.base import numbers_and_target
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks import Problem, Step
-from contrastive_reasoning.tasks.countdown.encoding import encode_state
+from contrastive_reasoning.tasks.countdown import encode_state
 
 
 class BagCritic(TwoTowerCritic):

@@ -49,7 +49,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "on_bad": ON_BAD,
     },
     "contrastive_reasoning.tasks.problem_set.FunctionTask": {"on_bad": ON_BAD},
-    "contrastive_reasoning.tasks.stand_in.StandInTask": {"source": ("hub", "generated")},
+    "contrastive_reasoning.tasks.problem_set.stand_in_task": {"source": ("hub", "generated")},
     "lightning.Trainer": {
         "accelerator": ("auto", "cpu", "cuda", "gpu", "mps", "tpu"),
         "precision": (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contrastive_reasoning.tasks.base import Problem
-from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
+from contrastive_reasoning.tasks.countdown.longproc import longproc_scores
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 from contrastive_reasoning.tasks.countdown.verifier import verify
 

@@ -21,20 +21,14 @@ from contrastive_reasoning.tasks.arithmetic import parse_steps as parse_equation
 from contrastive_reasoning.tasks.arithmetic import scores as story_scores
 from contrastive_reasoning.tasks.arithmetic import verify as verify_story
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.tasks.countdown.explored_states import known_states, moves_of
-from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
+from contrastive_reasoning.tasks.countdown.longproc import longproc_scores
+from contrastive_reasoning.tasks.countdown.states import known_states, moves_of
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.trace import step_texts
 from contrastive_reasoning.tasks.countdown.verifier import verify
-from contrastive_reasoning.tasks.formats import (
-    BadRow,
-    PlainAnswer,
-    answer_in,
-    result_of,
-    with_instruction,
-    without_instruction,
-)
+from contrastive_reasoning.tasks.formats import PlainAnswer, answer_in, result_of, with_instruction, without_instruction
 from contrastive_reasoning.tasks.problem_set import AnswerTask, sentence_steps
+from contrastive_reasoning.tasks.rows import BadRow
 from datamodules.problem_rows import ProblemRows
 from tests.hostile.kit import ASKED, COUNTDOWN, LETTER, NUMBERS, STORY_PROBLEM, Hostile, completions
 from tests.hostile.watch import watch

@@ -1,11 +1,9 @@
 """Generated word-and-number arithmetic: short stories, one equation a step, and words learnt from the outcome alone."""
 
 from contrastive_reasoning.tasks.arithmetic.equations import Equation, parse_steps, same_plan, scores, verify
-from contrastive_reasoning.tasks.arithmetic.generator import Variant, draw, draw_distinct, draw_perturbed, split_of
-from contrastive_reasoning.tasks.arithmetic.space import StorySpace, shown_meanings
-from contrastive_reasoning.tasks.arithmetic.story import Clause, PlanStep, Story, plan_of, true_meanings
+from contrastive_reasoning.tasks.arithmetic.generator import StorySpace, shown_meanings, split_of
+from contrastive_reasoning.tasks.arithmetic.story import WORDS, Clause, PlanStep, Story, plan_of, true_meanings
 from contrastive_reasoning.tasks.arithmetic.task import ArithmeticProblem, ArithmeticTask, prompt_of, solution_text
-from contrastive_reasoning.tasks.arithmetic.words import WORDS, Word
 
 __all__ = [
     "WORDS",
@@ -16,11 +14,6 @@ __all__ = [
     "PlanStep",
     "Story",
     "StorySpace",
-    "Variant",
-    "Word",
-    "draw",
-    "draw_distinct",
-    "draw_perturbed",
     "parse_steps",
     "plan_of",
     "prompt_of",

@@ -21,7 +21,6 @@ from contrastive_reasoning.tasks.base import Problem, Step, Verdict, unparsed
 MAX_STEPS = 1_000
 """Equations that are read; what follows them has none."""
 
-BOX = r"\boxed{"
 _SIGNS = {"×": "*", "÷": "/", "−": "-"}
 _BEFORE = r"(?<![0-9.,])(?<![-+*/×÷−=])(?<![-+*/×÷−=] )"
 _EQUATION = re.compile(
@@ -92,25 +91,16 @@ def scores(problem: Problem, completion: str) -> Mapping[str, float]:
 
 def _written(completion: str) -> list[tuple[int, int, Equation]]:
     """The equations of a completion, each with its first character and one past its last."""
-    return [
-        (
-            match.start(),
-            match.end(),
-            Equation(int(match[1]), _SIGNS.get(match[2], match[2]), int(match[3]), int(match[4])),
-        )
-        for match in islice(_EQUATION.finditer(completion), MAX_STEPS)
-    ]
+    written = []
+    for match in islice(_EQUATION.finditer(completion), MAX_STEPS):
+        a, op, b, result = match.groups()
+        written.append((*match.span(), Equation(int(a), _SIGNS.get(op, op), int(b), int(result))))
+    return written
 
 
 def _judged(problem: Problem, completion: str, equations: Iterable[Equation]) -> Verdict:
-    verdict = _of_the_last_box(problem.answer, completion)
+    start = completion.rfind(r"\boxed{")
+    verdict = unparsed("no boxed answer") if start < 0 else pose(problem.answer, completion[start:])
+    if not isinstance(verdict, Verdict):  # what is left open would have to be worked out: the answer is a number
+        verdict = unparsed("formula instead of a number")
     return replace(verdict, fields={"right_plan": same_plan(equations, problem.fields["plan"])})
-
-
-def _of_the_last_box(answer: str, completion: str) -> Verdict:
-    start = completion.rfind(BOX)
-    if start < 0:
-        return unparsed("no boxed answer")
-    judged = pose(answer, completion[start:])
-    # what is left open is a formula, which would have to be worked out: the answer is a number
-    return judged if isinstance(judged, Verdict) else unparsed("formula instead of a number")

@@ -1,16 +1,47 @@
-"""A story, its text, and the plan that answers it: the equations that lead from its numbers to what is asked.
+"""Stories, the words in them, and the plan that answers one: the equations from its numbers to what is asked.
 
 Mia has 5 figs. Tom has 3 more. Mia buys 4. Tom mails Mia 2. How many has Mia?      buys 5+4=9, mails 9+2=11
+
+A word is *taught* or *learnt*. A taught word is always shown with its meaning. A learnt word has the form of others
+but is shown with a meaning drawn anew each time, so that only the outcome of an answer can tell what it does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from contrastive_reasoning.tasks.arithmetic.equations import Equation
-from contrastive_reasoning.tasks.arithmetic.words import WORDS, Meaning
+
+Form = Literal["solo", "transfer", "scale", "asked"]
+"""Who is in the sentence: one person; two; one whose whole amount changes; or it is the question about both."""
+Meaning = Literal["gain", "lose", "nothing", "times", "share", "send", "receive", "sum", "difference"]
+
+CHOICES: dict[str, tuple[Meaning, ...]] = {
+    "solo": ("gain", "lose", "nothing"),
+    "transfer": ("send", "receive", "nothing"),
+    "scale": ("times", "share"),
+    "asked": ("sum", "difference"),
+}
+"""What a word of each form may mean."""
+_LEXICON: list[tuple[Form, bool, dict[Meaning, str]]] = [
+    ("solo", True, {"gain": "finds gets", "lose": "loses drops", "nothing": "likes sees"}),
+    ("solo", False, {"gain": "buys wins bakes", "lose": "eats sells burns", "nothing": "paints counts"}),
+    ("transfer", True, {"send": "gives", "receive": "robs", "nothing": "shows"}),
+    ("transfer", False, {"send": "mails pays", "receive": "charges taxes", "nothing": "offers"}),
+    ("scale", True, {"times": "has", "share": "keeps"}),
+    ("asked", True, {"sum": "total", "difference": "difference"}),
+    ("asked", False, {"sum": "pool", "difference": "gap"}),
+]
+"""Form, whether taught, meaning → words."""
+NAMES = ("Mia", "Tom", "Ann", "Ben", "Eva", "Leo", "Ida", "Max")
+THINGS = ("figs", "pens", "hats", "nuts", "cups", "toys", "maps", "eggs")
+NEW_NAMES = ("Liv", "Abe", "Rosa", "Otto", "Nina", "Hugo")
+"""In no training story."""
+NEW_THINGS = ("plums", "forks", "tiles", "drums")
+"""In no training story."""
 
 Opening = Literal["alone", "plain", "more", "fewer", "times"]
 """What is said of the second person: nothing, a number, or how it compares with the first."""
@@ -37,6 +68,32 @@ _EFFECTS: Mapping[str, tuple[str, str]] = {
     "receive": ("+", "-"),
 }
 """Meaning → what happens to the amount of the person who acts, and to the other's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word:
+    """A word of a story."""
+
+    text: str
+    form: Form
+    meaning: Meaning
+    taught: bool
+
+
+WORDS = MappingProxyType(
+    {
+        text: Word(text=text, form=form, meaning=meaning, taught=taught)
+        for form, taught, words in _LEXICON
+        for meaning, texts in words.items()
+        for text in texts.split()
+    }
+)
+"""Every word by its text; no text has two forms."""
+
+
+def words_of(form: Form, *, taught: bool) -> tuple[str, ...]:
+    """The taught or the learnt words of a form, in a fixed order."""
+    return tuple([word.text for word in WORDS.values() if word.form == form and word.taught == taught])
 
 
 @dataclass(frozen=True, kw_only=True)

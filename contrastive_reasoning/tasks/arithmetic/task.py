@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, fields
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Literal, get_args
 
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps, scores, verify
-from contrastive_reasoning.tasks.arithmetic.generator import Variant, draw_distinct, draw_perturbed, split_of
-from contrastive_reasoning.tasks.arithmetic.space import StorySpace
+from contrastive_reasoning.tasks.arithmetic.generator import StorySpace, draw_distinct, draw_perturbed
 from contrastive_reasoning.tasks.arithmetic.story import PlanStep, Story, plan_of, true_meanings
-from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
+from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict, check_choice
 
 TestSet = Literal["in_distribution", "perturb_simple", "perturb_hard"]
 INSTRUCTION = r"Write one equation per line, such as finds 2+3=5, and end with \boxed{answer}."
@@ -53,27 +52,23 @@ class ArithmeticProblem(Problem):
         change: str | None = None,
         base: str | None = None,
     ) -> None:
-        """Fills id, prompt, answer and fields.
-
+        """
         Args:
-            story: one that has a plan.
+            story: one that has a plan; else a ValueError is raised.
             limit: the largest amount.
             instructed: whether the prompt says what to write.
             source: where the problem comes from.
             change: of a perturbed problem, what was changed.
             base: of a perturbed problem, the key of the story it was made from.
-
-        Raises:
-            ValueError: for a story without an answer.
         """
         plan = plan_of(story, true_meanings(story), limit=limit)
         if plan is None:
             raise ValueError(f"the story has no answer within {limit}: {story.text!r}")
         equations = tuple([step.equation for step in plan])
-        fields = {"plan": equations, "source": source, "change": change, "base": base}
+        more = {"plan": equations, "source": source, "change": change, "base": base}
         answer = str(equations[-1].result)
         prompt = prompt_of(story, instructed=instructed)
-        super().__init__(id=f"arithmetic:{story.key}", prompt=prompt, answer=answer, fields=fields)
+        super().__init__(id=f"arithmetic:{story.key}", prompt=prompt, answer=answer, fields=more)
         object.__setattr__(self, "story", story)
         object.__setattr__(self, "solution", solution_text(plan))
 
@@ -94,21 +89,14 @@ class ArithmeticTask:
     instructed: bool
     """Whether a prompt says what to write, for policies that were not warm-started."""
     steps: Sequence[int]
-    """Fewest and most equations of a plan; a hard variant may need one more."""
+    """This and the next seven: see :class:`StorySpace`."""
     clauses: Sequence[int]
-    """Fewest and most things that happen in a story, those of no consequence included."""
     number_range: Sequence[int]
-    """Lowest and highest number in a story."""
     new_numbers: Sequence[int]
-    """Numbers of the range that only ``perturb_simple`` uses."""
     limit: int
-    """The largest amount that a plan may reach."""
     taught_share: float
-    """How often a word is one whose meaning the warm start teaches."""
     first_share: float
-    """How often the first person is asked about, where one person is."""
     both_share: float
-    """How often the question is about both persons, where there are two."""
     train_problems: int
     validation_problems: int
     test_problems: int
@@ -117,8 +105,7 @@ class ArithmeticTask:
     def __post_init__(self) -> None:
         for name in ("steps", "clauses", "number_range", "new_numbers"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        if self.test not in get_args(TestSet):
-            raise ValueError(f"test must be one of {', '.join(get_args(TestSet))}, got {self.test!r}")
+        check_choice("test", self.test, get_args(TestSet))
         for name in ("train_problems", "validation_problems", "test_problems"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
@@ -131,34 +118,15 @@ class ArithmeticTask:
     @property
     def space(self) -> StorySpace:
         """What the stories are drawn from."""
-        return StorySpace(
-            steps=self.steps,
-            clauses=self.clauses,
-            number_range=self.number_range,
-            new_numbers=self.new_numbers,
-            limit=self.limit,
-            taught_share=self.taught_share,
-            first_share=self.first_share,
-            both_share=self.both_share,
-        )
+        return StorySpace(**{field.name: getattr(self, field.name) for field in fields(StorySpace)})
 
     def problems(self, split: Split) -> Sequence[ArithmeticProblem]:
         """The problems of a split; no situation is in two of them, whatever its names and its question.
 
         Raises:
-            ValueError: on an unknown split or too small a space to draw from.
+            ValueError: on too small a space to draw from.
         """
-        if split not in get_args(Split):
-            raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
         return _problems(self, split)
-
-    def problem(self, story: Story, *, source: str = "given") -> ArithmeticProblem:
-        """A problem posed as this task poses it."""
-        return ArithmeticProblem(story, limit=self.limit, instructed=self.instructed, source=source)
-
-    def split_of(self, story: Story) -> Split:
-        """The split that a story may be used in."""
-        return split_of(story)
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         return verify(problem, completion)
@@ -167,26 +135,15 @@ class ArithmeticTask:
         return parse_steps(problem, completion)
 
     def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
-        """Shares of true equations, of right plans, and of right answers by another plan."""
         return scores(problem, completion)
 
 
 @lru_cache(maxsize=16)
 def _problems(task: ArithmeticTask, split: Split) -> tuple[ArithmeticProblem, ...]:
     wanted = {"train": task.train_problems, "validation": task.validation_problems, "test": task.test_problems}[split]
+    pose = partial(ArithmeticProblem, limit=task.limit, instructed=task.instructed)
     if split == "test" and task.test != "in_distribution":
         variants = islice(draw_perturbed(task.space, seed=task.seed, kind=task.test), wanted)
-        return tuple([_posed(task, variant) for variant in variants])
+        return tuple([pose(one.story, source=task.test, change=one.change, base=one.base.key) for one in variants])
     stories = islice(draw_distinct(task.space, seed=task.seed, split=split), wanted)
-    return tuple([task.problem(story, source="generated") for story in stories])
-
-
-def _posed(task: ArithmeticTask, variant: Variant) -> ArithmeticProblem:
-    return ArithmeticProblem(
-        variant.story,
-        limit=task.limit,
-        instructed=task.instructed,
-        source=task.test,
-        change=variant.change,
-        base=variant.base.key,
-    )
+    return tuple([pose(story, source="generated") for story in stories])

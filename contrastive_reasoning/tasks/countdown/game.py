@@ -6,13 +6,14 @@ with 0 ≤ result < 2000; pairs come in list order, operations in the order ``+ 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 MAX_RESULT = 2000
 """Exclusive: no move may reach it. The numbers a problem starts from are not bound by it."""
-OPERATIONS = ("+", "-", "*", "/")
+OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
 
 
 class Move(NamedTuple):
@@ -36,23 +37,10 @@ class Move(NamedTuple):
 
 
 def apply(op: str, a: int, b: int) -> int | None:
-    """The result of ``a op b``; None where the rules forbid it.
-
-    Raises:
-        ValueError: on an operation that is none of ``+ - * /``.
-    """
-    if op == "+":
-        result = a + b
-    elif op == "-":
-        result = a - b
-    elif op == "*":
-        result = a * b
-    elif op == "/":
-        if b == 0 or a % b:
-            return None
-        result = a // b
-    else:
-        raise ValueError(f"operation must be one of {' '.join(OPERATIONS)}, got {op!r}")
+    """The result of ``a op b``; None where the rules forbid it."""
+    if op == "/" and (b == 0 or a % b):
+        return None
+    result = OPERATIONS[op](a, b)
     return result if 0 <= result < MAX_RESULT else None
 
 
@@ -68,9 +56,7 @@ def legal_moves(numbers: Sequence[int]) -> list[Move]:
     """All legal moves in LongProc's order; none from a single number. Moves between equal numbers are not merged."""
     moves = []
     for i, j, rest in pair_indices(len(numbers)):
-        a, b = numbers[i], numbers[j]
-        if a < b:
-            a, b = b, a
+        a, b = max(numbers[i], numbers[j]), min(numbers[i], numbers[j])
         left = tuple([numbers[k] for k in rest])
         for op in OPERATIONS:
             result = apply(op, a, b)
@@ -90,11 +76,7 @@ def results(a: int, b: int) -> list[int]:
 
 
 def checked_numbers(numbers: Sequence[int]) -> tuple[int, ...]:
-    """The numbers as a tuple.
-
-    Raises:
-        ValueError: if there are none, or one is negative.
-    """
+    """The numbers as a tuple; raises a ValueError if there are none, or one is negative."""
     if not numbers or min(numbers) < 0:
         raise ValueError(f"numbers must be one or more integers ≥ 0, got {list(numbers)}")
     return tuple(numbers)

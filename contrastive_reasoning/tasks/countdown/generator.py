@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from itertools import count
 
-from contrastive_reasoning.tasks.base import Split
+from contrastive_reasoning.tasks.base import Split, distinct, split_of
 from contrastive_reasoning.tasks.countdown.oracle import solvable
 from contrastive_reasoning.tasks.countdown.problem import problem_key
 from contrastive_reasoning.tasks.countdown.search import search_lines
@@ -16,13 +16,7 @@ Pair = tuple[tuple[int, ...], int]
 """Numbers in the order shown, and the target."""
 
 _ATTEMPTS = 100_000
-"""Attempts at one draw, and draws in a row that repeat a problem, before the space counts as exhausted."""
-
-
-def split_of(key: str) -> Split:
-    """The split of a problem by a hash of its key: 80% train, 10% validation, 10% test, for every seed and size."""
-    bucket = int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big") % 10
-    return ("validation", "test")[bucket] if bucket < 2 else "train"
+"""Attempts at one draw before the space counts as exhausted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +69,7 @@ def _below(bound: int, rng: random.Random) -> int:
 
 
 def draw(space: ProblemSpace, *, seed: int, split: Split, index: int, exclude: Collection[str]) -> Pair:
-    """Draw number ``index`` of a split. Two indices may draw the same problem.
-
-    Args:
-        space: what to draw from.
-        seed, split, index: all that the draw depends on, beside ``exclude``.
-        exclude: keys of problems never to draw.
+    """Draw number ``index`` of a split, a problem whose key is not excluded. Two indices may draw the same problem.
 
     Raises:
         ValueError: if a hundred thousand attempts find nothing.
@@ -95,19 +84,6 @@ def draw(space: ProblemSpace, *, seed: int, split: Split, index: int, exclude: C
 
 
 def draw_distinct(space: ProblemSpace, *, seed: int, split: Split, exclude: Collection[str]) -> Iterator[Pair]:
-    """The draws 0, 1, 2, … of a split without those that repeat a problem: a longer list begins with the shorter one.
-
-    Raises:
-        ValueError: when a thousand draws in a row bring nothing new: the space is exhausted.
-    """
-    seen: set[str] = set()
-    repeats = index = 0
-    while repeats < 1000:
-        numbers, target = draw(space, seed=seed, split=split, index=index, exclude=exclude)
-        index += 1
-        key = problem_key(numbers, target)
-        repeats = repeats + 1 if key in seen else 0
-        if not repeats:
-            seen.add(key)
-            yield numbers, target
-    raise ValueError(f"{space} holds only about {len(seen)} distinct {split} problems")
+    """The draws 0, 1, 2, … of a split without those that repeat a problem; a ValueError when there are no more."""
+    draws = (draw(space, seed=seed, split=split, index=index, exclude=exclude) for index in count())
+    return distinct(draws, lambda pair: problem_key(*pair), of=f"the {split} problems of {space}")

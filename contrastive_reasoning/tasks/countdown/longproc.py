@@ -1,21 +1,38 @@
-"""Reads problems: LongProc's ``countdown_*.json`` and prompt template, or a JSON-lines file of one's own.
+"""LongProc's Countdown (arXiv:2501.05414): its files, a JSON-lines file of one's own, and its three scores.
 
-Every problem is checked; what is malformed or cannot be solved is listed by file and place, and refused or left out.
+Every problem that is read is checked; what is malformed or cannot be solved is listed by file and place, and refused or
+left out.
+
+The scores are numerically LongProc's own, by safe means, and not our verdict: LongProc reads the *first* ``<Solution>``
+and ``</Solution>``, and compares the written search with its own line by line. Kept as they are: a perfect search
+without a solution scores (n−1)/n of its n lines, the bare first line −1/n, results after ``=`` are not compared. Ours
+differ only where LongProc's let rules be broken (negative numbers, results of 2000 and more, ``2_1``), and where its
+evaluation of model text crashes: then all three are 0.
 """
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Iterable
+import logging
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
-from contrastive_reasoning.tasks.countdown.encoding import LARGEST, WIDTH
+from contrastive_reasoning.tasks.base import Problem, check_choice
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import problem_key
+from contrastive_reasoning.tasks.countdown.search import unsolvable
+from contrastive_reasoning.tasks.countdown.states import LARGEST, WIDTH
+from contrastive_reasoning.tasks.countdown.trace import WORDINGS, search_trace
+from contrastive_reasoning.tasks.countdown.verifier import CLOSE, MAX_BLOCK, MAX_LINE, OPEN, parse_equation, replay
+from contrastive_reasoning.tasks.rows import OnBad
 
-OnBad = Literal["refuse", "leave_out"]
 _LISTED = 20
+_LOG = logging.getLogger(__name__)
 
 
 class ReadProblem(NamedTuple):
@@ -24,16 +41,12 @@ class ReadProblem(NamedTuple):
     source: str
     """Name of the file, without its ending."""
 
-
-class ReadProblems(NamedTuple):
-    """What a file or folder holds."""
-
-    problems: tuple[ReadProblem, ...]
-    left_out: tuple[str, ...]
-    """One sentence per bad problem, with its file and place."""
+    @property
+    def key(self) -> str:
+        return problem_key(self.numbers, self.target)
 
 
-def read_longproc(folder: str | Path, *, on_bad: str) -> ReadProblems:
+def read_longproc(folder: str | Path, *, on_bad: str) -> tuple[ReadProblem, ...]:
     """The problems of every ``countdown_*.json`` of a folder, in order of the file names.
 
     Raises:
@@ -43,10 +56,18 @@ def read_longproc(folder: str | Path, *, on_bad: str) -> ReadProblems:
     files = sorted(Path(folder).glob("countdown_*.json"))
     if not files:
         raise FileNotFoundError(f"no countdown_*.json in longproc_dir={str(folder)!r}")
-    return _checked([row for file in files for row in _rows_of_json(file)], on_bad=on_bad)
+    rows: list[tuple[str, str, Any]] = []
+    for file in files:
+        items = _decoded(file.read_text(encoding="utf-8-sig", errors="replace"))
+        if isinstance(items, Exception):
+            raise ValueError(f"{file.name} is not valid JSON: {items}") from items
+        if not isinstance(items, list):
+            raise ValueError(f"{file.name} must hold a list of problems, got {type(items).__name__}")
+        rows += [(file.stem, f"{file.name}, item {index}", item) for index, item in enumerate(items)]
+    return _checked(rows, on_bad=on_bad, distinct=False)
 
 
-def read_problem_lines(path: str | Path, *, on_bad: str) -> ReadProblems:
+def read_problem_lines(path: str | Path, *, on_bad: str) -> tuple[ReadProblem, ...]:
     """The problems of a JSON-lines file, ``{"nums": [21, 16, 17, 26], "target": 46}`` a line; empty lines are skipped.
 
     A problem that stands there twice is bad where it stands again: the second would have the id of the first.
@@ -63,6 +84,7 @@ def read_problem_lines(path: str | Path, *, on_bad: str) -> ReadProblems:
     return _checked(rows, on_bad=on_bad, distinct=True)
 
 
+@lru_cache(maxsize=16)
 def read_template(folder: str | Path) -> str:
     """The prompt template ``USER_PROMPT`` of a folder's ``prompts.yaml``: the one YAML form it uses, a literal block.
 
@@ -73,48 +95,27 @@ def read_template(folder: str | Path) -> str:
     path = Path(folder) / "prompts.yaml"
     if not path.is_file():
         raise FileNotFoundError(f"no prompts.yaml in longproc_dir={str(folder)!r}")
-    template = _literal_block(path.read_text(encoding="utf-8"), key="USER_PROMPT")
+    block = re.search(
+        r"^USER_PROMPT: \|-[ \t\r]*\n((?:[ \t\r]*\n| .*(?:\n|\Z))*)", path.read_text("utf-8"), re.MULTILINE
+    )
+    lines = block[1].split("\n") if block else []
+    indent = min([len(line) - len(line.lstrip(" ")) for line in lines if line.strip()], default=0)
+    template = "\n".join([line[indent:] for line in lines]).rstrip("\n")
     missing = [name for name in ("{demonstration}", "{nums}", "{target}") if name not in template]
     if missing:
         raise ValueError(f"USER_PROMPT in {str(path)!r} must be a literal block (|-) with {', '.join(missing)}")
     return template
 
 
-def _literal_block(text: str, *, key: str) -> str:
-    """The block under ``key: |-`` with its indentation removed; empty if there is none."""
-    lines = text.split("\n")
-    starts = [index for index, line in enumerate(lines) if line.rstrip() == f"{key}: |-"]
-    if not starts:
-        return ""
-    block = []
-    for line in lines[starts[0] + 1 :]:
-        if line.strip() and not line.startswith(" "):
-            break
-        block.append(line)
-    indent = min([len(line) - len(line.lstrip(" ")) for line in block if line.strip()], default=0)
-    return "\n".join([line[indent:] for line in block]).rstrip("\n")
-
-
-def _rows_of_json(file: Path) -> list[tuple[str, str, Any]]:
+def _decoded(text: str) -> Any:
     try:
-        items = json.loads(file.read_text(encoding="utf-8-sig", errors="replace"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file.name} is not valid JSON: {error}") from error
-    if not isinstance(items, list):
-        raise ValueError(f"{file.name} must hold a list of problems, got {type(items).__name__}")
-    return [(file.stem, f"{file.name}, item {index}", item) for index, item in enumerate(items)]
-
-
-def _decoded(line: str) -> Any:
-    try:
-        return json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         return error
 
 
-def _checked(rows: Iterable[tuple[str, str, Any]], *, on_bad: str, distinct: bool = False) -> ReadProblems:
-    if on_bad not in get_args(OnBad):
-        raise ValueError(f"on_bad must be one of {', '.join(get_args(OnBad))}, got {on_bad!r}")
+def _checked(rows: Iterable[tuple[str, str, Any]], *, on_bad: str, distinct: bool) -> tuple[ReadProblem, ...]:
+    check_choice("on_bad", on_bad, get_args(OnBad))
     problems, bad = [], []
     first: dict[str, str] = {}
     for source, place, item in rows:
@@ -125,11 +126,13 @@ def _checked(rows: Iterable[tuple[str, str, Any]], *, on_bad: str, distinct: boo
         else:
             first[key] = place
             problems.append(ReadProblem(tuple(item["nums"]), item["target"], source))
-    if bad and on_bad == "refuse":
+    if bad:
         more = f"\n… and {len(bad) - _LISTED} more" if len(bad) > _LISTED else ""
         listed = "\n".join(bad[:_LISTED])
-        raise ValueError(f"{len(bad)} bad problems (on_bad=leave_out skips them):\n{listed}{more}")
-    return ReadProblems(tuple(problems), tuple(bad))
+        if on_bad == "refuse":
+            raise ValueError(f"{len(bad)} bad problems (on_bad=leave_out skips them):\n{listed}{more}")
+        _LOG.warning("%d bad problems are left out:\n%s%s", len(bad), listed, more)
+    return tuple(problems)
 
 
 def _objection(item: Any) -> str:
@@ -145,4 +148,85 @@ def _objection(item: Any) -> str:
         return f"nums must be integers from 0 to {LARGEST}"
     if type(target) is not int:
         return f"target must be an integer, got {target!r}"
-    return "" if reachable(numbers, target) else f"the numbers {numbers} do not reach the target {target}"
+    return "" if reachable(numbers, target) else unsolvable(numbers, target)
+
+
+def longproc_scores(problem: Problem, completion: str) -> dict[str, float]:
+    """``accuracy``, ``partial_accuracy`` and ``extraction_rate``, as LongProc computes them.
+
+    A right solution scores 1 in all three, whatever the search before it; without one the search is compared.
+
+    Raises:
+        ValueError: when the search of a problem whose target cannot be reached would have to be compared.
+    """
+    numbers, target = tuple(problem.fields["numbers"]), problem.fields["target"]
+    start, close = completion.find(OPEN), completion.find(CLOSE)
+    extracted = start >= 0 and close >= 0
+    block = completion[start + len(OPEN) : close] if extracted else ""  # empty if the tags are the other way round
+    lines = block.strip().split("\n") if extracted and len(block) <= MAX_BLOCK else []
+    if extracted and len(lines) == len(numbers) - 1:
+        if _crashes(lines):
+            return _scores(0.0, 0.0, 0.0)
+        equations = [equation for equation in map(parse_equation, lines) if equation]
+        if len(equations) == len(lines) and replay(numbers, target, equations) is None:
+            return _scores(1.0, 1.0, 1.0)
+    return _scores(0.0, _partial_accuracy(numbers, target, completion), float(extracted))
+
+
+def _scores(accuracy: float, partial: float, extraction: float) -> dict[str, float]:
+    return {"accuracy": accuracy, "partial_accuracy": partial, "extraction_rate": extraction}
+
+
+def _crashes(lines: Sequence[str]) -> bool:
+    """Whether LongProc's evaluation would break off with an exception, before a line that it rejects in peace."""
+    for line in lines:
+        if line.count("=") != 1:
+            return False
+        left = line.split("=")[0].strip()
+        if _breaks_python(left) or re.fullmatch(r"[0-9]+\s*/\s*0+", left):
+            return True
+        if parse_equation(line) is None:
+            return False
+    return False
+
+
+def _breaks_python(text: str) -> bool:
+    """Whether a bounded text is no Python expression. It is parsed, never compiled or run."""
+    if len(text) > MAX_LINE:
+        return False
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            ast.parse(text, mode="eval")
+    except ValueError:  # a lone surrogate or a null byte: LongProc catches this one
+        return False
+    except (SyntaxError, MemoryError, RecursionError):
+        return True
+    return False
+
+
+def _partial_accuracy(numbers: tuple[int, ...], target: int, completion: str) -> float:
+    """The index of the line where the two searches part, over the lines after the first one; 0 without a search."""
+    _, header, written = completion.rpartition(WORDINGS["longproc"].header)
+    if not header:
+        return 0.0
+    first, *expected = _reference_lines(numbers, target)
+    written_first, *lines = written.strip().split("\n\n", 1)[0].split("\n")
+    if written_first != first:
+        return 0.0
+    index = -1
+    for index, (ours, theirs) in enumerate(zip(lines, expected, strict=False)):  # noqa: B007
+        if _action(ours) != _action(theirs):
+            break
+    return index / len(expected)
+
+
+@lru_cache(maxsize=256)
+def _reference_lines(numbers: tuple[int, ...], target: int) -> tuple[str, ...]:
+    search = search_trace(numbers, target, style="longproc").text.split("\n\n", 1)[0]
+    return tuple(search.split("\n")[1:])
+
+
+def _action(line: str) -> tuple[str, bool]:
+    """What LongProc compares of a line: the operands it tries and whether it drops the branch; else the line itself."""
+    tried = line.partition("=")[0] if line.lstrip(" ").startswith("|- Try ") else line
+    return tried, "drop this branch" in line

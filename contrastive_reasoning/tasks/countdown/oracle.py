@@ -32,20 +32,18 @@ def reachable(numbers: Sequence[int], target: int) -> bool:
     Raises:
         ValueError: on no numbers or negative ones.
     """
-    if len(numbers) == 1:
-        return checked_numbers(numbers)[0] == target
-    return 0 <= target < MAX_RESULT and bool(reachable_bits(numbers) >> target & 1)
+    state = checked_numbers(numbers)
+    if len(state) == 1:
+        return state[0] == target
+    return 0 <= target < MAX_RESULT and bool(_reachable_bits(state) >> target & 1)
 
 
 def reachable_targets(numbers: Sequence[int]) -> frozenset[int]:
-    """All targets that the state can reach.
-
-    Raises:
-        ValueError: on no numbers or negative ones.
-    """
-    if len(numbers) == 1:
-        return frozenset(checked_numbers(numbers))
-    bits = reachable_bits(numbers)
+    """All targets that the state can reach; raises a ValueError on no numbers or negative ones."""
+    state = checked_numbers(numbers)
+    if len(state) == 1:
+        return frozenset(state)
+    bits = _reachable_bits(state)
     return frozenset([target for target in range(bits.bit_length()) if bits >> target & 1])
 
 
@@ -66,18 +64,22 @@ def solvable(numbers: Sequence[int], target: int) -> bool:
     state = checked_numbers(numbers)
     if len(state) == 1 or len(state) > 4:
         return reachable(state, target)
-    return 0 <= target < MAX_RESULT and _gives(state, target)
+    if not 0 <= target < MAX_RESULT:
+        return False
+    if len(state) == 2:
+        return _two_give(*state, target)
+    if len(state) == 3:
+        return _three_give(*state, target)
+    return any(
+        _three_give(result, state[rest[0]], state[rest[1]], target)
+        for i, j, rest in pair_indices(4)
+        for result in results(state[i], state[j])
+    )
 
 
-def reachable_bits(numbers: Sequence[int]) -> int:
-    """Bit r is set if two or more numbers can reach r.
-
-    Raises:
-        ValueError: on fewer than two numbers or negative ones.
-    """
-    state = tuple(sorted(checked_numbers(numbers), reverse=True))
-    if len(state) < 2:
-        raise ValueError(f"a move needs two or more numbers, got {list(numbers)}")
+def _reachable_bits(state: tuple[int, ...]) -> int:
+    """Bit r is set if two or more numbers can reach r."""
+    state = tuple(sorted(state, reverse=True))
     return _of_two(*state) if len(state) == 2 else _of_many(state)
 
 
@@ -114,19 +116,6 @@ def _of_two(a: int, b: int) -> int:
     for result in results(a, b):
         bits |= _BIT[result]
     return bits
-
-
-def _gives(state: tuple[int, ...], target: int) -> bool:
-    """Two to four numbers."""
-    if len(state) == 2:
-        return _two_give(state[0], state[1], target)
-    if len(state) == 3:
-        return _three_give(state[0], state[1], state[2], target)
-    return any(
-        _three_give(result, state[rest[0]], state[rest[1]], target)
-        for i, j, rest in pair_indices(4)
-        for result in results(state[i], state[j])
-    )
 
 
 def _three_give(a: int, b: int, c: int, target: int) -> bool:

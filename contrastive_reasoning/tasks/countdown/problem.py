@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.tasks.base import Problem, check_choice
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
-from contrastive_reasoning.tasks.countdown.trace import STYLES, search_trace
-from contrastive_reasoning.tasks.countdown.wording import wording_of
+from contrastive_reasoning.tasks.countdown.trace import STYLES, WORDINGS, search_trace
 
 Example = tuple[tuple[int, ...], int]
 
@@ -68,8 +67,7 @@ class CountdownProblem(Problem):
         prompt: str | None = None,
         source: str = "given",
     ) -> None:
-        """Fills id, prompt and answer.
-
+        """
         Args:
             numbers: one or more integers ≥ 0, in the order shown.
             target: the number to reach.
@@ -81,9 +79,9 @@ class CountdownProblem(Problem):
             ValueError: on no numbers, anything but integers ≥ 0, or an unknown style.
         """
         shown = tuple(numbers)
-        if not shown or any(not _is_natural(number) for number in shown):
+        if not shown or any(type(number) is not int or number < 0 for number in shown):
             raise ValueError(f"numbers must be one or more integers ≥ 0, got {list(shown)}")
-        if not isinstance(target, int) or isinstance(target, bool):
+        if type(target) is not int:
             raise ValueError(f"target must be an integer, got {target!r}")
         if prompt is None:
             prompt = problem_prompt(shown, target, style=style)
@@ -100,31 +98,18 @@ class CountdownProblem(Problem):
         return hash(self.id)
 
 
-def _is_natural(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
-
-
 def problem_prompt(numbers: Sequence[int], target: int, *, style: str) -> str:
-    """The project's own prompt.
-
-    Raises:
-        ValueError: on an unknown style.
-    """
-    if style not in STYLES:
-        raise ValueError(f"style must be one of {', '.join(STYLES)}, got {style!r}")
+    """The project's own prompt; raises a ValueError on an unknown style."""
+    check_choice("style", style, STYLES)
     if style == "direct":
         return f"{' '.join(map(str, numbers))} = {target}\n"  # few tokens: small policies read every one of them
     examples, problem = worked_examples(EXAMPLES, style), _stated(numbers, target)
-    return _INSTRUCTIONS.format(limit=MAX_RESULT, examples=examples, header=wording_of(style).header, problem=problem)
+    header = WORDINGS[style].header
+    return _INSTRUCTIONS.format(limit=MAX_RESULT, examples=examples, header=header, problem=problem)
 
 
 def fill_template(template: str, numbers: Sequence[int], target: int) -> str:
-    """LongProc's template with its two examples and the problem; other braces stay.
-
-    Args:
-        template: holds ``{demonstration}``, and after it ``{nums}`` and ``{target}``.
-        numbers, target: the problem.
-    """
+    """LongProc's template with its two examples for ``{demonstration}``, then ``{nums}`` and ``{target}``."""
     before, rest = template.split("{demonstration}", 1)
     problem = rest.replace("{nums}", str(list(numbers))).replace("{target}", str(target))
     return before + worked_examples(LONGPROC_EXAMPLES, "longproc") + problem

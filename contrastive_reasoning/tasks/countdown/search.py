@@ -45,19 +45,13 @@ class SearchTree:
         while path[-1]:
             path.append(self.parents[path[-1]])
         states = [self.states[index] for index in reversed(path)]
-        return tuple([_move_between(before, after) for before, after in pairwise(states)])
+        return tuple(
+            [next(move for move in legal_moves(before) if move.state == after) for before, after in pairwise(states)]
+        )
 
 
 def search(numbers: Sequence[int], target: int) -> SearchTree:
-    """Searches until the first solution, or until everything is tried.
-
-    Args:
-        numbers: at least one number; each ≥ 0.
-        target: any integer.
-
-    Raises:
-        ValueError: on no numbers or negative ones.
-    """
+    """Searches until the first solution, or until everything is tried; a ValueError on no or negative numbers."""
     numbers = checked_numbers(numbers)
     states, parents = [numbers], [-1]
     solved = numbers == (target,) or _explore(0, target, states, parents)
@@ -65,16 +59,11 @@ def search(numbers: Sequence[int], target: int) -> SearchTree:
 
 
 def search_lines(numbers: Sequence[int], target: int, *, limit: int | None = None) -> int | None:
-    """How many lines LongProc's written search has under its header; None if unsolvable or longer than ``limit``.
+    """How many lines LongProc's written search of two or more numbers has under its header, found without writing it.
 
-    What makes a problem easy or hard for a policy that searches, found without writing the search.
-
-    Raises:
-        ValueError: on fewer than two numbers or negative ones.
+    What makes a problem easy or hard for a policy that searches. None if unsolvable or longer than ``limit``.
     """
     numbers = checked_numbers(numbers)
-    if len(numbers) < 2:
-        raise ValueError(f"a search needs two or more numbers, got {list(numbers)}")
     if not 0 <= target < MAX_RESULT:
         return None
     budget = sys.maxsize if limit is None else limit
@@ -98,11 +87,6 @@ def _explore(index: int, target: int, states: list[tuple[int, ...]], parents: li
             if _explore(child, target, states, parents) if left else result == target:
                 return True
     return False
-
-
-def _move_between(before: tuple[int, ...], after: tuple[int, ...]) -> Move:
-    """The first move of ``before`` that leads to ``after``."""
-    return next(move for move in legal_moves(before) if move.state == after)
 
 
 def _lines_under(state: tuple[int, ...], target: int, budget: int) -> tuple[bool, int]:

@@ -26,14 +26,7 @@ from itertools import islice
 
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.game import apply
-from contrastive_reasoning.tasks.countdown.verifier import (
-    EQUATION,
-    Equation,
-    equation_of,
-    objection,
-    solution_span,
-    state_after,
-)
+from contrastive_reasoning.tasks.countdown.verifier import EQUATION, equation_of, objection, solution_span, state_after
 
 State = tuple[int, ...]
 
@@ -67,17 +60,15 @@ def parse_steps(problem: Problem, completion: str) -> list[Step]:
 
 
 def _move_steps(numbers: State, text: str, *, offset: int, loses: bool) -> Iterator[Step]:
-    """``loses``: nothing but these moves counts, so that an illegal one loses."""
     state, lost = numbers, False
     for move in _MOVES.finditer(text):
         equation = equation_of(move)
         legal = objection(state, equation) is None
         state = state_after(state, equation) if legal else state
-        lost = lost or (loses and not legal)
+        lost = lost or (loses and not legal)  # nothing but these moves counts
+        start, end = offset + move.start(1), offset + move.end(4)
         settled = offset + move.end() + 1  # with the separator
-        yield Step(
-            start=offset + move.start(1), end=offset + move.end(4), state=state, legal=legal, settled=settled, lost=lost
-        )
+        yield Step(start=start, end=end, state=state, legal=legal, settled=settled, lost=lost)
 
 
 def _search_steps(numbers: State, text: str) -> Iterator[Step]:
@@ -86,9 +77,12 @@ def _search_steps(numbers: State, text: str) -> Iterator[Step]:
     for line in _TRY_LINE.finditer(text):
         start, end = line.span(1)
         written = text[start : min(end, start + MAX_TRY_LINE)]
-        cut_off = end == len(text) and not _says_where(written)
-        if cut_off or _is_pruned(written):
-            continue
+        stated, pruned = _NUMBER_SET.search(written), _PRUNED.search(written)
+        if end == len(text) and not (stated or pruned or "Evaluate" in written):
+            continue  # cut off
+        tried = _OPERANDS.match(written)
+        if pruned and tried and apply(tried[2], int(tried[1]), int(tried[3])) is None:
+            continue  # rightly given up
         state = _state_reached(path, written)
         if state is not None:
             current = state
@@ -96,41 +90,19 @@ def _search_steps(numbers: State, text: str) -> Iterator[Step]:
         yield Step(start=start, end=end, state=current, legal=state is not None, settled=end + 1)
 
 
-def _is_pruned(line: str) -> bool:
-    """Whether the line gives up a move that the rules forbid, and says so."""
-    operands = _OPERANDS.match(line)
-    if operands is None or not _PRUNED.search(line):
-        return False
-    return apply(operands[2], int(operands[1]), int(operands[3])) is None
-
-
-def _says_where(line: str) -> bool:
-    return "Evaluate" in line or _NUMBER_SET.search(line) is not None or _PRUNED.search(line) is not None
-
-
 def _state_reached(path: dict[int, State], line: str) -> State | None:
     """The state after a Try line; None where the move is unreadable, forbidden, given up or misstated."""
-    match = _MOVE.match(line)
+    match, numbers = _MOVE.match(line), _NUMBER_SET.search(line)
     if match is None or _PRUNED.search(line):
         return None
-    equation, stated = equation_of(match), _stated_set(line)
-    size = 1 if "Evaluate" in line else len(stated) if stated else None
-    before = _state_before(path, equation, size)
-    if before is None or objection(before, equation) is not None:
+    equation = equation_of(match)
+    stated = tuple(map(int, numbers[1].split(", "))) if numbers else None
+    size = 1 if "Evaluate" in line else len(stated) if stated else None  # after the move, if the line gives it
+    starts = sorted(path) if size is None else [size + 1]
+    before = next((path[size] for size in starts if size in path and objection(path[size], equation) is None), None)
+    if before is None:
         return None
     after = state_after(before, equation)
     if stated is None:
         return after
     return stated if sorted(stated) == sorted(after) else None
-
-
-def _stated_set(line: str) -> State | None:
-    match = _NUMBER_SET.search(line)
-    return tuple(map(int, match[1].split(", "))) if match else None
-
-
-def _state_before(path: dict[int, State], equation: Equation, size_after: int | None) -> State | None:
-    """The state on the path that a move starts from; where the line names no size, the deepest one that allows it."""
-    if size_after is not None:
-        return path.get(size_after + 1)
-    return next((path[size] for size in sorted(path) if objection(path[size], equation) is None), None)

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
-from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct, split_of
+from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict, check_choice, split_of
+from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct
 from contrastive_reasoning.tasks.countdown.longproc import (
-    OnBad,
     ReadProblem,
-    ReadProblems,
+    longproc_scores,
     read_longproc,
     read_problem_lines,
     read_template,
 )
-from contrastive_reasoning.tasks.countdown.longproc_scores import longproc_scores
 from contrastive_reasoning.tasks.countdown.problem import (
     EXAMPLES,
     LONGPROC_EXAMPLES,
@@ -29,6 +27,7 @@ from contrastive_reasoning.tasks.countdown.problem import (
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.trace import Style
 from contrastive_reasoning.tasks.countdown.verifier import verify
+from contrastive_reasoning.tasks.rows import OnBad
 
 Source = Literal["generated", "longproc"]
 TrainSource = Literal["generated", "longproc", "file"]
@@ -53,7 +52,7 @@ class CountdownTask:
     on_bad: str = "refuse"
     """What to do with bad problems of a file: ``refuse`` or ``leave_out``."""
     counts: Sequence[int]
-    """How many numbers a generated problem has; one of these."""
+    """This and the next three: see :class:`ProblemSpace`."""
     number_range: Sequence[int]
     target_range: Sequence[int]
     max_search_lines: int | None
@@ -66,8 +65,7 @@ class CountdownTask:
         for name in ("counts", "number_range", "target_range"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name, choices in (("style", Style), ("train", TrainSource), ("test", Source), ("on_bad", OnBad)):
-            if getattr(self, name) not in get_args(choices):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), get_args(choices))
         for name in ("train_problems", "validation_problems", "test_problems"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
@@ -105,30 +103,25 @@ class CountdownTask:
         """The problems of a split; none is in two splits unless ``trains_on_evaluation_problems``.
 
         Raises:
-            ValueError: on an unknown split, bad problems in a file, or too small a space to draw from.
+            ValueError: on bad problems in a file, or too small a space to draw from.
             FileNotFoundError: if a named folder or file is missing.
         """
-        if split not in get_args(Split):
-            raise ValueError(f"split must be one of {', '.join(get_args(Split))}, got {split!r}")
         return _problems(self, split)
 
     def problem(self, numbers: Sequence[int], target: int, *, source: str = "given") -> CountdownProblem:
         """A problem posed as this task poses it."""
         prompt = None
         if self.style == "longproc" and self.longproc_dir:
-            prompt = fill_template(_template(self.longproc_dir), numbers, target)
+            prompt = fill_template(read_template(self.longproc_dir), numbers, target)
         return CountdownProblem(numbers, target, style=self.style, prompt=prompt, source=source)
 
     def split_of(self, problem: CountdownProblem) -> Split | None:
         """The split a problem may be used in; None for LongProc's own unless they are the test, and worked examples."""
-        return self.split_of_key(problem.key)
-
-    def split_of_key(self, key: str) -> Split | None:
-        if key in _longproc_keys(self):
+        if problem.key in _longproc_keys(self):
             return "test" if self.test_source == "longproc" else None
-        if key in _train_file_keys(self):
+        if problem.key in _train_file_keys(self):
             return "train"
-        return None if key in _EXAMPLE_KEYS else split_of(key)
+        return None if problem.key in _EXAMPLE_KEYS else split_of(problem.key)
 
     def reserved_keys(self) -> frozenset[str]:
         """Problems that are never generated: LongProc's own, those of the training file, worked examples."""
@@ -160,52 +153,36 @@ class BareCountdownTask(CountdownTask):
 
 @lru_cache(maxsize=16)
 def _problems(task: CountdownTask, split: Split) -> tuple[CountdownProblem, ...]:
-    if split == "test" and task.test_source == "longproc":
-        return _posed(task, _longproc(task).problems)
-    if split == "train" and task.train == "longproc":
-        return _posed(task, _longproc(task).problems)
-    if split == "train" and task.train == "file":
-        return _posed(task, _train_file(task).problems)
+    source = {"train": task.train, "validation": "generated", "test": task.test_source}[split]
+    if source != "generated":
+        rows = _longproc(task) if source == "longproc" else _train_file(task)
+        return tuple([task.problem(row.numbers, row.target, source=row.source) for row in rows])
     wanted = {"train": task.train_problems, "validation": task.validation_problems, "test": task.test_problems}[split]
     pairs = draw_distinct(task.space, seed=task.seed, split=split, exclude=task.reserved_keys())
     return tuple([task.problem(*next(pairs), source="generated") for _ in range(wanted)])
 
 
-def _posed(task: CountdownTask, rows: Sequence[ReadProblem]) -> tuple[CountdownProblem, ...]:
-    return tuple([task.problem(row.numbers, row.target, source=row.source) for row in rows])
+@lru_cache(maxsize=16)
+def _longproc(task: CountdownTask) -> tuple[ReadProblem, ...]:
+    return read_longproc(task.longproc_dir, on_bad=task.on_bad) if task.longproc_dir is not None else ()
 
 
 @lru_cache(maxsize=16)
-def _longproc(task: CountdownTask) -> ReadProblems:
-    if task.longproc_dir is None:
-        return ReadProblems((), ())
-    return read_longproc(task.longproc_dir, on_bad=task.on_bad)
+def _train_file(task: CountdownTask) -> tuple[ReadProblem, ...]:
+    """The training file without the problems of LongProc, which stay the test."""
+    rows = read_problem_lines(task.train_file, on_bad=task.on_bad) if task.train_file is not None else ()
+    kept = tuple([row for row in rows if row.key not in _longproc_keys(task)])
+    if len(kept) < len(rows) and task.on_bad == "refuse":
+        held_out = len(rows) - len(kept)
+        raise ValueError(f"{held_out} problems of {task.train_file!r} are LongProc's: on_bad=leave_out skips them")
+    return kept
 
 
 @lru_cache(maxsize=16)
 def _longproc_keys(task: CountdownTask) -> frozenset[str]:
-    return frozenset([problem_key(row.numbers, row.target) for row in _longproc(task).problems])
-
-
-@lru_cache(maxsize=16)
-def _train_file(task: CountdownTask) -> ReadProblems:
-    """The training file without the problems of LongProc, which stay the test."""
-    if task.train_file is None:
-        return ReadProblems((), ())
-    rows, left_out = read_problem_lines(task.train_file, on_bad=task.on_bad)
-    reserved = _longproc_keys(task)
-    held_out = [row for row in rows if problem_key(row.numbers, row.target) in reserved]
-    if held_out and task.on_bad == "refuse":
-        raise ValueError(f"{len(held_out)} problems of {task.train_file!r} are LongProc's: on_bad=leave_out skips them")
-    kept = tuple([row for row in rows if problem_key(row.numbers, row.target) not in reserved])
-    return ReadProblems(kept, (*left_out, *[f"LongProc's: {row.numbers}, {row.target}" for row in held_out]))
+    return frozenset([row.key for row in _longproc(task)])
 
 
 @lru_cache(maxsize=16)
 def _train_file_keys(task: CountdownTask) -> frozenset[str]:
-    return frozenset([problem_key(row.numbers, row.target) for row in _train_file(task).problems])
-
-
-@lru_cache(maxsize=16)
-def _template(folder: str) -> str:
-    return read_template(folder)
+    return frozenset([row.key for row in _train_file(task)])

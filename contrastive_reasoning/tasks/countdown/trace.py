@@ -1,22 +1,26 @@
 """Written searches: LongProc's text byte for byte, the annotated variant, the bare solution, or in a drawn order.
 
-LongProc's search takes pairs in list order and ``+ - * /`` on each. ``shuffled_trace`` draws both orders anew in every
-state; all else is the same: depth first, every result legal or dropped with its reason, an end at the first solution.
+LongProc's search (arXiv:2501.05414) takes pairs in list order and ``+ - * /`` on each; it indents by depth.
+``shuffled_trace`` draws both orders anew in every state; all else is the same: depth first, every result legal or
+dropped with its reason, an end at the first solution.
+
+The annotated lines end with the state and follow the published examples, one of each. Where no example exists the
+choice is ours: no indentation, ``Pick`` lines without a mark, after a dropped operation the state is the one before it.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Literal, NamedTuple, TypeVar, get_args
 
-from contrastive_reasoning.tasks.base import Problem, Step
-from contrastive_reasoning.tasks.countdown.game import Move, checked_numbers, pair_indices
+from contrastive_reasoning.tasks.base import Problem, Step, check_choice
+from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, Move, checked_numbers, pair_indices
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.search import search, unsolvable
-from contrastive_reasoning.tasks.countdown.verifier import Equation, parse_equation
-from contrastive_reasoning.tasks.countdown.wording import Wording, attempts, closing, wording_of
+from contrastive_reasoning.tasks.countdown.verifier import parse_equation
 
 T = TypeVar("T")
 Style = Literal["longproc", "annotated", "direct"]
@@ -31,6 +35,54 @@ class Trace(NamedTuple):
     """Its equations in order: ``("21 + 16 = 37", …)``."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """The lines of a search as templates; ``options`` are the pairs to choose from in ``state``."""
+
+    header: str
+    end: str
+    """What stands between the last line and the trace back."""
+    opening: str
+    pick: str
+    add: str
+    drop: str
+    miss: str
+    found: str
+
+
+WORDINGS = {
+    "longproc": Wording(
+        header="# Search Procedure",  # LongProc's stored files put tags around the search instead
+        end="\n\n",
+        opening="Initial number set: {state}, target: {target}{options}",
+        pick="{indent}|- Pick two numbers ({first}, {second}) (numbers left: {left}). Try possible operations.",
+        add="{indent}|- Try {equation}. Add {result} to the number set. "
+        "Current number set: {state}, target: {target}{options}",
+        drop="{indent}|- Try {equation}",
+        miss="{indent}|- Try {equation}. Evaluate {result} != {target}, drop this branch.",
+        found="{indent}|- Try {equation}. Evaluate {target} == {target}, target found!",
+    ),
+    "annotated": Wording(
+        header="<Search Procedure>",
+        end="\n</Search Procedure>\n\n",
+        opening="Initial number set: {state}, target: {target}",
+        pick="Pick two numbers ({first}, {second}) (numbers left: {left}). Try possible operations. "
+        "### Current State: {state}",
+        add="|- Try {equation}. Add {result} to the number set. "
+        "Current number set: {state}, target: {target}{options} ### Current State: {state}",
+        drop="|- Try {equation} ### Current State: {state}",
+        miss="|- Try {equation}. Evaluate {result} != {target}, drop this branch. ### Current State: [{result}]",
+        found="|- Try {equation}. Evaluate {target} == {target}, target! ### Current State: [{target}]",
+    ),
+}
+
+
+def wording_of(style: str) -> Wording:
+    """The lines of a style that writes the search; raises a ValueError for any other style."""
+    check_choice("style", style, WORDINGS)
+    return WORDINGS[style]
+
+
 def search_trace(numbers: Sequence[int], target: int, *, style: str = "longproc") -> Trace:
     """The search for one problem as text.
 
@@ -43,8 +95,7 @@ def search_trace(numbers: Sequence[int], target: int, *, style: str = "longproc"
     Raises:
         ValueError: on an unknown style, fewer than two numbers, or a target that cannot be reached.
     """
-    if style not in STYLES:
-        raise ValueError(f"style must be one of {', '.join(STYLES)}, got {style!r}")
+    check_choice("style", style, STYLES)
     if style != "direct":
         return _written(numbers, target, wording=wording_of(style), rng=None)
     _check_solvable(numbers, target)
@@ -53,13 +104,7 @@ def search_trace(numbers: Sequence[int], target: int, *, style: str = "longproc"
 
 
 def shuffled_trace(numbers: Sequence[int], target: int, *, style: str, rng: random.Random) -> Trace:
-    """The search for one problem as text, its pairs and operations in an order drawn for each state.
-
-    Args:
-        numbers: two or more numbers ≥ 0 in the order they are shown.
-        target: the number to reach.
-        style: ``longproc`` or ``annotated``.
-        rng: shuffles the pairs of each state and the operations of each pair.
+    """The search in a style that writes it; ``rng`` shuffles the pairs of each state and the operations of each pair.
 
     Raises:
         ValueError: on another style, fewer than two numbers, or a target that cannot be reached.
@@ -79,18 +124,17 @@ def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, sty
     Raises:
         ValueError: on another style.
     """
-    wording, state = wording_of(style), list(numbers)
-    lines = [wording.opening(state, target)]
+    writer, state = _SearchWriter(target=target, wording=wording_of(style), rng=None), list(numbers)
+    writer.open(state)
     for depth, move in enumerate(moves):
-        child = list(move.state)
-        if len(child) == 1:  # two numbers are not picked from, their results are compared with the target
-            lines.append(_last_line(wording, 2 * depth + 1, move.spaced, move.result, target))
-            break
         first, second = sorted((move.a, move.b), key=state.index)  # a pair is named in the list's order
-        lines.append(wording.pick(2 * depth + 1, state, first, second, child[1:]))
-        lines.append(wording.add(2 * depth + 2, move.spaced, child, target))
-        state = child
-    return "\n".join(lines)
+        left = list(move.state[1:])
+        writer.pick(state, first, second, left, level=2 * depth)
+        writer.result(move.result, move.spaced, left, level=2 * depth)
+        if not left:
+            break
+        state = [move.result, *left]
+    return "\n".join(writer.lines)
 
 
 def step_texts(problem: Problem, completion: str, steps: Sequence[Step], *, style: str) -> list[str]:
@@ -111,8 +155,13 @@ def step_texts(problem: Problem, completion: str, steps: Sequence[Step], *, styl
     equations = [parse_equation(completion[step.start : step.end]) for step in steps]
     if problem.fields.get("style") != "direct" or None in equations:
         return [completion[: step.end] for step in steps]
+    moves = []
+    for equation, step in zip(filter(None, equations), steps, strict=True):
+        a, op, b, result = equation
+        if op in "+*" and a < b:  # a search writes the larger operand first
+            a, b = b, a
+        moves.append(Move(a, op, b, result, step.state))
     numbers, target = problem.fields["numbers"], problem.fields["target"]
-    moves = [_larger_first(equation, step.state) for equation, step in zip(equations, steps, strict=True) if equation]
     return [path_text(numbers, target, moves[: count + 1], style=style) for count in range(len(moves))]
 
 
@@ -125,51 +174,72 @@ def _check_solvable(numbers: Sequence[int], target: int) -> None:
 
 
 def _written(numbers: Sequence[int], target: int, *, wording: Wording, rng: random.Random | None) -> Trace:
+    """The search, then the trace back, last equation first, and the answer."""
     _check_solvable(numbers, target)
-    writer = _SearchWriter(target=target, wording=wording, rng=rng, lines=[wording.opening(list(numbers), target)])
+    writer = _SearchWriter(target=target, wording=wording, rng=rng)
+    writer.open(list(numbers))
     writer.explore(list(numbers), 0)
-    return Trace("\n".join(writer.lines) + wording.end + closing(writer.solution), tuple(writer.solution))
+    solution = writer.solution
+    names = ["Final step", *["The step before"] * (len(solution) - 2), "The first step"][: len(solution)]
+    back = "\n".join([f"{name}: {equation}" for name, equation in zip(names, reversed(solution), strict=True)])
+    block = "\n".join(solution)
+    closing = (
+        "Now we have found the target, let's trace back the solution:\n"
+        f"{back}\n\nOutput the solution in the required format:\n<Solution>\n{block}\n</Solution>\n"
+    )
+    return Trace("\n".join(writer.lines) + wording.end + closing, tuple(solution))
 
 
 @dataclass(kw_only=True)
 class _SearchWriter:
-    """The lines written so far, and the equations on the way to the state that is explored."""
+    """The lines written so far, and the equations on the way to the state that is explored.
+
+    Two numbers are not picked from: their results are compared with the target, one level less deep.
+    """
 
     target: int
     wording: Wording
     rng: random.Random | None
     """Draws the order of pairs and operations; None: LongProc's."""
-    lines: list[str]
+    lines: list[str] = field(default_factory=list)
     solution: list[str] = field(default_factory=list)
 
     def explore(self, state: list[int], level: int) -> bool:
         """Writes the search under ``state``; returns True as soon as the target is found."""
         for i, j, rest in self._in_order(pair_indices(len(state))):
             left = [state[k] for k in rest]
-            if left:  # two numbers are not picked from, their results are compared with the target
-                self.lines.append(self.wording.pick(level + 1, state, state[i], state[j], left))
-            below = level + 2 if left else level + 1
+            self.pick(state, state[i], state[j], left, level=level)
             for result, equation in self._in_order(attempts(state[i], state[j])):
-                if self._attempt(result, equation, state, left, below):
+                if result is None:
+                    self._write(self.wording.drop, level + 1 + bool(left), equation=equation, state=state)
+                    continue
+                self.solution.append(equation)
+                self.result(result, equation, left, level=level)
+                if self.explore([result, *left], level + 2) if left else result == self.target:
                     return True
+                self.solution.pop()
         return False
 
-    def _attempt(self, result: int | None, equation: str, state: list[int], left: list[int], level: int) -> bool:
-        """Writes one operation, and what comes under it."""
-        if result is None:
-            self.lines.append(self.wording.drop(level, equation, state))
-            return False
-        self.solution.append(equation)
+    def open(self, state: list[int]) -> None:
+        self.lines.append(self.wording.header)
+        self._write(self.wording.opening, 0, state=state, options=_options(state))
+
+    def pick(self, state: list[int], first: int, second: int, left: list[int], *, level: int) -> None:
         if left:
-            child = [result, *left]
-            self.lines.append(self.wording.add(level, equation, child, self.target))
-            found = self.explore(child, level)
+            self._write(self.wording.pick, level + 1, state=state, first=first, second=second, left=left)
+
+    def result(self, result: int, equation: str, left: list[int], *, level: int) -> None:
+        """A legal result: the state it leads to, or, where no number is left, whether it is the target."""
+        if left:
+            state = [result, *left]
+            options = _options(state)
+            self._write(self.wording.add, level + 2, equation=equation, result=result, state=state, options=options)
         else:
-            self.lines.append(_last_line(self.wording, level, equation, result, self.target))
-            found = result == self.target
-        if not found:
-            self.solution.pop()
-        return found
+            template = self.wording.found if result == self.target else self.wording.miss
+            self._write(template, level + 1, equation=equation, result=result)
+
+    def _write(self, template: str, indent: int, **values: object) -> None:
+        self.lines.append(template.format(indent=" " * indent, target=self.target, **values))
 
     def _in_order(self, items: Iterable[T]) -> Iterable[T]:
         if self.rng is None:
@@ -179,13 +249,27 @@ class _SearchWriter:
         return drawn
 
 
-def _last_line(wording: Wording, level: int, equation: str, result: int, target: int) -> str:
-    if result == target:
-        return wording.found(level, equation, target)
-    return wording.miss(level, equation, result, target)
+def attempts(a: int, b: int) -> Iterator[tuple[int | None, str]]:
+    """The operations ``+ - * /`` on two numbers ≥ 0, the larger named first: (result, equation), or (None, why not)."""
+    if a < b:
+        a, b = b, a
+    exact = [("+", a + b), ("-", a - b), ("*", a * b)]
+    if b and a % b == 0:
+        exact.append(("/", a // b))
+    for op, result in exact:
+        equation = f"{a} {op} {b} = {result}"
+        if result < MAX_RESULT:
+            yield result, equation
+        else:
+            yield None, f"{equation}. {result} exceeds the maximum intermediate result, drop this branch."
+    if b == 0:
+        yield None, f"{a} / {b} (invalid operation). drop this branch."
+    elif a % b:
+        yield None, f"{a} / {b} = {a / b:.1f}. {a / b:.1f} is a decimal, drop this branch."
 
 
-def _larger_first(equation: Equation, state: tuple[int, ...]) -> Move:
-    """The move as a search writes it: the larger operand first."""
-    a, op, b, result = equation
-    return Move(b, op, a, result, state) if op in "+*" and a < b else Move(a, op, b, result, state)
+def _options(state: list[int]) -> str:
+    if len(state) == 2:
+        return ", just two numbers left."
+    pairs = ", ".join([f"({a}, {b})" for a, b in combinations(state, 2)])
+    return f". Options for choosing two numbers: [{pairs}]."

@@ -25,9 +25,9 @@ import random
 import re
 from typing import NamedTuple
 
-from contrastive_reasoning.tasks.countdown.encoding import encode_state
 from contrastive_reasoning.tasks.countdown.search import SearchTree
-from contrastive_reasoning.tasks.countdown.wording import wording_of
+from contrastive_reasoning.tasks.countdown.states import encode_state
+from contrastive_reasoning.tasks.countdown.trace import wording_of
 
 _NUMBER_LIST = re.compile(r"\[(\d+(?:, \d+)*)\]")
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from contrastive_reasoning.tasks.base import Problem, Verdict
+from contrastive_reasoning.tasks.base import OK, Problem, Verdict, unparsed, wrong
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, apply
 
 MAX_DIGITS = 12
@@ -29,7 +29,6 @@ _BLANK = rf"[ \t]{{0,{MAX_BLANKS}}}"
 _NUMBER = rf"([0-9]{{1,{MAX_DIGITS}}})"
 EQUATION = rf"{_NUMBER}{_BLANK}([-+*/]){_BLANK}{_NUMBER}{_BLANK}={_BLANK}{_NUMBER}"
 """The sentence as a pattern of four groups: a, op, b, result. No blank before a or after the result."""
-_EQUATION = re.compile(EQUATION)
 OPEN, CLOSE = "<Solution>", "</Solution>"
 MAX_BLOCK = 4096
 """Characters of a solution; no solution of six numbers needs a tenth of it."""
@@ -43,10 +42,11 @@ FLAWS = {
     r"[()]": "has brackets",
     r"[A-Za-z]": "has words in it",
 }
+"""What keeps a line from being an equation, the first that fits, in words that can be counted."""
 
 
 class Equation(NamedTuple):
-    """What a line claims: ``a op b = result``. The claim need not be true."""
+    """What a line claims: ``a op b = result``, true or not."""
 
     a: int
     op: str
@@ -68,7 +68,7 @@ def parse_equation(text: str) -> Equation | None:
 
     Leading zeros are read as digits (``014`` is 14). Refused: signs, decimals, brackets, other digits and operators.
     """
-    match = _EQUATION.fullmatch(text.strip(" \t\r"))
+    match = re.fullmatch(EQUATION, text.strip(" \t\r"))
     return equation_of(match) if match else None
 
 
@@ -76,19 +76,19 @@ def verify(problem: Problem, completion: str) -> Verdict:
     """Judge a completion; the reason names the first thing that is wrong with it."""
     numbers, target = problem.fields["numbers"], problem.fields["target"]
     if not completion.strip():
-        return Verdict(status="unparsed", reason="empty completion")
+        return unparsed("empty completion")
     if problem.fields.get("style") == "direct":
         block, separator = completion, r"[;\n]"
     else:
         span = solution_span(completion)
         if span is None:
-            return Verdict(status="unparsed", reason=_missing_tags(completion))
+            return unparsed(f"no {CLOSE} tag after {OPEN}" if OPEN in completion else f"no {OPEN} tag")
         block, separator = completion[slice(*span)], r"\n"
-    equations = read_equations(block, separator, count=len(numbers) - 1)
+    equations = _read_equations(block, separator, count=len(numbers) - 1)
     if isinstance(equations, str):
-        return Verdict(status="unparsed", reason=equations)
+        return unparsed(equations)
     reason = replay(numbers, target, equations)
-    return Verdict(status="wrong", reason=reason) if reason else Verdict(status="ok", reason="")
+    return wrong(reason) if reason else OK
 
 
 def solution_span(completion: str) -> tuple[int, int] | None:
@@ -101,7 +101,7 @@ def solution_span(completion: str) -> tuple[int, int] | None:
     return start, completion.index(CLOSE, start)
 
 
-def read_equations(block: str, separator: str, *, count: int) -> list[Equation] | str:
+def _read_equations(block: str, separator: str, *, count: int) -> list[Equation] | str:
     """The equations of a block, or the reason why it is not ``count`` of them; ``separator`` is a pattern.
 
     Blank lines around them are allowed, in between they are not.
@@ -116,7 +116,9 @@ def read_equations(block: str, separator: str, *, count: int) -> list[Equation] 
     for number, line in enumerate(lines, start=1):
         equation = parse_equation(line)
         if equation is None:
-            return f"equation {number} {_flaw(line)}"
+            long = f"is longer than {MAX_LINE} characters" if len(line) > MAX_LINE else None
+            flaws = (words for pattern, words in FLAWS.items() if re.search(pattern, line))
+            return f"equation {number} {long or next(flaws, 'does not read a op b = c')}"
         equations.append(equation)
     return equations
 
@@ -144,9 +146,13 @@ def objection(state: Sequence[int], equation: Equation, seen: Collection[int] = 
             return f"uses {number} twice" if number in (*state, *seen) else f"uses {number}, which is not there"
         left.remove(number)
     result = apply(op, a, b)
-    if result is None:
-        return _forbidden(a, op, b)
-    return None if result == claimed else f"wrong arithmetic: {equation}"
+    if result is not None:
+        return None if result == claimed else f"wrong arithmetic: {equation}"
+    if op == "/" and a % b:
+        return f"inexact division: {a} / {b}"
+    if op == "-" and a < b:
+        return f"negative result: {a} - {b}"
+    return f"result not below {MAX_RESULT}: {a} {op} {b}"
 
 
 def state_after(state: Sequence[int], equation: Equation) -> tuple[int, ...]:
@@ -155,24 +161,3 @@ def state_after(state: Sequence[int], equation: Equation) -> tuple[int, ...]:
     left.remove(equation.a)
     left.remove(equation.b)
     return (equation.result, *left)
-
-
-def _forbidden(a: int, op: str, b: int) -> str:
-    if op == "/" and a % b:
-        return f"inexact division: {a} / {b}"
-    if op == "-" and a < b:
-        return f"negative result: {a} - {b}"
-    return f"result not below {MAX_RESULT}: {a} {op} {b}"
-
-
-def _flaw(line: str) -> str:
-    """What keeps a line from being an equation: the first of ``FLAWS`` that fits, in words that can be counted."""
-    if len(line) > MAX_LINE:
-        return f"is longer than {MAX_LINE} characters"
-    return next((words for pattern, words in FLAWS.items() if re.search(pattern, line)), "does not read a op b = c")
-
-
-def _missing_tags(completion: str) -> str:
-    if OPEN not in completion:
-        return f"no {OPEN} tag"
-    return f"no {CLOSE} tag after {OPEN}"

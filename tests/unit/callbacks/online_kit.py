@@ -19,8 +19,7 @@ from contrastive_reasoning.policies.load import load_policy
 from contrastive_reasoning.rewards import CalibratedReward, CriticReward, VerifierReward
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.countdown import CountdownTask
-from datamodules.hindsight_states import HindsightStates
-from datamodules.pairing import EveryGoal
+from datamodules.hindsight_states import EveryGoal, HindsightStates
 from experiments.run_folder import read_metrics
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW

@@ -16,8 +16,8 @@ from contrastive_reasoning.distributed import TooManySkipped, ranks, this_rank
 from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rollout.sampling import derived_seed
-from contrastive_reasoning.tasks.countdown.explored_states import Known
-from datamodules.pairing import EveryGoal
+from contrastive_reasoning.tasks.countdown.states import Known
+from datamodules.hindsight_states import EveryGoal
 from tests.two_ranks import on_ranks
 from tests.unit.callbacks.online_kit import adamw, critic
 

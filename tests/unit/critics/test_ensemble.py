@@ -25,7 +25,7 @@ from contrastive_reasoning.critics.base import values_states
 from contrastive_reasoning.critics.ensemble import disagreement
 from contrastive_reasoning.critics.joint import JointCritic
 from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, SymmetricInfoNCE, dot
-from contrastive_reasoning.tasks.countdown.encoding import encode_state
+from contrastive_reasoning.tasks.countdown.states import encode_state
 from lightning_modules.critic import CriticPretraining
 from lightning_modules.optim import AdamW
 

@@ -10,7 +10,7 @@ from contrastive_reasoning.critics import NumericV1, NumericV2
 from contrastive_reasoning.critics.numeric import digits_of
 from contrastive_reasoning.losses import cosine, dot
 from contrastive_reasoning.tasks.base import Problem, Step
-from contrastive_reasoning.tasks.countdown.encoding import encode_state
+from contrastive_reasoning.tasks.countdown.states import encode_state
 
 PROBLEM = Problem(id="a", prompt="", answer="46", fields={"numbers": (21, 16, 17, 26), "target": 46})
 STEPS = [

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from contrastive_reasoning.critics.replay_buffer import ReplayBuffer, ReplayedState, replay_batch
-from contrastive_reasoning.tasks.countdown.explored_states import Known
-from datamodules.pairing import EveryGoal, OwnGoal
+from contrastive_reasoning.tasks.countdown.states import Known
+from datamodules.hindsight_states import EveryGoal, OwnGoal
 
 
 def known(*values: int, exhausted: bool = False) -> Known:

@@ -14,10 +14,6 @@ def number_itself(number: int) -> int:
     return number
 
 
-def test_it_goes_on_where_it_is_told() -> None:
-    assert list(islice(BatchStream(number_itself, first=7), 3)) == [7, 8, 9]
-
-
 def test_workers_take_turns_in_order() -> None:
     loader = DataLoader(BatchStream(number_itself, first=5), batch_size=None, num_workers=2)
     assert list(islice(loader, 5)) == [5, 6, 7, 8, 9]

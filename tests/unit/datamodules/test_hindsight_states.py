@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from contrastive_reasoning.critics import JointCritic
-from contrastive_reasoning.critics.base import Pairing
-from contrastive_reasoning.losses import BinaryNCE, InfoNCE
+from contrastive_reasoning.critics.base import NONE, Pairing
+from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.tasks.countdown import CountdownTask, reachable
-from datamodules.hindsight_states import HindsightStates, draw_reached, split_by_shares
+from datamodules.hindsight_states import EveryGoal, HindsightStates, OwnGoal, split_by_shares
 from datamodules.oracle_states import held_out_states, oracle_states
-from datamodules.pairing import EveryGoal, OwnGoal
-from datamodules.random_play import HeldOut, draw_anchors, search_under
+from datamodules.random_play import HeldOut, draw_anchors
 
 TASK = CountdownTask(
     style="direct",
@@ -116,34 +115,6 @@ def test_held_out_states_are_drawn_again_or_refused() -> None:
         draw_anchors(50, number_range=(1, 2), moves=0, held_out=HeldOut.of([(1, 1), (1, 2), (2, 2)]), **kind)
 
 
-def test_what_is_known_reaches_as_far_as_the_search() -> None:
-    anchors = np.array([[3, 7, 20, 41], [1, 1, 2, 9]])
-    all_of_it = search_under(anchors, exhaust_up_to=4, rng=np.random.default_rng(0))
-    assert all_of_it.exhausted
-    one_branch = search_under(anchors, exhaust_up_to=3, rng=np.random.default_rng(0))
-    assert not one_branch.exhausted
-    assert one_branch.reached.any(axis=1).all()
-    assert (one_branch.reached <= all_of_it.reached).all()
-
-
-def test_hindsight_goals_are_reached_and_in_range() -> None:
-    reached = np.zeros((3, 100), dtype=bool)
-    reached[0, [3, 12, 40]] = reached[1, [60]] = True
-    drawn = np.stack([draw_reached(reached, (10, 50), np.random.default_rng(k)) for k in range(200)])
-    assert set(drawn[:, 0].tolist()) == {12, 40}
-    assert set(drawn[:, 1:].flatten().tolist()) == {-1}
-
-
-def test_own_goals_have_one_positive_a_row_and_train() -> None:
-    batch = states(pairing=OwnGoal()).batch(0)
-    assert batch.positive.sum(dim=1).max() == 1
-    scores = torch.zeros(batch.positive.shape, requires_grad=True)
-    for loss in (InfoNCE(temperature=1.0), BinaryNCE(temperature=1.0)):
-        loss(scores, batch.positive, batch.candidate).backward()
-    assert scores.grad is not None
-    assert scores.grad.isfinite().all()
-
-
 @pytest.mark.parametrize("pairing", [EveryGoal(), OwnGoal()])
 def test_a_finished_play_reaches_its_own_number_and_nothing_else(pairing: Pairing) -> None:
     batch = states(pairing=pairing, depth_shares=[0.0, 0.0, 0.0, 1.0], batch_size=80).batch(0)
@@ -194,3 +165,39 @@ def test_what_no_play_can_hold_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="depth_shares needs 1 to 4 shares for 4 numbers"):
         states(depth_shares=[1.0] * 5)
     assert states(number_range=[0, 1999], target_range=[0, 1999]).batch(0).positive.any()
+
+
+REACHED = np.zeros((3, 20), dtype=bool)
+REACHED[0, [5, 7]] = REACHED[1, [7]] = REACHED[2, [9]] = True
+HINDSIGHT, TARGETS = np.array([5, 7, NONE]), np.array([8, 5, 8])
+EXHAUSTED = np.array([True, True, False])
+
+
+def test_every_goal_stands_once_and_what_was_reached_is_positive() -> None:
+    goals, positive, candidate = EveryGoal()(HINDSIGHT, TARGETS, REACHED, EXHAUSTED)
+    assert goals.tolist() == [5, 7, 8]
+    assert positive.tolist() == [[True, True, False], [False, True, False], [False, False, False]]
+    # of the unexhausted anchor its own problem's target, 8, stays unknown
+    assert candidate.tolist() == [[True, True, True], [True, True, True], [True, True, False]]
+
+
+def test_own_goal_masks_the_same_goal_the_reachable_and_the_unknown() -> None:
+    goals, positive, candidate = OwnGoal()(HINDSIGHT, TARGETS, REACHED, EXHAUSTED)
+    assert goals.tolist() == [5, 7, NONE, 8, 5, 8]
+    assert positive.sum(axis=1).tolist() == [1, 1, 0]
+    assert positive[0, 0]
+    assert positive[1, 1]
+    # anchor 0 reaches 5 and 7, so column 1 is masked; column 4 asks for its own goal again
+    assert candidate[0].tolist() == [True, False, False, True, False, True]
+    assert candidate[1].tolist() == [True, True, False, True, True, True]
+    assert candidate[2].tolist() == [True, True, False, False, False, False]
+
+
+def test_what_another_reached_is_no_negative_of_an_open_state_whose_target_it_is() -> None:
+    """Nothing speaks against 7 there, and it is what a reward will ask; the exhausted anchor is certified not to."""
+    targets = np.array([8, 5, 7])
+    _, _, candidate = OwnGoal()(HINDSIGHT, targets, REACHED, EXHAUSTED)
+    assert candidate[2].tolist() == [True, False, False, False, False, False]
+    targets = np.array([9, 5, 8])
+    _, _, candidate = OwnGoal()(np.array([5, 7, 9]), targets, REACHED, EXHAUSTED)
+    assert candidate[0].tolist() == [True, False, True, True, False, True], "9 is its own target, from where ever"

@@ -12,7 +12,7 @@ import pytest
 from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown import BareCountdownTask, CountdownTask, search_trace
 from datamodules.batch_stream import Example, ExampleData
-from datamodules.plays import PlayCorpus, Plays, ShuffledSearches, draw_play, draw_shuffled_search, lines_written
+from datamodules.plays import PlayCorpus, Plays, ShuffledSearches, draw_play, draw_shuffled_search
 
 SETTINGS = {
     "train": "generated",
@@ -147,17 +147,12 @@ def test_every_shuffled_search_solves_a_problem_of_its_split(split: Split, max_l
         assert all(step.legal for step in SEARCHES.parse_steps(problem, search))
         assert SEARCHES.split_of(problem) == split
         assert 10 <= problem.target <= 50
-        assert search.split("\n\n")[0].count("\n") == lines_written(search) <= max_lines
+        assert search.split("\n\n")[0].count("\n") <= max_lines
         in_list_order += search == search_trace(problem.numbers, problem.target).text
     assert in_list_order < 10
-
-
-def test_problems_of_shuffled_searches_are_chosen_as_the_task_admits_them() -> None:
     short = replace(SEARCHES, max_search_lines=8)
-    rng = random.Random(4)
-    for _ in range(10):
-        prompt, _ = draw_shuffled_search(short, "train", rng, max_lines=64)
-        assert short.space.admits(*posed(prompt))
+    prompts = [draw_shuffled_search(short, "train", rng, max_lines=64)[0] for _ in range(10)]
+    assert all(short.space.admits(*posed(prompt)) for prompt in prompts)
 
 
 @pytest.mark.parametrize("make", [plays, searches])
@@ -170,6 +165,9 @@ def test_a_batch_is_a_function_of_seed_and_number_whatever_the_workers(make: typ
         loaded = make(workers=workers).train_dataloader()  # pyright: ignore[reportCallIssue]
         assert list(islice(loaded, 4)) == batches
     assert list(data.val_dataloader()) == [data.batch(0, split="validation")] != [batches[0]]
+    corpus = PlayCorpus(task=TASK, plays=20, seed=0)
+    assert corpus() == corpus()
+    assert len(corpus()) == 40
 
 
 @pytest.mark.parametrize(
@@ -182,9 +180,3 @@ def test_a_batch_is_a_function_of_seed_and_number_whatever_the_workers(make: typ
 def test_what_cannot_be_a_shuffled_search_is_refused(change: dict, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         searches(**change)
-
-
-def test_the_corpus_is_reproducible() -> None:
-    corpus = PlayCorpus(task=TASK, plays=20, seed=0)
-    assert corpus() == corpus()
-    assert len(corpus()) == 40

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,16 @@ import pytest
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
 from contrastive_reasoning.tasks.rows import Rows
-from datamodules.problem_rows import ProblemRows
+from datamodules.problem_rows import ProblemRows, json_rows
 from tests.hostile.trap import module, pickled
 
 CHAT = [
     {"prompt": [{"role": "user", "content": f"What is {n}+1?"}], "reward_model": {"ground_truth": str(n + 1)}}
     for n in range(3)
 ]
+
+
+PLACE: dict[str, Any] = {"subset": None, "revision": None, "split": "train", "file": None}
 
 
 @pytest.fixture(autouse=True)
@@ -35,20 +39,13 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(path: Path | str, *, split: str = "train", file: str | None = None) -> list[Mapping[str, Any]]:
     """The rows, without their places."""
-    return [found.row for found in ProblemRows(path=str(path), subset=None, revision=None, split=split, file=file)()]
+    return [found.row for found in ProblemRows(path=str(path), **PLACE | {"split": split, "file": file})()]
 
 
 def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
-
-
-def test_nothing_is_read_before_the_call() -> None:
-    rows = ProblemRows(path="nowhere/at/all.parquet", subset=None, revision=None, split="train", file=None)
-    assert isinstance(rows, Rows)
-    assert rows.at("there.csv") == ProblemRows(path="there.csv", subset=None, revision=None, split="train", file=None)
-    assert hash(rows) == hash(rows.at("nowhere/at/all.parquet"))
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".jsonl", ".json"])
@@ -99,6 +96,12 @@ def test_a_star_stands_for_whatever_a_name_holds(tmp_path: Path) -> None:
         read(tmp_path / "*.jsonl")
 
 
+def test_nothing_is_read_before_the_call() -> None:
+    assert isinstance(ProblemRows(path="nowhere", **PLACE), Rows)
+    with pytest.raises(FileNotFoundError, match="no path was named"):
+        list(ProblemRows(path=None, **PLACE)())
+
+
 @pytest.mark.parametrize("path", ["no/such/file.parquet", "./absent", "/absent", "absent.jsonl", "a/b/c"])
 def test_a_missing_path_is_named_and_no_hub_is_asked(path: str) -> None:
     with pytest.raises(FileNotFoundError, match=f"no file or folder '{path}'"):
@@ -112,7 +115,7 @@ def test_what_is_no_file_of_problems(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"set.txt: a file of problems ends in .parquet, .jsonl, .json, .csv"):
         read(tmp_path / "set.txt")
     (tmp_path / "torn.jsonl").write_text('{"question": "How many?"}\n{"quest\n')
-    first, torn = ProblemRows(path=str(tmp_path / "torn.jsonl"), subset=None, revision=None, split="train", file=None)()
+    first, torn = ProblemRows(path=str(tmp_path / "torn.jsonl"), **PLACE)()
     assert (first.flaw, torn.place, torn.row) == ("", "line 2", {})
     assert torn.flaw.startswith("not valid JSON (")
     (tmp_path / "torn.json").write_text('[{"question": "How many?"}, {"quest')
@@ -120,19 +123,15 @@ def test_what_is_no_file_of_problems(tmp_path: Path) -> None:
         read(tmp_path / "torn.json")
 
 
-@pytest.mark.parametrize("name", ["set.pkl", "set.parquet", "set.csv"])
+@pytest.mark.parametrize("name", ["set.pkl", "set.parquet", "set.csv", "lines.json", "lines.jsonl"])
 def test_a_pickle_is_no_file_of_problems_whatever_it_is_called(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(pickled(tmp_path / "canary"))
-    with pytest.raises(ValueError, match=name):
-        read(tmp_path / name)
-    assert not (tmp_path / "canary").exists()
-
-
-@pytest.mark.parametrize("name", ["set.json", "set.jsonl"])
-def test_a_pickle_of_lines_has_no_row(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(pickled(tmp_path / "canary"))
-    rows = list(ProblemRows(path=str(tmp_path / name), subset=None, revision=None, split="train", file=None)())
-    assert {row.flaw for row in rows} == {"not UTF-8"}
+    if name.startswith("lines"):
+        rows = list(ProblemRows(path=str(tmp_path / name), **PLACE)())
+        assert {row.flaw for row in rows} == {"not UTF-8"}
+    else:
+        with pytest.raises(ValueError, match=name):
+            read(tmp_path / name)
     assert not (tmp_path / "canary").exists()
 
 
@@ -175,32 +174,19 @@ def test_a_description_is_plain_yaml(tmp_path: Path) -> None:
 def test_files_of_one_split_are_read_one_after_another_and_say_which_they_are(tmp_path: Path) -> None:
     for name in ("train-0.jsonl", "train-1.jsonl"):
         lines(tmp_path / name, CHAT[:1])
-    rows = list(ProblemRows(path=str(tmp_path), subset=None, revision=None, split="train", file=None)())
+    rows = list(ProblemRows(path=str(tmp_path), **PLACE)())
     assert [row.place for row in rows] == ["train-0.jsonl, line 1", "train-1.jsonl, line 1"]
 
 
-def test_no_path_at_all() -> None:
-    with pytest.raises(FileNotFoundError, match="no path was named"):
-        list(ProblemRows(path=None, subset=None, revision=None, split="test", file=None)())
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What a hub that knows every set was asked for."""
-    calls: list[object] = []
-
-    def load(*args: object, **kwargs: object) -> list[dict[str, Any]]:
-        calls.append((args, kwargs))
-        return CHAT
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    return calls
-
-
-def test_the_hub_is_asked_by_name_subset_and_split(asked: list[object]) -> None:
+def test_the_hub_is_asked_by_name_and_an_address_is_that_of_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda *args, **kwargs: asked.append((args, kwargs)) or CHAT)
     rows = ProblemRows(path="someone/some-set", subset="main", revision=None, split="test", file="train/two.jsonl")
-    assert [found.row for found in rows()] == CHAT
-    assert asked == [(("someone/some-set", "main"), {"split": "test"})]
+    assert [found.row for found in rows()] == read("https://example.org/data/set*2.parquet", split="test") == CHAT
+    assert asked == [
+        (("someone/some-set", "main"), {"split": "test"}),
+        (("parquet",), {"data_files": "https://example.org/data/set%2A2.parquet", "split": "train"}),
+    ]
 
 
 @pytest.fixture
@@ -227,13 +213,9 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_revision_is_the_one_that_was_named_without_a_network_too(revision: str, questions: list[str]) -> None:
     rows = ProblemRows(path="someone/some-set", subset="hard", revision=revision, split="test", file=None)
     assert [found.row["question"] for found in rows()] == questions
-
-
-@pytest.mark.usefixtures("offline")
-def test_no_other_revision_stands_in_for_one_that_was_not_downloaded() -> None:
-    rows = ProblemRows(path="someone/some-set", subset="hard", revision="v2", split="test", file=None)
+    absent = replace(rows, revision="v2")  # no other revision stands in for it
     with pytest.raises(FileNotFoundError, match=r"^someone/some-set: cannot be reached and was not downloaded before "):
-        list(rows())
+        list(absent())
 
 
 @pytest.mark.parametrize("path", ["https://example.org/set.parquet", "hf://datasets/a/b/set.jsonl", "here.jsonl"])
@@ -245,55 +227,81 @@ def test_a_revision_of_what_has_none_is_refused(path: str, tmp_path: Path, monke
         list(rows())
 
 
-def test_an_address_is_that_of_one_file(asked: list[object]) -> None:
-    assert read("https://example.org/data/set*2.parquet", split="test") == CHAT
-    assert asked == [
-        (("parquet",), {"data_files": "https://example.org/data/set%2A2.parquet", "split": "train"}),
-    ]
+OFFLINE = r"cannot be reached and was not downloaded before \(no Hub\); name a local file or folder as path$"
 
 
-@pytest.mark.parametrize("path", ["someone/some-set", "https://example.org/set.parquet", "hf://datasets/a/b/set.jsonl"])
-@pytest.mark.parametrize("error", [ConnectionError("no Hub\nand more"), FileNotFoundError("no Hub"), OSError("no Hub")])
-def test_offline_it_is_one_sentence(path: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*args: object, **kwargs: object) -> None:
-        raise error
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    expected = (
-        rf"^{path}: cannot be reached and was not downloaded before \(no Hub\); name a local file or folder as path$"
-    )
-    with pytest.raises(FileNotFoundError, match=expected):
-        read(path)
-
-
+@pytest.mark.parametrize("path", ["a/set", "https://example.org/set.parquet", "hf://datasets/a/b/set.jsonl"])
 @pytest.mark.parametrize(
-    ("error", "kind", "said"),
+    ("error", "kind", "reason"),
     [
-        (
-            DatasetNotFoundError("gated"),
-            FileNotFoundError,
-            r"^a/set is not on the hub for you \(gated\); name a local ",
-        ),
-        (DatasetGenerationError("torn"), ValueError, r"^a/set: torn$"),
-        (RuntimeError("Dataset scripts are no longer supported"), ValueError, r"^a/set: Dataset scripts are no "),
+        (ConnectionError("no Hub\nand more"), FileNotFoundError, OFFLINE),
+        (FileNotFoundError("no Hub"), FileNotFoundError, OFFLINE),
+        (OSError("no Hub"), FileNotFoundError, OFFLINE),
+        (DatasetNotFoundError("gated"), FileNotFoundError, r"is not on the hub for you \(gated\); name a local "),
+        (DatasetGenerationError("torn"), ValueError, r": torn$"),
+        (RuntimeError("Dataset scripts are no longer supported"), ValueError, r": Dataset scripts are no "),
+        (ValueError("Unknown split. Should be one of ['train']."), ValueError, r": Unknown split"),
         (OSError(ENOSPC, "No space left on device"), OSError, r"No space left on device$"),
     ],
 )
-def test_what_is_no_want_of_a_network_is_not_called_one(
-    error: Exception, kind: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+def test_what_the_hub_refuses_is_one_sentence(
+    path: str, error: Exception, kind: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(*args: object, **kwargs: object) -> None:
         raise error
 
     monkeypatch.setattr(datasets, "load_dataset", load)
-    with pytest.raises(kind, match=said):
-        read("a/set")
+    with pytest.raises(kind, match=reason) as raised:
+        read(path)
+    assert (isinstance(error, OSError) and error.errno == ENOSPC) or str(raised.value).startswith(path)
 
 
-def test_an_unknown_split_of_a_hub_set_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(*args: object, **kwargs: object) -> None:
-        raise ValueError("Unknown split. Should be one of ['train'].")
+PLAIN = {"question": "How many?", "answer": 4}
+LINE = b'{"question": "How many?", "answer": 4}'
 
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    with pytest.raises(ValueError, match=r"^someone/some-set: Unknown split"):
-        read("someone/some-set", split="test")
+
+def placed(path: Path, content: bytes) -> list[tuple[str, dict, str]]:
+    path.write_bytes(content)
+    return [(place, dict(row), flaw) for place, row, flaw in json_rows(path)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        LINE + b"\n" + LINE + b"\n",
+        LINE + b"\n" + LINE,
+        LINE + b"\r\n" + LINE + b"\r\n",
+        b"\xef\xbb\xbf" + LINE + b"\n" + LINE,
+        b"  " + LINE + b" \t\r\n" + LINE,
+    ],
+)
+def test_marks_and_line_ends_are_no_part_of_a_row(tmp_path: Path, content: bytes) -> None:
+    assert placed(tmp_path / "a.jsonl", content) == [("line 1", PLAIN, ""), ("line 2", PLAIN, "")]
+
+
+@pytest.mark.parametrize(
+    ("line", "flaw"),
+    [
+        (b'{"question": "How', "not valid JSON (Unterminated string starting at)"),
+        (b"{'question': 'How many?'}", "not valid JSON (Expecting property name enclosed in double quotes)"),
+        (LINE + LINE, "not valid JSON (Extra data)"),
+        (b'["How many?", 4]', "no object of columns but list"),
+        (b"null", "no object of columns but NoneType"),
+        (b'"{}"', "no object of columns but str"),
+        ('{"question": "Combien coûte-t-il?"}'.encode("latin-1"), "not UTF-8"),
+        (b"\x80\x04\x95", "not UTF-8"),
+        (b"\x00\x00", "not valid JSON (Expecting value)"),
+        (b'{"answer": 4, "answer": 5}', "names 'answer' twice"),
+        (b'{"reward": {"truth": 4, "truth": 5}}', "names 'truth' twice"),
+        (b'{"answer": ' + b"[" * 100_000 + b"}", "not valid JSON (too deep, or a number of too many digits)"),
+        (b'{"answer": ' + b"9" * 5_000 + b"}", "not valid JSON (too deep, or a number of too many digits)"),
+    ],
+)
+def test_a_line_that_is_no_row_says_why_and_the_others_are_placed(tmp_path: Path, line: bytes, flaw: str) -> None:
+    rows = placed(tmp_path / "a.jsonl", LINE + b"\n" + line + b"\n" + LINE + b"\n")
+    assert rows == [("line 1", PLAIN, ""), ("line 2", {}, flaw), ("line 3", PLAIN, "")]
+
+
+def test_a_list_is_read_item_by_item(tmp_path: Path) -> None:
+    rows = placed(tmp_path / "a.json", b"\xef\xbb\xbf [" + LINE + b",\n 5, " + LINE + b"]")
+    assert rows == [("row 0", PLAIN, ""), ("row 1", {}, "no object of columns but int"), ("row 2", PLAIN, "")]

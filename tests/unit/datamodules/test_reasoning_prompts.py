@@ -15,7 +15,7 @@ PROBLEMS = [Problem(id=str(i), prompt="", answer="") for i in range(7)]
 
 def loader(problems: Sequence[Problem] = PROBLEMS, **changes: int) -> ProblemSteps:
     settings = {"problems_per_step": 3, "steps": 8, "first_step": 0, "seed": 0, "rank": 0, "ranks": 1}
-    return ProblemSteps(problems, **settings | changes)
+    return ProblemSteps(problems=problems, **settings | changes)
 
 
 def steps(**changes: int) -> list[list[str]]:
@@ -33,21 +33,9 @@ def test_the_step_alone_says_what_comes() -> None:
     whole = steps()
     assert len(whole) == 8
     assert [steps(first_step=first) for first in range(8)] == [whole[first:] for first in range(8)]
-
-
-def test_seeds_give_other_orders() -> None:
-    assert steps(seed=0) != steps(seed=1)
-
-
-def test_a_batch_larger_than_the_split() -> None:
+    assert len(loader(first_step=5)) == 8, "of the whole run"
+    assert steps(seed=1) != whole
     assert sorted(rows_of_step(0, 14, 7, seed=0)) == sorted([*range(7), *range(7)])
-
-
-def test_length_counts_the_whole_run() -> None:
-    assert len(loader(first_step=5)) == 8
-
-
-def test_an_empty_split_is_refused() -> None:
     with pytest.raises(ValueError, match="the training split has no problems"):
         loader([])
 
@@ -58,10 +46,7 @@ def test_ranks_together_have_the_batch_of_one_process() -> None:
     assert [[len(batch) for batch in share] for share in shares] == [[2] * 8] * 3
     for step, batch in enumerate(whole):
         assert [shares[place % 3][step][place // 3] for place in range(6)] == batch
-
-
-def test_of_each_mini_batch_a_rank_has_its_share() -> None:
-    """A mini-batch is a run of places of the rank's own batch, and all ranks' together one of the whole."""
+    # a mini-batch is a run of places of the rank's own batch, and all ranks' together one of the whole
     whole = steps(problems_per_step=8)[0]
     first, second = (steps(problems_per_step=8, rank=rank, ranks=2)[0] for rank in range(2))
     assert {*first[:2], *second[:2]} == set(whole[:4])
@@ -74,16 +59,6 @@ def test_a_validation_batch_that_does_not_come_out_even_is_filled_up_unscored(co
     assert len({len(share) for share in shares}) == 1, "as many on each"
     counted = [problem.id for share in shares for problem in share.problems[: share.counted]]
     assert sorted(counted) == [problem.id for problem in PROBLEMS[:count]], "each counts once"
-
-
-def test_what_the_ranks_cannot_share_out_is_refused(task: CountdownTask) -> None:
-    data = prompts(task)
-    module = SimpleNamespace(rollout_step=0, minibatches_per_rollout=3)
-    data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=2)  # pyright: ignore
-    with pytest.raises(
-        ValueError, match=r"3 problems cannot be shared out evenly over ranks \(2\) × mini-batches \(3\)"
-    ):
-        data.train_dataloader()
 
 
 def prompts(task: CountdownTask, validation_problems: int = 5) -> ReasoningPrompts:
@@ -118,23 +93,22 @@ def test_batches_of_a_task(task: CountdownTask) -> None:
     kept = [problem for batch in validation for problem in batch.problems]
     assert kept == list(task.problems("validation")[:5])
     assert not {problem.id for problem in kept} & {problem.id for batch in train for problem in batch.problems}
+    with pytest.raises(ValueError, match="validation_problems is 50, but the split has only 6 problems"):
+        prompts(task, validation_problems=50).val_dataloader()
+    with pytest.raises(ValueError, match="problems_per_step must be at least 1, got 0"):
+        ReasoningPrompts(task=task, problems_per_step=0, validation_problems=1, steps=1, max_prompt_tokens=None, seed=0)
 
 
-def test_a_resumed_module_says_where_to_go_on(task: CountdownTask) -> None:
+def test_the_module_gives_the_step_and_the_share_of_the_ranks(task: CountdownTask) -> None:
     data = prompts(task)
     module = SimpleNamespace(rollout_step=1)
     data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=1)  # pyright: ignore
     assert len(list(data.train_dataloader())) == 1
-
-
-def test_too_few_validation_problems(task: CountdownTask) -> None:
-    with pytest.raises(ValueError, match="validation_problems is 50, but the split has only 6 problems"):
-        prompts(task, validation_problems=50).val_dataloader()
-
-
-def test_no_problems_per_step(task: CountdownTask) -> None:
-    with pytest.raises(ValueError, match="problems_per_step must be at least 1, got 0"):
-        ReasoningPrompts(task=task, problems_per_step=0, validation_problems=1, steps=1, max_prompt_tokens=None, seed=0)
+    module = SimpleNamespace(rollout_step=0, minibatches_per_rollout=3)
+    data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=2)  # pyright: ignore
+    sentence = r"3 problems cannot be shared out evenly over ranks \(2\) × mini-batches \(3\)"
+    with pytest.raises(ValueError, match=sentence):
+        data.train_dataloader()
 
 
 class Log:
@@ -180,15 +154,9 @@ def test_prompts_that_are_too_long_are_left_out_counted_and_named() -> None:
         {"problem": "p1", "prompt_tokens": 30},
         {"problem": "p3", "prompt_tokens": 31},
     ]
-
-
-def test_nothing_is_reported_where_all_prompts_fit() -> None:
-    log = Log()
+    log.metrics.clear()
     assert len(list(with_prompts_of([3, 20], max_prompt_tokens=20, log=log).train_dataloader())) == 8
     assert not log.metrics
-
-
-def test_where_no_prompt_fits_the_limit_is_named() -> None:
-    data = with_prompts_of([30, 25], max_prompt_tokens=20, log=Log())
+    data = with_prompts_of([30, 25], max_prompt_tokens=20, log=log)
     with pytest.raises(ValueError, match=r"each of the 2 training prompts has .* max_prompt_tokens=20 .* shortest 25$"):
         data.train_dataloader()

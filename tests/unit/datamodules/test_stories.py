@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 
 from contrastive_reasoning.tasks.arithmetic import ArithmeticTask, Equation, Story, split_of
-from contrastive_reasoning.tasks.arithmetic.words import NAMES, NEW_NAMES, NEW_THINGS, WORDS
+from contrastive_reasoning.tasks.arithmetic.story import NAMES, NEW_NAMES, NEW_THINGS, WORDS
 from datamodules import stories
-from datamodules.stories import Stories, StoryCorpus, draw_story, draw_sum, made_up_name
+from datamodules.stories import Stories, StoryCorpus, draw_story, draw_sum
 
 TASK = ArithmeticTask(
     test="in_distribution",
@@ -105,43 +105,26 @@ def test_sums_are_true_and_over_all_numbers() -> None:
     assert numbers == set(range(2, 10))
 
 
-def test_sums_come_alone_at_first() -> None:
-    shares = [
-        sum(prompt.startswith("What is") for prompt, _ in batch) for batch in islice(data().train_dataloader(), 40)
-    ]
+def test_sums_come_alone_at_first_and_names_are_made_up_for_whole_batches() -> None:
+    batches = list(islice(data().train_dataloader(), 40))
+    shares = [sum(prompt.startswith("What is") for prompt, _ in batch) for batch in batches]
+    known = re.compile("|".join(rf"^{name}\b" for name in NAMES))
+    for batch in batches:
+        of_stories = {bool(known.search(prompt)) for prompt, _ in batch if not prompt.startswith("What is")}
+        assert len(of_stories) <= 1
     assert shares[:2] == [4, 4]
     assert 10 <= sum(shares[2:]) <= 80
     assert any(not prompt.startswith("What is") for prompt, _ in data().batch(0, split="validation"))
-
-
-def test_names_are_made_up_for_whole_batches() -> None:
-    known = re.compile("|".join(rf"^{name}\b" for name in NAMES))
-    for batch in islice(data().train_dataloader(), 2, 32):
-        of_stories = [bool(known.search(prompt)) for prompt, _ in batch if not prompt.startswith("What is")]
-        assert len(set(of_stories)) <= 1
-
-
-def test_made_up_names_are_nobodys() -> None:
-    rng = random.Random(5)
-    names = {made_up_name(rng) for _ in range(3000)}
-    assert len(names) > 1000
-    assert not {name.title() for name in names} & {*NAMES, *NEW_NAMES}
 
 
 def test_a_batch_is_a_function_of_seed_and_number_whatever_the_workers() -> None:
     batches = [data().batch(number) for number in range(5)]
     assert batches[2] != batches[3]
     assert data(seed=1).batch(0) != batches[0]
-    for workers in (0, 2):
-        assert list(islice(data(workers=workers).train_dataloader(), 5)) == batches
-
-
-def test_shares_are_shares() -> None:
-    with pytest.raises(ValueError, match="made_up must lie in"):
-        data(made_up=1.5)
-
-
-def test_the_corpus_is_reproducible() -> None:
     corpus = StoryCorpus(task=TASK, stories=20, seed=0)
     assert corpus() == corpus()
     assert len(corpus()) == 40
+    with pytest.raises(ValueError, match="made_up must lie in"):
+        data(made_up=1.5)
+    for workers in (0, 2):
+        assert list(islice(data(workers=workers).train_dataloader(), 5)) == batches

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, NumericV2
 from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, InfoNCE, SymmetricInfoNCE, dot
-from contrastive_reasoning.tasks.countdown.encoding import encode_state
+from contrastive_reasoning.tasks.countdown.states import encode_state
 from lightning_modules.critic import CriticPretraining
 from lightning_modules.metrics import OracleMetrics, SiblingRanking, batch_metrics
 from lightning_modules.optim import AdamW

@@ -10,14 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from contrastive_reasoning.tasks.base import Message, Problem, messages_of
+from contrastive_reasoning.tasks.base import Message, messages_of
 from contrastive_reasoning.tasks.formats import (
-    BadRow,
     BoxedSolution,
     ChatMessages,
     Conversation,
     FirstFitting,
-    MissingColumn,
     MultipleChoice,
     PlainAnswer,
     RowTemplate,
@@ -26,7 +24,7 @@ from contrastive_reasoning.tasks.formats import (
     with_instruction,
     without_instruction,
 )
-from contrastive_reasoning.tasks.rows import read_set
+from contrastive_reasoning.tasks.rows import BadRow, MissingColumn, read_set
 from datamodules.problem_rows import ProblemRows
 
 
@@ -58,9 +56,12 @@ def test_the_last_box(solution: str, answer: str) -> None:
         (r"\boxed{1} and \boxed", "empty box"),
     ],
 )
-def test_what_cannot_be_scored(solution: str, reason: str) -> None:
+def test_a_solution_without_an_answer(solution: str, reason: str) -> None:
     with pytest.raises(BadRow, match=reason):
         answer_in(solution)
+    for worked in ("72", "so it is 72 ####", "####"):
+        with pytest.raises(BadRow, match="no result after ####"):
+            WORKED({"question": "How many?", "answer": worked}, id="0")
 
 
 WORKED = WorkedAnswer(question="question", answer="answer", instruction="Box it.")
@@ -82,12 +83,6 @@ def test_the_result_is_the_answer(worked: str, answer: str) -> None:
     assert (problem.id, problem.prompt, problem.answer) == ("set/0", "How many?\nBox it.", answer)
 
 
-@pytest.mark.parametrize("worked", ["72", "so it is 72 ####", "####"])
-def test_no_result_is_a_bad_row(worked: str) -> None:
-    with pytest.raises(BadRow, match="no result after ####"):
-        WORKED({"question": "How many?", "answer": worked}, id="0")
-
-
 PLAIN = PlainAnswer(question="Question", answer="Answer", instruction="Box it.")
 
 
@@ -101,24 +96,13 @@ def test_the_first_format_that_fits_is_taken() -> None:
     either = FirstFitting(formats={"worked": WORKED, "plain": PLAIN})
     assert either({"Question": "How many?", "Answer": "7"}, id="0").answer == "7"
     assert either({"question": "How many?", "answer": "#### 8"}, id="0").answer == "8"
-    assert hash(either) == hash(FirstFitting(formats={"worked": WORKED, "plain": PLAIN}))
-
-
-def test_where_none_fits_every_missing_column_is_named() -> None:
-    either = FirstFitting(formats={"worked": WORKED, "plain": PLAIN})
     with pytest.raises(MissingColumn, match="no column question or Question; there are problem, solution"):
         either({"problem": "", "solution": ""}, id="0")
-
-
-def test_a_bad_row_is_not_tried_elsewhere() -> None:
-    either = FirstFitting(formats={"worked": WORKED, "plain": PLAIN})
-    with pytest.raises(BadRow, match="no result"):
+    with pytest.raises(BadRow, match="no result"):  # a bad row is not tried elsewhere
         either({"question": "How many?", "answer": "8", "Question": "How many?", "Answer": "8"}, id="0")
-
-
-def test_no_formats_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one format"):
         FirstFitting(formats={})
+    assert hash(either) == hash(FirstFitting(formats={"worked": WORKED, "plain": PLAIN}))
 
 
 CHOICE = MultipleChoice(question="question", options="choices.text", answer="key", shuffle=False, instruction="Box it.")
@@ -136,15 +120,24 @@ def test_every_way_to_name_the_right_one(key: Any) -> None:
     assert problem.answer == "B"
 
 
-@pytest.mark.parametrize("key", ["D", 3, -1, "park", [1, 1, 0], [0, 0, 0], None, ""])
+@pytest.mark.parametrize("key", ["D", 3, -1, "park", True, [1, 1, 0], [0, 0, 0], None, ""])
 def test_a_key_that_names_no_single_option(key: Any) -> None:
     with pytest.raises(BadRow, match="names no single one of 3 options"):
         CHOICE(choice_row(key), id="0")
 
 
-@pytest.mark.parametrize("options", [None, ["one"], "ABC"])
-def test_no_options(options: Any) -> None:
-    with pytest.raises(BadRow, match=r"choices.text must be a list"):
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (None, "must be a list of 2 to 26 options"),
+        (["one"], "must be a list of 2 to 26 options"),
+        ("ABC", "must be a list of 2 to 26 options"),
+        (["one", None], "an option of choices.text is empty"),
+        (["one", {"text": "two"}], "an option of choices.text is neither text nor a number but dict"),
+    ],
+)
+def test_what_is_no_list_of_options(options: Any, reason: str) -> None:
+    with pytest.raises(BadRow, match=reason):
         CHOICE(choice_row("A", options), id="0")
 
 
@@ -172,13 +165,10 @@ def test_the_message_is_the_prompt_as_it_stands() -> None:
     problem = CHAT(chat_row("What is m+n?\nBox it."), id="amc/0")
     assert (problem.prompt, problem.answer) == ("What is m+n?\nBox it.", "142.0")
     assert CHAT(chat_row("What is m+n?"), id="amc/0").prompt == "What is m+n?\nBox it."
-
-
-def test_a_whole_solution_is_cut_down_to_its_last_box() -> None:
-    assert (
-        CHAT(chat_row("Find a+b.", r"First $\boxed{1}$. So $a+b=\boxed{\frac{0}{1}}$."), id="0").answer
-        == r"\frac{0}{1}"
-    )
+    whole = chat_row("Find a+b.", r"First $\boxed{1}$. So $a+b=\boxed{\frac{0}{1}}$.")
+    assert CHAT(whole, id="0").answer == r"\frac{0}{1}"
+    with pytest.raises(MissingColumn, match=r"no column reward_model.ground_truth; there are prompt, reward_model"):
+        CHAT(chat_row("x") | {"reward_model": {"style": "rule"}}, id="0")
 
 
 @pytest.mark.parametrize(
@@ -197,11 +187,6 @@ def test_messages_that_cannot_be_posed(bad: dict[str, Any], reason: str) -> None
         CHAT(bad, id="0")
 
 
-def test_a_missing_nested_column_is_named() -> None:
-    with pytest.raises(MissingColumn, match=r"no column reward_model.ground_truth; there are prompt, reward_model"):
-        CHAT(chat_row("x") | {"reward_model": {"style": "rule"}}, id="0")
-
-
 CONVERSATION = Conversation(messages="prompt", answer="reward_model.ground_truth", keep=["data_source", "extra_info"])
 
 
@@ -218,33 +203,20 @@ def test_every_message_reaches_the_prompt_and_nothing_is_added() -> None:
     problem = CONVERSATION(turns_row(*[turn(*one) for one in turns]), id="verl/0")
     assert messages_of(problem.prompt) == tuple(Message(*one) for one in turns)
     assert problem.prompt == "Be short.\n\n1 + 1?\n\n2\n\n2 + 2?"
+    kept = turns_row(turn("user", "?"), gold=r"So $\boxed{\frac{1}{2}}$.", data_source="sums", ability="math")
+    problem = CONVERSATION(kept, id="0")
+    assert (problem.answer, problem.fields) == (r"\frac{1}{2}", {"data_source": "sums"})
 
 
-def test_the_columns_to_keep_are_fields_where_the_row_has_them() -> None:
-    problem = CONVERSATION(turns_row(turn("user", "2 + 2?"), data_source="sums", ability="math"), id="0")
-    assert problem.fields == {"data_source": "sums"}
-
-
-@pytest.mark.parametrize(("gold", "answer"), [(4.0, "4"), (r"So $\boxed{\frac{1}{2}}$.", r"\frac{1}{2}"), ("B", "B")])
-def test_the_gold_answer(gold: Any, answer: str) -> None:
-    assert CONVERSATION(turns_row(turn("user", "?"), gold=gold), id="0").answer == answer
-
-
-def test_of_a_ground_truth_that_is_a_mapping_one_key_is_the_answer(tmp_path: Path) -> None:
-    """Read from a file, as those of Countdown are written; the whole of it can be kept for a reward function."""
+def test_of_a_ground_truth_that_is_a_mapping_one_key_is_the_answer() -> None:
+    """As those of Countdown are written; the whole of it can be kept for a reward function."""
     gold = {"target": 98, "numbers": [44, 19, 35]}
-    pq.write_table(pa.Table.from_pylist([turns_row(turn("user", "98?"), gold=gold)]), tmp_path / "train.parquet")
-    rows = ProblemRows(path=str(tmp_path / "train.parquet"), subset=None, revision=None, split="train", file=None)
-
-    def read(**changes: Any) -> Problem:
-        form = replace(CONVERSATION, **changes)
-        return read_set(rows, form, prefix="", check_golds=lambda golds: [], on_bad="refuse").problems[0]
-
-    with pytest.raises(ValueError, match=r"reward_model\.ground_truth is neither text nor a number but dict"):
-        read()
-    problem = read(answer="reward_model.ground_truth.target", keep=["reward_model"])
-    assert problem.answer == "98"
-    assert problem.fields["reward_model"]["ground_truth"] == gold
+    row = turns_row(turn("user", "98?"), gold=gold)
+    with pytest.raises(BadRow, match=r"reward_model\.ground_truth is neither text nor a number but dict"):
+        CONVERSATION(row, id="0")
+    form = replace(CONVERSATION, answer="reward_model.ground_truth.target", keep=["reward_model"])
+    problem = form(row, id="0")
+    assert (problem.answer, problem.fields["reward_model"]["ground_truth"]) == ("98", gold)
 
 
 @pytest.mark.parametrize(
@@ -309,37 +281,20 @@ def posed(prompt: str, row: dict[str, Any] = ROW, *, answer: str | None = None, 
 )
 def test_columns_in_braces_are_filled_in_and_the_rest_stays(template: str, prompt: str) -> None:
     assert posed(template).prompt == prompt
-
-
-def test_what_a_row_holds_is_no_template() -> None:
-    assert posed("{word}", {"word": r"{key} \1 {{"}).prompt == r"{key} \1 {{"
-
-
-def test_the_row_is_the_fields_and_the_answer_may_be_missing() -> None:
-    assert posed("{word}").fields == ROW
-    assert posed("{word}").answer == ""
-    assert posed("{word}", answer="more.count").answer == "3"
-
-
-def test_an_id_of_its_own_takes_the_place_of_the_rows_number() -> None:
-    assert posed("{word}").id == "words/train/0"
-    assert posed("{word}", id="key").id == "words/train/a7"
-
-
-def test_a_template_without_a_column_is_refused() -> None:
+    assert (posed(template).fields, posed(template).answer, posed(template).id) == (ROW, "", "words/train/0")
+    assert posed(template, answer="more.count").answer == "3"
+    assert posed(template, id="key").id == "words/train/a7"
+    assert posed("{word}", {"word": r"{key} \1 {{"}).prompt == r"{key} \1 {{", "what a row holds is no template"
     with pytest.raises(ValueError, match=r"format.prompt must name a column in braces, .* got 'Spell {{word}}'"):
         RowTemplate(prompt="Spell {{word}}", answer=None, id=None)
+    with pytest.raises(BadRow, match=r"^word is empty$"):
+        posed("{word}", {"word": " "})
 
 
 @pytest.mark.parametrize("part", [{"prompt": "{wrd}"}, {"prompt": "{word}", "answer": "wrd"}])
 def test_a_missing_column_is_named_with_those_there_are(part: dict[str, Any]) -> None:
     with pytest.raises(MissingColumn, match=r"^no column wrd; there are word, more, key$"):
         posed(**part)
-
-
-def test_an_empty_column_is_a_bad_row() -> None:
-    with pytest.raises(BadRow, match=r"^word is empty$"):
-        posed("{word}", {"word": " "})
 
 
 BOXED = r"Let's think step by step and output the final answer within \boxed{}."
@@ -355,21 +310,9 @@ def test_never_twice(instruction: str, already: str) -> None:
     once = with_instruction("What is 1+1?", already)
     assert once == f"What is 1+1?\n{already}"
     assert with_instruction(once, instruction) == once
-
-
-def test_words_of_ones_own_are_not_repeated_either() -> None:
-    once = with_instruction("What is 1+1?", "Box it.")
-    assert once == "What is 1+1?\nBox it."
-    assert with_instruction(once, "Box it.") == once
-
-
-def test_no_instruction_leaves_the_question() -> None:
-    assert with_instruction("What is 1+1?", "") == "What is 1+1?"
-
-
-@pytest.mark.parametrize("instruction", ALL)
-def test_the_question_comes_back(instruction: str) -> None:
-    assert without_instruction(with_instruction("What is 1+1?", instruction)) == "What is 1+1?"
+    assert without_instruction(once) == "What is 1+1?" == with_instruction("What is 1+1?", "")
+    own = with_instruction("What is 1+1?", "Box it.")
+    assert with_instruction(own, "Box it.") == own == "What is 1+1?\nBox it."
 
 
 @pytest.mark.parametrize("template", [r"Q: {word}\nA:", r"{word}\n", r"\n\n{word}", r"{word}\n\boxed{}"])

@@ -76,19 +76,12 @@ def test_a_list_of_numbers_and_none_comes_back_as_it_is(value: Any) -> None:
     assert reply_to(value) == ("numbers", [0.5, None, 2.0])
 
 
-def test_the_arguments_arrive_by_name() -> None:
+def test_arguments_arrive_by_name_and_a_coroutine_is_awaited() -> None:
+    async def slow(completions: list[str], word: list[str]) -> list[float]:
+        return [float(len(text) + len(more)) for text, more in zip(completions, word, strict=True)]
+
     line = pack(({"completions": ["a", "bb"], "word": ["x", "y"]}, 2)).decode()
-    assert numbers(lambda completions, word: [len(a) + len(b) for a, b in zip(completions, word)], line) == (  # noqa: B905
-        "numbers",
-        [2.0, 3.0],
-    )
-
-
-def test_a_coroutine_is_awaited() -> None:
-    async def slow(completions: list[str]) -> list[float]:
-        return [float(len(text)) for text in completions]
-
-    assert numbers(slow, pack(({"completions": ["a", "bb"]}, 2)).decode()) == ("numbers", [1.0, 2.0])
+    assert numbers(slow, line) == ("numbers", [2.0, 3.0])
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
-"""Rows and their splits, and tasks that a function judges: files of every kind, one sentence for each mistake."""
+"""Problem sets as tasks: their splits, what is left out of them, how completions are judged, what stands in."""
 
 from __future__ import annotations
 
 import csv
 import json
-import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,101 +15,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from contrastive_reasoning.tasks.answer import verify_answer
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict, VerifiesTogether
 from contrastive_reasoning.tasks.examples import same_text
-from contrastive_reasoning.tasks.formats import RowTemplate
-from contrastive_reasoning.tasks.problem_set import FunctionTask, ProblemSet, question_key
+from contrastive_reasoning.tasks.formats import PlainAnswer, RowTemplate
+from contrastive_reasoning.tasks.problem_set import (
+    AnswerTask,
+    FunctionTask,
+    ProblemSet,
+    question_key,
+    stand_in_task,
+)
 from datamodules.problem_rows import ProblemRows
 
-
-def word_rows(path: Path, words: list[str]) -> ProblemRows:
-    path.write_text("\n".join(json.dumps({"word": word}) for word in words), encoding="utf-8")
-    return ProblemRows(path=str(path), subset=None, revision=None, split="train", file=None)
-
-
-@pytest.fixture
-def words(tmp_path: Path) -> ProblemSet:
-    """30 words in one file, every third of them twice."""
-    listed = [f"w{number}" for number in range(30)] + [f" W{number} " for number in range(0, 30, 3)]
-    return ProblemSet(
-        name="words",
-        train=word_rows(tmp_path / "words.jsonl", listed),
-        validation=None,
-        test=None,
-        path=None,
-        format=RowTemplate(prompt="Spell {word}.", answer=None, id=None),
-        on_bad="refuse",
-        train_problems=None,
-        validation_problems=7,
-        test_problems=5,
-    )
+INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
+FORMAT = PlainAnswer(question="question", answer="answer", instruction=INSTRUCTION)
+NO_SIZES = {"train_problems": None, "validation_problems": None, "test_problems": None}
 
 
-def keys(words: ProblemSet) -> dict[Split, set[str]]:
-    return {split: {question_key(problem) for problem in words.problems(split)} for split in get_args(Split)}
+def sums(numbers: Sequence[int], extra: str = "") -> list[dict[str, Any]]:
+    return [{"question": f"What is {n} + 1?{extra}", "answer": n + 1} for n in numbers]
 
 
-def test_a_question_is_in_one_split_though_it_stands_in_two_rows(words: ProblemSet) -> None:
-    found = keys(words)
-    assert {split: len(found[split]) for split in found} == {"train": 18, "validation": 7, "test": 5}
-    assert len(set.union(*found.values())) == 30
-    assert sum(len(words.problems(split)) for split in get_args(Split)) == 40, "no row is lost"
-
-
-def test_fewer_training_problems_leave_the_other_splits_as_they_are(words: ProblemSet) -> None:
-    fewer = replace(words, train_problems=4)
-    assert fewer.problems("train") == words.problems("train")[:4]
-    assert all(fewer.problems(split) == words.problems(split) for split in ("validation", "test"))
-
-
-def test_rows_are_read_once_for_all_splits(words: ProblemSet, tmp_path: Path) -> None:
-    first = words.problems("train")
-    (tmp_path / "words.jsonl").unlink()
-    assert replace(words).problems("train") is first
-    assert words.left_out("test") == ()
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"on_bad": "ignore"}, "on_bad must be one of refuse, leave_out, got 'ignore'"),
-        ({"train_problems": 0}, r"train_problems must be at least 1 \(or null: all\), got 0"),
-        ({"test_problems": -1}, "test_problems must be ≥ 0, got -1"),
-        ({"train": None}, "train and test are both null: a task needs rows"),
-    ],
-)
-def test_what_is_refused_before_anything_is_read(words: ProblemSet, change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{sentence}$"):
-        replace(words, **change)
-
-
-WORDS = [{"key": f"k{number}", "word": f"w{number}", "length": number} for number in range(20)]
-FORMAT = RowTemplate(prompt="How long is {word}?", answer="length", id="key")
-
-
-def all_wrong(problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
-    return [Verdict(status="wrong", reason=f"{one.id} {text}") for one, text in zip(problems, completions, strict=True)]
-
-
-@pytest.fixture
-def task(tmp_path: Path) -> FunctionTask:
-    of_split = {"path": None, "subset": None, "revision": None, "file": None}
-    return FunctionTask(
-        name="words",
-        path=written(tmp_path / "words.jsonl", WORDS),
-        train=ProblemRows(split="train", **of_split),
-        validation=None,
-        test=ProblemRows(split="test", **of_split),
-        format=FORMAT,
-        on_bad="refuse",
-        train_problems=None,
-        validation_problems=3,
-        test_problems=4,
-        verifier=all_wrong,
-    )
-
-
-def written(path: Path, rows: Sequence[dict[str, Any]]) -> str:
+def write(path: Path, rows: Sequence[dict[str, Any]], split: str = "train") -> ProblemRows:
     """A file of the kind that its name says."""
     path.parent.mkdir(exist_ok=True)
     if path.suffix == ".parquet":
@@ -118,129 +47,239 @@ def written(path: Path, rows: Sequence[dict[str, Any]]) -> str:
             table = csv.DictWriter(file, rows[0])
             table.writeheader()
             table.writerows(rows)
-    elif path.suffix == ".json":
-        path.write_text(json.dumps(rows))
     else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+        path.write_text(json.dumps(rows) if path.suffix == ".json" else "\n".join(map(json.dumps, rows)))
+    return ProblemRows(path=str(path), subset=None, revision=None, split=split, file=None)
 
 
-def ids(task: FunctionTask) -> dict[Split, set[str]]:
-    return {split: {problem.id.rpartition("/")[2] for problem in task.problems(split)} for split in get_args(Split)}
+@pytest.fixture
+def task(tmp_path: Path) -> AnswerTask:
+    """40 training problems, 5 of which are also test problems; 10 test problems."""
+    return AnswerTask(
+        name="sums",
+        train=write(tmp_path / "train.jsonl", sums(range(40))),
+        validation=None,
+        test=write(tmp_path / "test.jsonl", sums(range(35, 45), extra=f"\n{INSTRUCTION}")),
+        path=None,
+        format=FORMAT,
+        judge="answer",
+        on_bad="refuse",
+        train_problems=None,
+        validation_problems=6,
+        test_problems=4,
+        verifier=None,
+    )
 
 
-def test_it_is_a_task_that_judges_many_at_once(task: FunctionTask) -> None:
-    assert isinstance(task, Task)
-    assert isinstance(task, VerifiesTogether)
-    problems = task.problems("test")[:2]
-    assert [verdict.reason for verdict in task.verify_all(problems, ["a", "b"])] == [
-        f"{problems[0].id} a",
-        f"{problems[1].id} b",
-    ]
-    assert task.verify(problems[0], "a") == task.verify_all(problems, ["a", "b"])[0]
-    assert task.scores(problems[0], "a") == {}
-    assert [step.state for step in task.parse_steps(problems[0], "One. Two.")] == [1, 2]
+def keys(task: ProblemSet) -> dict[str, set[str]]:
+    return {split: set(map(question_key, task.problems(split))) for split in get_args(Split)}
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "parquet"])
-def test_one_file_of_any_kind_is_split_alike_and_no_problem_is_in_two_splits(
-    task: FunctionTask, tmp_path: Path, kind: str
-) -> None:
-    found = ids(replace(task, path=written(tmp_path / f"other.{kind}", WORDS)))
-    assert {split: len(found[split]) for split in found} == {"train": 13, "validation": 3, "test": 4}
-    assert set.union(*found.values()) == {row["key"] for row in WORDS}
-    assert found == ids(task)
+def sizes(task: ProblemSet) -> list[int]:
+    return [len(task.problems(split)) for split in get_args(Split)]
 
 
-def test_a_folder_has_a_file_for_each_split(task: FunctionTask, tmp_path: Path) -> None:
-    written(tmp_path / "folder" / "train.jsonl", WORDS[:15])
-    written(tmp_path / "folder" / "test.jsonl", WORDS[12:])
-    found = ids(replace(task, path=str(tmp_path / "folder")))
-    assert found["test"] == {row["key"] for row in WORDS[12:]}
-    assert found["train"] | found["validation"] == {row["key"] for row in WORDS[:12]}, "the test set's are left out"
-    assert not found["train"] & found["validation"]
-
-
-def test_the_row_is_what_the_function_may_look_at(task: FunctionTask) -> None:
-    (problem,) = [one for split in get_args(Split) for one in task.problems(split) if one.id.endswith("/k7")]
-    assert (problem.prompt, problem.answer, dict(problem.fields)) == ("How long is w7?", "7", WORDS[7])
-
-
-def refused(task: FunctionTask, **changes: Any) -> str:
+def refused(task: ProblemSet, **changes: Any) -> str:
     with pytest.raises((ValueError, OSError)) as error:
         replace(task, **changes).problems("train")
     return str(error.value)
 
 
-def test_a_missing_file_is_named(task: FunctionTask) -> None:
-    assert refused(task, path="data/none.jsonl") == "no file or folder 'data/none.jsonl' to read problems from"
-    assert refused(task, path=None) == ("no path was named to read problems from: name a local file or folder as path")
+def test_no_question_is_in_two_splits_in_any_spelling(task: AnswerTask, tmp_path: Path) -> None:
+    assert sizes(task) == [29, 6, 10]
+    assert len(set.union(*keys(task).values())) == 45
+    rows = [{"question": f"what is  {n} +\n1? {INSTRUCTION}", "answer": n + 1} for n in range(35, 45)]
+    respelt = replace(task, train=write(tmp_path / "respelt.jsonl", sums(range(20)) + rows))
+    assert sizes(respelt) == [14, 6, 10]
+    own = replace(task, validation=write(tmp_path / "validation.jsonl", sums(range(30, 40))))
+    assert sizes(own) == [30, 5, 10], "validation is left out of training and gives way to the test"
+    assert len(set.union(*keys(own).values())) == 45
 
 
-def test_a_missing_field_is_named_with_its_line(task: FunctionTask, tmp_path: Path) -> None:
-    path = written(tmp_path / "gap.jsonl", [*WORDS[:4], {"key": "x", "length": 1}, *WORDS[5:]])
-    sentence = f"{path}: 1 of 20 rows cannot be used (on_bad=leave_out skips them): line 5: no column word; "
-    assert refused(task, path=path) == sentence + "there are key, length"
-    lenient = replace(task, path=path, on_bad="leave_out")
-    assert len(set.union(*ids(lenient).values())) == 19
-    assert lenient.left_out("train") == ("line 5: no column word; there are key, length",)
+def test_a_question_is_in_one_split_though_it_stands_in_two_rows(task: AnswerTask, tmp_path: Path) -> None:
+    twice = sums(range(30)) + [{"question": f" What is {n} +  1? ", "answer": n + 1} for n in range(0, 30, 3)]
+    one = replace(task, train=write(tmp_path / "twice.jsonl", twice), test=None)
+    assert len(set.union(*keys(one).values())) == sum(map(len, keys(one).values())) == 30
+    assert sum(sizes(one)) == 40, "no row is lost"
+    fewer = replace(one, train_problems=4)
+    assert fewer.problems("train") == one.problems("train")[:4]
+    assert fewer.problems("test") == one.problems("test")
+    ids = [problem.id for split in get_args(Split) for problem in one.problems(split)]
+    assert len(set(ids)) == 40
+    (tmp_path / "twice.jsonl").unlink()
+    assert replace(one).problems("train") is one.problems("train"), "rows are read once"
 
 
-def test_a_field_that_no_row_has_is_the_formats_mistake(task: FunctionTask) -> None:
-    other = RowTemplate(prompt="{wrd}", answer=None, id=None)
-    assert refused(task, format=other) == f"{task.path}: no column wrd; there are key, word, length"
-
-
-def test_two_rows_with_the_same_id_are_named_with_their_lines(task: FunctionTask, tmp_path: Path) -> None:
-    path = written(tmp_path / "twice.jsonl", [*WORDS, {**WORDS[0], "key": "k3"}])
-    assert refused(task, path=path).endswith("line 21: its id 'k3' is already that of line 4")
-
-
-def test_too_few_rows_are_refused_with_the_numbers(task: FunctionTask, tmp_path: Path) -> None:
-    path = written(tmp_path / "few.jsonl", WORDS[:7])
-    sentence = "words: 3 validation and 4 test problems cannot be split off 7 different problems"
-    assert refused(task, path=path) == sentence
-
-
-def test_the_verifier_is_no_part_of_what_was_read(task: FunctionTask) -> None:
-    other = replace(task, verifier=lambda problems, completions: [])
-    assert other == task
-    assert other.problems("train") is task.problems("train")
-
-
-def test_a_number_out_of_range_is_refused_at_once(task: FunctionTask) -> None:
-    with pytest.raises(ValueError, match=re.escape("train_problems must be at least 1 (or null: all), got 0")):
-        replace(task, train_problems=0)
-
-
-def test_the_example() -> None:
-    problem = Problem(id="0", prompt="", answer="pmal")
-    said = [same_text(problem, text) for text in (" pmal\n", "lamp", " \n")]
-    assert said == [True, "another text than the answer", "nothing is written"]
-
-
-def sharing(task: FunctionTask, folder: Path, *, train: int, test: slice) -> FunctionTask:
-    written(folder / "train.jsonl", WORDS[:train])
-    written(folder / "test.jsonl", WORDS[test])
-    return replace(task, path=str(folder), validation_problems=2)
-
-
-def test_a_training_set_that_is_the_test_set_is_named(task: FunctionTask, tmp_path: Path) -> None:
-    same = sharing(task, tmp_path / "same", train=8, test=slice(8))
-    for split in ("train", "validation"):
-        with pytest.raises(ValueError, match=r"^words: all 8 training rows stand in the test set, too: no problem is "):
-            same.problems(split)
-    assert len(same.problems("test")) == 8
-    nearly = sharing(task, tmp_path / "nearly", train=9, test=slice(8))
-    assert refused(nearly) == (
-        "words: 2 validation and 0 test problems cannot be split off 1 different problems "
-        "(8 more stand in the rows of another split, too)"
+def test_the_split_is_the_same_in_every_process_and_when_rows_move(task: AnswerTask, tmp_path: Path) -> None:
+    moved = replace(task, train=write(tmp_path / "moved.jsonl", sums(range(39, -1, -1))))
+    assert keys(moved) == keys(task)
+    assert keys(task)["validation"] < keys(replace(task, validation_problems=12))["validation"]
+    (tmp_path / "tests_task.py").write_text(
+        "from contrastive_reasoning.tasks.problem_set import AnswerTask\n"
+        "from contrastive_reasoning.tasks.formats import PlainAnswer\n"
+        "from datamodules.problem_rows import ProblemRows\n"
+        f"task = {task!r}\n"
     )
+    path = [str(tmp_path), str(Path(__file__).resolve().parents[3])]
+    code = "from tests_task import task; print(*sorted(p.prompt for p in task.problems('validation')))"
+    result = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}; {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": "7"},
+    )
+    assert result.stdout.strip() == " ".join(sorted(problem.prompt for problem in task.problems("validation")))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "parquet"])
+def test_one_local_file_of_any_kind_is_split_alike(task: AnswerTask, tmp_path: Path, kind: str) -> None:
+    write(tmp_path / f"other.{kind}", sums(range(40)))
+    one = replace(task, path=str(tmp_path / f"other.{kind}"))
+    assert sizes(one) == [30, 6, 4]
+    assert len(set.union(*keys(one).values())) == 40
+    assert keys(one) == keys(replace(task, path=str(tmp_path / "train.jsonl")))
+    assert one.problems("test")[0].id.startswith("sums/train/")
+
+
+def test_a_local_folder_holds_both_and_a_set_may_be_only_evaluated(task: AnswerTask, tmp_path: Path) -> None:
+    named = {"path": "someone/sums", "subset": None, "revision": None, "file": None}
+    train, test = ProblemRows(split="train", **named), ProblemRows(split="test", **named)
+    assert keys(replace(task, train=train, test=test, path=str(tmp_path))) == keys(task)
+    assert sizes(replace(task, train=None, path=str(tmp_path / "test.jsonl"))) == [0, 0, 10]
+
+
+def test_bad_rows_are_refused_by_number_or_left_out_and_listed(
+    task: AnswerTask, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = sums(range(20))
+    rows[3]["answer"], rows[7]["question"], rows[9]["answer"] = None, " ", "very long " * 99
+    bad = write(tmp_path / "bad.jsonl", rows)
+    listed = ("line 4: answer is empty", "line 8: question is empty", "line 10: no gold answer")
+    said = refused(task, train=bad)
+    assert said.startswith(f"{bad.source}: 3 of 20 rows cannot be used (on_bad=leave_out skips them): ")
+    assert said.endswith("; ".join(listed))
+    lenient = replace(task, train=bad, on_bad="leave_out")
+    assert sum(sizes(lenient)) == 27
+    assert "3 rows left out, the first line 4" in caplog.text
+    assert lenient.left_out("train") == lenient.left_out("validation") == listed
+    assert lenient.left_out("test") == ()
 
 
 def test_training_rows_that_stand_in_the_test_set_are_counted(
-    task: FunctionTask, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    task: AnswerTask, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = ids(sharing(task, tmp_path / "some", train=10, test=slice(7, 12)))
-    assert len(found["train"] | found["validation"]) == 7
-    assert caplog.messages == ["words: 3 of 10 training rows stand in the test set, too, and are left out"]
+    assert sizes(task)[0] == 29
+    assert caplog.messages == ["sums: 5 of 40 training rows stand in the test set, too, and are left out"]
+    same = write(tmp_path / "same.jsonl", sums(range(35, 45)))
+    assert refused(task, train=same).startswith("sums: all 10 training rows stand in the test set, too: no problem is")
+    nearly = write(tmp_path / "nearly.jsonl", sums(range(34, 45)))
+    sentence = "sums: 2 validation and 0 test problems cannot be split off 1 different problems"
+    more = " (10 more stand in the rows of another split, too)"
+    assert refused(task, train=nearly, validation_problems=2) == sentence + more
+
+
+def test_what_cannot_be_read_is_named(task: AnswerTask, tmp_path: Path) -> None:
+    assert refused(task, path="data/none.jsonl") == "no file or folder 'data/none.jsonl' to read problems from"
+    other = write(tmp_path / "other.jsonl", [{"problem": "What?", "solution": "4"}])
+    assert refused(task, train=other) == f"{other.source}: no column question; there are problem, solution"
+    letters = write(tmp_path / "letters.jsonl", sums([7]))
+    said = refused(task, train=letters, test=None, judge="choice")
+    assert said == f"{letters.source}: no problem in its 1 rows (line 1: no gold letter)"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"judge": "guess"}, "judge must be one of answer, choice, got 'guess'"),
+        ({"on_bad": "ignore"}, "on_bad must be one of refuse, leave_out, got 'ignore'"),
+        ({"train_problems": 0}, r"train_problems must be at least 1 \(or null: all\), got 0"),
+        ({"validation_problems": -1}, "validation_problems must be ≥ 0, got -1"),
+        ({"train": None, "test": None}, "train and test are both null: a task needs rows"),
+    ],
+)
+def test_what_is_refused_before_anything_is_read(task: AnswerTask, change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        replace(task, **change)
+
+
+def test_judging_one_is_judging_many(task: AnswerTask, tmp_path: Path) -> None:
+    assert isinstance(task, Task)
+    assert isinstance(task, VerifiesTogether)
+    problems = task.problems("test")[:3]
+    texts = [rf"\boxed{{{problems[0].answer}}}", r"so \boxed{-1}", "no idea"]
+    together = task.verify_all(problems, texts)
+    assert [verdict.status for verdict in together] == ["ok", "wrong", "unparsed"]
+    assert together == [task.verify(problem, text) for problem, text in zip(problems, texts, strict=True)]
+    assert [step.state for step in task.parse_steps(problems[0], "One. Two.")] == [1, 2]
+    letters = write(tmp_path / "letters.jsonl", [{"question": "Which?", "answer": letter} for letter in "ABE"])
+    choice = replace(task, train=None, test=letters, judge="choice")
+    problem = choice.problems("test")[1]
+    assert choice.verify(problem, r"It is \boxed{B}.").correct
+    assert not choice.verify(problem, r"It is \boxed{A}.").correct
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_where_a_percentage_is_asked_for_its_sign_is_no_mistake(task: AnswerTask, pooled: bool) -> None:
+    asked: list[str] = []
+
+    def verifier(pairs: Sequence[tuple[str, str]], judge: str) -> list[Verdict]:
+        asked.extend(text for _, text in pairs)
+        return [verify_answer(gold, text) for gold, text in pairs]
+
+    judging = replace(task, verifier=verifier if pooled else None)
+    assert judging == task, "the verifier is no part of what is read"
+    questions = ["What percent is left?", "What is left?", "What percentage is left?"]
+    posed = [Problem(id=question, prompt=question, answer="20") for question in questions]
+    found = judging.verify_all(posed, [r"\boxed{20\%}", r"\boxed{20\%}", r"\boxed{30\%}"])
+    assert [verdict.status for verdict in found] == ["ok", "wrong", "wrong"]
+    assert found[2].reason == "another number"
+    assert len(asked) == (3 + 2 if pooled else 0), "only what may be right otherwise is judged again"
+
+
+def test_a_function_judges_rows_of_ones_own(task: AnswerTask, tmp_path: Path) -> None:
+    rows = [{"key": f"k{number}", "word": f"w{number}", "length": number} for number in range(20)]
+
+    def echo(problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+        pairs = zip(problems, completions, strict=True)
+        return [Verdict(status="wrong", reason=f"{one.id} {text}") for one, text in pairs]
+
+    own = FunctionTask(
+        name="words",
+        path=None,
+        train=write(tmp_path / "words.jsonl", rows),
+        validation=None,
+        test=None,
+        format=RowTemplate(prompt="How long is {word}?", answer="length", id="key"),
+        on_bad="refuse",
+        train_problems=None,
+        validation_problems=3,
+        test_problems=4,
+        verifier=echo,
+    )
+    assert isinstance(own, VerifiesTogether)
+    problems = [problem for split in get_args(Split) for problem in own.problems(split)]
+    (seventh,) = [one for one in problems if one.id == "words/train/k7"]
+    assert (seventh.prompt, seventh.answer, dict(seventh.fields)) == ("How long is w7?", "7", rows[7])
+    assert own.verify_all([seventh, seventh], ["a", "b"])[1].reason == "words/train/k7 b"
+    assert own.verify(seventh, "a").reason == "words/train/k7 a"
+    again = write(tmp_path / "twice.jsonl", [*rows, {**rows[0], "key": "k3"}])
+    assert refused(own, train=again).endswith("line 21: its id 'k3' is already that of line 4")
+    example = Problem(id="0", prompt="", answer="pmal")
+    said = [same_text(example, text) for text in (" pmal\n", "lamp", " \n")]
+    assert said == [True, "another text than the answer", "nothing is written"]
+
+
+def test_generated_problems_stand_in_while_no_path_is_named(task: AnswerTask) -> None:
+    generated = replace(task, name="generated")
+    for source, path, chosen in [
+        ("hub", None, task),
+        ("generated", None, generated),
+        ("generated", "/data", task),
+        ("hub", "/data", task),
+    ]:
+        parts: dict[str, Any] = {"source": source, "path": path, "real": task, "generated": generated}
+        assert stand_in_task(**parts, **NO_SIZES) == chosen
+        assert stand_in_task(**parts, **NO_SIZES | {"test_problems": 0}) == replace(chosen, test_problems=0)
+    with pytest.raises(ValueError, match=r"task\.source must be one of hub, generated, got 'web'"):
+        stand_in_task(source="web", path=None, real=task, generated=generated, **NO_SIZES)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from contrastive_reasoning.tasks.answer import check_golds
-from contrastive_reasoning.tasks.formats import Format, MultipleChoice, PlainAnswer, RowTemplate
-from contrastive_reasoning.tasks.rows import LISTED, BadRow, MissingColumn, ReadSet, read_set, text_at, value_at
+from contrastive_reasoning.tasks.formats import PlainAnswer
+from contrastive_reasoning.tasks.rows import LISTED, MissingColumn, ReadSet, read_set, text_at, value_at
 from datamodules.problem_rows import ProblemRows
 
 ROW: dict[str, Any] = {
@@ -24,10 +24,18 @@ ROW: dict[str, Any] = {
 }
 
 
-def test_a_dotted_path_goes_inwards() -> None:
-    assert value_at(ROW, "a.b.c") == 1
-    assert value_at(ROW, "a.b") == {"c": 1}
-    assert value_at(ROW, "x.y") == "dotted"
+def test_a_dotted_path_goes_inwards_and_values_are_read_as_text() -> None:
+    assert [value_at(ROW, column) for column in ("a.b.c", "a.b", "x.y")] == [1, {"c": 1}, "dotted"]
+    for value, text in [
+        (" 42 ", "42"),
+        (3, "3"),
+        (3.0, "3"),
+        (2.5, "2.5"),
+        (0, "0"),
+        (True, "True"),
+        ([0, 5], "[0, 5]"),
+    ]:
+        assert text_at({"answer": value}, "answer") == text
 
 
 @pytest.mark.parametrize("column", ["z", "a.z", "a.b.c.d", "list.0"])
@@ -37,29 +45,17 @@ def test_a_missing_column_is_named_with_those_there_are(column: str) -> None:
     assert error.value.column == column
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(" 42 ", "42"), (3, "3"), (3.0, "3"), (2.5, "2.5"), (0, "0"), (True, "True")]
-)
-def test_values_as_text(value: Any, text: str) -> None:
-    assert text_at({"answer": value}, "answer") == text
-
-
-@pytest.mark.parametrize("column", ["none", "blank"])
-def test_nothing_is_refused(column: str) -> None:
-    with pytest.raises(BadRow, match=f"{column} is empty"):
-        text_at(ROW, column)
-
-
 PLAIN = PlainAnswer(question="question", answer="answer", instruction="")
-CHOICE = MultipleChoice(question="question", options="options", answer="answer", shuffle=False, instruction="")
+
+
 GOOD = {"question": "How many?", "answer": 4}
 
 
-def read(path: Path, lines: list[str | dict[str, Any]], *, on_bad: str, format: Format = PLAIN) -> ReadSet:
+def read(path: Path, lines: list[str | dict[str, Any]], *, on_bad: str) -> ReadSet:
     written = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("\n".join(written), encoding="utf-8")
     rows = ProblemRows(path=str(path), subset=None, revision=None, split="train", file=None)
-    return read_set(rows, format, prefix="set", check_golds=check_golds, on_bad=on_bad)
+    return read_set(rows, PLAIN, prefix="set", check_golds=check_golds, on_bad=on_bad)
 
 
 MALFORMED: list[tuple[str | dict[str, Any], str]] = [
@@ -107,31 +103,6 @@ def test_all_of_them_are_listed_and_the_rest_is_the_same_as_without_them(tmp_pat
         read(tmp_path / "mixed.jsonl", mixed, on_bad="refuse")
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"options": "A. one B. two"}, "options must be a list of 2 to 26 options"),
-        ({"options": ["one"]}, "options must be a list of 2 to 26 options"),
-        ({"options": ["one", None]}, "an option of options is empty"),
-        ({"options": ["one", {"text": "two"}]}, "an option of options is neither text nor a number but dict"),
-        ({"answer": True}, "the answer True names no single one of 2 options"),
-        ({"answer": 2}, "the answer 2 names no single one of 2 options"),
-        ({"answer": -1}, "the answer -1 names no single one of 2 options"),
-        ({"answer": [1, 1]}, "the answer [1, 1] names no single one of 2 options"),
-        ({"answer": None}, "the answer None names no single one of 2 options"),
-    ],
-)
-def test_a_malformed_choice(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
-    good = {"question": "Which?", "options": ["one", "two"], "answer": "B"}
-    found = read(tmp_path / "set.jsonl", [good, good | change], on_bad="leave_out", format=CHOICE)
-    assert found.left_out == (f"line 2: {reason}",)
-
-
-def test_rows_that_share_an_id_of_their_own_are_problems_of_their_own(tmp_path: Path) -> None:
-    found = read(tmp_path / "set.jsonl", [GOOD | {"id": 7}, GOOD | {"id": 7}], on_bad="refuse")
-    assert [problem.id for problem in found.problems] == ["set/0", "set/1"]
-
-
 def test_where_every_row_lacks_a_column_the_format_is_wrong(tmp_path: Path) -> None:
     for on_bad in ("refuse", "leave_out"):
         with pytest.raises(ValueError, match=r"set\.jsonl: no column question; there are problem$"):
@@ -144,11 +115,3 @@ def test_a_table_is_counted_in_rows(tmp_path: Path) -> None:
     found = read_set(rows, PLAIN, prefix="set", check_golds=check_golds, on_bad="leave_out")
     assert found.left_out == ("row 1: answer is empty",)
     assert len(found.problems) == 1
-
-
-def test_rows_of_one_id_are_no_two_problems_and_the_first_stays(tmp_path: Path) -> None:
-    own = RowTemplate(prompt="{question}", answer="answer", id="key")
-    rows = [{**GOOD, "key": key} for key in ("a", "b", "a", "a")]
-    lenient = read(tmp_path / "set.jsonl", rows, on_bad="leave_out", format=own)
-    assert [problem.id for problem in lenient.problems] == ["set/a", "set/b"]
-    assert lenient.left_out == tuple(f"line {n}: its id 'a' is already that of line 1" for n in (3, 4))

@@ -32,6 +32,7 @@ def pieces(text: str) -> list[str]:
 )
 def test_where_steps_begin_and_end(text: str, expected: list[str]) -> None:
     assert pieces(text) == expected
+    assert len(sentence_steps("A.\n" * (MAX_STEPS + 10))) == MAX_STEPS
 
 
 def test_steps_are_in_order_and_hold_every_character_that_is_not_blank() -> None:
@@ -44,10 +45,6 @@ def test_steps_are_in_order_and_hold_every_character_that_is_not_blank() -> None
         assert all(before.end <= after.start for before, after in pairwise(steps))
         kept = "".join(text[step.start : step.end] for step in steps)
         assert "".join(kept.split()) == "".join(text.split())
-
-
-def test_endless_text_has_so_many_steps() -> None:
-    assert len(sentence_steps("A.\n" * (MAX_STEPS + 10))) == MAX_STEPS
 
 
 MOVES = ["1+2=3", "3+4=7", "5+1=6", ";", ";", "\n", " ", "\r", "3", "x", "<Solution>", "</Solution>", "Try 1+2=3"]
@@ -93,14 +90,10 @@ def test_an_illegal_move_loses_a_list_of_moves_and_no_search() -> None:
         return [step.lost for step in countdown(style)(text)]
 
     assert lost("direct", "1+2=3;3+5=8;3+4=7") == [False, True, True]
+    text = "1+2=3;x\nTry 1 + 2 = 3. Evaluate 3\n<Solution>\n3+4=7\n</Solution>"
+    assert len(lost("direct", text)) == 2, "whatever else is written: its verifier reads the whole text, too"
     assert lost("longproc", "Try 1 + 2 = 3. x\nTry 3 + 5 = 8. x\nTry 3 + 4 = 7. x\n") == [False] * 3
     assert lost("longproc", "<Solution>\n1+2=3\n3+5=8\n</Solution>") == [False] * 2
-
-
-def test_a_list_of_moves_is_one_whatever_else_is_written() -> None:
-    """Its verifier reads the whole text, too."""
-    text = "1+2=3;x\nTry 1 + 2 = 3. Evaluate 3\n<Solution>\n3+4=7\n</Solution>"
-    assert [text[step.start : step.end] for step in countdown("direct")(text)] == ["1+2=3", "3+4=7"]
 
 
 def test_what_the_verifier_accepts_has_no_lost_step() -> None:

@@ -15,9 +15,9 @@ from contrastive_reasoning.critics import encoder
 from contrastive_reasoning.losses.completions import LEVELS
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.rewards.clipo import POSITIVES
-from contrastive_reasoning.tasks import problem_set, rows, stand_in
+from contrastive_reasoning.tasks import problem_set, rows
 from contrastive_reasoning.tasks.arithmetic.task import TestSet as ArithmeticTest
-from contrastive_reasoning.tasks.countdown import longproc, task, trace, wording
+from contrastive_reasoning.tasks.countdown import task, trace
 from experiments.config.composition import critic_checkpoints
 from experiments.config.contradictions import CHOICES, contradiction
 from experiments.schema import register
@@ -185,7 +185,7 @@ def test_a_critic_among_rewards_that_is_called_so_is_asked_too() -> None:
 
 
 OF_THE_CODE = {
-    "TextCritic.style": wording.WORDINGS,
+    "TextCritic.style": trace.WORDINGS,
     "load_encoder.dtype": encoder.DTYPES,
     "problem_sets.on_bad": get_args(rows.OnBad),
     "load_policy.weights_dtype": load.DTYPES,
@@ -199,9 +199,9 @@ OF_THE_CODE = {
     "CountdownTask.style": get_args(trace.Style),
     "CountdownTask.train": get_args(task.TrainSource),
     "CountdownTask.test": get_args(task.Source),
-    "CountdownTask.on_bad": get_args(longproc.OnBad),
+    "CountdownTask.on_bad": get_args(rows.OnBad),
     "FunctionTask.on_bad": get_args(rows.OnBad),
-    "StandInTask.source": get_args(stand_in.Source),
+    "stand_in_task.source": get_args(problem_set.Source),
     "Trainer.accelerator": {"auto", "gpu", *AcceleratorRegistry.available_accelerators()},
     "Trainer.precision": {str(word) for kind in get_args(_PRECISION_INPUT) for word in get_args(kind)},
     "AdamW.schedule": get_args(Schedule),

@@ -25,7 +25,7 @@ def experiment(*overrides: str) -> DictConfig:
             "critic=numeric_v2",
             "datamodule=traces_v2",
             "loss=info_nce",
-            "online.lessons.pairing._target_=datamodules.pairing.OwnGoal",
+            "online.lessons.pairing._target_=datamodules.hindsight_states.OwnGoal",
         ),
         ("online=none", "reward=verifier"),
         ("online=none", "critic=text"),

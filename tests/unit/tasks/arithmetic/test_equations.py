@@ -45,26 +45,12 @@ def test_a_false_equation_is_illegal_and_leaves_the_state() -> None:
     assert [step.state for step in steps] == [(9,), (9,), (9,), (9, 7), (9, 7), (9, 7)]
 
 
-def test_true_equations() -> None:
-    assert str(Equation.of(12, "/", 4)) == "12/4=3"
-    assert Equation.of(12, "/", 5) is None
-    assert Equation.of(12, "/", 0) is None
-    assert Equation.of(3, "-", 5) is None
-
-
 def test_plans_are_compared_as_equations_in_any_order() -> None:
     plan = [Equation(5, "+", 4, 9), Equation(2, "*", 3, 6), Equation(9, "-", 6, 3)]
     assert same_plan([Equation(3, "*", 2, 6), Equation(4, "+", 5, 9), Equation(9, "-", 6, 3)], plan)
     assert not same_plan(plan[:2], plan)
     assert not same_plan([*plan, plan[0]], plan)
     assert not same_plan([Equation(9, "-", 6, 3), Equation(2, "*", 3, 6), Equation(3, "+", 6, 9)], plan)
-
-
-@pytest.mark.parametrize("unit", ["1", "1+", "1 + 1", "1+1=2\n", "\\boxed{", "1" * 9 + "+", "= ", "−"])
-def test_reading_hostile_text_takes_bounded_work(unit: str) -> None:
-    with assert_bounded_work():
-        steps = parse_steps(ANY, unit * (300_000 // len(unit)))
-    assert len(steps) <= MAX_STEPS
 
 
 # Mia has 5 figs. Mia buys 3. Mia eats 3. Mia finds 2. How many has Mia?
@@ -85,14 +71,16 @@ CANCELLING = Story(
 PROBLEM = ArithmeticProblem(CANCELLING, limit=99)
 
 
-def test_the_plan_itself() -> None:
+def test_scores_count_false_equations_and_the_plan() -> None:
     assert PROBLEM.solution == " buys 5+3=8\n eats 8-3=5\n finds 5+2=7\n\\boxed{7}"
-    assert verify(PROBLEM, PROBLEM.solution).correct
-    assert scores(PROBLEM, PROBLEM.solution) == {
-        "arithmetic/legal_steps": 1.0,
-        "arithmetic/right_plan": 1.0,
-        "arithmetic/right_by_another_plan": 0.0,
-    }
+    names = ("legal_steps", "right_plan", "right_by_another_plan")
+    for completion, expected in [
+        (PROBLEM.solution, (1.0, 1.0, 0.0)),
+        ("5+3=9\n9-3=6\n\\boxed{6}", (0.5, 0.0, 0.0)),
+        ("\\boxed{6}", (0.0, 0.0, 0.0)),
+    ]:
+        found = scores(PROBLEM, completion)
+        assert tuple(found[f"arithmetic/{name}"] for name in names) == expected
 
 
 @pytest.mark.parametrize("wrong_plan", ["5+2=7", "5-3=2\n2+3=5\n5+2=7", "5+3=8\n8-1=7", ""])
@@ -127,15 +115,13 @@ def test_the_last_box_decides(completion: str, status: str) -> None:
     assert bool(verdict.reason) == (status != "ok")
 
 
-def test_false_equations_are_counted() -> None:
-    assert scores(PROBLEM, "5+3=9\n9-3=6\n\\boxed{6}")["arithmetic/legal_steps"] == 0.5
-    assert scores(PROBLEM, "\\boxed{6}")["arithmetic/legal_steps"] == 0.0
-
-
-@pytest.mark.parametrize("unit", ["1+1=2\n", "\\boxed{", "\\boxed{7}", "{", "9", "(((", "\ud800", "\\frac{1}{"])
+@pytest.mark.parametrize(
+    "unit", ["1", "1+", "1+1=2\n", "= ", "−", "\\boxed{", "\\boxed{7}", "{", "9", "(((", "\ud800", "\\frac{1}{"]
+)
 def test_judging_hostile_text_takes_bounded_work(unit: str) -> None:
     text = unit * (200_000 // len(unit))
     with assert_bounded_work():
         for completion in (text, f"\\boxed{{{text}", f"\\boxed{{{text}}}", f"{text}\\boxed{{7}}"):
             assert verify(PROBLEM, completion).status in ("ok", "wrong", "unparsed")
+            assert len(parse_steps(PROBLEM, completion)) <= MAX_STEPS
             assert 0 <= scores(PROBLEM, completion)["arithmetic/legal_steps"] <= 1

@@ -1,15 +1,23 @@
-"""Reading problems: what is bad is named by file and place; the benchmark's own files where they are at hand."""
+"""Reading problems: what is bad is named by file and place; the scores against the benchmark's own rules."""
 
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 
-from contrastive_reasoning.tasks.countdown.encoding import LARGEST, encode_state
-from contrastive_reasoning.tasks.countdown.longproc import read_longproc, read_problem_lines, read_template
+from contrastive_reasoning.tasks.countdown.longproc import (
+    longproc_scores,
+    read_longproc,
+    read_problem_lines,
+    read_template,
+)
+from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
+from contrastive_reasoning.tasks.countdown.states import LARGEST, encode_state
 from contrastive_reasoning.tasks.countdown.trace import search_trace
+from tests.pace import assert_bounded_work
 
 FOLDER = Path(__file__).resolve().parents[5] / "shared" / "data" / "longproc"
 here = pytest.mark.skipif(not FOLDER.is_dir(), reason="LongProc's files are not at hand")
@@ -39,75 +47,62 @@ BAD = {
 }
 
 
-def problem_file(folder: Path, lines: list[str]) -> Path:
+def read(folder: Path, *lines: str | dict, on_bad: str) -> list[tuple[tuple[int, ...], int, str]]:
     path = folder / "mine.jsonl"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+    path.write_text(
+        "\n".join([line if isinstance(line, str) else json.dumps(line) for line in lines]), encoding="utf-8"
+    )
+    return [tuple(row) for row in read_problem_lines(path, on_bad=on_bad)]
 
 
-def test_lines_are_read_in_order(tmp_path: Path) -> None:
-    read = read_problem_lines(problem_file(tmp_path, [json.dumps(GOOD), "", json.dumps(OTHER)]), on_bad="refuse")
-    assert [row.numbers for row in read.problems] == [(21, 16, 17, 26), (3, 4)]
-    assert read.problems[0].source == "mine"
-    assert read.left_out == ()
-
-
-def test_marks_and_line_ends_are_no_part_of_a_line(tmp_path: Path) -> None:
-    (tmp_path / "mine.jsonl").write_bytes(f"\ufeff{json.dumps(GOOD)}\r\n\r\n{json.dumps(OTHER)}\r\n".encode())
-    assert len(read_problem_lines(tmp_path / "mine.jsonl", on_bad="refuse").problems) == 2
+def test_lines_are_read_in_order_whatever_the_marks_and_line_ends(tmp_path: Path) -> None:
+    expected = [((21, 16, 17, 26), 46, "mine"), ((3, 4), 12, "mine")]
+    assert read(tmp_path, GOOD, "", OTHER, on_bad="refuse") == expected
+    assert read(tmp_path, f"\ufeff{json.dumps(GOOD)}\r", "\r", f"{json.dumps(OTHER)}\r", on_bad="refuse") == expected
     (tmp_path / "countdown_x.json").write_bytes(f"\ufeff[{json.dumps(GOOD)}]".encode())
-    assert len(read_longproc(tmp_path, on_bad="refuse").problems) == 1
+    assert len(read_longproc(tmp_path, on_bad="refuse")) == 1
+    largest = {"nums": [LARGEST, LARGEST - 1], "target": 1}
+    assert encode_state(read(tmp_path, largest, on_bad="refuse")[0][0])[0] == LARGEST, "what critics read"
 
 
 def test_the_same_problem_again_is_named_by_both_lines(tmp_path: Path) -> None:
-    again = {"nums": [26, 17, 16, 21], "target": 46}
-    path = problem_file(tmp_path, [json.dumps(row) for row in (GOOD, OTHER, again)])
+    rows = GOOD, OTHER, {"nums": [26, 17, 16, 21], "target": 46}
     sentence = r"1 bad problems .*\nmine\.jsonl, line 3: the problem of mine\.jsonl, line 1 again$"
     with pytest.raises(ValueError, match=sentence):
-        read_problem_lines(path, on_bad="refuse")
-    assert len(read_problem_lines(path, on_bad="leave_out").problems) == 2
+        read(tmp_path, *rows, on_bad="refuse")
+    assert len(read(tmp_path, *rows, on_bad="leave_out")) == 2
 
 
 @pytest.mark.parametrize(("line", "reason"), BAD.items(), ids=range(len(BAD)))
-def test_bad_lines_are_named_and_left_out_only_when_asked(tmp_path: Path, line: str, reason: str) -> None:
-    path = problem_file(tmp_path, [json.dumps(GOOD), line])
+def test_bad_lines_are_named_and_left_out_only_when_asked(
+    tmp_path: Path, line: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(ValueError, match=f"line 2: .*{reason}"):
-        read_problem_lines(path, on_bad="refuse")
-    read = read_problem_lines(path, on_bad="leave_out")
-    assert len(read.problems) == 1
-    assert len(read.left_out) == 1
-    assert read.left_out[0].startswith("mine.jsonl, line 2: ")
-
-
-def test_the_largest_number_that_critics_read_is_a_problem(tmp_path: Path) -> None:
-    path = problem_file(tmp_path, [json.dumps({"nums": [LARGEST, LARGEST - 1], "target": 1})])
-    (row,) = read_problem_lines(path, on_bad="refuse").problems
-    assert encode_state(row.numbers)[0] == LARGEST
+        read(tmp_path, GOOD, line, on_bad="refuse")
+    assert len(read(tmp_path, GOOD, line, on_bad="leave_out")) == 1
+    assert "1 bad problems are left out:\nmine.jsonl, line 2: " in caplog.text
 
 
 def test_all_bad_lines_are_listed(tmp_path: Path) -> None:
-    path = problem_file(tmp_path, ["{}"] * 30)
-    with pytest.raises(ValueError, match="30 bad problems") as refused:
-        read_problem_lines(path, on_bad="refuse")
-    assert "line 20" in str(refused.value)
-    assert "and 10 more" in str(refused.value)
-
-
-def test_json_files_name_the_item(tmp_path: Path) -> None:
-    (tmp_path / "countdown_x.json").write_text(json.dumps([GOOD, {"nums": [1, 1], "target": 5}]))
-    with pytest.raises(ValueError, match=r"countdown_x.json, item 1: the numbers \[1, 1\]"):
-        read_longproc(tmp_path, on_bad="refuse")
-    assert len(read_longproc(tmp_path, on_bad="leave_out").problems) == 1
+    with pytest.raises(ValueError, match=r"(?s)^30 bad problems .*line 20.*and 10 more"):
+        read(tmp_path, *["{}"] * 30, on_bad="refuse")
+    with pytest.raises(ValueError, match="on_bad must be one of refuse, leave_out, got 'skip'"):
+        read(tmp_path, on_bad="skip")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "is not valid JSON"), ("{}", "must hold a list of problems"), ("[" * 100_000, "is not valid JSON")],
+    [
+        ("{", "is not valid JSON"),
+        ("{}", "must hold a list of problems"),
+        ("[" * 100_000, "is not valid JSON"),
+        (json.dumps([GOOD, {"nums": [1, 1], "target": 5}]), r"countdown_x.json, item 1: the numbers \[1, 1\]"),
+    ],
 )
-def test_a_file_that_is_no_list_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_no_list_of_problems_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "countdown_x.json").write_text(text)
     with pytest.raises(ValueError, match=message):
-        read_longproc(tmp_path, on_bad="leave_out")
+        read_longproc(tmp_path, on_bad="refuse")
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
@@ -117,11 +112,6 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         read_template(tmp_path)
     with pytest.raises(FileNotFoundError, match="no file of problems"):
         read_problem_lines(tmp_path / "none.jsonl", on_bad="refuse")
-
-
-def test_on_bad_names_its_choices(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="on_bad must be one of refuse, leave_out, got 'skip'"):
-        read_problem_lines(problem_file(tmp_path, []), on_bad="skip")
 
 
 def test_template_is_the_literal_block(tmp_path: Path) -> None:
@@ -140,9 +130,100 @@ def test_a_template_without_its_placeholders_is_refused(tmp_path: Path, text: st
 @here
 def test_every_stored_trace_is_ours_after_the_header_swap() -> None:
     rows = [row for file in sorted(FOLDER.glob("countdown_*.json")) for row in json.loads(file.read_text())]
-    assert len(rows) == len(read_longproc(FOLDER, on_bad="refuse").problems) >= 400
+    assert len(rows) == len(read_longproc(FOLDER, on_bad="refuse")) >= 400
     for row in rows:
         trace = search_trace(row["nums"], row["target"])
         stored = row["demonstration"].replace("<Search Procedure>\n", "# Search Procedure\n", 1)
         assert trace.text == stored.replace("\n</Search Procedure>\n\n", "\n\n", 1)
         assert "\n".join(trace.solution) == row["solution_text"]
+
+
+PROBLEM = CountdownProblem((21, 16, 17, 26), 46)
+TEXT = search_trace(PROBLEM.numbers, PROBLEM.target).text
+SEARCH = TEXT.split("\n\n")[0].split("\n")
+"""The header, the first line, and the ten lines that are scored."""
+SOLUTION = TEXT[TEXT.index("<Solution>") :]
+
+
+def scores(completion: str) -> tuple[float, float, float]:
+    found = longproc_scores(PROBLEM, completion)
+    return found["accuracy"], found["partial_accuracy"], found["extraction_rate"]
+
+
+def test_a_right_solution_scores_one_whatever_stands_before_it() -> None:
+    assert scores(TEXT) == (1, 1, 1)
+    assert scores(SOLUTION) == (1, 1, 1)
+    assert scores("# Search Procedure\nnonsense\n" + SOLUTION) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("kept", range(len(SEARCH) - 1))
+def test_a_search_that_stops_scores_the_index_of_its_last_line(kept: int) -> None:
+    """Counted from 0 over the lines after the first one, so the first line alone scores −1/n."""
+    assert len(SEARCH) == 12
+    assert scores("\n".join(SEARCH[: 2 + kept])) == (0, (kept - 1) / 10, 0)
+
+
+@pytest.mark.parametrize("wrong", range(2, len(SEARCH)))
+def test_a_search_that_goes_wrong_scores_the_index_of_the_line_that_does(wrong: int) -> None:
+    lines = [*SEARCH[:wrong], "nonsense", *SEARCH[wrong + 1 :]]
+    assert scores("\n".join(lines)) == (0, (wrong - 2) / 10, 0)
+
+
+def test_operands_and_the_decision_to_drop_count_but_results_do_not() -> None:
+    leaf = SEARCH.index("     |- Try 54 + 26 = 80. Evaluate 80 != 46, drop this branch.")
+    for line, partial in [
+        ("     |- Try 54 + 26 = 81. Evaluate 81 != 46, drop this branch.", 9 / 10),
+        ("     |- Try 54 + 27 = 80. Evaluate 80 != 46, drop this branch.", (leaf - 2) / 10),
+        ("     |- Try 54 + 26 = 80. Evaluate 80 != 46, continue.", (leaf - 2) / 10),
+    ]:
+        assert scores("\n".join([*SEARCH[:leaf], line, *SEARCH[leaf + 1 :]]))[1] == partial
+
+
+def test_no_header_or_another_first_line_scores_nothing() -> None:
+    assert scores("\n".join(SEARCH[1:])) == (0, 0, 0)
+    assert scores("# Search Procedure") == (0, 0, 0)
+    assert scores("\n".join(["# Search Procedure", SEARCH[1] + " ", *SEARCH[2:]])) == (0, 0, 0)
+    assert scores("<Search Procedure>\n" + "\n".join(SEARCH[1:])) == (0, 0, 0)
+
+
+def test_the_last_header_and_the_first_tags_count() -> None:
+    assert scores("# Search Procedure\nnonsense\n" + "\n".join(SEARCH)) == (0, 9 / 10, 0)
+    wrong = SOLUTION.replace("46", "47")
+    assert scores(wrong + SOLUTION) == (0, 0, 1)
+    assert scores(SOLUTION + wrong) == (1, 1, 1)
+    assert scores("</Solution>" + SOLUTION) == (0, 0, 1)
+    assert scores("\n".join(SEARCH) + "\n\n" + wrong) == (0, 9 / 10, 1)
+
+
+@pytest.mark.parametrize("line", ["1. 21 + 16 = 37", "$21 + 16 = 37$", "021 + 16 = 37", "2１ + 1６ = 37", "21 / 0 = 0"])
+def test_what_crashes_the_reference_scores_nothing(line: str) -> None:
+    assert scores(f"<Solution>\n{line}\n37 - 17 = 20\n26 + 20 = 46\n</Solution>") == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "line", ["21 + 16 = 38", "21.0 + 16 = 37", "(21 + 16) = 37", "2_1 + 16 = 37", "21 + 16 37", "2 - -1 = 3"]
+)
+def test_what_it_rejects_in_peace_is_extracted(line: str) -> None:
+    assert scores(f"<Solution>\n{line}\n37 - 17 = 20\n26 + 20 = 46\n</Solution>") == (0, 0, 1)
+
+
+def test_random_garbage_never_raises_and_stays_in_range() -> None:
+    draw = random.Random(2)
+    tags = ["<Solution>", "</Solution>", "# Search Procedure"]
+    fragments = [*SEARCH, SOLUTION, *tags, "\n", "\n\n", "=", "\ud800", "\x00", "'", "\\d"]
+    for _ in range(3000):
+        accuracy, partial, extraction = scores("\n".join(draw.choices(fragments, k=draw.randint(0, 12))))
+        assert accuracy in (0, 1)
+        assert extraction in (0, 1)
+        assert -1 / 10 <= partial <= 1
+
+
+@pytest.mark.parametrize(
+    "piece", ["(", "9**", "lambda:", "[", "\n", " ", "<Solution>", "# Search Procedure\n", "|- Try   ", "\ud800"]
+)
+def test_a_megabyte_takes_bounded_work(piece: str) -> None:
+    hostile = (piece * 1_000_000)[:1_000_000]
+    with assert_bounded_work():
+        assert scores(f"<Solution>\n{hostile}=1\n1=1\n1=1</Solution>")[0] == 0
+        assert scores(f"<Solution>\n{hostile[:3000]}=1\n1=1\n1=1</Solution>")[0] == 0
+        assert scores("\n".join([*SEARCH[:2], hostile]))[0] == 0

@@ -75,22 +75,6 @@ def test_steps_of_a_direct_text_are_its_moves() -> None:
         assert steps[-1][1] == (target,)
 
 
-def test_random_play_is_legal_and_its_states_are_the_games() -> None:
-    draw = random.Random(7)
-    for _ in range(200):
-        state = numbers = tuple(draw.randint(0, 30) for _ in range(draw.randint(3, 6)))
-        moves, states = [], []
-        while len(state) > 1:
-            move = draw.choice(legal_moves(state))
-            state = move.state
-            moves.append(move.equation)
-            states.append(sorted(state))
-        found = read(CountdownProblem(numbers, 1, style="direct"), ";".join(moves))
-        assert [(text, sorted(reached), legal) for text, reached, legal in found] == [
-            (text, reached, True) for text, reached in zip(moves, states, strict=True)
-        ]
-
-
 def test_an_illegal_move_leaves_the_state_and_the_play_goes_on() -> None:
     assert read(DIRECT, "21+16=37;21-17=4;37-17=21;37-17=20;26+20=46;46+1=47") == [
         ("21+16=37", (37, 17, 26), True),
@@ -102,14 +86,11 @@ def test_an_illegal_move_leaves_the_state_and_the_play_goes_on() -> None:
     ]
 
 
-def test_operands_in_either_order_and_blanks_around_a_move() -> None:
+def test_text_between_moves_is_passed_over() -> None:
     assert read(DIRECT, " 16 + 21 = 37 ;\n\r\n17-37=20; 20") == [
         ("16 + 21 = 37", (37, 17, 26), True),
         ("17-37=20", (37, 17, 26), False),
     ]
-
-
-def test_text_between_moves_is_passed_over() -> None:
     assert read(DIRECT, "é\ud800;21+16=37;so\n１+1=2;-1+2=1;37-17=20.;37-17=20 ok;37-17=20") == [
         ("21+16=37", (37, 17, 26), True),
         ("37-17=20", (20, 26), True),
@@ -119,35 +100,6 @@ def test_text_between_moves_is_passed_over() -> None:
 def test_without_a_search_the_last_solution_block_has_the_steps() -> None:
     text = "1 + 1 = 2\n<Solution>\n21 + 16 = 37\n37 - 17 = 20\n</Solution>\n26 + 20 = 46"
     assert read(SEARCH, text) == [("21 + 16 = 37", (37, 17, 26), True), ("37 - 17 = 20", (20, 26), True)]
-
-
-def test_after_a_search_the_solution_block_has_none() -> None:
-    text = search_trace(NUMBERS, TARGET).text
-    search = text[: text.index("<Solution>")]
-    assert parse_steps(SEARCH, text) == parse_steps(SEARCH, search)
-
-
-def test_published_annotated_lines() -> None:
-    text = (
-        "<Search Procedure>\n"
-        "Initial number set: [21, 16, 17, 26], target: 46\n"
-        "Pick two numbers (21, 16) (numbers left: [17, 26]). Try possible operations. "
-        "### Current State: [21, 16, 17, 26]\n"
-        "|- Try 21 + 16 = 37. Add 37 to the number set. Current number set: [37, 17, 26], target: 46. Options for "
-        "choosing two numbers: [(37, 17), (37, 26), (17, 26)]. ### Current State: [37, 17, 26]\n"
-        "|- Try 37 + 17 = 54. Add 54 to the number set. Current number set: [54, 26], target: 46, just two numbers "
-        "left. ### Current State: [54, 26]\n"
-        "|- Try 54 + 26 = 80. Evaluate 80 != 46, drop this branch. ### Current State: [80]\n"
-        "|- Try 26 + 20 = 46. Evaluate 46 == 46, target! ### Current State: [46]\n"
-        "</Search Procedure>"
-    )
-    steps = read(ANNOTATED, text)
-    assert [(state, legal) for _, state, legal in steps] == [
-        ((37, 17, 26), True),
-        ((54, 26), True),
-        ((80,), True),
-        ((80,), False),  # 20 was never made
-    ]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +140,8 @@ def test_a_search_that_went_back_has_left_the_states_below() -> None:
         ((5, 17, 26), True),
         ((5, 17, 26), False),  # 20 is of the branch that was left
     ]
+    text = search_trace(NUMBERS, TARGET).text
+    assert parse_steps(SEARCH, text) == parse_steps(SEARCH, text[: text.index("<Solution>")]), "which repeats its moves"
 
 
 @pytest.mark.parametrize(
@@ -228,30 +182,11 @@ def test_no_more_than_so_many_steps_are_read() -> None:
     assert len(parse_steps(SEARCH, "|- Try 1 + 1 = 2.\n" * (MAX_STEPS + 5))) == MAX_STEPS
 
 
-def fragments() -> list[str]:
-    lines = search_trace(NUMBERS, TARGET).text.split("\n") + search_trace(
-        NUMBERS, TARGET, style="annotated"
-    ).text.split("\n")
-    return [
-        *lines,
-        "21+16=37",
-        ";",
-        "\n",
-        "\r",
-        "|- Try ",
-        "Try 1",
-        "Current number set: [",
-        "1, ",
-        "] ",
-        "\ud800",
-        "\x00",
-        "𝟙",
-    ]
-
-
 def test_random_garbage_gives_ordered_spans_and_states_of_the_game() -> None:
     draw = random.Random(8)
-    pieces = fragments()
+    texts = [search_trace(NUMBERS, TARGET, style=style).text for style in ("longproc", "annotated")]
+    cut = ["|- Try ", "Try 1", "Current number set: [", "1, ", "] "]
+    pieces = [*"\n".join(texts).split("\n"), *cut, "21+16=37", ";", "\n", "\r", "\ud800", "\x00", "𝟙"]
     for _ in range(2000):
         glue = draw.choice(["", "\n", ";"])
         text = glue.join(draw.choices(pieces, k=draw.randint(0, 20)))
@@ -268,20 +203,8 @@ def check(steps: list[Step], length: int) -> None:
 
 
 HOSTILE = [
-    "1",
-    " ",
-    "\n",
-    ";",
-    "|- ",
-    "\ud800",
-    "２１＋１６＝３７;",
-    "1+1=2;",
-    "21+16=37;",
-    "1 + ",
-    "|- Try 1\n",
-    "|- Try 1 + 1 = 2. Evaluate\n",
-    "<Solution>",
-    "<Solution></Solution>",
+    *("1", " ", "\n", ";", "|- ", "\ud800", "２１＋１６＝３７;", "1+1=2;", "21+16=37;", "1 + "),
+    *("|- Try 1\n", "|- Try 1 + 1 = 2. Evaluate\n", "<Solution>", "<Solution></Solution>"),
     "|- Try 21 + 16 = 37. Current number set: [37, 17, 26]\n|- Try 37 - 17 = 20. Current number set: [20, 26]\n",
 ]
 

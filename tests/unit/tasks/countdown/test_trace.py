@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 
 from contrastive_reasoning.tasks.base import Step
-from contrastive_reasoning.tasks.countdown import CountdownProblem, apply, legal_moves, parse_steps, verify
+from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, parse_steps, verify
 from contrastive_reasoning.tasks.countdown.oracle import reachable
-from contrastive_reasoning.tasks.countdown.trace import STYLES, path_text, search_trace, shuffled_trace, step_texts
-from contrastive_reasoning.tasks.countdown.verifier import parse_equation
-from contrastive_reasoning.tasks.countdown.wording import wording_of
+from contrastive_reasoning.tasks.countdown.trace import (
+    STYLES,
+    path_text,
+    search_trace,
+    shuffled_trace,
+    step_texts,
+    wording_of,
+)
 
 TWO_NUMBERS = """\
 # Search Procedure
@@ -171,45 +176,28 @@ def test_longproc_text_agrees_with_the_slow_writer() -> None:
         if found:
             procedure = search_trace(numbers, target).text.split("\n\n")[0]
             assert procedure == "\n".join(["# Search Procedure", slow_set("Initial", numbers, target), *lines])
+            assert len({search_trace(numbers, target, style=style).solution for style in STYLES}) == 1
             written += 1
 
 
-def test_styles_find_the_same_solution() -> None:
-    rng = random.Random(4)
-    for _ in range(60):
-        numbers = [rng.randint(0, 12) for _ in range(rng.randint(2, 4))]
-        target = rng.randint(0, 30)
-        if reachable(numbers, target):
-            assert len({search_trace(numbers, target, style=style).solution for style in STYLES}) == 1
-
-
-def test_six_numbers_trace_back_every_step() -> None:
-    trace = search_trace((1, 2, 3, 4, 5, 6), 21)
-    back = trace.text.split("\n\n")[1].split("\n")[1:]
-    names = ["Final step", "The step before", "The step before", "The step before", "The first step"]
-    assert [line.split(": ")[0] for line in back] == names
-    assert [line.split(": ")[1] for line in back] == list(reversed(trace.solution))
-
-
-@pytest.mark.parametrize("style", STYLES)
-def test_unsolvable_is_one_sentence(style: str) -> None:
-    with pytest.raises(ValueError, match=r"the numbers \[1, 1, 1\] do not reach the target 50"):
-        search_trace((1, 1, 1), 50, style=style)
-
-
-def test_unsolvable_six_numbers_are_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="do not reach the target 1999"):
-        search_trace((1, 1, 1, 1, 1, 1), 1999)
-
-
-def test_unknown_style_names_the_valid_ones() -> None:
-    with pytest.raises(ValueError, match="style must be one of longproc, annotated, direct, got 'short'"):
-        search_trace((1, 2), 3, style="short")
-
-
-def test_one_number_has_no_trace() -> None:
-    with pytest.raises(ValueError, match="two or more"):
-        search_trace((3,), 3)
+@pytest.mark.parametrize(
+    ("numbers", "target", "style", "reason"),
+    [
+        ((1, 1, 1), 50, "longproc", r"the numbers \[1, 1, 1\] do not reach the target 50"),
+        ((1, 1, 1), 50, "direct", r"the numbers \[1, 1, 1\] do not reach the target 50"),
+        ((1, 1, 1, 1, 1, 1), 1999, "annotated", "do not reach the target 1999"),
+        ((3,), 3, "longproc", "two or more"),
+        ((1, 2), 3, "short", "style must be one of longproc, annotated, direct, got 'short'"),
+    ],
+)
+def test_what_has_no_trace_is_refused_in_one_sentence(
+    numbers: tuple[int, ...], target: int, style: str, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        search_trace(numbers, target, style=style)
+    if style != "direct":
+        with pytest.raises(ValueError, match=reason.replace(", direct", "")):
+            shuffled_trace(numbers, target, style=style, rng=random.Random(0))
 
 
 class ListOrder(random.Random):
@@ -235,25 +223,6 @@ def problems(count: int, *, seed: int, style: str = "longproc") -> list[Countdow
     return found
 
 
-def slow_states(numbers: tuple[int, ...], text: str) -> list[list[int]]:
-    """The numbers after each legal Try line, sorted, by LongProc's indentation: two blanks more for each move made."""
-    path, states = [numbers], []
-    for line in text.split("\n\n")[0].split("\n")[2:]:
-        level = len(line) - len(line.lstrip(" "))
-        if "Pick" in line or "is a decimal" in line or "exceeds" in line or "invalid" in line:
-            continue
-        equation = parse_equation(line.split("Try ")[1].split(". ")[0])
-        assert equation is not None
-        del path[level // 2 if "Add" in line else (level + 1) // 2 :]
-        left = list(path[-1])
-        left.remove(equation.a)
-        left.remove(equation.b)
-        assert apply(equation.op, equation.a, equation.b) == equation.result
-        path.append((equation.result, *left))
-        states.append(sorted(path[-1]))
-    return states
-
-
 def test_text_by_hand_in_another_order() -> None:
     assert shuffled_trace((3, 8), 5, style="longproc", rng=Backwards()).text == TWO_NUMBERS_BACKWARDS
 
@@ -274,19 +243,6 @@ def test_drawn_searches_are_read_and_right(style: str) -> None:
         assert all(step.legal for step in steps)
         assert steps[-1].state == (problem.target,)
         assert verify(problem, trace.text).correct, trace.text
-        if style == "longproc":
-            assert [sorted(step.state) for step in steps] == slow_states(problem.numbers, trace.text)
-
-
-def test_no_line_is_lost_or_said_twice() -> None:
-    """Under a first move that was given up stand the four operations on the two numbers left, each once."""
-    rng = random.Random(6)
-    for problem in [problem for problem in problems(60, seed=7) if len(problem.numbers) == 3]:
-        text = shuffled_trace(problem.numbers, problem.target, style="longproc", rng=rng).text
-        blocks = text.split("\n\n")[0].split("\n  |- ")[1:]
-        tried = [block.split("\n")[1:] for block in blocks[:-1] if "Add" in block]
-        assert all(len([line for line in block if line.startswith("   |- ")]) == 4 for block in tried)
-        assert all(len(set(block)) == len(block) for block in tried)
 
 
 def test_every_first_move_comes_first_equally_often() -> None:
@@ -299,26 +255,6 @@ def test_every_first_move_comes_first_equally_often() -> None:
     assert len(pairs) == 3
     assert all(abs(count - 300) < 75 for count in counts.values())  # five standard deviations
     assert all(abs(count - 400) < 82 for count in pairs.values())
-
-
-def test_the_same_draws_give_the_same_search() -> None:
-    first, again, other = (
-        shuffled_trace((3, 7, 9, 11), 30, style="longproc", rng=random.Random(seed)).text for seed in (0, 0, 1)
-    )
-    assert first == again != other
-
-
-@pytest.mark.parametrize(
-    ("numbers", "target", "style", "said"),
-    [
-        ((1, 1, 1), 50, "longproc", r"the numbers \[1, 1, 1\] do not reach the target 50"),
-        ((1, 2), 3, "direct", "style must be one of longproc, annotated, got 'direct'"),
-        ((3,), 3, "longproc", "two or more"),
-    ],
-)
-def test_what_has_no_shuffled_trace(numbers: tuple[int, ...], target: int, style: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        shuffled_trace(numbers, target, style=style, rng=random.Random(0))
 
 
 def test_path_text_is_the_trace_of_a_search_that_was_right_at_once() -> None:

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import itertools
 import random
-import re
 
 import pytest
 
+from contrastive_reasoning.tasks.base import OK
 from contrastive_reasoning.tasks.countdown.game import legal_moves
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
-from contrastive_reasoning.tasks.countdown.trace import search_trace
 from contrastive_reasoning.tasks.countdown.verifier import (
     MAX_BLANKS,
     MAX_BLOCK,
@@ -31,21 +30,22 @@ def solution(*lines: str) -> str:
     return "<Solution>\n" + "\n".join(lines) + "\n</Solution>"
 
 
-def test_right_answers_have_no_reason() -> None:
-    verdict = verify(FOUR, solution(*RIGHT))
-    assert verdict.correct
-    assert verdict.reason == ""
-    assert verify(DIRECT, "21+16=37;37-17=20;26+20=46").correct
-    assert verify(DIRECT, "21+16=37\n37-17=20\n26+20=46\n").correct
+def test_the_last_complete_pair_counts() -> None:
+    right, wrong = solution(*RIGHT), solution(*RIGHT[:2], "26 + 20 = 47")
+    assert verify(FOUR, right) == OK
+    assert verify(FOUR, wrong + right).correct
+    assert not verify(FOUR, right + wrong).correct
+    assert verify(FOUR, "I write <Solution> and </Solution>.\n" + right).correct
+    assert verify(FOUR, "</Solution>" + right + "<Solution>").correct
+    assert verify(FOUR, right + "</Solution>").correct
+    assert solution_span("<Solution>a<Solution>b</Solution>") == (21, 22)
 
 
-@pytest.mark.parametrize("style", ["longproc", "annotated", "direct"])
-@pytest.mark.parametrize(
-    ("numbers", "target"), [((6, 7, 2), 44), ((21, 16, 17, 26), 46), ((3, 5, 7, 9, 11), 24), ((1, 2, 3, 4, 5, 6), 40)]
-)
-def test_own_traces_are_right_for_three_to_six_numbers(style: str, numbers: tuple[int, ...], target: int) -> None:
-    problem = CountdownProblem(numbers, target, style=style)
-    assert verify(problem, search_trace(numbers, target, style=style).text).correct
+def test_a_direct_problem_reads_no_tags_and_a_search_problem_no_bare_moves() -> None:
+    assert verify(DIRECT, "21+16=37;37-17=20;26+20=46") == verify(DIRECT, "21+16=37\n37-17=20\n26+20=46\n") == OK
+    assert verify(DIRECT, solution(*RIGHT)).status == "unparsed"
+    assert verify(FOUR, "21+16=37;37-17=20;26+20=46").status == "unparsed"
+    assert verify(DIRECT, "21+16=37;37-17=20").reason == "number of equations: 2 instead of 3"
 
 
 @pytest.mark.parametrize(
@@ -87,31 +87,6 @@ def test_reasons(completion: str, status: str, reason: str) -> None:
     assert not verdict.correct
 
 
-def test_2000_is_refused_and_1999_is_not() -> None:
-    assert verify(CountdownProblem((50, 40, 2), 1000), solution("50 * 40 = 2000", "2000 / 2 = 1000")).reason == (
-        "result not below 2000: 50 * 40"
-    )
-    assert verify(CountdownProblem((1999, 1), 1999), solution("1999 * 1 = 1999")).correct
-
-
-def test_the_last_complete_pair_counts() -> None:
-    right = solution(*RIGHT)
-    wrong = solution("21 + 16 = 37", "37 - 17 = 20", "26 + 20 = 47")
-    assert verify(FOUR, wrong + right).correct
-    assert not verify(FOUR, right + wrong).correct
-    assert verify(FOUR, "I write <Solution> and </Solution>.\n" + right).correct
-    assert verify(FOUR, "</Solution>" + right + "<Solution>").correct
-    assert verify(FOUR, right + "</Solution>").correct
-    assert solution_span("<Solution>a<Solution>b</Solution>") == (21, 22)
-
-
-def test_a_direct_problem_reads_no_tags_and_a_search_problem_no_bare_moves() -> None:
-    assert verify(DIRECT, solution(*RIGHT)).status == "unparsed"
-    assert verify(FOUR, "21+16=37;37-17=20;26+20=46").status == "unparsed"
-    assert verify(DIRECT, "21+16=37;37-17=20").reason == "number of equations: 2 instead of 3"
-    assert verify(DIRECT, "21+16=37;37-17=20;26+20=46;46*1=46").reason == "number of equations: 4 instead of 3"
-
-
 def test_objection_agrees_with_the_rules_on_every_pair_and_operation() -> None:
     """A move is allowed where ``legal_moves`` has it; the order of the operands is free where it does not matter."""
     draw = random.Random(3)
@@ -146,75 +121,20 @@ def test_random_garbage_never_raises_and_is_never_right_without_the_moves() -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "equation"),
-    [
-        ("21 + 16 = 37", Equation(21, "+", 16, 37)),
-        ("21+16=37", Equation(21, "+", 16, 37)),
-        ("  22\t*   6 =132 \r", Equation(22, "*", 6, 132)),
-        ("014 - 11 = 003", Equation(14, "-", 11, 3)),
-        ("8 / 3 = 999", Equation(8, "/", 3, 999)),
-    ],
-)
-def test_reads_an_equation(text: str, equation: Equation) -> None:
-    assert parse_equation(text) == equation
-
-
-@pytest.mark.parametrize(
     "text",
     [
-        "",
-        "21 + 16",
-        "21 + 16 = 37.",
-        "21 + 16 == 37",
-        "21 + 16 = 37 = 37",
-        "21 + 16 + 1 = 38",
-        "-2 + 42 = 40",
-        "2 - -12 = 14",
-        "2.0 + 4 = 6",
-        "2_1 + 4 = 25",
-        "２１ + 4 = 25",
-        "٢ + 4 = 6",
-        "2² + 4 = 8",
-        "21 × 4 = 84",
-        "21 − 4 = 17",
-        "2 ** 3 = 8",
-        "7 // 2 = 3",
-        "0x2b + 1 = 44",
-        "True + 1 = 2",
-        "(1 + 2) = 3",
-        "1 + 2 = 3\n",
-        "1 + 2\n= 3",
-        "1\u00a0+ 2 = 3",
-        "1 + 2 = 3\x00",
-        "\ud800",
-        f"{'1' * (MAX_DIGITS + 1)} + 1 = 2",
-        f"1{' ' * (MAX_BLANKS + 1)}+ 1 = 2",
+        *("", "21 + 16", "21 + 16 = 37.", "21 + 16 == 37", "21 + 16 = 37 = 37", "21 + 16 + 1 = 38", "-2 + 42 = 40"),
+        *("2 - -12 = 14", "2.0 + 4 = 6", "2_1 + 4 = 25", "２１ + 4 = 25", "٢ + 4 = 6", "2² + 4 = 8", "21 × 4 = 84"),
+        *("21 − 4 = 17", "2 ** 3 = 8", "7 // 2 = 3", "0x2b + 1 = 44", "True + 1 = 2", "(1 + 2) = 3", "1 + 2 = 3\n"),
+        *("1 + 2\n= 3", "1\u00a0+ 2 = 3", "1 + 2 = 3\x00", "\ud800"),
+        *(f"{'1' * (MAX_DIGITS + 1)} + 1 = 2", f"1{' ' * (MAX_BLANKS + 1)}+ 1 = 2"),
     ],
 )
-def test_refuses_all_else(text: str) -> None:
+def test_what_is_no_equation(text: str) -> None:
     assert parse_equation(text) is None
 
 
-def test_agrees_with_a_reading_by_hand_on_random_strings() -> None:
-    """The slow obvious reading: cut at = and at the operator, look at every character."""
-
-    def by_hand(text: str) -> Equation | None:
-        sides = text.strip(" \t\r").split("=")
-        found = re.findall(r"[-+*/]", sides[0])
-        if len(sides) != 2 or len(found) != 1:
-            return None
-        words = [word.strip(" \t") for word in (*sides[0].split(found[0]), sides[1])]
-        if not all(word and set(word) <= set("0123456789") for word in words):
-            return None
-        return Equation(int(words[0]), found[0], int(words[1]), int(words[2]))
-
-    draw = random.Random(0)
-    numbers, blanks = ["1", "20", "007", "", "2²", "1.5", "-3", "1_0"], ["", " ", "\t", "\n"]
-    read = 0
-    for _ in range(5000):
-        words = [draw.choice(numbers[:4] + part) for part in (["-3"], ["+", "*"], numbers, ["=", "=="], numbers)]
-        words[1], words[3] = draw.choice("+-*/+-*/×"), draw.choice(["=", "=", "=="])
-        text = "".join(draw.choices(blanks, weights=[4, 2, 2, 1])[0] + word for word in words)
-        assert parse_equation(text) == by_hand(text), repr(text)
-        read += parse_equation(text) is not None
-    assert read > 200
+def test_an_equation_is_read_whatever_its_blanks_and_leading_zeros() -> None:
+    assert parse_equation("  22\t*   6 =132 \r") == Equation(22, "*", 6, 132)
+    assert parse_equation("014 - 11 = 003") == Equation(14, "-", 11, 3)
+    assert parse_equation("8/3=999") == Equation(8, "/", 3, 999)

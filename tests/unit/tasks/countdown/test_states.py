@@ -7,9 +7,9 @@ import pytest
 
 from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, reachable_targets, search_trace
-from contrastive_reasoning.tasks.countdown.explored_states import Known, State, known_states, moves_of
 from contrastive_reasoning.tasks.countdown.game import legal_moves
 from contrastive_reasoning.tasks.countdown.search import search
+from contrastive_reasoning.tasks.countdown.states import Known, State, known_states, moves_of
 
 
 def steps(*states: tuple[int, ...]) -> list[Step]:
@@ -29,13 +29,10 @@ def test_the_picture() -> None:
     }
 
 
-def test_a_completion_that_stops_has_reached_nothing() -> None:
+def test_a_completion_that_stops_or_breaks_the_rules_has_reached_nothing() -> None:
     assert known_of((2, 3, 4), steps((6, 4))) == {(4, 3, 2): Known(frozenset(), exhausted=False)}
     # and what others reach from where it stopped is reached from where it began
     assert known_of((2, 3, 4), steps((6, 4)), steps((4, 6), (10,)))[(4, 3, 2)].reached == {10}
-
-
-def test_an_illegal_step_leads_nowhere() -> None:
     wrong = Step(start=0, end=1, state=(2, 3, 4), legal=False)
     assert list(moves_of((2, 3, 4), [wrong, *steps((6, 4)), wrong])) == [((4, 3, 2), (6, 4))]
 
@@ -66,7 +63,7 @@ def test_nothing_is_claimed_that_exhaustive_play_denies(plays: int) -> None:
 
 
 @pytest.mark.parametrize("style", ["longproc", "annotated"])
-@pytest.mark.parametrize(("numbers", "target"), [((21, 16, 17, 26), 46), ((3, 8, 5), 7), ((40, 19, 23, 7), 29)])
+@pytest.mark.parametrize(("numbers", "target"), [((3, 8, 5), 7), ((40, 19, 23, 7), 29)])
 def test_a_written_search_shows_what_the_search_found(numbers: tuple[int, ...], target: int, style: str) -> None:
     problem = CountdownProblem(numbers, target, style=style)
     text = search_trace(numbers, target, style=style).text

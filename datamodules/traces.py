@@ -1,0 +1,386 @@
+"""The published study's search traces as critic data, in its three forms: V1 and V2 as integers, and text.
+
+Integers: distinct training problems are solved once each, T triples are drawn from each: 100,000 trajectories × 20
+triples are the poster's 2,000,000 examples. The searches run in worker processes; their order does not depend on how
+many.
+
+Text: a trace up to a line against a later line. ``state_actions`` is the prefix with its line, ``goals`` the later
+line, both as the critic's ``tokenize`` gives them. Trajectories are drawn and written when needed: 100,000 of them
+would be gigabytes of text.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from itertools import islice
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import lightning as L
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy import ndarray
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from contrastive_reasoning.critics.base import CriticBatch
+from contrastive_reasoning.progress import phase_of
+from contrastive_reasoning.tasks.base import Split
+from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw, draw_distinct
+from contrastive_reasoning.tasks.countdown.problem import problem_key
+from contrastive_reasoning.tasks.countdown.search import SearchTree, search
+from contrastive_reasoning.tasks.countdown.states import PADDING, WIDTH
+from contrastive_reasoning.tasks.countdown.task import CountdownTask
+from contrastive_reasoning.tasks.countdown.trace import path_text, search_trace
+from contrastive_reasoning.tasks.countdown.triples import TextTriple, array_row, number_lists, target_row, text_triple
+from datamodules.batch_stream import BatchStream, Reader, as_drawn, reader_of, training_loader
+from datamodules.oracle_states import (
+    Encoding,
+    OracleState,
+    ValidationLoaders,
+    array_form,
+    held_out_states,
+    target_form,
+    validation_loaders,
+)
+
+DrawRow = Callable[[SearchTree, random.Random], Sequence[int]]
+"""One triple of a trajectory as a row of integers."""
+REDRAWS = 100
+"""Draws for each triple of a trajectory before it is given up: its search visited hardly anything that may be shown."""
+CHUNK = 64
+"""Trajectories handed to a worker at once."""
+
+
+def reserved_keys(task: CountdownTask) -> frozenset[str]:
+    """Keys of the problems that no trajectory may solve: those that are judged, and those that are never generated."""
+    judged = [problem.key for split in ("validation", "test") for problem in task.problems(split)]
+    return task.reserved_keys() | frozenset(judged)
+
+
+def diagonal_batch(state_actions: Any, goals: Any, same_goal: Bool[Tensor, "A A"] | None, *, size: int) -> CriticBatch:
+    """A batch of A = ``size`` anchors, each with the goal of its own row; those with the same goal are no negatives."""
+    positive = torch.eye(size, dtype=torch.bool)
+    candidate = torch.ones_like(positive) if same_goal is None else positive | ~same_goal
+    return CriticBatch(state_actions=state_actions, goals=goals, positive=positive, candidate=candidate)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TraceArrays(L.LightningDataModule, ABC):
+    """Batches of ``batch_size`` triples from different trajectories; the diagonal is positive."""
+
+    draw_row: ClassVar[DrawRow]
+    oracle_form: ClassVar[Encoding]
+
+    task: CountdownTask
+    """The keys of its validation and test problems never occur in the trajectories. Their states at the start, and the
+    fixed oracle states, never stand in a triple, whatever the target.
+    """
+    space: ProblemSpace
+    """What the trajectories' problems are drawn from; only those of the training split are."""
+    trajectories: int
+    """How many, all different problems; the first ``validation_batches · batch_size`` validate."""
+    triples_each: int
+    """Drawn from one trajectory."""
+    mask_same_goal: bool
+    """Whether pairs whose goals are equal stop counting as negatives."""
+    batch_size: int
+    """A, the anchors of a batch."""
+    validation_batches: int
+    """For the contrastive metrics."""
+    oracle_batch_size: int
+    """Of the fixed held-out states."""
+    search_workers: int
+    """Processes that build the table, once."""
+    workers: int
+    """Loader processes."""
+    seed: int
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        held_back = self.validation_batches * self.batch_size
+        if self.trajectories < held_back + self.batch_size:
+            raise ValueError(
+                f"trajectories must be at least {held_back + self.batch_size}, a training batch of {self.batch_size} "
+                f"after {self.validation_batches} for validation, got {self.trajectories}"
+            )
+        self.table: Int[ndarray, "N T W"] | None = None
+
+    @abstractmethod
+    def encode(self, rows: Int[Tensor, "A W"]) -> tuple[Tensor, Tensor]:
+        """Rows of the table to ``(state_actions, goals)``."""
+
+    def setup(self, stage: str | None = None) -> None:
+        """Searches all trajectories, once."""
+        if self.table is None:
+            with phase_of(self.trainer, "searching", unit="trajectories", total=self.trajectories) as phase:
+                self.table = triple_table(
+                    self.space,
+                    trajectories=self.trajectories,
+                    triples_each=self.triples_each,
+                    seed=self.seed,
+                    exclude=reserved_keys(self.task),
+                    held_out=held_out_states(self.task),
+                    draw_row=type(self).draw_row,
+                    workers=self.search_workers,
+                    progress=phase.move,
+                )
+
+    def batch(self, number: int, *, validation: bool = False) -> CriticBatch:
+        """Batch ``number`` of the training or of the validation trajectories: a function of it and the seed."""
+        self.setup()
+        assert self.table is not None
+        held_back = self.validation_batches * self.batch_size
+        table = self.table[:held_back] if validation else self.table[held_back:]
+        rows = torch.from_numpy(batch_rows(table, number, batch_size=self.batch_size, seed=self.seed))
+        state_actions, goals = self.encode(rows)
+        flat = goals.reshape(len(goals), -1)
+        same = (flat[:, None] == flat[None]).all(dim=2) if self.mask_same_goal else None
+        return diagonal_batch(state_actions, goals, same, size=len(rows))
+
+    def train_dataloader(self) -> DataLoader[CriticBatch]:
+        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
+
+    def val_dataloader(self) -> ValidationLoaders:
+        batches = [self.batch(number, validation=True) for number in range(self.validation_batches)]
+        return validation_loaders(batches, type(self).oracle_form, batch_size=self.oracle_batch_size)
+
+
+class TracesV1(TraceArrays):
+    """Start and a visited array against an array visited later: ``state_actions`` (A, 2, 6), ``goals`` (A, 6).
+
+    Every goal is reachable from the start, so the action can be ignored at no cost: what the study found, and what the
+    action probe measures.
+    """
+
+    draw_row = array_row
+    oracle_form = array_form
+
+    def encode(self, rows: Int[Tensor, "A 18"]) -> tuple[Int[Tensor, "A 2 6"], Int[Tensor, "A 6"]]:
+        return rows[:, : 2 * WIDTH].reshape(-1, 2, WIDTH), rows[:, 2 * WIDTH :]
+
+
+class TracesV2(TraceArrays):
+    """A visited array against the problem's fixed target: ``state_actions`` (A, 6), ``goals`` (A,).
+
+    The search visits failed branches too, so many positives are states from which the target is out of reach: a trace
+    shows of a state that it was visited on the way, no more.
+    """
+
+    draw_row = target_row
+    oracle_form = target_form
+
+    def encode(self, rows: Int[Tensor, "A 7"]) -> tuple[Int[Tensor, "A 6"], Int[Tensor, " A"]]:
+        return rows[:, :WIDTH], rows[:, WIDTH]
+
+
+def triple_table(
+    space: ProblemSpace,
+    *,
+    trajectories: int,
+    triples_each: int,
+    seed: int,
+    exclude: Collection[str],
+    held_out: Collection[tuple[int, ...]],
+    draw_row: DrawRow,
+    workers: int,
+    progress: Callable[[int], None] | None = None,
+) -> Int[ndarray, "N T W"]:
+    """N = ``trajectories`` distinct problems of the training split, T = ``triples_each`` rows from the search of each.
+
+    Args:
+        space: what problems are drawn from.
+        trajectories: N.
+        triples_each: T.
+        seed: draw i of a problem and its triples are functions of (seed, i).
+        exclude: keys of problems that must not occur.
+        held_out: sorted numbers of states that neither start a trajectory nor stand in a row, whatever the target.
+        draw_row: a module-level function, so that workers can be sent it.
+        workers: processes; 0 searches in this one.
+        progress: called with the number of trajectories found so far.
+
+    Raises:
+        ValueError: if the space holds too few problems.
+    """
+    triples_of = partial(_triples_of, space, seed=seed, exclude=frozenset(exclude), held_out=frozenset(held_out))
+    searches: DataLoader[list[tuple[str, ndarray]]] = DataLoader(
+        BatchStream(partial(triples_of, draw_row=draw_row, triples_each=triples_each), first=0),
+        batch_size=None,
+        num_workers=workers,
+        collate_fn=as_drawn,
+        multiprocessing_context="spawn" if workers else None,  # threads of this process cannot harm the workers
+        generator=torch.Generator(),  # else the loader draws its seed from the global one
+    )
+    found: dict[str, Int[ndarray, "T W"]] = {}
+    for drawn in searches:
+        before = len(found)
+        for key, rows in drawn:
+            if len(found) < trajectories:
+                found.setdefault(key, rows)
+        if progress:
+            progress(len(found))
+        if len(found) in (before, trajectories):
+            break
+    if len(found) < trajectories:
+        raise ValueError(f"{space} holds about {len(found)} training problems, {trajectories} are wanted")
+    return np.stack(list(found.values()))
+
+
+def _triples_of(
+    space: ProblemSpace,
+    chunk: int,
+    *,
+    seed: int,
+    exclude: Collection[str],
+    held_out: frozenset[tuple[int, ...]],
+    draw_row: DrawRow,
+    triples_each: int,
+) -> list[tuple[str, Int[ndarray, "T W"]]]:
+    """The key of each problem of a chunk of draws, and T rows of its search."""
+    drawn = []
+    for index in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        numbers, target = draw(space, seed=seed, split="train", index=index, exclude=exclude)
+        if tuple(sorted(numbers)) in held_out:
+            continue
+        tree = search(numbers, target)
+        if len(tree.states) > 2:  # a target reached by the only move visited leaves no triple to draw
+            rng = random.Random(f"triples/{seed}/{index}")
+            tries = (draw_row(tree, rng) for _ in range(REDRAWS * triples_each))
+            rows = list(islice((row for row in tries if not held_out.intersection(states_of(row))), triples_each))
+            if len(rows) == triples_each:
+                drawn.append((problem_key(numbers, target), np.array(rows, dtype=np.int16)))
+    return drawn
+
+
+def states_of(row: Sequence[int]) -> list[tuple[int, ...]]:
+    """The sorted numbers of each state that stands in a row: whole arrays of ``WIDTH``, a lone target is none."""
+    arrays = [row[k : k + WIDTH] for k in range(0, len(row) - WIDTH + 1, WIDTH)]
+    return [tuple(sorted(number for number in array if number != PADDING)) for array in arrays]
+
+
+def batch_rows(table: Int[ndarray, "N T W"], number: int, *, batch_size: int, seed: int) -> Int[ndarray, "A W"]:
+    """Batch ``number``: A ≤ N rows from A different trajectories.
+
+    Epoch e walks through all trajectories once, in an order drawn from (seed, e), and takes triple e mod T of each; the
+    trajectories that do not fill a last batch are left out of the epoch.
+    """
+    trajectories, triples_each, _ = table.shape
+    epoch, place = divmod(number, trajectories // batch_size)
+    order = order_of_epoch(trajectories, seed=seed, epoch=epoch)
+    return table[order[place * batch_size : (place + 1) * batch_size], epoch % triples_each].astype(np.int64)
+
+
+@lru_cache(maxsize=4)
+def order_of_epoch(trajectories: int, *, seed: int, epoch: int) -> Int[ndarray, " N"]:
+    """A permutation of (seed, epoch), remembered for the epoch's other batches: it takes longer than a batch of 16."""
+    order = np.random.default_rng([seed, epoch]).permutation(trajectories)
+    order.flags.writeable = False
+    return order
+
+
+@runtime_checkable
+class TextReader(Reader, Protocol):
+    """Also in which style it reads traces, and how it writes a target as a goal."""
+
+    style: str
+    goal_text: str
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TracesText(L.LightningDataModule):
+    """Batches of ``batch_size`` text triples from different trajectories; the diagonal is positive."""
+
+    task: CountdownTask
+    """The keys of its validation and test problems never occur in the trajectories. Their states at the start, and the
+    fixed oracle states, begin no trajectory and stand in no action and no goal, whatever the target.
+    """
+    space: ProblemSpace
+    """What the trajectories' problems are drawn from."""
+    discount: float
+    """Γ of the later line; 1 for any later line."""
+    mask_same_goal: bool
+    """Whether pairs whose goal lines are equal stop counting as negatives."""
+    batch_size: int
+    """A, the anchors of a batch."""
+    validation_batches: int
+    """For the contrastive metrics, from problems of the validation split."""
+    oracle_problems: int
+    """How many of the fixed held-out problems judge the critic; reading text is slow."""
+    oracle_batch_size: int
+    """Of their states."""
+    workers: int
+    """Loader processes, which search, write and tokenize."""
+    seed: int
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.reader: TextReader | None = None
+
+    def setup(self, stage: str | None = None) -> None:
+        """Takes tokenizer and style from the critic that is about to be trained; a ValueError if it reads no text."""
+        if self.reader is None and self.trainer is not None:
+            self.reader = reader_of(self.trainer, needed_by="datamodule=traces_text")
+
+    def triples(self, number: int, *, split: Split) -> list[TextTriple]:
+        """The triples of batch ``number``: a function of it, the split and the seed."""
+        train = split == "train"
+        exclude, held_out = (self._reserved, self._held_out) if train else (frozenset(), frozenset())
+        problems = draw_distinct(self.space, seed=(self.seed << 40) + number, split=split, exclude=exclude)
+        rng = random.Random(f"{self.seed}/text triples/{split}/{number}")
+        fresh = (pair for pair in problems if tuple(sorted(pair[0])) not in held_out)
+        drawn = (self._triple(*pair, held_out=held_out, rng=rng) for pair in fresh)
+        return list(islice((triple for triple in drawn if triple is not None), self.batch_size))
+
+    def _triple(
+        self, numbers: tuple[int, ...], target: int, *, held_out: frozenset[tuple[int, ...]], rng: random.Random
+    ) -> TextTriple | None:
+        """A triple of the problem's trace that shows no held-out state; None where none is found."""
+        style = self._critic().style
+        trace = search_trace(numbers, target, style=style).text
+        tries = (text_triple(trace, style=style, discount=self.discount, rng=rng) for _ in range(REDRAWS))
+        return next((triple for triple in tries if not shown(triple) & held_out), None)
+
+    def batch(self, number: int, *, split: Split = "train") -> CriticBatch:
+        """Batch ``number`` as tokens."""
+        triples = self.triples(number, split=split)
+        goals = [triple.goal for triple in triples]
+        same = torch.tensor([[goal == other for other in goals] for goal in goals]) if self.mask_same_goal else None
+        tokenize = self._critic().tokenize
+        state_actions = tokenize([triple.state + triple.action for triple in triples])
+        return diagonal_batch(state_actions, tokenize(goals), same, size=len(triples))
+
+    def train_dataloader(self) -> DataLoader[CriticBatch]:
+        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
+
+    def val_dataloader(self) -> ValidationLoaders:
+        batches = [self.batch(number, split="validation") for number in range(self.validation_batches)]
+        size, problems = self.oracle_batch_size, self.oracle_problems
+        return validation_loaders(batches, self._oracle_form, batch_size=size, problems=problems)
+
+    def _oracle_form(self, states: list[OracleState]) -> tuple[Any, Any]:
+        critic = self._critic()
+        texts = [path_text(state.numbers, state.target, state.moves, style=critic.style) for state in states]
+        goals = [critic.goal_text.replace("{target}", str(state.target)) for state in states]
+        return critic.tokenize(texts), critic.tokenize(goals)
+
+    def _critic(self) -> TextReader:
+        if self.reader is None:
+            raise ValueError("text traces have no tokenizer before a trainer with a text critic has set them up")
+        return self.reader
+
+    @cached_property
+    def _reserved(self) -> frozenset[str]:
+        return reserved_keys(self.task)
+
+    @cached_property
+    def _held_out(self) -> frozenset[tuple[int, ...]]:
+        return frozenset(held_out_states(self.task))
+
+
+def shown(triple: TextTriple) -> set[tuple[int, ...]]:
+    """The sorted numbers of the states that the action and the goal write."""
+    return {*number_lists(triple.action), *number_lists(triple.goal)}
