@@ -83,10 +83,9 @@ class OwnGoal:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HindsightStates(L.LightningDataModule):
-    """Batches of ``batch_size`` anchors, each from its own trajectory; ``state_actions`` (A, 6), ``goals`` (C,).
+    """Batches of A = ``batch_size`` anchors, each from its own trajectory of ``numbers`` numbers.
 
-    Raises:
-        ValueError: on sizes, shares or ranges that no play can have.
+    ``state_actions`` (A, 6), ``goals`` (C,).
     """
 
     task: Task
@@ -94,9 +93,7 @@ class HindsightStates(L.LightningDataModule):
     problems, and these states themselves are never anchors, whatever start they could come from.
     """
     numbers: int
-    """How many a trajectory starts from."""
     number_range: Sequence[int]
-    """Lowest and highest starting number."""
     target_range: Sequence[int]
     """Lowest and highest target of the trajectories' problems; hindsight goals are drawn from it, too."""
     depth_shares: Sequence[float]
@@ -108,13 +105,9 @@ class HindsightStates(L.LightningDataModule):
     random branch.
     """
     pairing: Pairing
-    """Which pairs the loss sees: ``EveryGoal`` or ``OwnGoal``."""
     batch_size: int
-    """A, the anchors of a batch."""
     validation_batches: int
-    """Fixed batches for the contrastive metrics."""
     oracle_batch_size: int
-    """Of the fixed held-out states."""
     workers: int
     seed: int
 

@@ -31,15 +31,14 @@ SPACE = ProblemSpace(counts=[4], number_range=[1, 49], target_range=[10, 50], ma
 
 
 class OracleState(NamedTuple):
+    """A state of problem number ``problem``, and whether its target can still be reached."""
+
     problem: int
-    """Index of the problem."""
     numbers: tuple[int, ...]
-    """What the problem starts from."""
     target: int
     moves: tuple[Move, ...]
     """From the start to the state: one or two."""
     label: bool
-    """Whether the target can still be reached."""
 
     @property
     def state(self) -> tuple[int, ...]:

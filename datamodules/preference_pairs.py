@@ -47,9 +47,7 @@ class PreferencePairs(L.LightningDataModule):
     task: CountdownTask
     """Its reserved, validation and test problems are never trained on."""
     space: ProblemSpace
-    """What the problems are drawn from."""
     batch_size: int
-    """B, the pairs of a batch."""
     validation_batches: int
     """From problems of the validation split."""
     workers: int

@@ -52,14 +52,9 @@ class ReasoningPrompts(LightningDataModule):
 
     Of R ranks, rank r has every R-th problem of a batch, from its r-th on: all ranks together have what one process
     would, and as many problems each. Where a validation batch does not come out even a problem fills it up, unscored.
-
-    Raises:
-        ValueError: for a number below 1 (``validation_problems``: below 0), or, when training begins, problems of a
-            step, or of one of the module's mini-batches, that the ranks cannot share out evenly.
     """
 
     task: Task
-    """Where the problems come from."""
     problems_per_step: int
     """P, the problems of one rollout batch."""
     validation_problems: int
@@ -71,7 +66,6 @@ class ReasoningPrompts(LightningDataModule):
     max_prompt_tokens: int | None
     """Training problems with longer prompts are left out; None: none is."""
     seed: int
-    """Of the order."""
 
     def __post_init__(self) -> None:
         super().__init__()

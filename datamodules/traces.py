@@ -71,7 +71,10 @@ def diagonal_batch(state_actions: Any, goals: Any, same_goal: Bool[Tensor, "A A"
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TraceArrays(L.LightningDataModule, ABC):
-    """Batches of ``batch_size`` triples from different trajectories; the diagonal is positive."""
+    """Batches of A = ``batch_size`` triples from different trajectories; the diagonal is positive.
+
+    With ``mask_same_goal`` pairs whose goals are equal are no negatives.
+    """
 
     draw_row: ClassVar[DrawRow]
     oracle_form: ClassVar[Encoding]
@@ -85,15 +88,10 @@ class TraceArrays(L.LightningDataModule, ABC):
     trajectories: int
     """How many, all different problems; the first ``validation_batches · batch_size`` validate."""
     triples_each: int
-    """Drawn from one trajectory."""
     mask_same_goal: bool
-    """Whether pairs whose goals are equal stop counting as negatives."""
     batch_size: int
-    """A, the anchors of a batch."""
     validation_batches: int
-    """For the contrastive metrics."""
     oracle_batch_size: int
-    """Of the fixed held-out states."""
     search_workers: int
     """Processes that build the table, once."""
     workers: int
@@ -292,26 +290,21 @@ class TextReader(Reader, Protocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TracesText(L.LightningDataModule):
-    """Batches of ``batch_size`` text triples from different trajectories; the diagonal is positive."""
+    """Batches of A = ``batch_size`` text triples from different trajectories, as of :class:`TraceArrays`."""
 
     task: CountdownTask
     """The keys of its validation and test problems never occur in the trajectories. Their states at the start, and the
     fixed oracle states, begin no trajectory and stand in no action and no goal, whatever the target.
     """
     space: ProblemSpace
-    """What the trajectories' problems are drawn from."""
     discount: float
     """Γ of the later line; 1 for any later line."""
     mask_same_goal: bool
-    """Whether pairs whose goal lines are equal stop counting as negatives."""
     batch_size: int
-    """A, the anchors of a batch."""
     validation_batches: int
-    """For the contrastive metrics, from problems of the validation split."""
     oracle_problems: int
     """How many of the fixed held-out problems judge the critic; reading text is slow."""
     oracle_batch_size: int
-    """Of their states."""
     workers: int
     """Loader processes, which search, write and tokenize."""
     seed: int

@@ -152,11 +152,11 @@ def split_of(key: str) -> Split:
     return ("validation", "test")[bucket] if bucket < 2 else "train"
 
 
-def distinct(draws: Iterable[T], key: Callable[[T], str], *, of: str) -> Iterator[T]:
+def distinct(draws: Iterable[T], key: Callable[[T], str], *, space: object, what: str) -> Iterator[T]:
     """The draws without those that repeat a key: a longer list begins with the shorter one.
 
     Raises:
-        ValueError: when a thousand draws in a row bring nothing new; ``of`` names the space of which they are.
+        ValueError: when a thousand draws in a row bring nothing new; ``space`` and ``what`` are what it names.
     """
     seen: set[str] = set()
     repeats = 0
@@ -166,4 +166,4 @@ def distinct(draws: Iterable[T], key: Callable[[T], str], *, of: str) -> Iterato
             seen.add(key(drawn))
             yield drawn
         elif repeats == REPEATS:
-            raise ValueError(f"only about {len(seen)} different ones can be drawn from {of}")
+            raise ValueError(f"{space} holds only about {len(seen)} distinct {what}")

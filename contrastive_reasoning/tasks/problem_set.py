@@ -48,9 +48,8 @@ class ProblemSet:
     train: Rows | None
     """None for a set that is only evaluated."""
     validation: Rows | None
-    """None: ``validation_problems`` are split off the training set."""
+    """None, here and below: ``validation_problems`` (``test_problems``) are split off the training set."""
     test: Rows | None
-    """None: ``test_problems`` are split off the training set."""
     path: str | None
     """Read from this local file or folder in place of the rows' own. A single file is the training set, and what is
     missing is split off it; without ``train`` it is the test set."""

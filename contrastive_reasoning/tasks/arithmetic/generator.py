@@ -50,18 +50,16 @@ _SMALL = 4
 
 @dataclass(frozen=True, kw_only=True)
 class StorySpace:
-    """Draws stories whose plan has a number of equations within ``steps``."""
+    """Draws stories whose plan has a number of equations within ``steps``; ranges are [lowest, highest]."""
 
     steps: Sequence[int]
     """Fewest and most equations of a plan."""
     clauses: Sequence[int]
     """Fewest and most things that happen, those of no consequence included."""
     number_range: Sequence[int]
-    """Lowest and highest number in a story, both included."""
     new_numbers: Sequence[int]
     """Numbers of the range that stand in no training story."""
     limit: int
-    """The largest amount."""
     taught_share: float
     """How often a word is a taught one."""
     first_share: float
@@ -180,18 +178,16 @@ def draw(space: StorySpace, *, seed: int, split: Split, index: int) -> Story:
 def draw_distinct(space: StorySpace, *, seed: int, split: Split) -> Iterator[Story]:
     """The draws 0, 1, 2, … of a split without those that repeat a key; a ValueError when there are no more."""
     draws = (draw(space, seed=seed, split=split, index=index) for index in count())
-    return base.distinct(draws, lambda story: story.key, of=f"the {split} stories of {space}")
+    return base.distinct(draws, lambda story: story.key, space=space, what=f"{split} stories")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A perturbed story."""
+    """A perturbed story, what was changed, and in which story."""
 
     story: Story
     change: str
-    """What was changed."""
     base: Story
-    """What it was changed in."""
 
 
 def draw_perturbed(space: StorySpace, *, seed: int, kind: str) -> Iterator[Variant]:

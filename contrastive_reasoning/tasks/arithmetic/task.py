@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from itertools import islice
@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps, scores, verify
 from contrastive_reasoning.tasks.arithmetic.generator import StorySpace, draw_distinct, draw_perturbed
 from contrastive_reasoning.tasks.arithmetic.story import PlanStep, Story, plan_of, true_meanings
-from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict, check_choice
+from contrastive_reasoning.tasks.base import Problem, Split, check_choice
 
 TestSet = Literal["in_distribution", "perturb_simple", "perturb_hard"]
 INSTRUCTION = r"Write one equation per line, such as finds 2+3=5, and end with \boxed{answer}."
@@ -87,7 +87,6 @@ class ArithmeticTask:
     test: str
     """``in_distribution``, or a variant of each of those: ``perturb_simple`` or ``perturb_hard``."""
     instructed: bool
-    """Whether a prompt says what to write, for policies that were not warm-started."""
     steps: Sequence[int]
     """This and the next seven: see :class:`StorySpace`."""
     clauses: Sequence[int]
@@ -101,6 +100,10 @@ class ArithmeticTask:
     validation_problems: int
     test_problems: int
     seed: int
+
+    verify = staticmethod(verify)
+    parse_steps = staticmethod(parse_steps)
+    scores = staticmethod(scores)
 
     def __post_init__(self) -> None:
         for name in ("steps", "clauses", "number_range", "new_numbers"):
@@ -127,15 +130,6 @@ class ArithmeticTask:
             ValueError: on too small a space to draw from.
         """
         return _problems(self, split)
-
-    def verify(self, problem: Problem, completion: str) -> Verdict:
-        return verify(problem, completion)
-
-    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
-        return parse_steps(problem, completion)
-
-    def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
-        return scores(problem, completion)
 
 
 @lru_cache(maxsize=16)

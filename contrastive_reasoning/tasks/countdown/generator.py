@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from contrastive_reasoning.tasks.base import Split, distinct, split_of
-from contrastive_reasoning.tasks.countdown.oracle import solvable
+from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import problem_key
 from contrastive_reasoning.tasks.countdown.search import search_lines
 
@@ -21,14 +21,14 @@ _ATTEMPTS = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSpace:
-    """What problems are drawn from; uniform, then conditioned on being solvable within the length."""
+    """What problems are drawn from: one of ``counts`` numbers and a target, uniform over ranges [lowest, highest].
+
+    Then conditioned on being solvable within the length.
+    """
 
     counts: Sequence[int]
-    """How many numbers; one of these, uniform."""
     number_range: Sequence[int]
-    """Lowest and highest number, both included."""
     target_range: Sequence[int]
-    """Lowest and highest target, both included."""
     max_search_lines: int | None
     """Longest written search, in lines under the header; LongProc's 0.5k set has 6 to 13, its 2k set 34 to 69."""
 
@@ -55,7 +55,7 @@ class ProblemSpace:
     def admits(self, numbers: Sequence[int], target: int) -> bool:
         """Whether the problem is solvable within the length."""
         if self.max_search_lines is None:
-            return solvable(numbers, target)
+            return reachable(numbers, target)
         return search_lines(numbers, target, limit=self.max_search_lines) is not None
 
 
@@ -86,4 +86,4 @@ def draw(space: ProblemSpace, *, seed: int, split: Split, index: int, exclude: C
 def draw_distinct(space: ProblemSpace, *, seed: int, split: Split, exclude: Collection[str]) -> Iterator[Pair]:
     """The draws 0, 1, 2, … of a split without those that repeat a problem; a ValueError when there are no more."""
     draws = (draw(space, seed=seed, split=split, index=index, exclude=exclude) for index in count())
-    return distinct(draws, lambda pair: problem_key(*pair), of=f"the {split} problems of {space}")
+    return distinct(draws, lambda pair: problem_key(*pair), space=space, what=f"{split} problems")

@@ -52,31 +52,6 @@ def best_moves(numbers: Sequence[int], target: int) -> list[Move]:
     return [move for move in legal_moves(checked_numbers(numbers)) if reachable(move.state, target)]
 
 
-def solvable(numbers: Sequence[int], target: int) -> bool:
-    """What ``reachable`` returns, several times faster for a problem that is drawn once and never again.
-
-    No memory, no other target, an end at the first solution. From five numbers on ``reachable`` is faster: searches
-    meet the same states again and again.
-
-    Raises:
-        ValueError: on no numbers or negative ones.
-    """
-    state = checked_numbers(numbers)
-    if len(state) == 1 or len(state) > 4:
-        return reachable(state, target)
-    if not 0 <= target < MAX_RESULT:
-        return False
-    if len(state) == 2:
-        return _two_give(*state, target)
-    if len(state) == 3:
-        return _three_give(*state, target)
-    return any(
-        _three_give(result, state[rest[0]], state[rest[1]], target)
-        for i, j, rest in pair_indices(4)
-        for result in results(state[i], state[j])
-    )
-
-
 def _reachable_bits(state: tuple[int, ...]) -> int:
     """Bit r is set if two or more numbers can reach r."""
     state = tuple(sorted(state, reverse=True))
@@ -116,18 +91,3 @@ def _of_two(a: int, b: int) -> int:
     for result in results(a, b):
         bits |= _BIT[result]
     return bits
-
-
-def _three_give(a: int, b: int, c: int, target: int) -> bool:
-    for x, y, left in ((a, b, c), (a, c, b), (b, c, a)):
-        for result in results(x, y):
-            if _two_give(result, left, target):
-                return True
-    return False
-
-
-def _two_give(a: int, b: int, target: int) -> bool:
-    """Whether one operation on the two numbers gives the target, which is in 0 … ``MAX_RESULT`` − 1."""
-    if a < b:
-        a, b = b, a
-    return a + b == target or a - b == target or a * b == target or (b > 0 and a == target * b)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict, check_choice, split_of
+from contrastive_reasoning.tasks.base import Problem, Split, check_choice, split_of
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct
 from contrastive_reasoning.tasks.countdown.longproc import (
     ReadProblem,
@@ -60,6 +60,9 @@ class CountdownTask:
     validation_problems: int
     test_problems: int
     seed: int
+
+    verify = staticmethod(verify)
+    parse_steps = staticmethod(parse_steps)
 
     def __post_init__(self) -> None:
         for name in ("counts", "number_range", "target_range"):
@@ -126,12 +129,6 @@ class CountdownTask:
     def reserved_keys(self) -> frozenset[str]:
         """Problems that are never generated: LongProc's own, those of the training file, worked examples."""
         return _EXAMPLE_KEYS | _longproc_keys(self) | _train_file_keys(self)
-
-    def verify(self, problem: Problem, completion: str) -> Verdict:
-        return verify(problem, completion)
-
-    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
-        return parse_steps(problem, completion)
 
     def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
         """LongProc's three scores; direct moves are put between its tags first, one a line: they are all solution."""

@@ -7,28 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from contrastive_reasoning.critics import JointCritic
 from contrastive_reasoning.critics.base import NONE, Pairing
-from contrastive_reasoning.losses import BinaryNCE
-from contrastive_reasoning.tasks.countdown import CountdownTask, reachable
+from contrastive_reasoning.tasks.countdown import reachable
 from datamodules.hindsight_states import EveryGoal, HindsightStates, OwnGoal, split_by_shares
 from datamodules.oracle_states import held_out_states, oracle_states
 from datamodules.random_play import HeldOut, draw_anchors
+from tests.unit.datamodules.kit import countdown
 
-TASK = CountdownTask(
-    style="direct",
-    train="generated",
-    test="generated",
-    longproc_dir=None,
-    counts=[4],
-    number_range=[1, 20],
-    target_range=[10, 50],
-    max_search_lines=None,
-    train_problems=10,
-    validation_problems=20,
-    test_problems=20,
-    seed=0,
-)
+TASK = countdown()
 
 
 def states(
@@ -85,14 +71,6 @@ def test_batches_are_a_function_of_seed_split_and_number() -> None:
         assert not torch.equal(one.state_actions, other.state_actions)
 
 
-def test_workers_and_resuming_keep_the_order() -> None:
-    data = states()
-    data.workers = 2
-    loaded = iter(data.train_dataloader())
-    for number in range(3):
-        assert torch.equal(next(loaded).state_actions, data.batch(number).state_actions)
-
-
 def test_no_anchor_is_held_out_at_any_depth() -> None:
     held_out = held_out_states(TASK)
     assert {tuple(sorted(state.numbers)) for state in oracle_states()} <= held_out
@@ -124,27 +102,6 @@ def test_a_finished_play_reaches_its_own_number_and_nothing_else(pairing: Pairin
     in_range = (left >= 10) & (left <= 50)
     assert batch.positive.any(dim=1).equal(in_range)
     assert 0.4 <= in_range.float().mean() < 1, "as many as can be told apart, and some beyond the targets"
-
-
-def test_a_critic_tells_a_solution_from_a_near_miss() -> None:
-    data = states(depth_shares=[0.0, 0.0, 0.0, 1.0], batch_size=128)
-    critic = JointCritic(
-        value_dimension=16, width=64, blocks=1, dimension=32, join_dimension=16, pairs_per_chunk=65536, seed=0
-    )
-    optimizer = torch.optim.Adam(critic.parameters(), lr=3e-3)
-    loss = BinaryNCE(temperature=1.0)
-    for number in range(200):
-        batch = data.batch(number)
-        optimizer.zero_grad()
-        loss(critic(batch.state_actions, batch.goals), batch.positive, batch.candidate).backward()
-        optimizer.step()
-    targets = torch.arange(11, 50)
-    boards = torch.full((41, 6), -1)
-    boards[:, 0] = torch.arange(10, 51)
-    with torch.no_grad():
-        scores = critic(boards, targets)
-    exact, below, above = (scores[k : k + 39].diagonal() for k in (1, 0, 2))
-    assert ((exact > below) & (exact > above)).float().mean() > 0.8
 
 
 def test_shares_are_split_without_loss() -> None:

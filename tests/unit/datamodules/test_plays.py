@@ -10,24 +10,13 @@ from itertools import islice
 import pytest
 
 from contrastive_reasoning.tasks.base import Split
-from contrastive_reasoning.tasks.countdown import BareCountdownTask, CountdownTask, search_trace
+from contrastive_reasoning.tasks.countdown import search_trace
 from datamodules.batch_stream import Example, ExampleData
 from datamodules.plays import PlayCorpus, Plays, ShuffledSearches, draw_play, draw_shuffled_search
+from tests.unit.datamodules.kit import countdown
 
-SETTINGS = {
-    "train": "generated",
-    "test": "generated",
-    "longproc_dir": None,
-    "number_range": [1, 20],
-    "target_range": [10, 50],
-    "max_search_lines": None,
-    "train_problems": 10,
-    "validation_problems": 10,
-    "test_problems": 10,
-    "seed": 0,
-}
-TASK = CountdownTask(style="direct", counts=[3, 4], **SETTINGS)  # pyright: ignore[reportArgumentType]
-SEARCHES = BareCountdownTask(style="longproc", counts=[3], **SETTINGS)  # pyright: ignore[reportArgumentType]
+TASK = countdown(counts=[3, 4])
+SEARCHES = countdown(bare=True, style="longproc", counts=[3])
 
 
 def plays(seed: int = 0, unaimed_steps: int = 1, batch_size: int = 4, workers: int = 0) -> Plays:

@@ -60,13 +60,6 @@ def test_nested_rows_come_back_in_order(tmp_path: Path, ending: str) -> None:
     assert read(path, split="any") == CHAT
 
 
-def test_a_table_in_csv(tmp_path: Path) -> None:
-    (tmp_path / "set.csv").write_text('question,answer\n"How many, all in all?",4\n"And now?",\n')
-    first, second = read(tmp_path / "set.csv")
-    assert (first["question"], first["answer"]) == ("How many, all in all?", 4)
-    assert second["answer"] is None
-
-
 def test_a_folder_by_the_names_of_its_files(tmp_path: Path) -> None:
     lines(tmp_path / "train.jsonl", CHAT[:2])
     lines(tmp_path / "test.jsonl", CHAT[2:])

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from contrastive_reasoning.tasks.base import Problem
-from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.reasoning_prompts import ProblemBatch, ProblemSteps, ReasoningPrompts, own_batch, rows_of_step
+from tests.unit.datamodules.kit import countdown
 
 PROBLEMS = [Problem(id=str(i), prompt="", answer="") for i in range(7)]
 
@@ -61,46 +61,31 @@ def test_a_validation_batch_that_does_not_come_out_even_is_filled_up_unscored(co
     assert sorted(counted) == [problem.id for problem in PROBLEMS[:count]], "each counts once"
 
 
-def prompts(task: CountdownTask, validation_problems: int = 5) -> ReasoningPrompts:
+def prompts(validation_problems: int = 5) -> ReasoningPrompts:
     return ReasoningPrompts(
-        task=task, problems_per_step=3, validation_problems=validation_problems, steps=2, max_prompt_tokens=None, seed=0
+        task=TASK, problems_per_step=3, validation_problems=validation_problems, steps=2, max_prompt_tokens=None, seed=0
     )
 
 
-@pytest.fixture(scope="module")
-def task() -> CountdownTask:
-    return CountdownTask(
-        style="direct",
-        train="generated",
-        test="generated",
-        longproc_dir=None,
-        counts=[3],
-        number_range=[1, 20],
-        target_range=[10, 50],
-        max_search_lines=None,
-        train_problems=12,
-        validation_problems=6,
-        test_problems=2,
-        seed=0,
-    )
+TASK = countdown(counts=[3], train_problems=12, validation_problems=6)
 
 
-def test_batches_of_a_task(task: CountdownTask) -> None:
-    train = list(prompts(task).train_dataloader())
+def test_batches_of_a_task() -> None:
+    train = list(prompts().train_dataloader())
     assert [len(batch) for batch in train] == [3, 3]
     assert all(isinstance(batch, ProblemBatch) and batch.rollouts is None for batch in train)
-    validation = list(prompts(task).val_dataloader())
+    validation = list(prompts().val_dataloader())
     kept = [problem for batch in validation for problem in batch.problems]
-    assert kept == list(task.problems("validation")[:5])
+    assert kept == list(TASK.problems("validation")[:5])
     assert not {problem.id for problem in kept} & {problem.id for batch in train for problem in batch.problems}
     with pytest.raises(ValueError, match="validation_problems is 50, but the split has only 6 problems"):
-        prompts(task, validation_problems=50).val_dataloader()
+        prompts(validation_problems=50).val_dataloader()
     with pytest.raises(ValueError, match="problems_per_step must be at least 1, got 0"):
-        ReasoningPrompts(task=task, problems_per_step=0, validation_problems=1, steps=1, max_prompt_tokens=None, seed=0)
+        ReasoningPrompts(task=TASK, problems_per_step=0, validation_problems=1, steps=1, max_prompt_tokens=None, seed=0)
 
 
-def test_the_module_gives_the_step_and_the_share_of_the_ranks(task: CountdownTask) -> None:
-    data = prompts(task)
+def test_the_module_gives_the_step_and_the_share_of_the_ranks() -> None:
+    data = prompts()
     module = SimpleNamespace(rollout_step=1)
     data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=1)  # pyright: ignore
     assert len(list(data.train_dataloader())) == 1

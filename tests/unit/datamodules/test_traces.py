@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrastive_reasoning.tasks.countdown import CountdownTask, ProblemSpace, problem_key, split_of
+from contrastive_reasoning.tasks.countdown import ProblemSpace, problem_key, split_of
 from contrastive_reasoning.tasks.countdown.triples import array_row, target_row
 from datamodules.oracle_states import held_out_states
 from datamodules.traces import (
@@ -22,20 +22,7 @@ from datamodules.traces import (
 )
 
 SPACE = ProblemSpace(counts=[4], number_range=[1, 49], target_range=[10, 50], max_search_lines=None)
-TASK = CountdownTask(
-    style="direct",
-    train="generated",
-    test="generated",
-    longproc_dir=None,
-    counts=[4],
-    number_range=[1, 20],
-    target_range=[10, 50],
-    max_search_lines=None,
-    train_problems=10,
-    validation_problems=20,
-    test_problems=20,
-    seed=0,
-)
+TASK = countdown()
 
 
 def arrays(

@@ -181,5 +181,5 @@ def test_pairs_need_a_critic_that_reads_text() -> None:
     data = pairs()
     data.trainer = L.Trainer(logger=False, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False)
     data.trainer.strategy._lightning_module = Silent()
-    with pytest.raises(ValueError, match="need a critic that reads text, got NumericV2"):
+    with pytest.raises(ValueError, match="needs a critic that reads text, got NumericV2"):
         data.setup()

@@ -20,76 +20,114 @@ from contrastive_reasoning.tasks.formats import (
     PlainAnswer,
     RowTemplate,
     WorkedAnswer,
-    answer_in,
     with_instruction,
     without_instruction,
 )
-from contrastive_reasoning.tasks.rows import BadRow, MissingColumn, read_set
+from contrastive_reasoning.tasks.rows import BadRow, Format, MissingColumn, read_set
 from datamodules.problem_rows import ProblemRows
 
-
-@pytest.mark.parametrize(
-    ("solution", "answer"),
-    [
-        (r"so $a+b=\boxed{0}$.", "0"),
-        (r"$\boxed{1}$, or rather $\boxed{\frac{1}{2}}$", r"\frac{1}{2}"),
-        (r"\boxed{\left\{ 1, 2 \right\}}", r"\left\{ 1, 2 \right\}"),
-        (r"\boxed{ \text{a}\} }", r"\text{a}\}"),
-        (r"we get $\fbox{7}$.", "7"),
-        (r"we get $\boxed 5$ and stop", "5"),
-        (r"\boxed{\begin{pmatrix} 1 \\ 2 \end{pmatrix}} (a \boxedness)", r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}"),
-    ],
-)
-def test_the_last_box(solution: str, answer: str) -> None:
-    assert answer_in(solution) == answer
-    columns = BoxedSolution(question="problem", solution="solution", instruction="")
-    problem = columns({"problem": "Find it.", "solution": solution}, id="math/7")
-    assert (problem.prompt, problem.answer) == ("Find it.", answer)
-
-
-@pytest.mark.parametrize(
-    ("solution", "reason"),
-    [
-        ("the answer is 5", "no box"),
-        (r"\boxed{}", "empty box"),
-        (r"\boxed{1", "box not closed"),
-        (r"\boxed{1} and \boxed", "empty box"),
-    ],
-)
-def test_a_solution_without_an_answer(solution: str, reason: str) -> None:
-    with pytest.raises(BadRow, match=reason):
-        answer_in(solution)
-    for worked in ("72", "so it is 72 ####", "####"):
-        with pytest.raises(BadRow, match="no result after ####"):
-            WORKED({"question": "How many?", "answer": worked}, id="0")
-
-
+BOXED = BoxedSolution(question="problem", solution="solution", instruction="")
 WORKED = WorkedAnswer(question="question", answer="answer", instruction="Box it.")
+PLAIN = PlainAnswer(question="Question", answer="Answer", instruction="Box it.")
+CHOICE = MultipleChoice(question="question", options="choices.text", answer="key", shuffle=False, instruction="Box it.")
+CHAT = ChatMessages(messages="prompt", answer="reward_model.ground_truth", instruction="Box it.")
+CONVERSATION = Conversation(messages="prompt", answer="reward_model.ground_truth", keep=["data_source", "extra_info"])
+OPTIONS = ["bank", "library", "mall"]
+
+
+def boxed(solution: str) -> dict[str, Any]:
+    return {"problem": "Find it.", "solution": solution}
+
+
+def worked(answer: str) -> dict[str, Any]:
+    return {"question": "How many?", "answer": answer}
+
+
+def choice(key: Any, options: Any = OPTIONS) -> dict[str, Any]:
+    return {"question": "Where?", "choices": {"text": options}, "key": key}
+
+
+def turn(role: str, content: Any) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def chat(*messages: Any, gold: Any = "142.0", **more: Any) -> dict[str, Any]:
+    return {"prompt": list(messages), "reward_model": {"style": "rule", "ground_truth": gold}, **more}
 
 
 @pytest.mark.parametrize(
-    ("worked", "answer"),
+    ("format", "row", "prompt", "answer"),
     [
-        ("48/2 = <<48/2=24>>24 clips.\n48+24 = 72\n#### 72", "72"),
-        ("#### 1 and then\n####   -3 ", "-3"),
-        ("#### 1,234,567", "1234567"),
-        ("#### 12.50", "12.50"),
-        ("#### 1,23", "1,23"),
-        ("#### (1,200, 3)", "(1200, 3)"),
+        (BOXED, boxed(r"so $a+b=\boxed{0}$."), "Find it.", "0"),
+        (BOXED, boxed(r"$\boxed{1}$, or rather $\boxed{\frac{1}{2}}$"), "Find it.", r"\frac{1}{2}"),
+        (BOXED, boxed(r"\boxed{\left\{ 1, 2 \right\}}"), "Find it.", r"\left\{ 1, 2 \right\}"),
+        (BOXED, boxed(r"\boxed{ \text{a}\} }"), "Find it.", r"\text{a}\}"),
+        (BOXED, boxed(r"we get $\fbox{7}$."), "Find it.", "7"),
+        (BOXED, boxed(r"we get $\boxed 5$ and stop"), "Find it.", "5"),
+        (WORKED, worked("48/2 = <<48/2=24>>24 clips.\n48+24 = 72\n#### 72"), "How many?\nBox it.", "72"),
+        (WORKED, worked("#### 1 and then\n####   -3 "), "How many?\nBox it.", "-3"),
+        (WORKED, worked("#### 1,234,567"), "How many?\nBox it.", "1234567"),
+        (WORKED, worked("#### 1,23"), "How many?\nBox it.", "1,23"),
+        (WORKED, worked("#### (1,200, 3)"), "How many?\nBox it.", "(1200, 3)"),
+        (PLAIN, {"Question": " How many? ", "Answer": 142.0}, "How many?\nBox it.", "142"),
+        (PLAIN, {"Question": "Which?", "Answer": [0, 5]}, "Which?\nBox it.", "[0, 5]"),
+        *[
+            (CHOICE, choice(key), "Where?\n\nOptions:\nA. bank\nB. library\nC. mall\nBox it.", "B")
+            for key in ("B", 1, "library", [0, 1, 0], [False, True, False])
+        ],
+        (CHAT, chat(turn("user", "What is m+n?\nBox it.")), "What is m+n?\nBox it.", "142.0"),
+        (
+            CHAT,
+            chat(turn("user", "a+b?"), gold=r"$\boxed{1}$. So $\boxed{\frac{0}{1}}$."),
+            "a+b?\nBox it.",
+            r"\frac{0}{1}",
+        ),
+        (CONVERSATION, chat(turn("user", "?"), gold=4.0), "?", "4"),
     ],
 )
-def test_the_result_is_the_answer(worked: str, answer: str) -> None:
-    problem = WORKED({"question": "How many?", "answer": worked}, id="set/0")
-    assert (problem.id, problem.prompt, problem.answer) == ("set/0", "How many?\nBox it.", answer)
+def test_a_row_is_a_problem(format: Format, row: dict[str, Any], prompt: str, answer: str) -> None:
+    problem = format(row, id="set/7")
+    assert (problem.id, problem.prompt, problem.answer) == ("set/7", prompt, answer)
 
 
-PLAIN = PlainAnswer(question="Question", answer="Answer", instruction="Box it.")
+NO_LIST = "must be a list of 2 to 26 options"
+ROLES = "the role of a message must be one of system, user, assistant, got"
 
 
-def test_a_plain_answer_is_text() -> None:
-    problem = PLAIN({"Question": " How many? ", "Answer": 142.0}, id="amc/3")
-    assert (problem.id, problem.prompt, problem.answer) == ("amc/3", "How many?\nBox it.", "142")
-    assert PLAIN({"Question": "Which?", "Answer": [0, 5]}, id="0").answer == "[0, 5]"
+@pytest.mark.parametrize(
+    ("format", "row", "reason"),
+    [
+        (BOXED, boxed("the answer is 5"), "no box"),
+        (BOXED, boxed(r"\boxed{}"), "empty box"),
+        (BOXED, boxed(r"\boxed{1"), "box not closed"),
+        (BOXED, boxed(r"\boxed{1} and \boxed"), "empty box"),
+        *[(WORKED, worked(answer), "no result after ####") for answer in ("72", "so it is 72 ####", "####")],
+        *[
+            (CHOICE, choice(key), "names no single one of 3 options")
+            for key in ("D", 3, -1, "park", True, [1, 1, 0], [0, 0, 0], None, "")
+        ],
+        *[(CHOICE, choice("A", options), NO_LIST) for options in (None, ["one"], "ABC")],
+        (CHOICE, choice("A", ["one", None]), "an option of choices.text is empty"),
+        (CHOICE, choice("A", ["one", {}]), "an option of choices.text is neither text nor a number but dict"),
+        (CHAT, chat(turn("system", "x")), "must be one user's, got system"),
+        (CHAT, chat(), "got none"),
+        (CHAT, chat() | {"prompt": "x"}, "no list of"),
+        (CHAT, chat(turn("user", "  ")), "message is empty"),
+        (CHAT, chat(turn("user", "x"), gold=None), "reward_model.ground_truth is empty"),
+        (CHAT, chat(turn("user", "x"), gold=r"so \boxed{}"), "no answer in the solution: empty box"),
+        (CONVERSATION, chat(), "the last message must be the user's, got none"),
+        (CONVERSATION, chat(turn("user", "a"), turn("assistant", "b")), "must be the user's, got user, assistant"),
+        (CONVERSATION, chat(turn("tool", "a")), f"{ROLES} 'tool'"),
+        (CONVERSATION, chat({"content": "a"}), f"{ROLES} None"),
+        (CONVERSATION, chat(turn("user", [{"type": "image"}])), "a message is neither text nor a number but list"),
+        (CONVERSATION, chat(turn("user", " ")), "a message is empty"),
+        (CONVERSATION, chat("a"), "the messages are no list of {role, content}"),
+    ],
+)
+def test_a_row_that_cannot_be_posed_says_why(format: Format, row: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadRow) as refused:
+        format(row, id="0")
+    assert reason in str(refused.value)
 
 
 def test_the_first_format_that_fits_is_taken() -> None:
@@ -97,55 +135,18 @@ def test_the_first_format_that_fits_is_taken() -> None:
     assert either({"Question": "How many?", "Answer": "7"}, id="0").answer == "7"
     assert either({"question": "How many?", "answer": "#### 8"}, id="0").answer == "8"
     with pytest.raises(MissingColumn, match="no column question or Question; there are problem, solution"):
-        either({"problem": "", "solution": ""}, id="0")
+        either(boxed(""), id="0")
     with pytest.raises(BadRow, match="no result"):  # a bad row is not tried elsewhere
         either({"question": "How many?", "answer": "8", "Question": "How many?", "Answer": "8"}, id="0")
     with pytest.raises(ValueError, match="at least one format"):
         FirstFitting(formats={})
-    assert hash(either) == hash(FirstFitting(formats={"worked": WORKED, "plain": PLAIN}))
-
-
-CHOICE = MultipleChoice(question="question", options="choices.text", answer="key", shuffle=False, instruction="Box it.")
-OPTIONS = ["bank", "library", "mall"]
-
-
-def choice_row(key: Any, options: Any = OPTIONS) -> dict[str, Any]:
-    return {"question": "Where?", "choices": {"text": options}, "key": key}
-
-
-@pytest.mark.parametrize("key", ["B", 1, "library", [0, 1, 0], [False, True, False]])
-def test_every_way_to_name_the_right_one(key: Any) -> None:
-    problem = CHOICE(choice_row(key), id="0")
-    assert problem.prompt == "Where?\n\nOptions:\nA. bank\nB. library\nC. mall\nBox it."
-    assert problem.answer == "B"
-
-
-@pytest.mark.parametrize("key", ["D", 3, -1, "park", True, [1, 1, 0], [0, 0, 0], None, ""])
-def test_a_key_that_names_no_single_option(key: Any) -> None:
-    with pytest.raises(BadRow, match="names no single one of 3 options"):
-        CHOICE(choice_row(key), id="0")
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (None, "must be a list of 2 to 26 options"),
-        (["one"], "must be a list of 2 to 26 options"),
-        ("ABC", "must be a list of 2 to 26 options"),
-        (["one", None], "an option of choices.text is empty"),
-        (["one", {"text": "two"}], "an option of choices.text is neither text nor a number but dict"),
-    ],
-)
-def test_what_is_no_list_of_options(options: Any, reason: str) -> None:
-    with pytest.raises(BadRow, match=reason):
-        CHOICE(choice_row("A", options), id="0")
 
 
 def test_shuffling_moves_the_letter_with_its_option() -> None:
     shuffled = replace(CHOICE, shuffle=True)
     golds = set()
     for number in range(40):
-        asked = choice_row([1, 0, 0]) | {"question": f"Where {number}?"}
+        asked = choice([1, 0, 0]) | {"question": f"Where {number}?"}
         problem = shuffled(asked, id=str(number))
         assert f"\n{problem.answer}. bank\n" in f"{problem.prompt}\n"
         assert all(f". {option}\n" in problem.prompt for option in OPTIONS)
@@ -154,113 +155,30 @@ def test_shuffling_moves_the_letter_with_its_option() -> None:
     assert golds == {"A", "B", "C"}
 
 
-CHAT = ChatMessages(messages="prompt", answer="reward_model.ground_truth", instruction="Box it.")
-
-
-def chat_row(content: Any, gold: Any = "142.0", role: str = "user") -> dict[str, Any]:
-    return {"prompt": [{"role": role, "content": content}], "reward_model": {"ground_truth": gold, "style": "rule"}}
-
-
-def test_the_message_is_the_prompt_as_it_stands() -> None:
-    problem = CHAT(chat_row("What is m+n?\nBox it."), id="amc/0")
-    assert (problem.prompt, problem.answer) == ("What is m+n?\nBox it.", "142.0")
-    assert CHAT(chat_row("What is m+n?"), id="amc/0").prompt == "What is m+n?\nBox it."
-    whole = chat_row("Find a+b.", r"First $\boxed{1}$. So $a+b=\boxed{\frac{0}{1}}$.")
-    assert CHAT(whole, id="0").answer == r"\frac{0}{1}"
-    with pytest.raises(MissingColumn, match=r"no column reward_model.ground_truth; there are prompt, reward_model"):
-        CHAT(chat_row("x") | {"reward_model": {"style": "rule"}}, id="0")
-
-
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
-        (chat_row("x", role="system"), "must be one user's, got system"),
-        (chat_row("x") | {"prompt": []}, "got none"),
-        (chat_row("x") | {"prompt": "x"}, "no list of"),
-        (chat_row("  "), "message is empty"),
-        (chat_row("x", gold=None), "reward_model.ground_truth is empty"),
-        (chat_row("x", gold=r"so \boxed{}"), "no answer in the solution: empty box"),
-    ],
-)
-def test_messages_that_cannot_be_posed(bad: dict[str, Any], reason: str) -> None:
-    with pytest.raises(BadRow, match=reason):
-        CHAT(bad, id="0")
-
-
-CONVERSATION = Conversation(messages="prompt", answer="reward_model.ground_truth", keep=["data_source", "extra_info"])
-
-
-def turn(role: str, content: Any) -> dict[str, Any]:
-    return {"role": role, "content": content}
-
-
-def turns_row(*messages: Any, gold: Any = "4", **more: Any) -> dict[str, Any]:
-    return {"prompt": list(messages), "reward_model": {"style": "rule", "ground_truth": gold}, **more}
-
-
-def test_every_message_reaches_the_prompt_and_nothing_is_added() -> None:
+def test_every_message_of_a_file_reaches_the_prompt_and_nothing_is_added(tmp_path: Path) -> None:
     turns = [("system", "Be short."), ("user", "1 + 1?"), ("assistant", "2"), ("user", "2 + 2?")]
-    problem = CONVERSATION(turns_row(*[turn(*one) for one in turns]), id="verl/0")
-    assert messages_of(problem.prompt) == tuple(Message(*one) for one in turns)
-    assert problem.prompt == "Be short.\n\n1 + 1?\n\n2\n\n2 + 2?"
-    kept = turns_row(turn("user", "?"), gold=r"So $\boxed{\frac{1}{2}}$.", data_source="sums", ability="math")
-    problem = CONVERSATION(kept, id="0")
-    assert (problem.answer, problem.fields) == (r"\frac{1}{2}", {"data_source": "sums"})
+    more = {"data_source": "sums", "ability": "math", "extra_info": {"split": "train", "index": 0}}
+    rows = [chat(*[turn(*one) for one in turns], gold="4", **more)] * 2
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
+    file = ProblemRows(path=str(tmp_path / "train.parquet"), subset=None, revision=None, split="train", file=None)
+    found = read_set(file, CONVERSATION, prefix="verl", check_golds=lambda golds: [], on_bad="refuse").problems
+    assert [problem.id for problem in found] == ["verl/0", "verl/1"]
+    assert messages_of(found[0].prompt) == tuple(Message(*one) for one in turns)
+    assert found[0].prompt == "Be short.\n\n1 + 1?\n\n2\n\n2 + 2?"
+    assert found[0].fields == {"data_source": "sums", "extra_info": {"split": "train", "index": 0}}
 
 
 def test_of_a_ground_truth_that_is_a_mapping_one_key_is_the_answer() -> None:
     """As those of Countdown are written; the whole of it can be kept for a reward function."""
     gold = {"target": 98, "numbers": [44, 19, 35]}
-    row = turns_row(turn("user", "98?"), gold=gold)
+    row = chat(turn("user", "98?"), gold=gold)
     with pytest.raises(BadRow, match=r"reward_model\.ground_truth is neither text nor a number but dict"):
         CONVERSATION(row, id="0")
+    with pytest.raises(MissingColumn, match=r"no column reward_model.answer; there are prompt, reward_model"):
+        replace(CONVERSATION, answer="reward_model.answer")(row, id="0")
     form = replace(CONVERSATION, answer="reward_model.ground_truth.target", keep=["reward_model"])
     problem = form(row, id="0")
     assert (problem.answer, problem.fields["reward_model"]["ground_truth"]) == ("98", gold)
-
-
-@pytest.mark.parametrize(
-    ("messages", "reason"),
-    [
-        ([], "the last message must be the user's, got none"),
-        ([turn("user", "a"), turn("assistant", "b")], "the last message must be the user's, got user, assistant"),
-        ([turn("tool", "a")], "the role of a message must be one of system, user, assistant, got 'tool'"),
-        ([{"content": "a"}], "the role of a message must be one of system, user, assistant, got None"),
-        ([turn("user", [{"type": "image"}])], "a message is neither text nor a number but list"),
-        ([turn("user", " ")], "a message is empty"),
-        (["a"], "the messages are no list of {role, content}"),
-    ],
-)
-def test_what_is_no_conversation_is_refused_with_its_reason(messages: list[Any], reason: str) -> None:
-    with pytest.raises(BadRow) as refused:
-        CONVERSATION(turns_row(*messages), id="0")
-    assert str(refused.value) == reason
-
-
-def test_a_parquet_file_is_read_as_it_is(tmp_path: Path) -> None:
-    rows = [
-        turns_row(
-            turn("system", "Be short."),
-            turn("user", f"What is {n} + {n}?"),
-            gold=str(2 * n),
-            data_source="sums",
-            ability="math",
-            extra_info={"split": "train", "index": n},
-        )
-        for n in range(3)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    found = read_set(
-        ProblemRows(path=str(tmp_path / "train.parquet"), subset=None, revision=None, split="train", file=None),
-        CONVERSATION,
-        prefix="verl/train",
-        check_golds=lambda golds: [],
-        on_bad="refuse",
-    )
-    assert [problem.answer for problem in found.problems] == ["0", "2", "4"]
-    assert found.problems[2].id == "verl/train/2"
-    assert messages_of(found.problems[2].prompt) == (Message("system", "Be short."), Message("user", "What is 2 + 2?"))
-    assert found.problems[2].fields == {"data_source": "sums", "extra_info": {"split": "train", "index": 2}}
 
 
 ROW = {"word": "lamp", "more": {"count": 3.0}, "key": "a7"}
@@ -277,39 +195,36 @@ def posed(prompt: str, row: dict[str, Any] = ROW, *, answer: str | None = None, 
         ("{word}, {more.count} times: {word}", "lamp, 3 times: lamp"),
         (r"{word}? Answer in \boxed{}.", r"lamp? Answer in \boxed{}."),
         ("{{word}} is {word}", "{word} is lamp"),
+        (r"\nu \not= {word} \neq 3", r"\nu \not= lamp \neq 3"),
     ],
 )
 def test_columns_in_braces_are_filled_in_and_the_rest_stays(template: str, prompt: str) -> None:
     assert posed(template).prompt == prompt
     assert (posed(template).fields, posed(template).answer, posed(template).id) == (ROW, "", "words/train/0")
-    assert posed(template, answer="more.count").answer == "3"
-    assert posed(template, id="key").id == "words/train/a7"
+
+
+def test_what_a_template_needs_of_a_row() -> None:
+    assert posed("{word}", answer="more.count").answer == "3"
+    assert posed("{word}", id="key").id == "words/train/a7"
     assert posed("{word}", {"word": r"{key} \1 {{"}).prompt == r"{key} \1 {{", "what a row holds is no template"
     with pytest.raises(ValueError, match=r"format.prompt must name a column in braces, .* got 'Spell {{word}}'"):
         RowTemplate(prompt="Spell {{word}}", answer=None, id=None)
-    with pytest.raises(BadRow, match=r"^word is empty$"):
-        posed("{word}", {"word": " "})
+    for part in ({"prompt": "{wrd}"}, {"prompt": "{word}", "answer": "wrd"}):
+        with pytest.raises(MissingColumn, match=r"^no column wrd; there are word, more, key$"):
+            posed(**part)
 
 
-@pytest.mark.parametrize("part", [{"prompt": "{wrd}"}, {"prompt": "{word}", "answer": "wrd"}])
-def test_a_missing_column_is_named_with_those_there_are(part: dict[str, Any]) -> None:
-    with pytest.raises(MissingColumn, match=r"^no column wrd; there are word, more, key$"):
-        posed(**part)
+STEPS = r"Let's think step by step and output the final answer {}within \boxed{{}}."
+PUBLISHED = [
+    STEPS.format(which) for which in ("", "(eg, A, B, C, D) ", "(eg, A, B, C, D, E) ", "(eg, A, B, C, D, ...) ")
+]
 
 
-BOXED = r"Let's think step by step and output the final answer within \boxed{}."
-MMLU = r"Let's think step by step and output the final answer (eg, A, B, C, D) within \boxed{}."
-COMMONSENSE = r"Let's think step by step and output the final answer (eg, A, B, C, D, E) within \boxed{}."
-TRUTHFUL = r"Let's think step by step and output the final answer (eg, A, B, C, D, ...) within \boxed{}."
-ALL = [BOXED, MMLU, COMMONSENSE, TRUTHFUL]
-
-
-@pytest.mark.parametrize("instruction", ALL)
-@pytest.mark.parametrize("already", ALL)
-def test_never_twice(instruction: str, already: str) -> None:
+@pytest.mark.parametrize("already", PUBLISHED)
+def test_the_instruction_never_stands_there_twice(already: str) -> None:
     once = with_instruction("What is 1+1?", already)
     assert once == f"What is 1+1?\n{already}"
-    assert with_instruction(once, instruction) == once
+    assert {with_instruction(once, instruction) for instruction in PUBLISHED} == {once}
     assert without_instruction(once) == "What is 1+1?" == with_instruction("What is 1+1?", "")
     own = with_instruction("What is 1+1?", "Box it.")
     assert with_instruction(own, "Box it.") == own == "What is 1+1?\nBox it."
@@ -321,9 +236,3 @@ def test_a_backslash_and_an_n_in_place_of_a_line_end_are_refused(template: str) 
         RowTemplate(prompt=template, answer=None, id=None)
     with pytest.raises(ValueError, match=r"^format\.instruction holds a backslash and an n"):
         with_instruction("What is 1+1?", template)
-
-
-@pytest.mark.parametrize("latex", [r"Is {word} \neq 3?", r"\nu \not= {word}", r"\nabla {word} in \boxed{}", "{word}\n"])
-def test_commands_of_latex_and_real_line_ends_are_not(latex: str) -> None:
-    assert posed(latex).prompt == latex.replace("{word}", "lamp")
-    assert with_instruction("What?", latex) == f"What?\n{latex}"

@@ -30,7 +30,7 @@ from datamodules.problem_rows import ProblemRows
 
 INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
 FORMAT = PlainAnswer(question="question", answer="answer", instruction=INSTRUCTION)
-NO_SIZES = {"train_problems": None, "validation_problems": None, "test_problems": None}
+NO_SIZES: dict[str, Any] = {"train_problems": None, "validation_problems": None, "test_problems": None}
 
 
 def sums(numbers: Sequence[int], extra: str = "") -> list[dict[str, Any]]:

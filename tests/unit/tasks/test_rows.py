@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ PLAIN = PlainAnswer(question="question", answer="answer", instruction="")
 GOOD = {"question": "How many?", "answer": 4}
 
 
-def read(path: Path, lines: list[str | dict[str, Any]], *, on_bad: str) -> ReadSet:
+def read(path: Path, lines: Sequence[str | dict[str, Any]], *, on_bad: str) -> ReadSet:
     written = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("\n".join(written), encoding="utf-8")
     rows = ProblemRows(path=str(path), subset=None, revision=None, split="train", file=None)

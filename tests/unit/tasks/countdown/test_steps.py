@@ -65,16 +65,6 @@ def test_steps_of_a_search_are_the_moves_of_the_search(style: str) -> None:
             assert text[text.rindex("\n", 0, step.start) + 1 : step.start].strip() == "|-"
 
 
-def test_steps_of_a_direct_text_are_its_moves() -> None:
-    for numbers, target in random_problems(50, seed=6):
-        trace = search_trace(numbers, target, style="direct")
-        steps = read(CountdownProblem(numbers, target, style="direct"), trace.text)
-        assert ";".join(text for text, _, _ in steps) == trace.text
-        assert all(legal for _, _, legal in steps)
-        assert [len(state) for _, state, _ in steps] == list(range(len(numbers) - 1, 0, -1))
-        assert steps[-1][1] == (target,)
-
-
 def test_an_illegal_move_leaves_the_state_and_the_play_goes_on() -> None:
     assert read(DIRECT, "21+16=37;21-17=4;37-17=21;37-17=20;26+20=46;46+1=47") == [
         ("21+16=37", (37, 17, 26), True),
@@ -157,24 +147,6 @@ def test_giving_up_what_the_rules_forbid_is_no_step(line: str) -> None:
     assert [text for text, _, _ in read(SEARCH, f"|- {line}\n|- Try 21 + 16 = 37. Evaluate\n")] == [
         "Try 21 + 16 = 37. Evaluate"
     ]
-
-
-@pytest.mark.parametrize("style", ["longproc", "annotated", "direct"])
-def test_a_text_cut_anywhere_has_the_steps_of_the_whole_so_far(style: str) -> None:
-    """Only the last move of a direct text can be misread: the end of the text ends its number."""
-    problem = CountdownProblem(NUMBERS, TARGET, style=style)
-    text = search_trace(NUMBERS, TARGET, style=style).text
-    whole = parse_steps(problem, text)
-    for end in range(len(text)):
-        steps = parse_steps(problem, text[:end])
-        if style == "direct" and steps and not steps[-1].legal:
-            assert steps[-1].end == end
-            steps = steps[:-1]
-        assert all(step.legal for step in steps)
-        assert [(step.start, step.state) for step in steps] == [
-            (step.start, step.state) for step in whole[: len(steps)]
-        ]
-        assert len(steps) >= sum(step.end <= end for step in whole) - 1
 
 
 def test_no_more_than_so_many_steps_are_read() -> None:
