@@ -29,7 +29,7 @@ from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.states import WIDTH
 from datamodules.batch_stream import training_loader
 from datamodules.oracle_states import ValidationLoaders, held_out_states, target_form, validation_loaders
-from datamodules.random_play import VALUES, HeldOut, Plays, draw_anchors, encode_boards, search_under
+from datamodules.random_play import VALUES, Plays, draw_anchors, encode_boards, keys_of, search_under
 
 VALIDATION = 1_000_000_007
 """Stands for the split in the seed of the validation batches; training batches have 0 there."""
@@ -128,10 +128,10 @@ class HindsightStates(L.LightningDataModule):
         if self.exhaust_up_to < 1:
             raise ValueError(f"exhaust_up_to must be at least 1, a number left, got {self.exhaust_up_to}")
         self.depth_sizes = split_by_shares(self.batch_size, self.depth_shares)
-        self.held_out: HeldOut | None = None
+        self.held_out: Int[ndarray, " H"] | None = None
 
     def setup(self, stage: str | None = None) -> None:
-        self.held_out = HeldOut.of(held_out_states(self.task))
+        self.held_out = keys_of(held_out_states(self.task))
 
     def batch(self, number: int, *, split: int = 0) -> CriticBatch:
         """Batch ``number``: a function of it, the split and the seed."""

@@ -11,7 +11,7 @@ from contrastive_reasoning.critics.base import NONE, Pairing
 from contrastive_reasoning.tasks.countdown import reachable
 from datamodules.hindsight_states import EveryGoal, HindsightStates, OwnGoal, split_by_shares
 from datamodules.oracle_states import held_out_states, oracle_states
-from datamodules.random_play import HeldOut, draw_anchors
+from datamodules.random_play import draw_anchors, keys_of
 from tests.unit.datamodules.kit import countdown
 
 TASK = countdown()
@@ -84,13 +84,13 @@ def test_no_anchor_is_held_out_at_any_depth() -> None:
 
 def test_held_out_states_are_drawn_again_or_refused() -> None:
     kind: dict[str, Any] = {"numbers": 2, "rng": np.random.default_rng(0)}
-    most = HeldOut.of([(a, b) for a in (1, 2, 3) for b in (1, 2, 3) if (a, b) not in ((1, 2), (2, 1))])
+    most = keys_of([(a, b) for a in (1, 2, 3) for b in (1, 2, 3) if (a, b) not in ((1, 2), (2, 1))])
     starts = draw_anchors(50, number_range=(1, 3), moves=0, held_out=most, **kind)
     assert {tuple(sorted(start)) for start in starts.tolist()} == {(1, 2)}
-    no_three = draw_anchors(50, number_range=(1, 2), moves=1, held_out=HeldOut.of([(3,), (2, 2)]), **kind)
+    no_three = draw_anchors(50, number_range=(1, 2), moves=1, held_out=keys_of([(3,), (2, 2)]), **kind)
     assert set(no_three.flatten().tolist()) == {0, 1, 2}
     with pytest.raises(ValueError, match="widen number_range"):
-        draw_anchors(50, number_range=(1, 2), moves=0, held_out=HeldOut.of([(1, 1), (1, 2), (2, 2)]), **kind)
+        draw_anchors(50, number_range=(1, 2), moves=0, held_out=keys_of([(1, 1), (1, 2), (2, 2)]), **kind)
 
 
 @pytest.mark.parametrize("pairing", [EveryGoal(), OwnGoal()])

@@ -20,6 +20,7 @@ from datamodules.traces import (
     states_of,
     triple_table,
 )
+from tests.unit.datamodules.kit import countdown
 
 SPACE = ProblemSpace(counts=[4], number_range=[1, 49], target_range=[10, 50], max_search_lines=None)
 TASK = countdown()
