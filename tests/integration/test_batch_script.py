@@ -45,22 +45,18 @@ def asked(folder: Path) -> list[str]:
     return (folder / "asked").read_text().splitlines()
 
 
-def test_a_run_that_is_out_of_time_is_told_to_save_and_queued_again(tmp_path: Path) -> None:
-    script = started(tmp_path, tenths=600, ended=0)
+@pytest.mark.parametrize(("stopped", "told"), [(143, [SHOW, "SIGTERM", REQUEUE]), (0, [SHOW, "SIGTERM"])])
+def test_a_run_that_is_out_of_time_is_told_to_save_and_unless_it_ends_in_the_time_left_queued_again(
+    tmp_path: Path, stopped: int, told: list[str]
+) -> None:
+    script = started(tmp_path, tenths=600, ended=0, stopped=stopped)
     script.send_signal(signal.SIGUSR1)
-    assert script.wait(60) == 143
-    assert asked(tmp_path) == [SHOW, "SIGTERM", REQUEUE]
-
-
-def test_one_that_ends_in_the_time_that_was_left_is_not(tmp_path: Path) -> None:
-    script = started(tmp_path, tenths=600, ended=0, stopped=0)
-    script.send_signal(signal.SIGUSR1)
-    assert script.wait(60) == 0
-    assert asked(tmp_path) == [SHOW, "SIGTERM"]
+    assert script.wait(60) == stopped
+    assert asked(tmp_path) == told
 
 
 @pytest.mark.parametrize("ended", [0, 1])
-def test_nor_is_one_that_ends_or_fails_by_itself(tmp_path: Path, ended: int) -> None:
+def test_one_that_ends_or_fails_by_itself_is_not(tmp_path: Path, ended: int) -> None:
     assert started(tmp_path, tenths=1, ended=ended).wait(60) == ended
     assert asked(tmp_path) == [SHOW]
     assert (tmp_path / "how").read_text() == "--kill-on-bad-exit=1\n", "a node that fails leaves none waiting"

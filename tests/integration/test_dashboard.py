@@ -33,11 +33,6 @@ NAMES = ("llama_baseline", "llama_critic", "llama_oracle")
 STUDY = "countdown_credit"
 
 
-def test_the_dashboard_is_bound_to_this_machine() -> None:
-    bound = command(["--port", "5001"], "sqlite:///some.db")
-    assert bound == ["ui", "--host", "127.0.0.1", "--backend-store-uri", "sqlite:///some.db", "--port", "5001"]
-
-
 @pytest.mark.parametrize(
     ("typed", "address", "at"),
     [
@@ -48,11 +43,13 @@ def test_the_dashboard_is_bound_to_this_machine() -> None:
         ([], "https://there:8080/", "https://there:8080"),
     ],
 )
-def test_where_the_pages_are(typed: list[str], address: str, at: str) -> None:
+def test_the_pages_are_on_this_machine_alone_or_where_the_server_is(typed: list[str], address: str, at: str) -> None:
     assert pages(typed, address) == at
+    bound = command(typed, "sqlite:///some.db")
+    assert bound == ["ui", "--host", "127.0.0.1", "--backend-store-uri", "sqlite:///some.db", *typed]
 
 
-def test_the_address_of_all_side_by_side_holds_their_ids() -> None:
+def test_the_address_of_all_side_by_side_holds_their_ids_and_of_one_its_own() -> None:
     there = {"llama_baseline": "3", "llama_critic": "11"}
     address = side_by_side(there, "http://127.0.0.1:5000", those="tags.stage = 'grpo'")
     place, _, query = address.partition("?")
@@ -62,9 +59,6 @@ def test_the_address_of_all_side_by_side_holds_their_ids() -> None:
         "searchFilter": ["tags.stage = 'grpo'"],
         "compareRunsMode": ["CHART"],
     }
-
-
-def test_one_experiment_or_study_has_its_runs_side_by_side() -> None:
     assert side_by_side({"countdown_credit": "7"}, "http://127.0.0.1:5000", those="tags.stage = 'grpo'") == (
         "http://127.0.0.1:5000/#/experiments/7/runs?searchFilter=tags.stage%20%3D%20%27grpo%27&compareRunsMode=CHART"
     )
@@ -96,15 +90,12 @@ OF_EACH = {
 def test_of_every_experiment_something_passes_the_filter(
     names: list[str], seen: set[str], stages_of_each: Tracker
 ) -> None:
+    assert sorted(BY_INTEREST) == sorted(STAGES)
     those = search_filter(stages_of_each.runs(names, kind="stage"))
     ids = stages_of_each.experiment_ids()
     found = stages_of_each._client.search_runs([ids[name] for name in names], those)
     told = (run.data.tags for run in found)
     assert {f"{tags['experiment']} {tags['stage']}" for tags in told if "stage" in tags} == seen
-
-
-def test_every_stage_is_of_interest() -> None:
-    assert sorted(BY_INTEREST) == sorted(STAGES)
 
 
 @pytest.fixture(scope="module")
@@ -199,17 +190,13 @@ def opened(address: str, folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_what_it_says_leads_to_the_runs_of_all_side_by_side(port: int, tmp_path: Path) -> None:
+def test_what_it_says_leads_to_the_runs_of_all_and_the_arms_of_a_study_side_by_side(port: int, tmp_path: Path) -> None:
     said = (tmp_path / "server.log").read_text()
     (address,) = re.findall(rf"^http://127\.0\.0\.1:{port}/#/compare\S+$", said, re.MULTILINE)
     assert re.search(r"^The runs of (\w+, ){3}\w+ side by side:$", said, re.MULTILINE)
     page = opened(address, tmp_path)
     assert "Displaying Runs from 4 Experiments" in page
     assert all(f"{name} · seed 0" in page for name in NAMES)
-
-
-@pytest.mark.slow
-def test_the_arms_of_a_study_stand_side_by_side(port: int, tmp_path: Path) -> None:
     there = Tracker(f"http://127.0.0.1:{port}").experiment_ids()
     address = side_by_side({STUDY: there[STUDY]}, f"http://127.0.0.1:{port}", those="tags.stage = 'grpo'")
     page = opened(address, tmp_path)

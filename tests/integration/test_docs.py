@@ -26,26 +26,10 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 ROOMS = ("experiments", "callbacks", "lightning_modules", "contrastive_reasoning")
 CODE = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>.*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
-RUN_ELSEWHERE = {
-    "setup": "every clone's first command",
-    "test": "this",
-    "test-all": "this",
-    "check": "this, with lint and types beside it",
-    "help": "this",
-    "docs": "this",
-    "list": "tests/unit/experiments/cli/test_catalogue.py",
-    "sync": "tests/unit/experiments/mlflow_sync/test_faults.py",
-    "bench": "tests/unit/benchmarks",
-}
-"""Targets that take nothing, or flags of their own, and what tries them."""
-OF_MLFLOW = {
-    "compare": "tests/unit/experiments/analysis/test_comparison.py",
-    "report": "tests/unit/experiments/analysis/report",
-    "dashboard": "tests/integration/test_dashboard.py",
-}
-"""Targets that read what there is: names and keys are looked at here, and what they do is tried there."""
-
-
+RUN_ELSEWHERE = ("setup", "test", "test-all", "check", "help", "docs", "list", "sync", "bench")
+"""Targets that take nothing, or flags of their own."""
+OF_MLFLOW = ("compare", "report", "dashboard")
+"""Targets that read what there is: names and keys are looked at here."""
 OWN_KEYS: dict[str, Collection[str]] = {
     "experiments.run": (),
     "experiments.plan": COMMANDS["plan"].own_keys,
@@ -122,16 +106,6 @@ def test_relative_links_of_the_readme_lead_to_files() -> None:
     links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
     assert len(links) > 5
     assert [link for link in links if not (ROOT / link).exists()] == []
-
-
-def test_what_is_tried_elsewhere_is_tried_there() -> None:
-    """The test that is named runs the module of the target."""
-    named = {target: path for target, path in (RUN_ELSEWHERE | OF_MLFLOW).items() if path.startswith("tests/")}
-    assert {*OF_MLFLOW} <= {*named}
-    for target, path in named.items():
-        place = ROOT / path
-        files = [*place.glob("test_*.py")] if place.is_dir() else [place]
-        assert any(COMMANDS[target].module in file.read_text() for file in files), (target, path)
 
 
 def test_every_test_that_a_page_names_is_there() -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,7 @@ TWO_RANKS = [
 ]
 SHARDS = "trainer=zero2"
 PATIENCE = 240
-
-
+pytestmark = pytest.mark.slow
 TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
 
 
@@ -77,57 +76,46 @@ def whole_in_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return outputs
 
 
-@pytest.mark.slow
+def struck(outputs: Path, run: subprocess.Popen[str], step: int, strike: Callable[[dict[str, int]], object]) -> str:
+    """What two ranks said that were struck in a step: all have ended within half a minute."""
+    wait_for_step(outputs, step, run)
+    ranks = ranks_of(run.pid)
+    assert set(ranks) == {"0", "1"}
+    strike(ranks)
+    began = time.monotonic()
+    _, said = run.communicate(timeout=PATIENCE)
+    assert time.monotonic() - began < 30
+    assert run.returncode not in (0, None)
+    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values()), "all have ended"
+    return said
+
+
 @pytest.mark.parametrize(("shards", "victim"), [([], "0"), ([SHARDS], "1")])
 def test_after_one_of_two_ranks_was_killed_the_run_goes_on(
     shards: list[str], victim: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     unharmed: Path = request.getfixturevalue("whole_in_shards" if shards else "whole")
-    killed = tmp_path / "killed"
-    run = start(killed, *shards)
-    wait_for_step(killed, 3, run)
-    ranks = ranks_of(run.pid)
-    assert set(ranks) == {"0", "1"}
-    os.kill(ranks[victim], signal.SIGKILL)
-    started = time.monotonic()
-    _, said = run.communicate(timeout=PATIENCE)
-    assert time.monotonic() - started < 30
+    run = start(tmp_path, *shards)
+    said = struck(tmp_path, run, 3, lambda ranks: os.kill(ranks[victim], signal.SIGKILL))
     assert run.returncode == 137
     assert f"rank {victim} failed first" in said
-    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values()), "all have ended"
-    assert list(stage(killed, "grpo").glob("checkpoints/*.seal"))
-    assert start(killed, *shards).wait(PATIENCE) == 0
-    assert_same(stage(killed, "grpo"), stage(unharmed, "grpo"))
+    assert list(stage(tmp_path, "grpo").glob("checkpoints/*.seal"))
+    assert start(tmp_path, *shards).wait(PATIENCE) == 0
+    assert_same(stage(tmp_path, "grpo"), stage(unharmed, "grpo"))
 
 
-@pytest.mark.slow
 def test_after_torchrun_has_lost_a_rank_the_run_goes_on(whole: Path, tmp_path: Path) -> None:
-    run = start(tmp_path, by=TORCHRUN)
-    wait_for_step(tmp_path, 3, run)
-    ranks = ranks_of(run.pid)
-    assert set(ranks) == {"0", "1"}
-    os.kill(ranks["1"], signal.SIGKILL)
-    started = time.monotonic()
-    run.communicate(timeout=PATIENCE)
-    assert time.monotonic() - started < 30
-    assert run.returncode not in (0, None)
-    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values()), "all have ended"
+    struck(tmp_path, start(tmp_path, by=TORCHRUN), 3, lambda ranks: os.kill(ranks["1"], signal.SIGKILL))
     assert start(tmp_path, by=TORCHRUN).wait(PATIENCE) == 0
     assert_same(stage(tmp_path, "grpo"), stage(whole, "grpo"))
 
 
-@pytest.mark.slow
 def test_a_signal_to_who_started_two_ranks_has_both_save_the_same_step_and_the_run_goes_on(
     whole: Path, tmp_path: Path
 ) -> None:
     run = start(tmp_path)
-    wait_for_step(tmp_path, 2, run)
-    ranks = ranks_of(run.pid)
-    assert set(ranks) == {"0", "1"}
-    run.send_signal(signal.SIGTERM)
-    _, said = run.communicate(timeout=PATIENCE)
+    said = struck(tmp_path, run, 2, lambda _: run.send_signal(signal.SIGTERM))
     assert run.returncode == INTERRUPTED, said
-    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values()), "all have ended"
     left, passed_over = newest_sound(stage(tmp_path, "grpo") / "checkpoints")
     assert passed_over == []
     assert f"(checkpoint {left}); to go on from there run the same command again" in said
@@ -135,21 +123,17 @@ def test_a_signal_to_who_started_two_ranks_has_both_save_the_same_step_and_the_r
     assert_same(stage(tmp_path, "grpo"), stage(whole, "grpo"))
 
 
-@pytest.mark.slow
 def test_where_the_shard_of_one_rank_does_not_fit_all_end_and_the_run_goes_on(
     whole_in_shards: Path, tmp_path: Path
 ) -> None:
     """A rank whose files may not grow beyond so many bytes writes as on a full disk: one, then the other."""
     for victim, step in (("1", 2), ("0", 4)):
-        run = start(tmp_path, SHARDS)
-        wait_for_step(tmp_path, step, run)
-        ranks = ranks_of(run.pid)
-        assert set(ranks) == {"0", "1"}
-        _, hard = resource.prlimit(ranks[victim], resource.RLIMIT_FSIZE)
-        resource.prlimit(ranks[victim], resource.RLIMIT_FSIZE, (100_000, hard))
-        _, said = run.communicate(timeout=PATIENCE)
-        assert run.returncode not in (0, None)
-        assert not any(Path(f"/proc/{rank}").exists() for rank in ranks.values()), "all have ended"
+
+        def fill_the_disk(ranks: dict[str, int], victim: str = victim) -> None:
+            _, hard = resource.prlimit(ranks[victim], resource.RLIMIT_FSIZE)
+            resource.prlimit(ranks[victim], resource.RLIMIT_FSIZE, (100_000, hard))
+
+        said = struck(tmp_path, start(tmp_path, SHARDS), step, fill_the_disk)
         left, passed_over = newest_sound(stage(tmp_path, "grpo") / "checkpoints")
         assert passed_over == []
         intact = re.escape(f"the one before, {left}, is intact")

@@ -104,15 +104,17 @@ def test_commands_are_answered_outside_of_a_clone(installed: Installed) -> None:
     assert typo.stderr.startswith("reward.wieght: no such key; did you mean 'reward.weight' of batch_size, ")
     study = installed(COMMAND, "study", "countdown_cerdit")
     assert (study.returncode, study.stderr) == (2, "no study 'countdown_cerdit'; did you mean 'countdown_credit'?\n")
-
-
-def test_what_is_to_be_typed_next_can_be(installed: Installed) -> None:
-    """No target of make, and no folder to install from."""
+    wrong = installed(COMMAND, "sample", "model=embedded:llama_countdwn")
+    assert wrong.stderr.endswith("did you mean 'embedded:llama_countdown'?\n"), "embedded policies come along"
+    planned = installed(COMMAND, "plan", "grpo_gsm8k", "scale=paper", "gpus=8")
+    assert (planned.returncode, planned.stderr) == (0, "")
+    assert "GiB" in planned.stdout
+    # what is to be typed next can be: no target of make, and no folder to install from
     if find_spec("ray") is None:
         extra = installed(COMMAND, "exp", "llama_critic", "hydra/launcher=ray")
         assert extra.stderr == "hydra/launcher=ray is not installed: pip install 'contrastive-reasoning[ray]'\n"
-    study = installed(COMMAND, "compare", "countdown_credit")
-    assert study.stderr.endswith(": contrastive-reasoning study countdown_credit\n")
+    compared = installed(COMMAND, "compare", "countdown_credit")
+    assert compared.stderr.endswith(": contrastive-reasoning study countdown_credit\n")
 
 
 @pytest.fixture
@@ -139,17 +141,6 @@ def test_ones_own_code_is_found_in_the_folder_of_another_project(installed: Inst
     own = ["reward=function", "reward.function._target_=my_rewards.brevity"]
     done = installed(COMMAND, "exp", "llama_baseline", "debug=fast", "stages=[grpo]", *own, where=another_project)
     assert done.returncode == 0, done.stderr
-
-
-def test_embedded_policies_come_along(installed: Installed) -> None:
-    wrong = installed(COMMAND, "sample", "model=embedded:llama_countdwn")
-    assert wrong.stderr.endswith("did you mean 'embedded:llama_countdown'?\n")
-
-
-def test_a_cost_is_planned_outside_of_a_clone(installed: Installed) -> None:
-    planned = installed(COMMAND, "plan", "grpo_gsm8k", "scale=paper", "gpus=8")
-    assert (planned.returncode, planned.stderr) == (0, "")
-    assert "GiB" in planned.stdout
 
 
 @pytest.mark.slow

@@ -88,8 +88,8 @@ WALKS = {
 }
 
 
-STUDY, WALKED_THERE = "A study: arms, seeds, and what decides", "tests/unit/experiments/studies/test_own_study.py"
-"""The one section that is of several runs, and where its commands are tried."""
+STUDY = "A study: arms, seeds, and what decides"
+"""The one section that is of several runs; ``tests/unit/experiments/studies/test_own_study.py`` tries its commands."""
 
 
 def section(title: str) -> str:
@@ -100,7 +100,6 @@ def test_every_section_is_walked() -> None:
     titles = re.findall(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), re.M)
     assert [title for title in titles if title != STUDY] == list(WALKS)
     assert STUDY in titles
-    assert (ROOT / WALKED_THERE).is_file()
 
 
 def test_the_page_shows_the_files_as_they_are_and_no_other() -> None:
@@ -110,12 +109,6 @@ def test_the_page_shows_the_files_as_they_are_and_no_other() -> None:
     assert files == set(shown)
     blocks = [found["language"] for found in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))]
     assert len(blocks) - blocks.count("sh") == len(shown), "no block of code stands without the name of its file"
-
-
-@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.name)
-def test_a_file_of_yaml_says_what_it_is_first(path: Path) -> None:
-    first = next(line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @"))
-    assert re.match(r"# [A-Z].*\.$", first)
 
 
 def test_the_pages_own_tests_pass() -> None:
