@@ -45,6 +45,8 @@ def test_a_run_is_named_by_its_overrides(outputs: Any, overrides: Sequence[str],
     else:
         assert experiment.name == name
     assert [stage.name for stage in stages] == [f"{experiment.name} · grpo", f"{experiment.name} · evaluate"]
+    (stages[0].folder / "config.yaml").unlink()
+    assert describe(folder)[1].params == {}, "of a stage that has no configuration yet"
 
 
 def test_an_arm_of_a_study_is_named_by_itself_and_the_method_by_the_experiment_that_was_chosen(outputs: Any) -> None:
@@ -56,12 +58,6 @@ def test_an_arm_of_a_study_is_named_by_itself_and_the_method_by_the_experiment_t
     assert experiment.name == "oracle · seed 3"
     assert {"method": "llama_oracle", "study": "countdown_credit", "arm": "oracle"}.items() <= experiment.tags.items()
     assert experiment.tags["reward.source"] == "oracle_flipped"
-
-
-def test_a_stage_without_a_configuration_yet_has_no_parameters(outputs: Any) -> None:
-    _, grpo, _ = describe(folder := outputs.run("early", seed=0, final=0.5))
-    (grpo.folder / "config.yaml").unlink()
-    assert describe(folder)[1].params == {}
 
 
 @pytest.mark.parametrize(
@@ -130,9 +126,6 @@ def test_every_stage_has_its_data(stage: str, name: str, context: str) -> None:
 )
 def test_the_digest_is_of_the_problems_and_not_of_how_they_are_read(stage: str, override: str, same: bool) -> None:
     assert (sets_of(stage, override)[0].digest == sets_of(stage)[0].digest) is same
-
-
-def test_warm_start_and_grpo_on_the_same_problems_have_one_digest() -> None:
     assert sets_of("warm_start")[0].digest == sets_of("grpo")[0].digest
 
 

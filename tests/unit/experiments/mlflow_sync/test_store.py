@@ -72,12 +72,6 @@ def test_an_address_is_unquoted_once(address: str, file: str | None) -> None:
     assert database_file(address) == (file and Path(file))
 
 
-def test_a_database_of_before_is_opened_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert tracking_address() == f"sqlite:///{tmp_path}/mlruns/mlflow.db"
-
-
 @pytest.fixture
 def silent() -> Iterator[int]:
     """The port of a server that takes connections and never answers."""

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from contrastive_reasoning.published import PublishedArm, PublishedTable, published_table
+from contrastive_reasoning.published import PublishedArm, PublishedTable
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.evaluation_table import caption, show, summary_rows, table_of, write
 
@@ -95,17 +95,6 @@ def test_a_model_that_the_paper_has_elsewhere_stands_beside_its_own_figures() ->
     ]
     assert caption(track, model=other) == f"verifier/accuracy in %; published: A paper, Table 9, of {other}"
     assert caption(track, model=MODEL).endswith(f"A paper, Table 1, of {MODEL}")
-
-
-def test_a_table_without_a_base_model_has_no_difference_to_one() -> None:
-    suite = SimpleNamespace(columns={"main": "verifier/accuracy"}, published_table=published_table("critics"))
-    rows = summary_rows(suite, {"test": {"verifier/accuracy": 0.75}}, model="Qwen/Qwen2.5-7B")
-    assert rows == [
-        {"model": "GRPO (published)", "Countdown": 80},
-        {"model": "GRPO+critic (published)", "Countdown": 70},
-        {"model": "GRPO+oracle (published)", "Countdown": 90},
-        {"model": "ours", "Countdown": 75.0},
-    ]
 
 
 def test_a_suite_of_ones_own_has_ours_alone_and_the_caption_says_what_was_evaluated() -> None:

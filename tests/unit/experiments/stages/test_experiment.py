@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -25,7 +22,6 @@ from experiments.system.files import lock
 from tests.two_ranks import on_ranks
 from tests.unit.experiments.stages.unwritable import unwritable
 
-ROOT = Path(__file__).resolve().parents[4]
 register()
 
 
@@ -45,6 +41,10 @@ def check(*overrides: str) -> None:
         (["rollout.sampling.top_p=0.0"], r"top_p must lie in \(0, 1\], got 0\.0"),
         (["callbacks.grpo.step_credit.steps=0"], "step_credit"),
         (["optimizer.betas=[0.9,2.0]"], "optimizer: Invalid beta"),
+        (
+            ["warm_start=none", "policy.pretrained=null"],
+            r"^policy\.pretrained=null with warm_start=none: give the policy",
+        ),
     ],
 )
 def test_what_a_later_stage_would_refuse_is_refused_first(overrides: list[str], sentence: str) -> None:
@@ -59,11 +59,6 @@ def test_what_a_stage_would_train_with_is_not_looked_at_where_it_trains_nothing(
     with pytest.raises(AssemblyError, match=r"pretraining\.optimizer: Invalid beta"):
         check(*refused)
     check(*refused, f"reward.checkpoint={tmp_path}")
-
-
-def test_a_policy_that_is_neither_given_nor_trained_is_refused() -> None:
-    with pytest.raises(AssemblyError, match=r"^policy\.pretrained=null with warm_start=none: give the policy"):
-        check("warm_start=none", "policy.pretrained=null")
 
 
 def test_a_policy_whose_tokenizer_ends_no_text_is_refused_by_name(tmp_path: Path) -> None:
@@ -85,34 +80,6 @@ def test_an_output_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path)
         config = compose("config", ["experiment=llama_baseline", "debug=fast", f"output_dir={outputs}"])
     with unwritable(outputs), pytest.raises(AssemblyError, match=r"^output_dir=.*: cannot be written \(.*denied"):
         run_experiment(config)
-
-
-def test_files_are_read_as_utf8_whatever_the_locale() -> None:
-    code = "from experiments.stages.code_hash import code_hashes as f; print(len(f({}, ['experiments.stages.train'])))"
-    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 3
-
-
-def test_who_waits_is_told_and_comes_after(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order: list[str] = []
-    monkeypatch.setattr(experiment, "LOCK_POLL_SECONDS", 0.05)
-
-    def second() -> None:
-        with experiment.held_by_first(tmp_path / "stage" / "lock", waiting="waiting for the other run"):
-            order.append("second")
-
-    with experiment.held_by_first(tmp_path / "stage" / "lock", waiting="never said"):
-        other = threading.Thread(target=second)
-        other.start()
-        other.join(timeout=0.3)
-        order.append("first")
-    other.join(timeout=10)
-    assert order == ["first", "second"]
-    assert capsys.readouterr().out == "waiting for the other run\n"
 
 
 ARRIVED, RELEASED = "arrived", "released"

@@ -260,20 +260,6 @@ def test_nothing_may_act_before_it(tmp_path: Path) -> None:
         trainer.fit(module := Line(), Numbers(module))  # pyright: ignore
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"every": 0}, "checkpoint_every must be a whole number of at least 1, got 0"),
-        ({"keep": 0}, r"checkpoints\.keep must be a whole number of at least 1, got 0"),
-        ({"best": {"val/score": "more"}}, "takes one metric with max or min, got {'val/score': 'more'}"),
-        ({"best": {}}, "takes one metric with max or min"),
-    ],
-)
-def test_settings_are_checked(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        saving(tmp_path, **changes)
-
-
 def test_it_is_written_beside_its_place_and_not_through_the_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

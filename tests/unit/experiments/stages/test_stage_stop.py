@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -75,19 +74,3 @@ def test_one_that_comes_while_a_checkpoint_is_written_stops_after_it(tmp_path: P
     with pytest.raises(Interrupted, match=r"stopped by SIGTERM at step 3 "):
         fit(Line(), saved)
     assert steps(tmp_path) == [3]
-
-
-def test_in_another_thread_nothing_is_listened_for() -> None:
-    heard: list[Any] = []
-
-    def listen() -> None:
-        stop = StopRequest()
-        with stop.listening():
-            stop.listen()
-            heard.append(signal.getsignal(signal.SIGTERM))
-
-    before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=listen)
-    thread.start()
-    thread.join()
-    assert heard == [before]
