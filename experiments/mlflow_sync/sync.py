@@ -135,13 +135,13 @@ class FolderSync:
         return self._sent[run.key]
 
     def _send_files(self, run: RunDescription, sent: Sent) -> None:
-        for path in sorted(path for pattern in FILES[run.kind] for path in run.folder.glob(pattern)):
-            if _changed(path, run, sent):
-                self.tracker.log_file(sent.run_id, path, _place(path, run))
+        places = [(run.folder, pattern) for pattern in FILES[run.kind]]
         if run.kind == "sweep" and (sweep := sweep_folder(run.folder)):
-            for path in (path for pattern in SWEEP_RESULTS for path in sorted(sweep.glob(pattern))):
-                if _changed(path, run, sent):
-                    self.tracker.log_file(sent.run_id, path, "")
+            places += [(sweep, pattern) for pattern in SWEEP_RESULTS]
+        for folder, pattern in places:
+            for path in sorted(folder.glob(pattern)):
+                if _changed(path, folder, sent):
+                    self.tracker.log_file(sent.run_id, path, _place(path, folder))
 
     def _send_metrics(self, run: RunDescription, sent: Sent) -> None:
         while lines := list(islice(complete_lines(run.folder, start=sent.offset), CHUNK)):
@@ -153,7 +153,7 @@ class FolderSync:
         """Each table once, with the rows of all its steps: the steps can then be filtered on MLflow's page."""
         for folder in sorted({path.parent for path in run.folder.glob("tables/**/*.json")}):
             files = sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
-            if any([_changed(path, run, sent) for path in files]):
+            if any([_changed(path, run.folder, sent) for path in files]):
                 tables = ((int(path.stem), json.loads(path.read_text(encoding="utf-8"))) for path in files)
                 rows = [{"step": step, **row} for step, table in tables for row in table]
                 self.tracker.log_table(sent.run_id, folder.relative_to(run.folder / "tables").as_posix(), rows)
@@ -169,7 +169,7 @@ class FolderSync:
             limit = f"{megabytes:,.1f} MB are more than logger.model_megabytes={run.model_megabytes:g}"
             files, tag = [], f"{limit}: {run.folder / POLICY}"
         for path in files:
-            self.tracker.log_file(sent.run_id, path, _place(path, run))
+            self.tracker.log_file(sent.run_id, path, _place(path, run.folder))
         self.tracker.describe(sent.run_id, params={}, tags={"model": tag})
         sent.model = True
 
@@ -179,15 +179,14 @@ class FolderSync:
         write_json(path, read_json(path) | {self.tracker.address: sent})
 
 
-def _place(path: Path, run: RunDescription) -> str:
-    """The folder of MLflow's artifacts that a file of the run's folder belongs to; "" is their root."""
-    return path.parent.relative_to(run.folder).as_posix().removeprefix(".")
+def _place(path: Path, folder: Path) -> str:
+    """The folder of MLflow's artifacts that a file below ``folder`` belongs to; "" is their root."""
+    return path.parent.relative_to(folder).as_posix().removeprefix(".")
 
 
-def _changed(path: Path, run: RunDescription, sent: Sent) -> bool:
+def _changed(path: Path, folder: Path, sent: Sent) -> bool:
     """Whether a file is new since it was last sent. It counts as sent from now on: a pass that fails is forgotten."""
-    name = path.relative_to(run.folder).as_posix() if path.is_relative_to(run.folder) else path.name
-    now = path.stat().st_mtime_ns
+    name, now = path.relative_to(folder).as_posix(), path.stat().st_mtime_ns
     before, sent.files[name] = sent.files.get(name), now
     return before != now
 

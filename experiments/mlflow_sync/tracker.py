@@ -151,11 +151,9 @@ class Tracker:
     def runs(self, experiments: Sequence[str], *, kind: str) -> list[TrackedRun]:
         """All runs of one kind in the named experiments, oldest first."""
         names = {e.experiment_id: e.name for e in self._client.search_experiments() if e.name in experiments}
-        if not names:
-            return []
         found: list[Run] = []
         token: str | None = ""
-        while token is not None:
+        while names and token is not None:
             page = self._client.search_runs(
                 list(names), f"tags.kind = '{kind}'", 1, MOST_RUNS, ["attributes.start_time"], token or None
             )

@@ -198,9 +198,9 @@ def _imports(tree: ast.AST, package: str) -> set[str]:
             continue
         found |= {path for _, path in _bindings(node, package)}
         if isinstance(node, ast.Constant):
-            name = node.value
-            if isinstance(name, str) and DOTTED.fullmatch(name) and is_ours(name):
-                found |= {name} if module_file(name) is not None and not _is_package(name) else set()
+            named = node.value if isinstance(node.value, str) and DOTTED.fullmatch(node.value) else ""
+            if is_ours(named) and module_file(named) is not None and not _is_package(named):
+                found.add(named)
         elif isinstance(node, ast.Call) and _last_name(node.func) in ("import_module", "__import__"):
             first = node.args[0] if node.args else None
             found.add(str(first.value) if isinstance(first, ast.Constant) else f"{package}.*")

@@ -7,11 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hydra import compose, initialize_config_module
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 from omegaconf import DictConfig, OmegaConf
@@ -20,18 +20,17 @@ from transformers import AutoModelForCausalLM
 import conf
 from experiments.config.contradictions import contradiction
 from experiments.run_folder import last_values
-from experiments.schema import STAGES, register
+from experiments.schema import STAGES
 from experiments.stages.experiment import Interrupted, run_experiment
 from lightning_modules.grpo import GRPO
+from tests import config_kit
 from tests.integration.test_kills import numbers
 
 SMALL = ["experiment=llama_critic", "debug=fast", "policy.pretrained=null", "policy.corpus.plays=50"]
-register()
 
 
 def composed(output: Path, *overrides: str) -> DictConfig:
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", [*SMALL, "logger.mirror=false", f"output_dir={output}", *overrides])
+    config = deepcopy(config_kit.composed(*SMALL, "logger.mirror=false", f"output_dir={output}", *overrides))
     assert contradiction(config) is None
     return config
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_module
 
 from experiments.mlflow_sync.describe import (
     LONGEST_NAME,
@@ -16,11 +15,10 @@ from experiments.mlflow_sync.describe import (
     flatten,
     mlflow_name,
 )
-from experiments.schema import register
 from experiments.stages.plan import relevant_config
 from experiments.system.files import write_json
+from tests.config_kit import composed
 
-register()
 CHOICES = {"task": "countdown", "datamodule": "hindsight", "suite": "countdown_laptop"}
 
 
@@ -93,8 +91,7 @@ def test_a_metric_of_any_script_has_a_name_that_mlflow_takes(name: str, accepted
 
 
 def sets_of(stage: str, *overrides: str, files: dict[str, str] | None = None) -> list[DataSet]:
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", ["experiment=llama_critic", "policy.pretrained=null", *overrides])
+    config = composed("experiment=llama_critic", "policy.pretrained=null", *overrides)
     return data_sets(stage, relevant_config(stage, config), files=files or {}, choices=CHOICES)
 
 

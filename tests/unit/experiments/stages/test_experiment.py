@@ -10,24 +10,20 @@ import time
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
 
 from contrastive_reasoning.distributed import this_rank
 from experiments.assemble import AssemblyError
 from experiments.config.folders import EMBEDDED_FOLDER
-from experiments.schema import register
 from experiments.stages import experiment
 from experiments.stages.experiment import check_parts, run_experiment
 from experiments.system.files import lock
+from tests.config_kit import composed
 from tests.two_ranks import on_ranks
 from tests.unit.experiments.stages.unwritable import unwritable
 
-register()
-
 
 def check(*overrides: str) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
-        check_parts(compose("config", ["experiment=llama_baseline", "debug=fast", *overrides]))
+    check_parts(composed("experiment=llama_baseline", "debug=fast", *overrides))
 
 
 @pytest.mark.parametrize(
@@ -76,8 +72,7 @@ def test_a_policy_whose_tokenizer_ends_no_text_is_refused_by_name(tmp_path: Path
 def test_an_output_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     outputs.mkdir()
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", ["experiment=llama_baseline", "debug=fast", f"output_dir={outputs}"])
+    config = composed("experiment=llama_baseline", "debug=fast", f"output_dir={outputs}")
     with unwritable(outputs), pytest.raises(AssemblyError, match=r"^output_dir=.*: cannot be written \(.*denied"):
         run_experiment(config)
 

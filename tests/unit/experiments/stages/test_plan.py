@@ -5,22 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 from experiments.assemble import AssemblyError
-from experiments.schema import register
 from experiments.stages import plan as planning
 from experiments.stages.checkpoints import CheckpointError
 from experiments.stages.experiment import run_stage
 from experiments.stages.plan import changed_since, plan_stage, plan_stages
-
-register()
+from tests import config_kit
 
 
 def composed(*overrides: str) -> DictConfig:
-    with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", ["experiment=llama_baseline", *overrides])
+    return config_kit.composed("experiment=llama_baseline", *overrides)
 
 
 def on_problems(path: Path) -> list[str]:

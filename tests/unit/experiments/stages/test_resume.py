@@ -9,10 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
 
 from experiments.run_folder.reader import MANIFEST, RESULT, SWEEP_VARIABLE
-from experiments.schema import register
 from experiments.stages import resume
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept, path_of, seal
 from experiments.stages.experiment import compared as is_compared
@@ -21,9 +19,9 @@ from experiments.stages.plan import StagePlan
 from experiments.stages.resume import begin, check_unfinished
 from experiments.stages.stage_manifest import LOCK, read_manifest
 from experiments.system.files import lock
+from tests.config_kit import composed
 from tests.unit.experiments.stages.test_plan import edit_code
 
-register()
 FRESH = "policy.pretrained=null"
 ACCEPT, ANEW = "checkpoints.resume_changed_code=true", "checkpoints.begin_anew=true"
 BASE = ["experiment=llama_baseline"]
@@ -32,9 +30,8 @@ WIDER = [*BASE, "advantage.epsilon=0.5"]
 
 def chain(outputs: Path, *overrides: str) -> list[StagePlan]:
     """The stages as a run plans them, without the evaluation."""
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", [*BASE, f"output_dir={outputs}", *overrides])
-    return [plan for stage, plan in plans(config).items() if stage != "evaluate"]
+    planned = plans(composed(*BASE, f"output_dir={outputs}", *overrides))
+    return [plan for stage, plan in planned.items() if stage != "evaluate"]
 
 
 def finish(plan: StagePlan) -> None:
@@ -318,9 +315,8 @@ def test_settings_that_differ_late_or_by_their_kind_are_other_settings(
     assert "it was begun with values that read alike and are of another kind" in capsys.readouterr().out
 
 
-def test_jobs_of_a_sweep_and_arms_of_a_study_differ_on_purpose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
-        config, arm = (compose("config", [f"output_dir={tmp_path}", *more]) for more in ([], ["+arm=oracle"]))
-    assert [is_compared(config), is_compared(arm)] == [False, True]
+def test_jobs_of_a_sweep_and_arms_of_a_study_differ_on_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_compared(composed())
+    assert is_compared(composed("+arm=oracle"))
     monkeypatch.setenv(SWEEP_VARIABLE, "{}")
-    assert is_compared(config)
+    assert is_compared(composed())

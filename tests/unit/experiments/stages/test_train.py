@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hydra import compose, initialize_config_module
 from lightning.pytorch.strategies import SingleDeviceStrategy
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from contrastive_reasoning.evaluation import Evaluation
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from experiments.assemble import AssemblyError
-from experiments.schema import register
 from experiments.stages import evaluate as evaluation
 from experiments.stages.train import device_of, idle, make_trainer
+from tests.config_kit import composed
 
-register()
-
-
-def composed(*overrides: str) -> DictConfig:
-    with initialize_config_module("conf", version_base="1.3"):
-        return compose("config", ["experiment=llama_baseline", *overrides])
+BASE = "experiment=llama_baseline"
 
 
 class Looked(Exception):
@@ -41,7 +36,7 @@ class Suite:
 
 def test_a_policy_is_evaluated_on_the_device_of_the_trainer(tmp_path: Path) -> None:
     """A device without numbers stands for one that this machine lacks."""
-    config = composed()
+    config = deepcopy(composed(BASE))
     OmegaConf.update(
         config, "trainer.strategy", {"_target_": f"{__name__}.on_another_device"}, merge=False, force_add=True
     )
@@ -57,7 +52,7 @@ def on_another_device() -> SingleDeviceStrategy:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_is_not_there_is_named() -> None:
     with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=gpu\): No supported gpu backend found!$"):
-        device_of(composed("trainer=gpu"))
+        device_of(composed(BASE, "trainer=gpu"))
 
 
 def test_gpus_that_stand_idle_are_named() -> None:
@@ -69,4 +64,4 @@ def test_gpus_that_stand_idle_are_named() -> None:
 
 def test_arguments_that_lightning_refuses_are_a_sentence() -> None:
     with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=cpu\): .*val_check_interval"):
-        make_trainer(composed(), val_check_interval=-1.5)
+        make_trainer(composed(BASE), val_check_interval=-1.5)
