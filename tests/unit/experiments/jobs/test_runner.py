@@ -77,19 +77,18 @@ def test_one_that_fails_takes_no_other_along(tmp_path: Path, launcher: str | Non
     assert state(tmp_path) == end_of(tmp_path, jobs) == "failed"
 
 
-@pytest.mark.parametrize(("at_once", "threads"), [(1, None), (2, "3"), (4, "1"), (9, "1")])
-def test_jobs_share_the_cores(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at_once: int, threads: str | None
+@pytest.mark.parametrize(
+    ("at_once", "given", "threads"),
+    [(1, None, "None None"), (2, None, "3 3"), (4, None, "1 1"), (9, None, "1 1"), (3, "7", "7 2")],
+)
+def test_jobs_share_the_cores_and_keep_the_users_threads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at_once: int, given: str | None, threads: str
 ) -> None:
     monkeypatch.setattr(shared.os, "cpu_count", lambda: 6)
-    run(tmp_path, f"import os; print(*(os.environ.get(name) for name in {THREADS}))", jobs=2, at_once=at_once)
-    assert logs(tmp_path) == [f"{threads} {threads}"] * 2
-
-
-def test_the_users_threads_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    run(tmp_path, "import os; print(os.environ['OMP_NUM_THREADS'])", jobs=1, at_once=3)
-    assert logs(tmp_path) == ["7"]
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    run(tmp_path, f"import os; print(*(os.environ.get(name) for name in {THREADS}))", jobs=1, at_once=at_once)
+    assert logs(tmp_path) == [threads]
 
 
 def test_jobs_that_run_at_once_see_other_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -105,14 +104,13 @@ def test_jobs_that_run_at_once_see_other_gpus(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_ctrl_c_stops_those_that_run_and_begins_no_other(tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     jobs = run(tmp_path, "import time; print(flush=True); time.sleep(60)", jobs=3, at_once=2)
     assert [job.state for job in jobs] == ["stopped"] * 3
     assert len(logs(tmp_path)) == 2
     assert end_of(tmp_path, jobs) == "stopped"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Ctrl-C is the caller's again"
-    signal.signal(signal.SIGINT, before)
 
 
 def test_a_second_ctrl_c_waits_for_nobody(tmp_path: Path) -> None:
