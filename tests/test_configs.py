@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies import load
@@ -285,4 +286,4 @@ def test_every_value_of_a_sweep_can_be_taken(sweep: str) -> None:
             config = composed("experiment=clipo_laptop", f"{key}={value}")
             assert contradiction(config) is None
             if not (CONF / key).is_dir():
-                assert str(OmegaConf.select(config, key)) == value
+                assert OmegaConf.select(config, key) == yaml.safe_load(value)
