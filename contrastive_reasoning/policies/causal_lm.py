@@ -113,14 +113,15 @@ class CausalLMPolicy(nn.Module):
 
     def encode_prompts(self, prompts: Sequence[str]) -> tuple[Int[Tensor, "P S"], Bool[Tensor, "P S"]]:
         """Prompts as left-padded ids with their mask, on the policy's device."""
-        return self._padded([self.prompt_ids(prompt) for prompt in prompts], side="left")
+        return self.padded([self.prompt_ids(prompt) for prompt in prompts], side="left")
 
     def encode_completions(self, completions: Sequence[str]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
         """Completions with the end token, right-padded, with their mask, on the policy's device."""
         encoded = self.tokenizer(list(completions), add_special_tokens=False)["input_ids"]
-        return self._padded([[*ids, int(self.tokenizer.eos_token_id)] for ids in encoded], side="right")  # pyright: ignore
+        return self.padded([[*ids, int(self.tokenizer.eos_token_id)] for ids in encoded], side="right")  # pyright: ignore
 
-    def _padded(self, rows: Sequence[Sequence[int]], *, side: str) -> tuple[Tensor, Tensor]:
+    def padded(self, rows: Sequence[Sequence[int]], *, side: str) -> tuple[Int[Tensor, "N L"], Bool[Tensor, "N L"]]:
+        """Rows of token ids, filled up on a side, with their mask, on the policy's device."""
         padded: dict[str, Any] = {"batch_first": True, "padding_side": side}
         tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
         ids = pad_sequence(tensors, padding_value=self.pad_token_id, **padded)

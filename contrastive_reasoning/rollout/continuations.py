@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
-from contrastive_reasoning.rollout.completions import spelling
+from contrastive_reasoning.rollout.requests import spelling
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 

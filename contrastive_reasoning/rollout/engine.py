@@ -21,9 +21,16 @@ from contrastive_reasoning.policies.attention import AttentionPlan, no_mask
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.decoder import decoder_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.completions import CompletionNotifier, Completions, ends_of, evaluating
 from contrastive_reasoning.rollout.repeated import RepeatedDecode
-from contrastive_reasoning.rollout.requests import Requests, Written, encode
+from contrastive_reasoning.rollout.requests import (
+    CompletionNotifier,
+    Completions,
+    Requests,
+    Written,
+    encode,
+    ends_of,
+    evaluating,
+)
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, draw, row_uniforms
 from contrastive_reasoning.rollout.shared_cache import SharedCache, read_prompts
 from contrastive_reasoning.tasks.base import Problem
@@ -59,8 +66,7 @@ class Engine:
         ``written`` is called for a completion when its row leaves the batch. With ``pooled`` the mean hidden state of
         each completion comes from the same passes: a row then stays for one pass more, which reads its last token.
         """
-        limit = sampling.max_tokens
-        requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
+        requests = encode(policy, problems, group_size, sampling, prefixes)
         width = int(requests.limits.max())
         uniforms = torch.zeros(len(requests), width, device=policy.device)
         if not sampling.greedy:

@@ -10,14 +10,16 @@ from transformers import GenerationConfig
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.completions import (
+from contrastive_reasoning.rollout.requests import (
     CompletionNotifier,
     Completions,
+    Requests,
+    Written,
+    encode,
     evaluating,
     pooled_states,
     spelling,
 )
-from contrastive_reasoning.rollout.requests import Requests, Written, encode
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed, length_of
 from contrastive_reasoning.tasks.base import Problem
 
@@ -43,8 +45,7 @@ class HFEngine:
         written: Written | None = None,
     ) -> RolloutBatch:
         """See ``RolloutEngine``."""
-        limit = sampling.max_tokens
-        requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
+        requests = encode(policy, problems, group_size, sampling, prefixes)
         completions = Completions(len(requests), int(requests.limits.max()), policy.device)
         notify = CompletionNotifier(completions, policy, written)
         devices = [policy.device] if policy.device.type == "cuda" else []

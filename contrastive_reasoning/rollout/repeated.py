@@ -12,8 +12,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout.completions import Completions, ends_of
-from contrastive_reasoning.rollout.requests import Requests
+from contrastive_reasoning.rollout.requests import Completions, Requests, ends_of
 from contrastive_reasoning.rollout.sampling import Sampling, draw
 
 COMPACT_BELOW = 0.75

@@ -1,19 +1,23 @@
-"""What writes completions, and what it is asked for: prompts in tokens, and how long each completion may get."""
+"""What engines have in common: the requests that they are given, and the completions while they are written.
+
+problems  →  Requests: prompts in tokens, how long each completion may get  →  Completions  →  RolloutBatch
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.sampling import Sampling, Seed
+from contrastive_reasoning.rollout.sampling import Ends, Sampling, Seed, StopStrings
+from contrastive_reasoning.rollout.spans import text_of, token_bytes, token_spans
 from contrastive_reasoning.tasks.base import Problem
 
 Written = Callable[[int, str], None]
@@ -92,10 +96,9 @@ class Requests:
 def encode(
     policy: CausalLMPolicy,
     problems: Sequence[Problem],
-    *,
     group_size: int,
-    max_tokens: int,
-    prefixes: Sequence[Sequence[int]] | None = None,
+    sampling: Sampling,
+    prefixes: Sequence[Sequence[int]] | None,
 ) -> Requests:
     """Encode the prompts of some problems, and what their completions begin with.
 
@@ -106,46 +109,135 @@ def encode(
         raise ValueError("no problems were given: rollouts need at least one")
     if group_size < 1:
         raise ValueError(f"group_size must be at least 1, got {group_size}")
-    ids, mask = policy.encode_prompts([problem.prompt for problem in problems])
-    for problem, length in zip(problems, mask.sum(1).tolist(), strict=True):
-        if not length:
-            raise ValueError(f"the prompt of problem {problem.id} has no tokens: there is nothing to continue")
     begun = [()] * len(problems) if prefixes is None else prefixes
-    _check_prefixes(policy, problems, begun, max_tokens)
-    ids, mask = _continued(ids, mask, begun, policy.pad_token_id)
-    lengths = mask.sum(1)
-    for problem, length in zip(problems, lengths.tolist(), strict=True):
-        if length >= policy.max_length:
+    if len(begun) != len(problems):
+        raise ValueError(f"prefixes are one for each problem: got {len(begun)} for {len(problems)} problems")
+    rows, limits = [], []
+    for problem, prefix in zip(problems, begun, strict=True):
+        row, left = [*policy.prompt_ids(problem.prompt), *prefix], sampling.max_tokens - len(prefix)
+        if len(row) == len(prefix):
+            raise ValueError(f"the prompt of problem {problem.id} has no tokens: there is nothing to continue")
+        if left < 1:
             raise ValueError(
-                f"problem {problem.id}: its prompt of {length} tokens leaves no room for a completion "
-                f"in the policy's context of {policy.max_length} tokens"
-            )
-    left = torch.tensor([max_tokens - len(prefix) for prefix in begun], device=ids.device)
-    limits = (policy.max_length - lengths).minimum(left)
-    return Requests(prompt_ids=ids, prompt_mask=mask, limits=limits, group_size=group_size, prefixes=begun)
-
-
-def _check_prefixes(
-    policy: CausalLMPolicy, problems: Sequence[Problem], prefixes: Sequence[Sequence[int]], max_tokens: int
-) -> None:
-    if len(prefixes) != len(problems):
-        raise ValueError(f"prefixes are one for each problem: got {len(prefixes)} for {len(problems)} problems")
-    for problem, prefix in zip(problems, prefixes, strict=True):
-        if len(prefix) >= max_tokens:
-            raise ValueError(
-                f"problem {problem.id}: a prefix of {len(prefix)} tokens leaves nothing of max_tokens={max_tokens}"
+                f"problem {problem.id}: a prefix of {len(prefix)} tokens leaves nothing of "
+                f"max_tokens={sampling.max_tokens}"
             )
         if not set(policy.eos_token_ids).isdisjoint(prefix):
             raise ValueError(f"problem {problem.id}: a prefix that holds an end token cannot be continued")
+        if len(row) >= policy.max_length:
+            raise ValueError(
+                f"problem {problem.id}: its prompt of {len(row)} tokens leaves no room for a completion "
+                f"in the policy's context of {policy.max_length} tokens"
+            )
+        rows.append(row)
+        limits.append(min(policy.max_length - len(row), left))
+    ids, mask = policy.padded(rows, side="left")
+    return Requests(
+        prompt_ids=ids,
+        prompt_mask=mask,
+        limits=torch.tensor(limits, device=ids.device),
+        group_size=group_size,
+        prefixes=begun,
+    )
 
 
-def _continued(
-    ids: Int[Tensor, "P s"], mask: Bool[Tensor, "P s"], prefixes: Sequence[Sequence[int]], pad_token_id: int
-) -> tuple[Int[Tensor, "P S"], Bool[Tensor, "P S"]]:
-    """Each prompt with its prefix behind it, left-padded."""
-    if not any(prefixes):
-        return ids, mask
-    prompts = [row[there] for row, there in zip(ids, mask, strict=True)]
-    rows = [torch.cat([prompt, prompt.new_tensor(prefix)]) for prompt, prefix in zip(prompts, prefixes, strict=True)]
-    padded = pad_sequence(rows, batch_first=True, padding_value=pad_token_id, padding_side="left")
-    return padded, pad_sequence([torch.ones_like(row).bool() for row in rows], batch_first=True, padding_side="left")
+class Completions:
+    """B completions of up to T tokens, filled column by column; what lies beyond a row's length is ignored."""
+
+    def __init__(self, rows: int, width: int, device: torch.device) -> None:
+        self.ids: Int[Tensor, "B T"] = torch.zeros(rows, width, dtype=torch.long, device=device)
+        self.log_probs: Float[Tensor, "B T"] = torch.zeros(rows, width, device=device)
+        self.lengths: Int[Tensor, " B"] = torch.zeros(rows, dtype=torch.long, device=device)
+        self.stopped: Bool[Tensor, " B"] = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.states: Float[Tensor, "B D"] | None = None
+
+    def add_states(self, rows: Int[Tensor, " b"], states: Float[Tensor, "b D"]) -> None:
+        """Add the hidden states of one token each to the sums of these rows, in fp32."""
+        if self.states is None:
+            self.states = torch.zeros(len(self.ids), states.shape[1], device=states.device)
+        self.states[rows] += states.float()
+
+    def batch(
+        self, policy: CausalLMPolicy, problems: Sequence[Problem], requests: Requests, sampling: Sampling
+    ) -> RolloutBatch:
+        """The rollouts, as wide as the longest of them."""
+        width = int(self.lengths.max())
+        mask = torch.arange(width, device=self.ids.device) < self.lengths[:, None]
+        ids = self.ids[:, :width].masked_fill(~mask, policy.pad_token_id)
+        table = spelling(policy)
+        rows = [row[:length] for row, length in zip(ids.tolist(), self.lengths.tolist(), strict=True)]
+        return RolloutBatch(
+            problems=list(problems),
+            prompt_ids=requests.prompt_ids,
+            prompt_mask=requests.prompt_mask,
+            completion_ids=ids,
+            mask=mask,
+            old_log_probs=self.log_probs[:, :width].masked_fill(~mask, 0.0),
+            temperature=sampling.scoring_temperature,
+            pooled=None if self.states is None else self.states / self.lengths[:, None],
+            texts=[text_of(table, row) for row in rows],
+            token_spans=[token_spans(table, row) for row in rows],
+            finish_reasons=["stop" if stopped else "length" for stopped in self.stopped.tolist()],
+            group_size=requests.group_size,
+        )
+
+
+class CompletionNotifier:
+    """Calls ``written`` for completions that have ended; does nothing where there is no such callback."""
+
+    def __init__(self, completions: Completions, policy: CausalLMPolicy, written: Written | None) -> None:
+        self.completions, self.written = completions, written
+        self.table = () if written is None else spelling(policy)
+
+    def __call__(self, rows: Sequence[int]) -> None:
+        """These rows are written."""
+        if self.written is None:
+            return
+        at = list(rows)
+        ids, lengths = self.completions.ids[at].tolist(), self.completions.lengths[at].tolist()
+        for row, tokens, length in zip(at, ids, lengths, strict=True):
+            self.written(row, text_of(self.table, tokens[:length]))
+
+
+def spelling(policy: CausalLMPolicy) -> Sequence[bytes]:
+    """The bytes of each token of the policy; tokens that end a completion spell nothing, special or not."""
+    table = list(token_bytes(policy.tokenizer))
+    for token in policy.eos_token_ids:
+        if token < len(table):
+            table[token] = b""
+    return table
+
+
+def ends_of(policy: CausalLMPolicy, sampling: Sampling, requests: Requests) -> Ends:
+    """What ends each row."""
+    stops = None
+    if sampling.stop:
+        stops = StopStrings(sampling.stop, spelling(policy), rows=len(requests), begun=requests.begun)
+    return Ends(policy.eos_token_ids, stops, policy.device)
+
+
+@torch.no_grad()
+def pooled_states(
+    policy: CausalLMPolicy, requests: Requests, rollouts: RolloutBatch, *, max_batch_tokens: int
+) -> Float[Tensor, "B D"]:
+    """Mean hidden states of the completions; ``max_batch_tokens`` bounds rows · (prompt + completion) of a pass."""
+    parts = []
+    with evaluating(policy.model):
+        for rows in requests.chunks(max_batch_tokens):
+            ids, mask, owner = requests.prompts_of(rows)
+            span = slice(rows.start, rows.stop)
+            completions, written = rollouts.completion_ids[span], rollouts.mask[span]
+            parts.append(policy.log_probs_and_pooled(ids, mask, completions, written, owner=owner)[1])
+    return torch.cat(parts)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Every module in evaluation mode, each put back afterwards as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

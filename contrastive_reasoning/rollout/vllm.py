@@ -18,8 +18,7 @@ import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.completions import Completions, pooled_states, spelling
-from contrastive_reasoning.rollout.requests import Requests, Written, encode
+from contrastive_reasoning.rollout.requests import Completions, Requests, Written, encode, pooled_states, spelling
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed, length_of, names_of
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.rollout.vllm_client import (
@@ -87,8 +86,7 @@ class VLLMEngine:
 
         Raises ServerError where the server is not there, holds other weights, or answers what it should not.
         """
-        limit = sampling.max_tokens
-        requests = encode(policy, problems, group_size=group_size, max_tokens=limit, prefixes=prefixes)
+        requests = encode(policy, problems, group_size, sampling, prefixes)
         if self.sleep_level is not None:
             on_every_rank(torch.cuda.empty_cache)  # a server that sleeps between rollouts shares all devices
         report = on_first_rank(lambda: self._ready(policy))

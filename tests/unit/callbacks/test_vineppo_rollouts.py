@@ -17,7 +17,7 @@ from contrastive_reasoning.advantages import MeanCentred, VinePPO
 from contrastive_reasoning.rewards import MonteCarloReward, VerifierReward
 from contrastive_reasoning.rewards.shaping import legal_steps
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
-from contrastive_reasoning.rollout.completions import spelling
+from contrastive_reasoning.rollout.requests import spelling
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from datamodules.reasoning_prompts import ProblemBatch

@@ -13,7 +13,6 @@ from scipy.stats import binom
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling, token_spans
-from contrastive_reasoning.rollout.completions import spelling
 from contrastive_reasoning.rollout.continuations import (
     Prefix,
     distinct,
@@ -22,6 +21,7 @@ from contrastive_reasoning.rollout.continuations import (
     success_rates,
     whole_texts,
 )
+from contrastive_reasoning.rollout.requests import spelling
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 

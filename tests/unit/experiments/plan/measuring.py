@@ -20,9 +20,8 @@ from transformers.models.qwen2 import Qwen2ForCausalLM
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA, checkpoint_layers
 from contrastive_reasoning.policies.tiny import train_tokenizer
-from contrastive_reasoning.rollout.completions import CompletionNotifier, Completions
 from contrastive_reasoning.rollout.engine import ContinuousDecode, Engine
-from contrastive_reasoning.rollout.requests import encode
+from contrastive_reasoning.rollout.requests import CompletionNotifier, Completions, encode
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Problem
 from lightning_modules.optim import AdamW
@@ -141,7 +140,7 @@ def rollouts(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
     """Keys and values when the first rows have sat down, and the peak of all of it."""
     problems = [Problem(id=str(i), prompt="1" * case["prompt"], answer="", fields={}) for i in range(case["problems"])]
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=case["completion"], stop=())
-    requests = encode(policy, problems, group_size=case["group"], max_tokens=case["completion"])
+    requests = encode(policy, problems, case["group"], sampling, None)
     completions = Completions(len(requests), case["completion"], policy.device)
     with torch.no_grad(), policy.autocast():
         decode = ContinuousDecode(
