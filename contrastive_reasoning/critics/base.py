@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from contrastive_reasoning.losses.similarity import Similarity, of_pairs
 from contrastive_reasoning.tasks.base import Problem, Step
@@ -124,15 +125,12 @@ class TwoTowerCritic(nn.Module, ABC):
 
 def take(encoding: Any, rows: Int[Tensor, " N"]) -> Any:
     """The given rows of an encoding, in that order, repeats allowed."""
-    if isinstance(encoding, dict):
-        return {name: part[rows] for name, part in encoding.items()}
-    return encoding[rows]
+    return tree_map(lambda part: part[rows], encoding)
 
 
 def rows_of(encoding: Any) -> int:
     """How many rows an encoding has."""
-    first = next(iter(encoding.values())) if isinstance(encoding, dict) else encoding
-    return first.shape[0]
+    return tree_leaves(encoding)[0].shape[0]
 
 
 class Pairs(NamedTuple):

@@ -48,10 +48,7 @@ def token_log_probs(
 
     Raises ValueError for a temperature or chunk that is not positive.
     """
-    if temperature <= 0:
-        raise ValueError(f"temperature must be positive when scoring, got {temperature}")
-    if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    _check(temperature, chunk)
     project = _project if hidden.shape[0] * weight.shape[0] <= KEPT else partial(_recomputed, _project)
     parts = [
         project(hidden[i : i + chunk], weight, targets[i : i + chunk], temperature, bias)
@@ -63,6 +60,13 @@ def token_log_probs(
 def placed(values: Float[Tensor, " n"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "b t"]:
     """The values of the masked-in tokens, row by row, at their places; 0 elsewhere."""
     return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)
+
+
+def _check(temperature: float, chunk: int) -> None:
+    if temperature <= 0:
+        raise ValueError(f"temperature must be positive when scoring, got {temperature}")
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
 
 
 def _recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
@@ -136,10 +140,7 @@ def full_kl(
 
     Raises ValueError for a temperature or chunk that is not positive, or vocabularies of different size.
     """
-    if temperature <= 0:
-        raise ValueError(f"temperature must be positive when scoring, got {temperature}")
-    if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    _check(temperature, chunk)
     if len(weight) != len(ref_weight):
         raise ValueError(f"policy and reference must share a vocabulary: {len(weight)} tokens and {len(ref_weight)}")
     parts = []

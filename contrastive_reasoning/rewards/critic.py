@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from contrastive_reasoning.critics.base import Critic, members_of, rows_of, take, values_states
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
@@ -164,20 +165,23 @@ class CriticReward:
             if query.steps
         }
         scores = [torch.zeros(len(members_of(self.critic)), 0)] * len(queries)
-        for indices, state_actions, goals in _by_shape(encoded):
-            logits = self._logits(state_actions, goals, device)
+        alike: dict[tuple[torch.Size, ...], list[int]] = defaultdict(list)
+        for index, pairs in encoded.items():
+            alike[tuple(part.shape[1:] for part in tree_leaves(pairs))].append(index)
+        for indices in alike.values():
+            logits = self._logits(tree_map(lambda *parts: torch.cat(parts), *[encoded[i] for i in indices]), device)
             parts = torch.split(logits, [len(queries[index].steps) for index in indices], dim=1)
             for index, part in zip(indices, parts, strict=True):
                 scores[index] = part
         return scores
 
-    def _logits(self, state_actions: Any, goals: Any, device: torch.device) -> Float[Tensor, "M N"]:
-        chunks = torch.arange(rows_of(goals)).split(self.batch_size)
+    def _logits(self, pairs: tuple[Any, Any], device: torch.device) -> Float[Tensor, "M N"]:
+        """Of N state–actions, each with its own goal."""
         pieces = []
-        for rows in chunks:
-            pairs = _to(take(state_actions, rows), device), _to(take(goals, rows), device)
+        for rows in torch.arange(rows_of(pairs)).split(self.batch_size):
+            chunk = tree_map(lambda part: part.to(device), take(pairs, rows))
             many = isinstance(self.critic, EnsembleCritic)
-            pieces.append(self.critic.member_pairs(*pairs) if many else self.critic.pairs(*pairs)[None])
+            pieces.append(self.critic.member_pairs(*chunk) if many else self.critic.pairs(*chunk)[None])
         return (torch.cat(pieces, dim=1).float() / self.temperature).cpu()
 
 
@@ -208,31 +212,6 @@ def _undecided(
 
 def _numbers(step: Step) -> tuple[int, ...]:
     return tuple(sorted(step.state))
-
-
-def _by_shape(encoded: dict[int, tuple[Any, Any]]) -> Iterator[tuple[list[int], Any, Any]]:
-    """Encodings of the same shape, joined along their first axis, with the rows they come from."""
-    groups: dict[Any, list[int]] = defaultdict(list)
-    for row, pair in encoded.items():
-        groups[tuple(_shape(part) for part in pair)].append(row)
-    for rows in groups.values():
-        yield rows, _concatenate([encoded[row][0] for row in rows]), _concatenate([encoded[row][1] for row in rows])
-
-
-def _shape(encoding: Any) -> Any:
-    if isinstance(encoding, dict):
-        return tuple((name, tuple(part.shape[1:])) for name, part in sorted(encoding.items()))
-    return tuple(encoding.shape[1:])
-
-
-def _concatenate(encodings: Sequence[Any]) -> Any:
-    if isinstance(encodings[0], dict):
-        return {name: torch.cat([encoding[name] for encoding in encodings]) for name in encodings[0]}
-    return torch.cat(list(encodings))
-
-
-def _to(encoding: Any, device: torch.device) -> Any:
-    return {k: v.to(device) for k, v in encoding.items()} if isinstance(encoding, dict) else encoding.to(device)
 
 
 INNER = ("outcome", "reward", "source")
