@@ -94,15 +94,6 @@ def test_backward_uses_dead_ends_as_negatives() -> None:
     assert logits.grad[4][in_a_reached_column].gt(0).all()
 
 
-def test_symmetric_is_half_of_each() -> None:
-    logits, positive, candidate = example()
-    forward = [x for x, has in zip(loop_info_nce(logits, positive, candidate), positive.any(1), strict=True) if has]
-    columns = loop_info_nce(logits.T, positive.T, candidate.T)
-    backward = [x for x, has in zip(columns, positive.any(0), strict=True) if has]
-    expected = (mean(forward) + mean(backward)) / 2
-    assert info_nce_symmetric(logits, positive, candidate).item() == pytest.approx(expected, rel=1e-10)
-
-
 def test_binary_nce() -> None:
     logits, positive, candidate = many_positives()
     expected = loop_binary(logits, positive, candidate)
@@ -165,12 +156,6 @@ def test_losses_over_many_positives(loss: Callable[..., Tensor]) -> None:
     losses.sum().backward()
     assert logits.grad is not None
     assert logits.grad[4].eq(0).all()
-
-
-@pytest.mark.parametrize("loss", OVER_MANY)
-def test_with_one_positive_all_are_info_nce(loss: Callable[..., Tensor]) -> None:
-    logits, positive, candidate = example()
-    assert_close(loss(logits, positive, candidate), info_nce(logits, positive, candidate))
 
 
 @pytest.mark.parametrize(

@@ -26,20 +26,6 @@ def _ragged(seed: int, *, spread: float, per_token: bool) -> ObjectiveInputs:
     )
 
 
-def _numeric(loss: Callable[[list[list[float]]], float], log_probs: Tensor, step: float = 1e-6) -> Tensor:
-    """d loss / d log_probs, entry by entry."""
-    found = torch.zeros_like(log_probs, requires_grad=False)
-    for i in range(log_probs.shape[0]):
-        for t in range(log_probs.shape[1]):
-            sides = []
-            for sign in (1, -1):
-                moved = log_probs.detach().clone()
-                moved[i, t] += sign * step
-                sides.append(loss(moved.tolist()))
-            found[i, t] = (sides[0] - sides[1]) / (2 * step)
-    return found
-
-
 def _rows(log_ratios: list[list[float]], advantages: list[list[float]]) -> ObjectiveInputs:
     """Full rows with these log-ratios."""
     moved = torch.tensor(log_ratios, dtype=torch.float64)
@@ -69,8 +55,3 @@ def gradient() -> Callable[..., Tensor]:
 @pytest.fixture(scope="session")
 def ragged() -> Callable[..., ObjectiveInputs]:
     return _ragged
-
-
-@pytest.fixture(scope="session")
-def numeric() -> Callable[..., Tensor]:
-    return _numeric

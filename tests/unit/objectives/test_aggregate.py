@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ from contrastive_reasoning.objectives import (
     GMPO,
     GSPO,
     K1,
-    K2,
     K3,
     Aggregation,
     ConstantLength,
@@ -27,27 +25,10 @@ from contrastive_reasoning.objectives import (
 from contrastive_reasoning.objectives.base import kl_per_token
 
 MASK = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]).bool()
-LOSSES = torch.rand(4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-ROWS = [[value.item() for value, kept in zip(*pair, strict=True) if kept] for pair in zip(LOSSES, MASK, strict=True)]
-WRITTEN = [row for row in ROWS if row]  # a rollout without a token is no rollout
-
-CASES: list[tuple[Aggregation, Callable[[], float]]] = [
-    (TokenMean(), lambda: sum(sum(row) for row in ROWS) / 6),
-    (SeqMeanTokenMean(), lambda: sum(sum(row) / len(row) for row in WRITTEN) / 3),
-    (SeqMeanTokenSum(), lambda: sum(sum(row) for row in WRITTEN) / 3),
-    (ConstantLength(length=10), lambda: sum(sum(row) / 10 for row in WRITTEN) / 3),
-]
 
 
-@pytest.mark.parametrize(("aggregation", "expected"), CASES)
-def test_against_loops(aggregation: Aggregation, expected: Callable[[], float]) -> None:
-    weights = aggregation.weights(MASK, rows=3.0, tokens=6.0)
-    assert (weights * LOSSES).sum().item() == pytest.approx(expected(), rel=1e-12)
-    assert not weights[~MASK].any()
-
-
-@pytest.mark.parametrize(("aggregation", "_"), CASES)
-def test_a_row_weighs_the_same_in_every_split(aggregation: Aggregation, _: object) -> None:
+@pytest.mark.parametrize("aggregation", [TokenMean(), SeqMeanTokenMean(), SeqMeanTokenSum(), ConstantLength(length=10)])
+def test_a_row_weighs_the_same_in_every_split(aggregation: Aggregation) -> None:
     whole = aggregation.weights(MASK, rows=3.0, tokens=6.0)
     for row in range(4):
         assert torch.equal(aggregation.weights(MASK[row : row + 1], rows=3.0, tokens=6.0)[0], whole[row])
@@ -72,16 +53,6 @@ def test_kl_is_added_with_its_weight(ragged, kind: type[Any], kl: K1 | FullKL) -
     assert_close(outputs.loss - plain.loss, 0.5 * expected)
     assert_close(outputs.metrics["kl"], torch.cat(rows).mean())
     assert "kl" not in plain.metrics
-
-
-def test_estimators_agree_with_the_exact_kl() -> None:
-    """E over π of k1 and k3 is KL(π ‖ ref); k2's is near it for near policies."""
-    logits = torch.randn(2, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 0.1
-    policy, ref = logits.log_softmax(dim=1).split(1)
-    exact = (policy.exp() * (policy - ref)).sum()
-    for estimator in (K1(), K3(max_log_ratio=20.0, max_value=10.0)):
-        assert_close((policy.exp() * estimator(policy, ref)).sum(), exact)
-    assert_close((policy.exp() * K2()(policy, ref)).sum(), exact, rtol=0.1, atol=0)
 
 
 def test_the_gradient_of_a_full_kl_is_its_weights_and_nothing_outside_the_mask(ragged) -> None:
