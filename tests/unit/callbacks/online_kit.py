@@ -18,28 +18,14 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import load_policy
 from contrastive_reasoning.rewards import CalibratedReward, CriticReward, VerifierReward
 from contrastive_reasoning.rollout import Engine, Sampling
-from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.hindsight_states import EveryGoal, HindsightStates
 from experiments.run_folder import read_metrics
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.quiet import quiet_trainer
-from tests.unit.lightning_modules.grpo_kit import module, prompts, saving_first
+from tests.unit.lightning_modules.grpo_kit import countdown, module, prompts, saving_first
 
-TASK = CountdownTask(
-    style="direct",
-    train="generated",
-    test="generated",
-    longproc_dir=None,
-    counts=[3],
-    number_range=[1, 30],
-    target_range=[10, 50],
-    max_search_lines=None,
-    train_problems=24,
-    validation_problems=2,
-    test_problems=2,
-    seed=0,
-)
+TASK = countdown(counts=[3], number_range=[1, 30], train_problems=24, validation_problems=2)
 STREAM = HindsightStates(
     task=TASK,
     numbers=3,

@@ -28,20 +28,26 @@ from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.quiet import quiet_trainer
 
-TASK = CountdownTask(
-    style="direct",
-    train="generated",
-    test="generated",
-    longproc_dir=None,
-    counts=[3, 4],
-    number_range=[1, 20],
-    target_range=[10, 50],
-    max_search_lines=None,
-    train_problems=12,
-    validation_problems=6,
-    test_problems=2,
-    seed=0,
-)
+
+def countdown(**changes: Any) -> CountdownTask:
+    settings: dict[str, Any] = {
+        "style": "direct",
+        "train": "generated",
+        "test": "generated",
+        "longproc_dir": None,
+        "counts": [3, 4],
+        "number_range": [1, 20],
+        "target_range": [10, 50],
+        "max_search_lines": None,
+        "train_problems": 12,
+        "validation_problems": 6,
+        "test_problems": 2,
+        "seed": 0,
+    }
+    return CountdownTask(**settings | changes)
+
+
+TASK = countdown()
 CORPUS = [problem.prompt for problem in TASK.problems("train")] + ["21+16=37;37-17=20"]
 TOKENIZER = train_tokenizer(CORPUS, vocab_size=280)
 

@@ -25,11 +25,11 @@ from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.tasks.base import Split, Step
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
-from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from datamodules.preference_pairs import PreferencePair, PreferencePairs
 from lightning_modules.optim import AdamW
 from lightning_modules.preference import PreferencePretraining
 from tests.quiet import quiet_trainer
+from tests.unit.lightning_modules.grpo_kit import countdown
 
 SPACE = {"counts": [3], "number_range": [1, 9], "target_range": [1, 9]}
 STEPS = 40
@@ -58,18 +58,7 @@ class ByHeart(PreferencePairs):
 
 
 def pairs(kind: type[PreferencePairs] = PreferencePairs) -> PreferencePairs:
-    task = CountdownTask(
-        style="direct",
-        train="generated",
-        test="generated",
-        longproc_dir=None,
-        max_search_lines=None,
-        train_problems=0,
-        validation_problems=0,
-        test_problems=0,
-        seed=0,
-        **SPACE,
-    )
+    task = countdown(train_problems=0, validation_problems=0, test_problems=0, **SPACE)
     space = ProblemSpace(max_search_lines=None, **SPACE)
     return kind(task=task, space=space, batch_size=16, validation_batches=2, workers=0, seed=0)
 

@@ -8,26 +8,13 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
-from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.plays import PlayCorpus, Plays
 from lightning_modules.optim import AdamW
 from lightning_modules.warm_start import WarmStart
 from tests.quiet import quiet_trainer
+from tests.unit.lightning_modules.grpo_kit import countdown
 
-TASK = CountdownTask(
-    style="direct",
-    train="generated",
-    test="generated",
-    longproc_dir=None,
-    counts=[3],
-    number_range=[1, 9],
-    target_range=[10, 50],
-    max_search_lines=None,
-    train_problems=10,
-    validation_problems=10,
-    test_problems=10,
-    seed=0,
-)
+TASK = countdown(counts=[3], number_range=[1, 9], train_problems=10, validation_problems=10, test_problems=10)
 
 
 def policy(seed: int = 0) -> CausalLMPolicy:
