@@ -43,7 +43,7 @@ def test_nothing_that_python_prints_holds_a_secret() -> None:
 
 def printed(script: str, **environment: str) -> subprocess.Popen[str]:
     whole = f"from experiments.system.terminal import protect_output\nprotect_output()\n{script}"
-    command, known = [sys.executable, "-c", whole], os.environ | environment
+    command, known = [sys.executable, "-c", whole], os.environ | {"PYTHONUNBUFFERED": ""} | environment
     return subprocess.Popen(command, env=known, encoding="latin-1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -54,11 +54,13 @@ def test_characters_that_the_terminal_cannot_show_are_replaced(encoding: str) ->
 
 
 @pytest.mark.parametrize("ending", ["print('last')", "sys.exit(130)", "raise SystemExit('a sentence')"])
-def test_a_reader_that_goes_away_changes_neither_the_run_nor_its_exit_code(ending: str) -> None:
-    script = "import sys\nfor number in range(100_000): print(number)\nsys.stdout.flush()\n" + ending
-    process = printed(script)
+@pytest.mark.parametrize("lines", [1, 100_000], ids=["met by flush", "met by write"])
+def test_a_reader_that_goes_away_changes_neither_the_run_nor_its_exit_code(lines: int, ending: str) -> None:
+    script = "import sys, time\nprint('first')\nsys.stdout.flush()\ntime.sleep(0.5)\n"
+    script += f"for number in range({lines}): print(number)\nsys.stdout.flush()\n"
+    process = printed(script + ending)
     assert process.stdout is not None
-    assert process.stdout.readline() == "0\n"
+    assert process.stdout.readline() == "first\n"
     process.stdout.close()
     errors = process.stderr.read() if process.stderr is not None else ""
     expected = {"print('last')": (0, ""), "sys.exit(130)": (130, "")}.get(ending, (1, "a sentence\n"))
