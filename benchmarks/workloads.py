@@ -202,10 +202,10 @@ class WorkFiles:
         shape = workload.shape
         # the same texts for every workload, so that all have one tokenizer
         corpus = [CountdownProblem((21, 16, 17, 26), 46).prompt, stated((21, 16, 17, 26), 46)]
-        tokenizer = train_tokenizer(corpus, vocab_size=VOCABULARY, kind=shape.kind)
+        tokenizer: Any = train_tokenizer(corpus, vocab_size=VOCABULARY, kind=shape.kind)
         self.bos = str(tokenizer.bos_token)
         encoded = [tokenizer(problem.prompt)["input_ids"] for problem in self.problems]
-        self.prompt_tokens = 1 + max(len(ids) for ids in encoded)  # pyright: ignore[reportArgumentType]
+        self.prompt_tokens = 1 + max(len(ids) for ids in encoded)
         """Of the longest prompt, the token that begins every text included."""
         model = tiny_model(shape, tokenizer, seed=0)
         specials = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]

@@ -113,7 +113,7 @@ def experiment_of(
         rollouts=rollouts,
         rows=rows,
         reference=replace(learner, frozen=True) if compared else None,
-        full_kl=compared and str(kl.get("_target_")).endswith(".FullKL"),
+        full_kl=compared and str((kl or {}).get("_target_")).endswith(".FullKL"),
         critic=critic,
         server=server if _uses_server(config.rollout.engine) else 0,
     )

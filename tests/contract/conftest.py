@@ -23,7 +23,7 @@ from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.vllm import VLLMEngine
 from contrastive_reasoning.rollout.vllm_server.weight_sync import WeightSync
 from contrastive_reasoning.tasks.base import Problem
-from tests.contract.vllm_kit import engine_of
+from tests.contract.vllm_kit import SAMPLED, SEED, engine_of
 
 NUMBERS = [(3, 4), (21, 16, 17, 26), (1, 2, 3), (49, 48, 47, 46), (5,)]
 
@@ -204,3 +204,16 @@ def expected(policy: CausalLMPolicy) -> Callable[..., RolloutBatch]:
 @pytest.fixture
 def engine(fake: FakeVLLM, tmp_path: Path) -> VLLMEngine:
     return engine_of(fake.url, tmp_path)
+
+
+@pytest.fixture
+def draw(engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem]) -> Callable[..., RolloutBatch]:
+    """What the engine draws for the first ``count`` problems, or ``posed``, by the policy."""
+
+    def generate(
+        count: int | None = None, *, group_size: int = 2, sampling: Sampling = SAMPLED, posed: Any = None, **more: Any
+    ) -> RolloutBatch:
+        chosen = problems[:count] if posed is None else posed
+        return engine.generate(policy, chosen, group_size=group_size, sampling=sampling, seed=SEED, **more)
+
+    return generate

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout import Engine
+from contrastive_reasoning.rollout import Engine, RolloutBatch
 from contrastive_reasoning.rollout.vllm import VLLMEngine
 from contrastive_reasoning.tasks.base import Problem
-from tests.contract.vllm_kit import GREEDY, SAMPLED, SEED, scored
+from tests.contract.vllm_kit import GREEDY, SEED, scored
 
 if TYPE_CHECKING:
     from tests.contract.conftest import FakeVLLM
@@ -41,10 +41,9 @@ def test_a_greedy_completion_goes_on_as_in_our_engine_with_the_log_probs_of_scor
 
 
 def test_prefixes_of_one_problem_are_drawn_with_different_seeds(
-    engine: VLLMEngine, fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem]
+    draw: Callable[..., RolloutBatch], fake: FakeVLLM, problems: Sequence[Problem]
 ) -> None:
-    posed = [problems[0]] * 3
-    engine.generate(policy, posed, group_size=2, sampling=SAMPLED, seed=SEED, prefixes=[[], [7], [8]])
+    draw(posed=[problems[0]] * 3, prefixes=[[], [7], [8]])
     assert len({body["seed"] for path, body in fake.requests if path == "/v1/completions"}) == 3
 
 

@@ -22,16 +22,18 @@ from tests.unit.lightning_modules import grpo_kit as kit
 if TYPE_CHECKING:
     from tests.contract.conftest import FakeVLLM
 
+Draw = Callable[..., RolloutBatch]
+
 
 @pytest.mark.parametrize("sampling", [SAMPLED, GREEDY, replace(SAMPLED, top_k=5, top_p=0.9)], ids=repr)
 def test_completions_are_those_that_the_weights_and_the_seed_give(
-    engine: VLLMEngine,
+    draw: Draw,
     policy: CausalLMPolicy,
     problems: Sequence[Problem],
     expected: Callable[..., RolloutBatch],
     sampling: Sampling,
 ) -> None:
-    rollouts = engine.generate(policy, problems, group_size=3, sampling=sampling, seed=SEED)
+    rollouts = draw(group_size=3, sampling=sampling)
     for p, (problem, seed) in enumerate(zip(problems, request_seeds(problems, SEED), strict=True)):
         alone = expected(policy.prompt_ids(problem.prompt), seed=seed, group_size=3, sampling=sampling)
         rows = slice(3 * p, 3 * p + 3)
@@ -43,18 +45,9 @@ def test_completions_are_those_that_the_weights_and_the_seed_give(
             assert torch.equal(ours, alone.completion_ids[one][alone.mask[one]])
 
 
-def test_who_listens_is_told_of_each_completion(
-    engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
+def test_who_listens_is_told_of_each_completion(draw: Draw) -> None:
     told: list[tuple[int, str]] = []
-    rollouts = engine.generate(
-        policy,
-        problems,
-        group_size=3,
-        sampling=SAMPLED,
-        seed=SEED,
-        written=lambda row, text: told.append((row, text)),
-    )
+    rollouts = draw(group_size=3, written=lambda row, text: told.append((row, text)))
     assert told == list(enumerate(rollouts.texts))
 
 
@@ -101,15 +94,10 @@ def test_greedy_and_sampled_rollouts_are_a_whole_batch(
     ids=lambda value: value if isinstance(value, str) else f"T={value.temperature} k={value.top_k}",
 )
 def test_log_probs_are_the_policys_at_the_temperature(
-    engine: VLLMEngine,
-    fake: FakeVLLM,
-    policy: CausalLMPolicy,
-    problems: Sequence[Problem],
-    mode: str,
-    sampling: Sampling,
+    draw: Draw, fake: FakeVLLM, policy: CausalLMPolicy, mode: str, sampling: Sampling
 ) -> None:
     fake.worker.vllm_config.model_config.logprobs_mode = mode
-    rollouts = engine.generate(policy, problems, group_size=3, sampling=sampling, seed=SEED)
+    rollouts = draw(group_size=3, sampling=sampling)
     assert rollouts.temperature == sampling.scoring_temperature
     assert (scored(policy, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
 
@@ -124,35 +112,25 @@ def test_log_probs_are_the_policys_at_the_temperature(
     ],
 )
 def test_log_probs_of_another_distribution_are_refused_before_anything_is_drawn(
-    engine: VLLMEngine,
-    fake: FakeVLLM,
-    policy: CausalLMPolicy,
-    problems: Sequence[Problem],
-    mode: str,
-    sampling: Sampling,
-    remedy: str,
+    draw: Draw, fake: FakeVLLM, mode: str, sampling: Sampling, remedy: str
 ) -> None:
     fake.worker.vllm_config.model_config.logprobs_mode = mode
     with pytest.raises(ServerError, match=f"log-probs are {mode}, not those at temperature .*: .*{remedy}"):
-        engine.generate(policy, problems, group_size=2, sampling=sampling, seed=SEED)
+        draw(sampling=sampling)
     assert "/v1/completions" not in fake.paths()
 
 
-def test_stop_strings_end_a_completion_and_stay_in_it(
-    engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
-    free = engine.generate(policy, problems[:1], group_size=1, sampling=replace(GREEDY, max_tokens=60), seed=SEED)
+def test_stop_strings_end_a_completion_and_stay_in_it(draw: Draw) -> None:
+    free = draw(1, group_size=1, sampling=replace(GREEDY, max_tokens=60))
     wanted = next(free.texts[0][i : i + 2] for i in range(4, 50) if free.texts[0][i : i + 2].isascii())
     stopping = replace(GREEDY, max_tokens=60, stop=["never written", wanted])
-    rollouts = engine.generate(policy, problems[:1], group_size=1, sampling=stopping, seed=SEED)
+    rollouts = draw(1, group_size=1, sampling=stopping)
     assert rollouts.finish_reasons == ["stop"]
     assert wanted in rollouts.texts[0]
     assert wanted not in rollouts.texts[0][: rollouts.token_spans[0][-1][0]]
 
 
-def test_tokens_after_the_end_are_dropped(
-    engine: VLLMEngine, fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
+def test_tokens_after_the_end_are_dropped(draw: Draw, fake: FakeVLLM, policy: CausalLMPolicy) -> None:
     """A server that draws several tokens at a time may hand on what it drew behind a stop string."""
 
     def longer(answer: dict[str, Any]) -> dict[str, Any]:
@@ -162,14 +140,14 @@ def test_tokens_after_the_end_are_dropped(
         return answer
 
     fake.tamper = longer
-    rollouts = engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
+    rollouts = draw()
     assert rollouts.completion_ids.tolist() == [[7, policy.eos_token_ids[0]]] * 10
     assert rollouts.old_log_probs.tolist() == [[-1.0, -2.0]] * 10
 
 
 @pytest.mark.parametrize("stop", [[], ["7"]], ids=["no-stop", "stop"])
 def test_pooled_states_are_those_of_our_engine(
-    engine: VLLMEngine, fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem], stop: list[str]
+    engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem], stop: list[str]
 ) -> None:
     sampling = replace(GREEDY, max_tokens=40, stop=stop)
     policy.model.train()
@@ -185,20 +163,17 @@ def test_pooled_states_are_those_of_our_engine(
     assert policy.model.training
 
 
-def test_a_problem_that_comes_twice_gets_other_completions(
-    engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
-    rollouts = engine.generate(policy, [problems[0]] * 2, group_size=3, sampling=SAMPLED, seed=SEED)
+def test_a_problem_that_comes_twice_gets_other_completions(draw: Draw, problems: Sequence[Problem]) -> None:
+    rollouts = draw(posed=[problems[0]] * 2, group_size=3)
     assert len(set(rollouts.texts)) == 6
-    alone = engine.generate(policy, [problems[0]], group_size=3, sampling=SAMPLED, seed=SEED)
-    assert rollouts.texts[:3] == alone.texts
+    assert rollouts.texts[:3] == draw(1, group_size=3).texts
 
 
 def test_a_request_spells_every_setting_and_leaves_room_in_the_context(
-    engine: VLLMEngine, fake: FakeVLLM, policy: CausalLMPolicy
+    draw: Draw, fake: FakeVLLM, policy: CausalLMPolicy
 ) -> None:
     near = Problem(id="near", prompt="7" * 500, answer="")
-    engine.generate(policy, [near], group_size=2, sampling=replace(SAMPLED, max_tokens=50), seed=SEED)
+    draw(posed=[near], sampling=replace(SAMPLED, max_tokens=50))
     body = next(body for path, body in fake.requests if path == "/v1/completions")
     assert body["prompt"] == policy.prompt_ids(near.prompt)
     assert body["max_tokens"] == policy.max_length - len(body["prompt"]) < 50

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +20,17 @@ from tests.contract.vllm_kit import SAMPLED, SEED, scored
 if TYPE_CHECKING:
     from tests.contract.conftest import FakeVLLM
 
+Draw = Callable[..., RolloutBatch]
+
 
 def test_weights_travel_when_they_changed_and_only_then(
-    engine: VLLMEngine, fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
+    draw: Draw, fake: FakeVLLM, policy: CausalLMPolicy, tmp_path: Path
 ) -> None:
-    def draw() -> RolloutBatch:
-        return engine.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=SEED)
-
-    first, again = draw(), draw()
+    first, again = draw(1), draw(1)
     assert torch.equal(first.old_log_probs, again.old_log_probs)
     assert fake.paths().count("load_policy") == 1
     next(policy.model.parameters()).data[5] *= 3.0  # moves no counter of changes
-    changed = draw()
+    changed = draw(1)
     assert fake.paths().count("load_policy") == fake.paths().count("/reset_prefix_cache") == 2
     assert (scored(policy, changed) - changed.old_log_probs).abs().max() <= 1e-5
     assert (scored(policy, first) - first.old_log_probs).abs().max() > 1e-2
@@ -56,38 +55,28 @@ def test_a_policy_with_adapters_arrives_merged(
     assert (scored(adapted, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
 
 
-def test_a_server_that_was_started_again_is_refused(
-    engine: VLLMEngine, fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
-    engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
+def test_a_server_that_was_started_again_is_refused(draw: Draw, fake: FakeVLLM) -> None:
+    draw()
     fake.worker.policy_fingerprint = None
     with pytest.raises(ServerError, match=r"holds other weights \(None\) than it was given \([0-9a-f]{32}\)"):
-        engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
+        draw()
 
 
-def test_a_server_that_another_run_uses_is_refused_though_the_draw_had_begun(
-    engine: VLLMEngine, fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
+def test_a_server_that_another_run_uses_is_refused_though_the_draw_had_begun(draw: Draw, fake: FakeVLLM) -> None:
     def meddle(answer: dict[str, Any]) -> dict[str, Any]:
         fake.worker.policy_fingerprint = "0" * 32
         return answer
 
     fake.tamper = meddle
     with pytest.raises(ServerError, match="another run uses it"):
-        engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
+        draw()
 
 
 def test_a_server_that_loads_something_else_is_refused(
-    engine: VLLMEngine,
-    fake: FakeVLLM,
-    policy: CausalLMPolicy,
-    problems: Sequence[Problem],
-    monkeypatch: pytest.MonkeyPatch,
+    draw: Draw, fake: FakeVLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stale(folder: str) -> dict[str, str | None]:
-        return {"fingerprint": "1" * 32, "logprobs_mode": "raw_logprobs"}
-
-    monkeypatch.setattr(fake.worker, "load_policy", stale, raising=True)
+    stale = {"fingerprint": "1" * 32, "logprobs_mode": "raw_logprobs"}
+    monkeypatch.setattr(fake.worker, "load_policy", lambda folder: stale, raising=True)
     with pytest.raises(ServerError, match="loaded other weights"):
-        engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
+        draw()
     assert "/v1/completions" not in fake.paths()

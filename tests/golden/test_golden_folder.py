@@ -22,22 +22,15 @@ def test_a_folder_without_known_files_is_refused(tmp_path: Path, golden_reading:
     check_folder(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("\n", "oracle.jsonl holds no rows"), ('{"nums": [1, 2]}\n{"nums": ', "oracle.jsonl, line 2 is not JSON")],
-)
-def test_a_file_without_rows_is_refused(tmp_path: Path, golden_reading: Reading, text: str, words: str) -> None:
+def test_a_file_without_rows_is_refused(tmp_path: Path, golden_reading: Reading) -> None:
     _, read_rows = golden_reading
-    path = tmp_path / "oracle.jsonl"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(pytest.UsageError, match=words):
-        read_rows(path)
-
-
-def test_rows_of_a_json_file_lie_under_keys(tmp_path: Path, golden_reading: Reading) -> None:
-    _, read_rows = golden_reading
-    path = tmp_path / "losses.json"
-    path.write_text('{"a": {"b": [{"id": "x"}], "c": []}}', encoding="utf-8")
-    assert read_rows(path, "a", "b") == [{"id": "x"}]
-    with pytest.raises(pytest.UsageError, match=r"holds no rows under a\.c"):
-        read_rows(path, "a", "c")
+    files = {
+        "empty.jsonl": ("\n", (), "empty.jsonl holds no rows"),
+        "broken.jsonl": ('{"nums": [1, 2]}\n{"nums": ', (), "broken.jsonl, line 2 is not JSON"),
+        "losses.json": ('{"a": {"b": [{"id": "x"}], "c": []}}', ("a", "c"), r"holds no rows under a\.c"),
+    }
+    for name, (text, keys, words) in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        with pytest.raises(pytest.UsageError, match=words):
+            read_rows(tmp_path / name, *keys)
+    assert read_rows(tmp_path / "losses.json", "a", "b") == [{"id": "x"}]

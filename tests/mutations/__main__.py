@@ -26,6 +26,7 @@ COPIED = (
     "experiments",
     "benchmarks",
     "conf",
+    "docs",
     "tests",
 )
 FAILED_TESTS = 1

@@ -49,11 +49,11 @@ def test_a_step_is_asked_for_once_and_scoring_apart() -> None:
 
 
 def test_ratios_are_of_pairs_the_peers_seconds_over_ours_and_an_overhead_the_other_way_round() -> None:
-    pairs = {"ours": [1.0, 2.0, 4.0], "theirs": [3.0, 2.0, 6.0]}
-    result = compare("update", "short", "TRL", **pairs)
+    ours, theirs = [1.0, 2.0, 4.0], [3.0, 2.0, 6.0]
+    result = compare("update", "short", "TRL", ours=ours, theirs=theirs)
     assert (result.ratio_min, result.ratio, result.ratio_max) == (1.0, 1.5, 3.0)
     assert (result.ours_s, result.peer_s) == (2.0, 3.0)
-    result = compare("clipo_overhead", "stories", "plain", **pairs, overhead=True)
+    result = compare("clipo_overhead", "stories", "plain", ours=ours, theirs=theirs, overhead=True)
     assert (result.ratio_min, result.ratio, result.ratio_max) == pytest.approx((1 / 3, 2 / 3, 1.0))
     assert (result.ours_s, result.peer_s) == (2.0, 3.0)
 
