@@ -11,8 +11,9 @@ import pytest
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.shape import QWEN_3B
 from contrastive_reasoning.rollout.engine import Schedule
-from experiments.plan.rollouts import Rollouts, first_rows, fullest_microbatch
+from experiments.plan.rollouts import Rollouts, Rows, cache_bytes, first_rows, fullest_microbatch
 from lightning_modules.microbatches import rows_by_budget
+from tests.unit.experiments.plan.learners import whole_on_cpu
 
 PAPER = Rollouts(
     problems=512,
@@ -80,3 +81,11 @@ def test_as_many_rows_sit_down_first_as_the_schedule_lets_in(
     assert (rows.rows, rows.waiting) == (len(joined), schedule.waiting)
     held = len(schedule.held(joined))
     assert rows.prompts == held
+
+
+def test_the_larger_block_is_there_twice_while_rows_come_and_go() -> None:
+    learner, token = whole_on_cpu(QWEN_3B), 2 * 36 * 2 * 128 * 4  # keys and values, layers, heads, width, fp32
+    rows = Rows(prompts=2, rows=4, prompt_tokens=9, completion_tokens=3, waiting=False)
+    assert cache_bytes(learner, rows) == (20 + 20) * token
+    assert cache_bytes(learner, replace(rows, waiting=True)) == (20 + 20 + 12) * token
+    assert cache_bytes(learner, replace(rows, completion_tokens=10)) == (20 + 40) * token
