@@ -20,6 +20,8 @@ def test_only_steps_back_have_a_gradient_beyond_the_clips(rows, gradient) -> Non
     expected = [-r * a / 8 for r, a in zip(RATIOS, ADVANTAGES, strict=True)]
     expected[3] = expected[4] = 0.0  # better and already likelier; worse and already less likely
     assert_close(gradient(WIDER, given)[0], torch.tensor(expected, dtype=torch.float64))
+    kept = [min(r * a, min(max(r, 0.8), 1.28) * a) for r, a in zip(RATIOS, ADVANTAGES, strict=True)]
+    assert WIDER(given).loss.item() == pytest.approx(-sum(kept) / 8)
     metrics = WIDER(given).metrics
     assert metrics["clip_fraction"].item() == 2 / 8
     assert metrics["ratio_mean"].item() == pytest.approx(1.0)
