@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from contrastive_reasoning.objectives import DAPO, GRPO, K3, ConstantLength, DrGRPO, TokenMean
 
 RATIOS = [0.5, 0.9, 1.1, 1.5, 0.5, 0.9, 1.1, 1.5]
-ADVANTAGES = [2.0] * 4 + [-2.0] * 4
+ADVANTAGES = [2.0] * 4 + [-1.0] * 4
 CLIPS = {"clip_low": 0.2, "clip_high": 0.28}
 WIDER = DAPO(**CLIPS, dual_clip=None)
 K3_BOUNDED = K3(max_log_ratio=20.0, max_value=10.0)
