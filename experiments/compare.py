@@ -42,13 +42,7 @@ OUTPUT = Path("outputs") / "compare"
 
 
 def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregistration = NOTHING_FIXED) -> list[str]:
-    """Write the comparison into ``output``, log it, print its table; returns what a reader should know beside it.
-
-    Args:
-        tracker: where the runs are.
-        request: what is compared.
-        output: the folder of all comparisons.
-        fixed: what a study fixed, of those that are named.
+    """Write a comparison into a folder below ``output``, log it, print its table; returns what to know beside it.
 
     Raises:
         Refused: for names, metrics, sets, axes or a baseline that do not exist.

@@ -38,8 +38,8 @@ class Table:
     simple: bool = False
     """Without a frame on the terminal, title and caption to the left."""
 
-    def as_rich(self) -> RichTable:
-        """For the terminal."""
+    def show(self, *, wide: int = WIDE) -> None:
+        """Print it; into a file with ``wide`` columns."""
         plain = {"box": box.SIMPLE_HEAD, "title_justify": "left", "caption_justify": "left"} if self.simple else {}
         table = RichTable(title=Text(self.title) or None, caption=Text(self.caption) or None, **plain)
         for place, heading in enumerate(self.head):
@@ -48,7 +48,10 @@ class Table:
         for place, (first, *others) in enumerate(self.rows):
             style, indent = ("dim", "  ") if place in self.under else (None, "")
             table.add_row(*map(Text, (indent + first, *others)), style=style)
-        return table
+        console = Console()
+        if not console.is_terminal:
+            console.width = wide
+        console.print(table)
 
     def as_markdown(self) -> str:
         """A pipe table, the caption under it."""
@@ -67,13 +70,6 @@ class Table:
         above = [f"% {' '.join(f'{self.title} {self.caption}'.split())}", rf"\begin{{tabular}}{{{columns}}}"]
         rules = [r"\toprule", rf"{head} \\", r"\midrule", *body, r"\bottomrule"]
         return "\n".join([*above, *rules, r"\end{tabular}", ""])
-
-    def show(self, *, wide: int = WIDE) -> None:
-        """Print it; into a file with ``wide`` columns."""
-        console = Console()
-        if not console.is_terminal:
-            console.width = wide
-        console.print(self.as_rich())
 
 
 def escaped_latex(text: str) -> str:

@@ -51,7 +51,6 @@ class Request:
     """What a command was asked to compare."""
 
     names: Sequence[str]
-    """Of experiments."""
     metric: str | None = None
     """By its name for the main set; None: see :func:`default_metric`."""
     sets: Sequence[str] | None = None
@@ -61,7 +60,6 @@ class Request:
     baseline: str | None = None
     """An arm's label, or a value that only one arm has; None: see :func:`baselines_of`."""
     curve: str | None = None
-    """The metric of the large picture."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +93,6 @@ class Comparison:
     request: Request
     table: SetTable
     rule: Rule
-    """See :class:`Preregistration`."""
     notes: Sequence[str]
     """What a reader should know and the table alone would hide."""
 
@@ -126,12 +123,7 @@ def preregistration(tracker: Tracker, studies: Sequence[Study], *, alone: bool) 
 
 
 def comparison_of(tracker: Tracker, request: Request, fixed: Preregistration = NOTHING_FIXED) -> Comparison:
-    """Read a comparison from MLflow.
-
-    Args:
-        tracker: where the runs are.
-        request: what is compared.
-        fixed: what a study fixed, where nothing else is requested, and which runs count.
+    """Read a comparison from MLflow; ``fixed``: which runs count, and what holds where nothing else is requested.
 
     Raises:
         Refused: for names, metrics, sets, axes or a baseline that do not exist.
@@ -172,10 +164,8 @@ def comparison_of(tracker: Tracker, request: Request, fixed: Preregistration = N
 def baselines_of(arms: Sequence[ArmRuns], request: str | None) -> list[int | None]:
     """For each arm the place of its baseline; None of a baseline, and where none can be chosen.
 
-    Args:
-        arms: all of them.
-        request: a label, or a value that only one arm has; None: what could be a baseline (:func:`possible_baselines`),
-            and of several for each arm the only one that agrees with it in all but the method.
+    A request is a label, or a value that only one arm has. Without one these are :func:`possible_baselines`, and of
+    several for each arm the only one that agrees with it in all but the method.
 
     Raises:
         Refused: for a request that no arm meets, or more than one.
@@ -222,12 +212,7 @@ def note_on_baselines(arms: Sequence[ArmRuns], against: Mapping[str, ArmRuns]) -
 
 
 def notes_on_arms(arms: Sequence[ArmRuns], *, starts_may_differ: bool = False) -> list[str]:
-    """Older runs that do not count, and arms whose runs differ in more than the seed.
-
-    Args:
-        arms: that are compared.
-        starts_may_differ: the policies that an arm's runs begin from are meant to differ.
-    """
+    """Older runs that do not count, and arms whose runs differ in more than the seed, or the start where that may."""
     lines = []
     if older := sum(len(arm.members) - len(arm.runs) for arm in arms):
         lines.append(f"{older} older run(s) left out: a newer one of the same arm and seed counts.")

@@ -10,8 +10,7 @@ In the picture large points are arms, numbered from left to right as in the lege
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import product
 from statistics import fmean
 from typing import Any
@@ -21,8 +20,8 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from scipy.stats import spearmanr
 
-from experiments.analysis.pictures import COLOURS, write_caption
-from experiments.analysis.study_rows import ArmRow, Gain
+from experiments.analysis.pictures import COLOURS, plain_frame, write_caption
+from experiments.analysis.study_rows import ArmRow
 from experiments.studies.plan import Study
 from experiments.table import Table
 
@@ -48,115 +47,93 @@ STYLES = [(colour, shape) for shape, colour in product("osD^v", COLOURS[1:])]
 """Black is the baseline's."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DosedArm:
-    """An arm that values steps, beside the baseline."""
-
-    name: str
-    seeds: int
-    """How many have finished."""
-    aurocs: Mapping[str, float]
-    """Among siblings, by seed; without the seeds whose verdicts never differed."""
-    gain: Gain
-
-    @property
-    def dose(self) -> float:
-        """The mean over seeds."""
-        return fmean(self.aurocs.values())
-
-    @property
-    def dose_text(self) -> str:
-        """``0.612 (0.590–0.640)``; of fewer seeds than the gain, how many."""
-        values = self.aurocs.values()
-        between = f" ({min(values):.3f}–{max(values):.3f})" if len(values) > 1 else ""
-        of_seeds = f", {len(values)} of {self.seeds} seeds" if len(values) < self.seeds else ""
-        return f"{self.dose:.3f}{between}{of_seeds}"
-
-    @property
-    def point(self) -> tuple[float, float, float]:
-        """Dose, gain and half its interval, the last two in percentage points."""
-        return self.dose, 100 * self.gain.over_seeds.value, 100 * self.gain.over_seeds.half
-
-    @property
-    def single_seeds(self) -> list[tuple[float, float]]:
-        """Dose and gain, in percentage points, of each seed that has both; empty for a single one."""
-        gains = self.gain.by_seed if len(self.aurocs) > 1 else {}
-        return [(dose, 100 * gains[seed]) for seed, dose in self.aurocs.items() if seed in gains]
-
-
-def dose_response(rows: Sequence[ArmRow]) -> list[DosedArm]:
+def dose_response(rows: Sequence[ArmRow]) -> list[ArmRow]:
     """The arms that value steps, the least dose first; the baseline is not among them."""
-    arms = [
-        DosedArm(name=row.name, seeds=len(row.seeds), aurocs=row.auroc_siblings, gain=row.gain)
-        for row in rows
-        if row.gain is not None and row.auroc_siblings
-    ]
-    return sorted(arms, key=lambda arm: arm.dose)
+    return sorted((row for row in rows if row.gain and row.auroc_siblings), key=dose_of)
 
 
-def rank_correlation(arms: Sequence[DosedArm]) -> float | None:
+def dose_of(row: ArmRow) -> float:
+    """The mean over seeds."""
+    return fmean(row.auroc_siblings.values())
+
+
+def point_of(row: ArmRow) -> tuple[float, float, float]:
+    """Dose, gain and half its interval, the last two in percentage points."""
+    gain = row.gain.over_seeds if row.gain else None
+    return dose_of(row), 100 * gain.value if gain else math.nan, 100 * gain.half if gain else math.nan
+
+
+def single_seeds(row: ArmRow) -> list[tuple[float, float]]:
+    """Dose and gain, in percentage points, of each seed that has both; empty for a single one."""
+    gains = row.gain.by_seed if row.gain and len(row.auroc_siblings) > 1 else {}
+    return [(dose, 100 * gains[seed]) for seed, dose in row.auroc_siblings.items() if seed in gains]
+
+
+def rank_correlation(rows: Sequence[ArmRow]) -> float | None:
     """Spearman's, of dose and gain over arms; None for too few arms, or where all are equal in one of the two."""
-    doses, gains = [arm.dose for arm in arms], [arm.gain.over_seeds.value for arm in arms]
-    if len(arms) < LEAST_ARMS or len(set(doses)) == 1 or len(set(gains)) == 1:
+    doses, gains = [dose_of(row) for row in rows], [row.gain.over_seeds.value for row in rows if row.gain]
+    if len(rows) < LEAST_ARMS or len(set(doses)) == 1 or len(set(gains)) == 1:
         return None
     found: Any = spearmanr(doses, gains)
     return float(found.statistic)
 
 
-def correlation_sentence(arms: Sequence[DosedArm]) -> str:
+def correlation_sentence(rows: Sequence[ArmRow]) -> str:
     """``Spearman's rank correlation over arms: +0.80 (n = 4).``"""
-    n, found = len(arms), rank_correlation(arms)
+    n, found = len(rows), rank_correlation(rows)
     if found is not None:
         return f"Spearman's rank correlation over arms: {found:+.2f} (n = {n})."
     why = f"fewer than {LEAST_ARMS}" if n < LEAST_ARMS else "all equal in one of the two"
     return f"No rank correlation: {n} arm{'' if n == 1 else 's'}, {why}."
 
 
-def dose_section(study: Study, arms: Sequence[DosedArm]) -> str:
+def dose_section(study: Study, rows: Sequence[ArmRow]) -> str:
     """For the end of the Markdown report, of one arm at least."""
-    found = correlation_sentence(arms) + ("" if rank_correlation(arms) is None else f" {ABOUT_CORRELATION}")
-    table = Table(
-        head=["arm", "AUROC among siblings (range over seeds)", f"Δ to {study.primary.baseline} over seeds"],
-        rows=[[arm.name, arm.dose_text, arm.gain.over_seeds.points()] for arm in arms],
-        caption=f"{DOSE} Δ in points of {study.primary.metric}.",
-    )
+    found = correlation_sentence(rows) + ("" if rank_correlation(rows) is None else f" {ABOUT_CORRELATION}")
+    cells = []
+    for row in rows:
+        doses = row.auroc_siblings.values()
+        between = f" ({min(doses):.3f}–{max(doses):.3f})" if len(doses) > 1 else ""
+        of_seeds = f", {len(doses)} of {len(row.seeds)} seeds" if len(doses) < len(row.seeds) else ""
+        gain = row.gain.over_seeds.points() if row.gain else ""
+        cells.append([row.name, f"{dose_of(row):.3f}{between}{of_seeds}", gain])
+    head = ["arm", "AUROC among siblings (range over seeds)", f"Δ to {study.primary.baseline} over seeds"]
+    table = Table(head=head, rows=cells, caption=f"{DOSE} Δ in points of {study.primary.metric}.")
     heading = "## What accuracy of values went with what gain"
     return f"{heading}\n\n![gain by AUROC]({PICTURE})\n\n{table.as_markdown()}\n{found}\n"
 
 
-def draw_doses(study: Study, arms: Sequence[DosedArm]) -> Figure:
+def draw_doses(study: Study, rows: Sequence[ArmRow]) -> Figure:
     """One picture of the arms that value steps, the least dose first, one at least."""
-    figure = Figure(figsize=(8.8, max(5.6, 0.205 * len(arms) + 1.75)), layout="constrained")
+    figure = Figure(figsize=(8.8, max(5.6, 0.205 * len(rows) + 1.75)), layout="constrained")
     axes = figure.subplots()
     axes.axhline(0, color=COLOURS[0], linewidth=1.6, label=f"{study.primary.baseline} (baseline)")
     axes.axvline(0.5, color="0.35", linewidth=1.2, linestyle="--", label="0.5: random values")
     outline = [withStroke(linewidth=2, foreground="white")]
-    for number, arm in enumerate(arms, start=1):
+    for number, row in enumerate(rows, start=1):
         colour, shape = STYLES[(number - 1) % len(STYLES)]
-        for x, y in arm.single_seeds:
+        for x, y in single_seeds(row):
             axes.scatter(x, y, s=9, color=colour, marker=shape, alpha=0.5, linewidths=0)
-        x, y, half = arm.point
+        x, y, half = point_of(row)
         if not math.isnan(half):
             axes.vlines(x, y - half, y + half, color=colour, linewidth=1.3, alpha=0.75)
-        axes.plot(x, y, color=colour, marker=shape, markersize=6, linestyle="none", label=f"{number}  {arm.name}")
+        axes.plot(x, y, color=colour, marker=shape, markersize=6, linestyle="none", label=f"{number}  {row.name}")
         # beside its point, by turns above and below: neighbours are near each other in dose
         beside: dict[str, Any] = {"xytext": (9, 9 if number % 2 else -9), "textcoords": "offset points"}
         axes.annotate(str(number), (x, y), **beside, ha="center", va="center", fontsize=9, path_effects=outline)
-    _set_limits(axes, arms)
+    _set_limits(axes, rows)
     axes.set_xlabel("AUROC among siblings of the values of steps, by the verifier's verdicts")
     axes.set_ylabel(f"Δ {study.primary.metric} to {study.primary.baseline}, points")
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain_frame(axes, axis="both")
     figure.legend(frameon=False, loc="outside right upper", fontsize=9)
-    write_caption(figure, f"{correlation_sentence(arms)} {DOSE} {CAPTION}", width=145)
+    write_caption(figure, f"{correlation_sentence(rows)} {DOSE} {CAPTION}", width=145)
     return figure
 
 
-def _set_limits(axes: Axes, arms: Sequence[DosedArm]) -> None:
+def _set_limits(axes: Axes, rows: Sequence[ArmRow]) -> None:
     """All points, 0 and 0.5; of intervals at most half of that range more: with two seeds they would flatten it."""
-    points = [arm.point for arm in arms]
-    seeds = [point for arm in arms for point in arm.single_seeds]
+    points = [point_of(row) for row in rows]
+    seeds = [point for row in rows for point in single_seeds(row)]
     xs = [0.5, *(x for x, _, _ in points), *(x for x, _ in seeds)]
     ys = [0.0, *(y for _, y, _ in points), *(y for _, y in seeds)]
     ends = [*ys, *(y + end for _, y, half in points if not math.isnan(half) for end in (-half, half))]

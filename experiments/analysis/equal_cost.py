@@ -25,11 +25,7 @@ SHARES = (0.25, 0.5, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class CostCurve:
-    """A quantity over cost, of one run or the mean of several.
-
-    Raises:
-        ValueError: for no points, or costs that fall.
-    """
+    """A quantity over cost, of one run or the mean of several; raises ValueError for no points, or costs that fall."""
 
     costs: Sequence[float]
     values: Sequence[float]
@@ -70,13 +66,7 @@ class CostCurve:
 
 
 def curve_of(values: Mapping[int, float], spent: Mapping[int, float], *, before: float) -> CostCurve | None:
-    """Values by step over what had been spent by then; None where no step with a known cost remains.
-
-    Args:
-        values: by step.
-        spent: by step.
-        before: what had been spent before step 0.
-    """
+    """Values over what had been spent by then, both by step, and ``before`` step 0; None where no cost is known."""
     costs = {0: 0.0, **spent}
     steps = [step for step in sorted(values) if step in costs]
     if not spent or not steps:
@@ -123,14 +113,8 @@ def time_to_target(
         c* = the least cost at which the mean curve of the arm's drawn seeds has the value with which that of the
              baseline's drawn seeds ends; ∞ where it never has
 
-    Of few seeds it is too narrow, as every bootstrap of them (see :func:`nested_difference`).
-
-    Args:
-        ours: a curve for each seed of the arm, one at least.
-        baseline: the same of the baseline.
-        same_seeds: curve i of both has the same seed: they are drawn together.
-        resamples: draws.
-        seed: of the draws.
+    Of few seeds it is too narrow, as every bootstrap of them (see :func:`nested_difference`). There is a curve for each
+    seed; with ``same_seeds`` curve i of both sides has the same seed, and they are drawn together.
     """
     generator, means, targets = np.random.default_rng(seed), MeanCurves(ours), MeanCurves(baseline)
     costs = np.full(resamples, np.inf)

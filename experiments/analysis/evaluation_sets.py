@@ -41,11 +41,8 @@ def columns_of(
 ) -> list[Column]:
     """The columns of ``metric``: those of ``sets`` in their order, else all that the runs have, averages last.
 
-    Args:
-        runs: at least one.
-        metric: by its name for the main set, as ``test/verifier/accuracy``; one of no test has itself for a column.
-        sets: names of sets or averages; ``main`` is the main set.
-        published: gives the order and the headings.
+    A metric is called by its name for the main set, as ``test/verifier/accuracy``; one of no test has itself for a
+    column. A published table gives order and headings.
 
     Raises:
         Refused: where no run has the metric in any set, or in one of ``sets``.

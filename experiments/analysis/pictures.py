@@ -9,7 +9,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -157,10 +157,9 @@ def _draw_bars(axes: Axes, table: SetTable, column: str, labels: Sequence[str]) 
     margin = 0.04 * (high - low) or 0.5
     axes.set_xlim(low - margin, high + margin)
     axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.grid(axis="x", color="0.9")
-    axes.set_axisbelow(True)
+    plain_frame(axes, axis="x")
     axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["left"].set_visible(False)
 
 
 def limit_to(axes: Axes, values: Sequence[float], *, margin: float) -> None:
@@ -168,7 +167,12 @@ def limit_to(axes: Axes, values: Sequence[float], *, margin: float) -> None:
     low, high = min(values, default=0.0), max(values, default=0.0)
     around = margin * (high - low) or 0.05
     axes.set_ylim(low - around, high + around)
-    axes.grid(axis="y", color="0.9")
+    plain_frame(axes, axis="y")
+
+
+def plain_frame(axes: Axes, *, axis: Literal["both", "x", "y"]) -> None:
+    """A grid for one axis or both under what is drawn, open above and to the right."""
+    axes.grid(axis=axis, color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 

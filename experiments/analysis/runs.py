@@ -80,13 +80,7 @@ def stages_below(tracker: Tracker, names: Sequence[str]) -> dict[str, dict[str, 
 
 
 def stages_with(metric: str, arm: ArmRuns, below: Mapping[str, Stages]) -> list[TrackedRun]:
-    """Of each run of an arm the first of ``TRAINING_STAGES`` that logged ``metric``; of some runs none.
-
-    Args:
-        metric: by its name.
-        arm: whose runs.
-        below: see :func:`stages_below`.
-    """
+    """Of each run of an arm the first of ``TRAINING_STAGES`` that logged ``metric``; of some runs none."""
     found = []
     for run in arm.runs.values():
         stages = below.get(run.run_id, {})

@@ -51,7 +51,6 @@ class SetTable:
     """Arms × sets."""
 
     metric: str
-    """By its name for the main set."""
     columns: Sequence[Column]
     arms: Sequence[ArmRuns]
     against: Mapping[str, ArmRuns]
@@ -203,16 +202,7 @@ def set_table(
     published: PublishedTable | None,
     rule: Rule = difference_over_shared_seeds,
 ) -> SetTable:
-    """The table of these arms.
-
-    Args:
-        arms: in order; those that were tested on none of the sets have empty cells.
-        columns: the sets.
-        metric: by its name for the main set.
-        against: label of an arm → the arm that it is compared with.
-        published: what a paper printed of this metric.
-        rule: over which seeds a Δ is.
-    """
+    """The table of these arms beside what a paper printed; ``rule``: over which seeds a Δ is."""
 
     def cell(arm: ArmRuns, column: Column) -> Cell:
         final, start = arm.metric(column.metric), [*arm.metric(column.start_metric).values()]

@@ -26,14 +26,7 @@ LEAST_SHARE = 0.01
 def notes_on(
     study: Study, arms: Sequence[ArmResult], left_out: Sequence[TrackedRun], missing: Mapping[int, str]
 ) -> list[str]:
-    """All of them.
-
-    Args:
-        study: whose arms and seeds were planned.
-        arms: that are compared, the baseline first.
-        left_out: finished runs that are not.
-        missing: see :class:`experiments.studies.finished.Today`.
-    """
+    """All of them, of arms with the baseline first; ``missing``: see :class:`experiments.studies.finished.Today`."""
     done, per_seed = {arm.name: len(arm.seeds) for arm in arms}, study.start_per_seed
     planned = {name: arm.seeds for name, arm in study.arms.items()}
     lacking = [f"{name} {done.get(name, 0)} of {most}" for name, most in planned.items() if done.get(name, 0) < most]
@@ -130,11 +123,8 @@ def _notes_on_commits(arms: Sequence[ArmResult]) -> list[str]:
 def differing_test_beds(arms: Sequence[ArmResult], *, start_per_seed: bool) -> list[str]:
     """Parameters of the test bed that are not the same in all runs; a run's own seed is no part of it.
 
-    ``threads`` among them, which change how much a second computes, and the processor, as far as it is known.
-
-    Args:
-        arms: that are compared.
-        start_per_seed: each seed begins from another policy, which has to be the same for the arms of that seed.
+    ``threads`` among them, which change how much a second computes, and the processor, as far as it is known. With
+    ``start_per_seed`` the policy that runs begin from has to be the same for the arms of a seed.
     """
     runs = [run for arm in arms for run in arm.runs]
     differing = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from experiments.analysis.dose_response import PICTURE, DosedArm, dose_response, dose_section, draw_doses
+from experiments.analysis.dose_response import PICTURE, dose_response, dose_section, draw_doses
 from experiments.analysis.equal_cost import shared_cost
 from experiments.analysis.pictures import Curve, draw_curves
 from experiments.analysis.runs import log_comparison
@@ -43,14 +43,9 @@ def report(
     output: Path,
     missing: Mapping[int, str] | None = None,
 ) -> list[str]:
-    """Write the report into ``output``, log it, print its table; returns what a reader should know beside it.
+    """Write the report into a folder below ``output``, log it, print its table; returns what to know beside it.
 
-    Args:
-        tracker: where the runs are.
-        study: which.
-        marks: of the runs that count.
-        output: the folder above the study's own.
-        missing: see :class:`experiments.studies.finished.Today`.
+    ``marks`` are those of the runs that count, ``missing`` as in :class:`experiments.studies.finished.Today`.
 
     Raises:
         StudyError: where there is nothing to compare.
@@ -82,7 +77,7 @@ def report(
 
 
 def _as_markdown(
-    study: Study, rows: Sequence[ArmRow], table: str, notes: Sequence[str], doses: Sequence[DosedArm]
+    study: Study, rows: Sequence[ArmRow], table: str, notes: Sequence[str], doses: Sequence[ArmRow]
 ) -> str:
     about = [f"- {row.name}: {study.arms[row.name].about}" for row in rows]
     settings = other_settings_table(study, rows)

@@ -100,11 +100,8 @@ def read_results(
 ) -> list[ArmResult]:
     """The arms that have finished runs, the baseline first, then in the study's order.
 
-    Args:
-        tracker: where the runs are.
-        study: which.
-        marks: of the runs that count, today's; of two with the same one the newer counts.
-        missing: see :class:`experiments.studies.finished.Today`.
+    ``marks`` are those of the runs that count, today's (of two with the same one the newer does), ``missing`` as in
+    :class:`experiments.studies.finished.Today`.
 
     Raises:
         StudyError: where MLflow has no such run of the baseline, or of the curve, or runs saw other test problems.

@@ -67,9 +67,8 @@ class ArmRow:
     tokens: AtCost | None
     seconds: AtCost | None
     pass_at: Mapping[str, float]
-    """pass@k by k, the mean over seeds."""
     pass_gain: Mapping[str, Estimate]
-    """By k the difference to the baseline's, over seeds and problems; empty where ``gain`` is None."""
+    """By k the mean over seeds, and its difference to the baseline's; empty where ``gain`` is None."""
     auroc_siblings: Mapping[str, float]
     """By seed, how well the values of steps ranked siblings; empty for an arm that values no steps."""
     other_settings: Mapping[str, Mapping[str, float]]
@@ -78,12 +77,9 @@ class ArmRow:
 
 
 def rows_of(arms: Sequence[ArmResult], metric: str, *, start_per_seed: bool) -> list[ArmRow]:
-    """A row for each arm; the first arm is the baseline.
+    """A row for each arm by the metric that decides; the first arm is the baseline.
 
-    Args:
-        arms: that are compared.
-        metric: what decides.
-        start_per_seed: whether each seed begins from another policy: see :func:`seeds_to_compare`.
+    ``start_per_seed``: whether each seed begins from another policy, see :func:`seeds_to_compare`.
     """
     return [_row(arm, arms[0], metric, start_per_seed=start_per_seed) for arm in arms]
 

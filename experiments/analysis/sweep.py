@@ -53,13 +53,10 @@ class Point:
 def summarise_points(
     folder: Path, values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]], *, primary: Sequence[str]
 ) -> list[str]:
-    """Print the table, write it and its pictures into ``folder``; returns the lines that follow it.
+    """Print the table, write it and its pictures into the sweep's folder; returns the lines that follow it.
 
-    Args:
-        folder: of the sweep.
-        values: swept values by the job's number.
-        metrics: of each job that succeeded, by its number.
-        primary: the metrics that may decide: the first that most jobs have does.
+    Swept values and the metrics of what succeeded are by the job's number. Of the ``primary`` metrics the first that
+    most jobs have decides.
     """
     counts = {name: sum(name in found for found in metrics.values()) for name in primary}
     if not any(counts.values()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -43,18 +42,11 @@ TEXT_STAYS_TEXT: Any = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.
 """Settings of matplotlib; the same picture makes the same file."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """One metric of all arms."""
+def charts(found: Gathered, curve: str | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Success, large, then the health of training, each a metric, the stages that logged it and its picture.
 
-    metric: str
-    stages: str
-    """That logged it."""
-    svg: Markup
-
-
-def charts(found: Gathered, curve: str | None) -> tuple[list[Chart], list[Chart]]:
-    """Success, large, then the health of training; ``curve`` replaces the former."""
+    ``curve`` replaces success.
+    """
     large = list(_charts(found, [curve] if curve else VALIDATION, size=(11.0, 4.2)))
     return large, list(_charts(found, [*HEALTH, *CRITIC], size=(4.6, 2.9)))
 
@@ -71,7 +63,7 @@ def gains(found: Gathered) -> Markup | None:
     return _as_svg(partial(draw_gains, table), label=f"What each arm gained over {table.compared_to}: {table.metric}")
 
 
-def _charts(found: Gathered, metrics: Sequence[str], *, size: tuple[float, float]) -> Iterator[Chart]:
+def _charts(found: Gathered, metrics: Sequence[str], *, size: tuple[float, float]) -> Iterator[dict[str, Any]]:
     """A chart for each metric that is neither constant throughout nor the same as one before."""
     before: list[list[Sequence[Mapping[int, float]]]] = []
     for metric in metrics:
@@ -85,7 +77,7 @@ def _charts(found: Gathered, metrics: Sequence[str], *, size: tuple[float, float
             names = ", ".join(dict.fromkeys(run.tags["stage"] for place in curves for run in stages[place]))
             label = f"{metric} over training steps: {', '.join(curve.label for curve in curves.values())}"
             svg = _as_svg(partial(_draw, curves, metric, size), label=label)
-            yield Chart(metric=metric, stages=names, svg=svg or Markup())
+            yield {"metric": metric, "stages": names, "svg": svg}
 
 
 def _stages(found: Gathered, metric: str) -> Iterator[tuple[int, list[TrackedRun]]]:

@@ -13,8 +13,7 @@ from markupsafe import Markup
 from experiments.analysis.evaluation_sets import GREEDY, SAMPLED, columns_of, has_metric, published_beside
 from experiments.analysis.pictures import CAPTION, GAPS
 from experiments.analysis.report import charts, figures
-from experiments.analysis.report.commands import commands, study_command
-from experiments.analysis.report.gather import Gathered
+from experiments.analysis.report.gather import Gathered, commands, study_command
 from experiments.analysis.runs import ABSENT, ArmRuns, Stages, value_of
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.config.hints import command_line

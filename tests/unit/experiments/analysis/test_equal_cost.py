@@ -84,8 +84,6 @@ def test_both_are_compared_at_what_the_shorter_one_spent() -> None:
     ours = {"0": curve(0.2, 0.4, 0.6), "1": curve(0.2, 0.4, 0.6, 0.9)}
     theirs = {"0": curve(0.2, 0.2, step=25.0), "1": curve(0.2, 0.3, step=30.0)}
     found = at_cost(ours, theirs, own=False)
-    assert found is not None
     assert (found.cost, found.values) == (20.0, pytest.approx([0.3, 0.4, 0.6]))
-    assert found.gain is not None
     assert found.gain.value == pytest.approx(0.6 - (0.2 + 0.2 + 0.1 * 20 / 30) / 2)
     assert at_cost(ours, {}, own=False) is None

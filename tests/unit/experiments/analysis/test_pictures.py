@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import fields
 from io import BytesIO
 from typing import Any
 
@@ -17,11 +17,11 @@ from matplotlib.patches import Rectangle
 
 from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.comparison import CURVE
-from experiments.analysis.dose_response import DosedArm, correlation_sentence, draw_doses, rank_correlation
+from experiments.analysis.dose_response import correlation_sentence, draw_doses, rank_correlation
 from experiments.analysis.pictures import CAPTION, GAPS, PUBLISHED, WHISKER, Curve, draw_curves, draw_gains
 from experiments.analysis.set_table import SetTable
 from experiments.analysis.statistics import Difference
-from experiments.analysis.study_rows import Gain
+from experiments.analysis.study_rows import ArmRow, Gain
 from tests.unit.experiments.analysis.test_set_table import table_of, track_run, two_arms
 
 NAN, INF = math.nan, math.inf
@@ -44,28 +44,20 @@ def test_a_picture_of_curves_says_what_it_shows() -> None:
     assert (two.steps, [e.value for e in two.estimates()]) == ([0, 10], pytest.approx([0.15, 0.35]))
 
 
-@pytest.mark.parametrize(
-    ("values", "other"),
-    [({0: 0.2, 1: INF, 2: 0.3}, 0.1), ({0: NAN, 1: INF, 2: -INF}, 0.1), ({0: NAN, 1: INF}, NAN)],
-)
-def test_a_curve_is_drawn_by_its_finite_points(values: Mapping[int, float], other: float) -> None:
-    figure = curves(Curve(label="a", seeds=[values, dict.fromkeys(values, other)]))
-    low, high = figure.axes[0].get_ylim()
-    assert 0 < high - low < 0.6
-    assert figure.get_supxlabel().replace("\n", " ") == CAPTION + GAPS
-
-
 def test_what_stands_alone_between_gaps_is_a_dot() -> None:
     """No line is left of it, neither of a seed nor of the mean."""
     alone, beside = {0: 0.1, 10: NAN, 20: 0.2, 30: INF, 40: 0.3, 50: 0.4}, {step: 0.2 for step in range(0, 60, 10)}
     dots = [line for line in curves(Curve(label="a", seeds=[alone, beside])).axes[0].lines if line.get_marker() == "."]
     assert [list(line.get_xdata()) for line in dots] == [[0, 20], [0, 20]]
     assert [list(line.get_ydata()) for line in dots] == [pytest.approx([0.15, 0.2]), [0.1, 0.2]]
+    lost = curves(Curve(label="a", seeds=[{0: NAN, 1: INF, 2: -INF}, {0: 0.1, 1: 0.1, 2: NAN}]))
+    low, high = lost.axes[0].get_ylim()
+    assert 0 < high - low < 0.6
+    assert lost.get_supxlabel().replace("\n", " ") == CAPTION + GAPS
 
 
 def gains(table: SetTable) -> Figure:
     figure = draw_gains(table)
-    assert figure is not None
     figure.savefig(BytesIO())
     return figure
 
@@ -111,24 +103,24 @@ def test_intervals_and_published_gains() -> None:
     assert (bars(single), lines(single, WHISKER), lines(single, PUBLISHED)) == ([(0, pytest.approx(4.0))], [], [[]])
 
 
-def arm(name: str, dose: float, gain: float, half: float) -> DosedArm:
+def dosed(name: str, dose: float, gain: float, half: float) -> ArmRow:
     """Of one seed without an interval, else of three around the dose and the gain."""
-    seeds = 1 if math.isnan(half) else 3
-    by_seed = {str(seed): gain + 0.01 * (seed - seeds // 2) for seed in range(seeds)}
-    aurocs = {str(seed): dose + 0.005 * (seed - seeds // 2) for seed in range(seeds)}
-    over_seeds = Difference(value=gain, half=half, n=seeds, method="paired")
-    whole = Estimate(gain, gain, gain)
-    seeds_of_both = (list(by_seed), list(by_seed))
-    found = Gain(nested=whole, over_seeds=over_seeds, probability=whole, by_seed=by_seed, seeds=seeds_of_both)
-    return DosedArm(name=name, seeds=seeds, aurocs=aurocs, gain=found)
+    seeds = range(1 if math.isnan(half) else 3)
+    steps = {str(seed): seed - len(seeds) // 2 for seed in seeds}
+    unknown: Any = dict.fromkeys(field.name for field in fields(ArmRow))
+    over_seeds = Difference(value=gain, half=half, n=len(seeds), method="paired")
+    by_seed = {seed: gain + 0.01 * step for seed, step in steps.items()}
+    nested = Estimate(gain, gain, gain)
+    found = Gain(nested=nested, over_seeds=over_seeds, probability=None, by_seed=by_seed, seeds=([], []))
+    aurocs = {seed: dose + 0.005 * step for seed, step in steps.items()}
+    return ArmRow(**{**unknown, "name": name, "seeds": [*steps], "auroc_siblings": aurocs, "gain": found})
 
 
 def test_points_stand_at_dose_and_gain_in_points(runs: Any) -> None:
-    axes = draw_doses(runs.study(), [arm("oracle", 0.6, -0.02, 0.01), arm("better", 0.8, 0.05, NAN)]).axes[0]
+    axes = draw_doses(runs.study(), [dosed("oracle", 0.6, -0.02, 0.01), dosed("better", 0.8, 0.05, NAN)]).axes[0]
     drawn = {str(line.get_label()): line for line in axes.lines}
     assert np.asarray(drawn["1  oracle"].get_xydata()).tolist() == [pytest.approx([0.6, -2.0])]
     assert np.asarray(drawn["2  better"].get_xydata()).tolist() == [pytest.approx([0.8, 5.0])]
-    assert list(drawn["plain (baseline)"].get_ydata()) == [0, 0]
     assert [text.get_text() for text in axes.texts] == ["1", "2"]
     (interval,) = [found for found in axes.collections if isinstance(found, LineCollection)]
     assert interval.get_segments()[0].tolist() == [pytest.approx([0.6, -3.0]), pytest.approx([0.6, -1.0])]
@@ -137,7 +129,7 @@ def test_points_stand_at_dose_and_gain_in_points(runs: Any) -> None:
 
 
 def test_an_interval_of_two_seeds_does_not_flatten_the_points(runs: Any) -> None:
-    figure = draw_doses(runs.study(), [arm("oracle", 0.6, 0.0, 5.0), arm("better", 0.8, 0.05, 0.01)])
+    figure = draw_doses(runs.study(), [dosed("oracle", 0.6, 0.0, 5.0), dosed("better", 0.8, 0.05, 0.01)])
     low, high = figure.axes[0].get_ylim()
     assert low < -1 < 6 < high, "all single seeds, from -1 to 6, are inside"
     assert high - low < 3 * 7
@@ -146,7 +138,6 @@ def test_an_interval_of_two_seeds_does_not_flatten_the_points(runs: Any) -> None
 @pytest.mark.parametrize(
     ("doses", "gains", "expected"),
     [
-        ([0.5, 0.6, 0.7, 0.8], [0.0, 0.1, 0.2, 0.3], 1.0),
         ([0.5, 0.6, 0.7, 0.8], [0.3, 0.2, 0.1, 0.0], -1.0),
         ([0.5, 0.6, 0.7, 0.8], [0.1, 0.0, 0.3, 0.2], 0.6),
         ([0.5, 0.6, 0.7], [0.0, 0.1, 0.2], None),
@@ -157,6 +148,6 @@ def test_an_interval_of_two_seeds_does_not_flatten_the_points(runs: Any) -> None
 def test_ranks_are_correlated_over_four_arms_that_differ(
     doses: list[float], gains: list[float], expected: float | None
 ) -> None:
-    arms = [arm(str(n), *pair, NAN) for n, pair in enumerate(zip(doses, gains, strict=True))]
+    arms = [dosed(str(n), *pair, NAN) for n, pair in enumerate(zip(doses, gains, strict=True))]
     assert rank_correlation(arms) == pytest.approx(expected)
     assert correlation_sentence(arms).startswith("No rank correlation" if expected is None else "Spearman's")

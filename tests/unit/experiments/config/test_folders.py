@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_module
 
-from experiments.analysis.report.commands import command
+from experiments.analysis.report.gather import command
 from experiments.config.folders import (
     VARIABLE,
     ConfigDirError,

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from html import unescape
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments.analysis.report.figures import Logged, choose, steps_of
+from experiments.analysis.report.figures import Logged, choose
 from experiments.analysis.runs import log_comparison
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import FolderSync, sync
@@ -39,20 +40,17 @@ def png(shade: int) -> bytes:
     return file.getvalue()
 
 
-class Shades:
-    """Writes pictures no two of which are equal."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def draw(self, path: Path) -> Path:
-        self._last += 1
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(png(self._last))
-        return path
+SHADES = count(1)
 
 
-def add_run(outputs: Any, tracker: Tracker, shades: Shades, arm: str, seed: int, *, sweep: str | None = None) -> None:
+def draw(path: Path) -> Path:
+    """Write a picture that equals none before it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(png(next(SHADES)))
+    return path
+
+
+def add_run(outputs: Any, tracker: Tracker, arm: str, seed: int, *, sweep: str | None = None) -> None:
     """A run with every picture at three steps; all runs of arm b and c share one critic, those of a have their own."""
     final = {"a": 0.3, "b": 0.4, "c": 0.5}[arm] + 0.01 * seed
     run: Path = outputs.run("all_kinds", seed=seed, final=final, reward=arm, sweep=sweep, time=f"t-{arm}")
@@ -69,7 +67,7 @@ def add_run(outputs: Any, tracker: Tracker, shades: Shades, arm: str, seed: int,
     for folder, names in ((critic, CRITIC if fresh else ()), (grpo, GRPO)):
         for name in names:
             for step in (1, 30, 200):
-                shades.draw(folder / f"figures/{name}/{step}.png")
+                draw(folder / f"figures/{name}/{step}.png")
     FolderSync(run, tracker).send(live=False)
 
 
@@ -77,15 +75,15 @@ def add_run(outputs: Any, tracker: Tracker, shades: Shades, arm: str, seed: int,
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     from tests.unit.experiments.conftest import Outputs
 
-    folder, shades = tmp_path_factory.mktemp("kinds"), Shades()
+    folder = tmp_path_factory.mktemp("kinds")
     address = f"sqlite:///{folder / 'mlruns' / 'mlflow.db'}"
     tracker, outputs = Tracker(address), Outputs(folder / "outputs")
     for arm in "abc":
         for seed in (0, 1):
-            add_run(outputs, tracker, shades, arm, seed, sweep=SWEEP if arm == "c" else None)
-    log_comparison(tracker, "all_kinds", [shades.draw(folder / f"all_kinds/{name}.png") for name in COMPARED])
+            add_run(outputs, tracker, arm, seed, sweep=SWEEP if arm == "c" else None)
+    log_comparison(tracker, "all_kinds", [draw(folder / f"all_kinds/{name}.png") for name in COMPARED])
     for name in SWEPT:
-        shades.draw(outputs.root / "sweeps" / SWEEP / f"{name}.png")
+        draw(outputs.root / "sweeps" / SWEEP / f"{name}.png")
     (outputs.root / "sweeps" / SWEEP / "summary.csv").write_text("mean\n0.4\n")
     assert sync([outputs.root], lambda: tracker)
     with pytest.MonkeyPatch.context() as patch:
@@ -99,18 +97,15 @@ def alts(page: str) -> list[str]:
     return [unescape(alt) for alt in re.findall(r'<img [^>]*alt="([^"]*)"', page)]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_every_kind_of_picture_is_there_and_says_what_it_is(page: str) -> None:
+    for beginning in (
         *(f"{name} at step 200 of critic: " for name in CRITIC),
         *(f"{name} at step 200 of grpo: " for name in GRPO),
         "clipo/completions at step 1 of grpo: ",
         *(f"{name}: comparison all_kinds/" for name in COMPARED),
         *(f"{name}: sweep {SWEEP} of all_kinds, seed=0,1" for name in SWEPT),
-    ],
-)
-def test_every_kind_of_picture_is_there_and_says_what_it_is(page: str, said: str) -> None:
-    assert any(alt.startswith(said) for alt in alts(page))
+    ):
+        assert any(alt.startswith(beginning) for alt in alts(page)), beginning
 
 
 def test_each_is_of_an_arm_a_seed_and_the_last_step_or_where_it_matters_the_first(page: str) -> None:
@@ -118,17 +113,10 @@ def test_each_is_of_an_arm_a_seed_and_the_last_step_or_where_it_matters_the_firs
     assert all(re.search(r": reward=[abc], seed [01]$", alt) for alt in of_runs)
     assert not [alt for alt in of_runs if " step 30 " in alt]
     assert {alt.partition(" at ")[0] for alt in of_runs if " step 1 " in alt} == {"clipo/completions"}
-
-
-def test_a_start_is_followed_by_its_later_step(page: str) -> None:
-    of_completions = [alt for alt in alts(page) if alt.startswith("clipo/")]
-    steps = [re.search(r"step (\d+)", alt) for alt in of_completions]
-    assert [step[1] for step in steps if step] == ["1", "200"] * (len(of_completions) // 2)
-
-
-def test_what_arms_share_is_shown_once(page: str) -> None:
-    similar = [alt for alt in alts(page) if alt.startswith("critic/similarity")]
-    assert [alt.rpartition(":")[2] for alt in similar] == [" reward=a, seed 1", " reward=b, seed 1"]
+    steps = re.findall(r"clipo/completions at step (\d+)", "\n".join(of_runs))
+    assert steps == ["1", "200"] * (len(steps) // 2), "a start is followed by its later step"
+    similar = [alt for alt in of_runs if alt.startswith("critic/similarity")]
+    assert [alt.rpartition(":")[2] for alt in similar] == [" reward=a, seed 1", " reward=b, seed 1"], "shared: once"
 
 
 def test_what_is_left_out_is_told_and_is_of_a_kind_that_is_shown(page: str) -> None:
@@ -138,13 +126,12 @@ def test_what_is_left_out_is_told_and_is_of_a_kind_that_is_shown(page: str) -> N
     assert "<li>grpo curves: reward=c</li><li>grpo train/step_credit: reward=c</li>" in page
 
 
-@pytest.mark.parametrize("metric", [*CRITIC_CURVES, *GRPO_CURVES])
-def test_every_quantity_is_drawn_over_training(page: str, metric: str) -> None:
-    assert f"<figcaption>{metric}<span> ({'critic' if metric in CRITIC_CURVES else 'grpo'})</span>" in page
-    of_arms = {"a", "b"} if metric in CRITIC_CURVES else {"a", "b", "c"}
-    label = re.search(rf'aria-label="{metric} over training steps: ([^"]*)"', page)
-    assert label is not None
-    assert set(re.findall("reward=(.)", label[1])) == of_arms, "a critic that arms share is drawn once"
+def test_every_quantity_is_drawn_over_training(page: str) -> None:
+    for metric in (*CRITIC_CURVES, *GRPO_CURVES):
+        assert f"<figcaption>{metric}<span> ({'critic' if metric in CRITIC_CURVES else 'grpo'})</span>" in page
+        (label,) = re.findall(rf'aria-label="{metric} over training steps: ([^"]*)"', page)
+        of_arms = {"a", "b"} if metric in CRITIC_CURVES else {"a", "b", "c"}
+        assert set(re.findall("reward=(.)", label)) == of_arms, "a critic that arms share is drawn once"
 
 
 def test_kinds_take_turns_and_none_is_lost(tracker: Tracker, tmp_path: Path) -> None:
@@ -161,12 +148,6 @@ def test_what_is_no_picture_is_named_and_the_next_one_shown(tracker: Tracker, tm
     picked = choose(tracker.artifacts, logged(tracker, tmp_path, {"x": "AB"}, broken="A"), most=0)
     assert len(picked.shown["x"]) == 1
     assert picked.left_out == {"x": ["A (too large, or no PNG)"]}
-
-
-def test_the_steps_of_a_figure_are_in_the_order_of_numbers() -> None:
-    files = ["figures/critic/goals/1200.png", "figures/critic/goals/900.png", "figures/critic/goals/notes.txt"]
-    first, last = (900, "figures/critic/goals/900.png"), (1200, "figures/critic/goals/1200.png")
-    assert steps_of([*files, "figures/a/0.png"]) == {"critic/goals": [first, last], "a": [(0, "figures/a/0.png")]}
 
 
 def logged(tracker: Tracker, folder: Path, kinds: Mapping[str, Sequence[str]], *, broken: str = "") -> Any:

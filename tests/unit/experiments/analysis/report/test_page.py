@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import shutil
 from dataclasses import asdict
 from html.parser import HTMLParser
@@ -19,16 +20,14 @@ from PIL import Image
 from callbacks.completions import rewards_of
 from contrastive_reasoning.rewards import Credit
 from experiments.analysis.report.charts import MOST_POINTS, thin_out
-from experiments.analysis.report.page import (
-    MOST_COMPLETIONS,
-    choose_completions,
-    differences,
-    visible,
-)
+from experiments.analysis.report.gather import command, command_over_seeds, commits, study_command
+from experiments.analysis.report.page import choose_completions, differences
+from experiments.analysis.runs import arms_by
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import FolderSync
 from experiments.report import main
 from experiments.run_folder import Origin
+from tests.unit.experiments.comparison_kit import finished
 
 HOSTILE = "<script>alert(1)</script>"
 HOSTILE_NAME = "x<img src=y onerror=alert(1)>$^"
@@ -43,8 +42,7 @@ class Reader(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__()
         self.elements: list[str] = []
-        self.addresses: list[str] = []
-        self.handlers: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
         self.text: list[str] = []
         self._open: list[str] = []
         self.feed(page)
@@ -52,18 +50,11 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append(tag)
-        self.addresses += [value or "" for name, value in attrs if name.rpartition(":")[2] in ("src", "href")]
-        self.handlers += [name for name, _ in attrs if name.startswith("on")]
-        if tag not in self.VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in self.VOID:
-            self._open.pop()
+        self.attributes += [(name.rpartition(":")[2], value or "") for name, value in attrs]
+        self._open += [] if tag in self.VOID else [tag]
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
+        assert tag in self.VOID or self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         self.text.append(data)
@@ -83,16 +74,10 @@ def add_run(outputs: Any, tracker: Tracker, name: str, seed: int, *, final: floa
     outputs.log(stages["grpo"], "train/rollout/truncated", dict.fromkeys(range(20), 0.0))
     for step in (0, 20):
         picture(stages["grpo"] / f"figures/clipo/similarity/{step}.png", shade=10 * seed + step)
+    common = {"setting": "main", "prompt": "2 3 = 5", "reason": "", "samples_correct": "3/8"}
     rows = [
-        {
-            "setting": "main",
-            "prompt": "2 3 = 5",
-            "completion": text,
-            "status": status,
-            "reason": "",
-            "samples_correct": "3/8",
-        }
-        for text, status in (("2+3=5", "ok"), (HOSTILE, "unparsed"), ("\u202e5=3+2", "wrong"))
+        {**common, "completion": text, "status": status}
+        for text, status in (("2+3=5", "ok"), (HOSTILE, "unparsed"), ("\u202e5=\x1b3+2", "wrong"))
     ]
     outputs.table(stages["evaluate"], "test/completions", rows, step=0)
     credit = Credit(outcome=torch.tensor([0.75]), parts={"verifier": torch.ones(1), "critic": torch.tensor([-0.25])})
@@ -146,22 +131,19 @@ def test_a_copied_mlruns_gives_the_same_page(
     assert again == page
 
 
-def test_nothing_in_the_page_is_alive_or_fetched(page: str) -> None:
+def test_nothing_in_the_page_is_alive_or_fetched(page: str, made: Path) -> None:
     reader = Reader(page)
+    assert str(made) not in page
+    assert "/home/" not in page, "no path of a machine"
     assert "script" not in reader.elements
-    assert not reader.handlers
-    assert all(address.startswith(("data:image/png;base64,", "#")) for address in reader.addresses)
+    assert not [name for name, _ in reader.attributes if name.startswith("on")]
+    addresses = [value for name, value in reader.attributes if name in ("src", "href")]
+    assert all(address.startswith(("data:image/png;base64,", "#")) for address in addresses)
     assert "default-src 'none'" in page, "a browser would refuse it, too"
     assert not re.search(r"url\((?!#)|@import", page)
     shown = "".join(reader.text)
-    assert {HOSTILE, HOSTILE_NAME, "\\x202e5=3+2"} == {
-        one for one in (HOSTILE, HOSTILE_NAME, "\\x202e5=3+2") if one in shown
-    }, "and yet all is there to be read"
-
-
-def test_no_path_of_a_machine_is_in_the_page(page: str, made: Path) -> None:
-    assert str(made) not in page
-    assert "/home/" not in page
+    for one in (HOSTILE, HOSTILE_NAME, "\\x202e5=\\x1b3+2"):
+        assert one in shown, "all is there to be read"
 
 
 def test_the_page_says_what_the_runs_say(page: str) -> None:
@@ -180,8 +162,11 @@ def test_the_page_says_what_the_runs_say(page: str) -> None:
         "clipo/similarity at step 20",
         "torch 2.9.1",
         "commit abc",
+        f"val/{SAMPLED}",
+        "train/rollout/completion_tokens",
     ):
         assert fact in shown
+    assert "train/rollout/truncated" not in shown, "a curve that is constant"
 
 
 def test_every_row_has_its_command(page: str) -> None:
@@ -195,18 +180,10 @@ def test_every_row_has_its_command(page: str) -> None:
     assert f"{HOSTILE_NAME} *" not in reader.text
 
 
-def test_curves_that_say_nothing_are_left_out(page: str) -> None:
-    shown = Reader(page).text
-    assert f"val/{SAMPLED}" in shown
-    assert "train/rollout/completion_tokens" in shown
-    assert "train/rollout/truncated" not in shown
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["plain_baselin"], r"No experiment 'plain_baselin' in MLflow at .*; did you mean 'plain_baseline' of "),
-        (["plain_baseline", "sets=large"], r"No finished run has .* of a set 'large'; did you mean 'larger' of "),
         (
             ["plain_baseline", "curve=val/x"],
             r"No stage of these runs has 'val/x'; there are .*val/verifier/",
@@ -229,51 +206,26 @@ def test_a_wrong_argument_is_answered_in_a_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def test_more_names_than_a_file_could_bear(
-    tracker: Tracker,
-    outputs: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    names = [f"page_{letter * 90}" for letter in "abc"]
-    for name in names:
-        FolderSync(outputs.run(name, seed=0, final=0.4), tracker).send(live=False)
-    monkeypatch.chdir(tmp_path)
-    assert main(names) == 0
-    (page,) = Path("outputs", "report").iterdir()
-    assert f"Written: {page} " in capsys.readouterr().out
-    assert all(name in page.read_text(encoding="utf-8") for name in names)
-
-
-def test_signs_that_hide_or_turn_a_line_are_shown() -> None:
-    assert visible("a\x1b[31m\u202eb\nc") == "a\\x1b[31m\\x202eb\nc"
-
-
 def test_long_histories_are_means_over_the_same_steps_and_gaps_stay() -> None:
-    assert thin_out([[(0, 0.1), (10, math.nan), (20, -math.inf)], []]) == [{0: 0.1, 10: math.nan, 20: math.nan}]
     long = [(step, float(step)) for step in range(600)]
     lost = [(step, math.inf if step < 20 or step % 2 else 1.0) for step in range(300)]
     first, second = thin_out([long, lost])
     assert len(first) == MOST_POINTS
     assert (first[0], first[10]) == (4.5, 14.5), "of the steps 0 to 9 and 10 to 19"
     assert [second[step] for step in (0, 10, 20)] == [math.nan, math.nan, 1.0]
-    assert set(second) == {step for step in first if step < 300}
 
 
 def test_completions_of_both_kinds_are_chosen() -> None:
     rows: list[dict[str, Any]] = [{"status": "ok", "n": n} for n in range(9)] + [{"status": "wrong", "n": 9}]
     assert [row["n"] for row in choose_completions(rows)] == [0, 9, 1, 2]
-    assert len(choose_completions(rows[:9])) == MOST_COMPLETIONS
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "shown"),
     [
-        ({"lr": "1", "steps": "5"}, {"lr": "2", "steps": "5"}, [("lr", "1", "2")]),
         (
-            {"reward.weight": "0.1", "module.reward.weight": "0.1", "module.lr": "1"},
-            {"reward.weight": "0.2", "module.reward.weight": "0.2", "module.lr": "2"},
+            {"reward.weight": "0.1", "module.reward.weight": "0.1", "module.lr": "1", "steps": "5"},
+            {"reward.weight": "0.2", "module.reward.weight": "0.2", "module.lr": "2", "steps": "5"},
             [("module.lr", "1", "2"), ("reward.weight", "0.1", "0.2")],
         ),
         (
@@ -287,9 +239,28 @@ def test_completions_of_both_kinds_are_chosen() -> None:
             [("critic._target_", "Joint", "Numeric"), ("critic.width", "512", "64")],
         ),
     ],
-    ids=["one", "named once, where it is shortest", "a part that is not there", "a part that is exchanged"],
+    ids=["named once, where it is shortest", "a part that is not there", "a part that is exchanged"],
 )
 def test_differences_of_two_configurations(
     ours: dict[str, str], theirs: dict[str, str], shown: list[tuple[str, str, str]]
 ) -> None:
     assert differences(ours, theirs) == shown
+
+
+def test_commands_are_safe_to_paste_and_runs_that_differ_by_seed_alone_are_one_multirun() -> None:
+    typed = ["experiment=x", "policy.pretrained=a b; rm -rf ~", "sweep=objective", "stages=[grpo, evaluate]"]
+    assert shlex.split(command(typed)) == ["python", "-m", "experiments.run", *typed[:2], typed[3]]
+    seeds = {"0": ["experiment=x", "seed=0"], "10": ["experiment=x", "seed=10"], "2": ["seed=2", "experiment=x"]}
+    assert command_over_seeds(seeds) == "python -m experiments.run -m experiment=x seed=0,2,10"
+    assert command_over_seeds({"0": ["experiment=x"]}) == "python -m experiments.run experiment=x seed=0"
+    assert command_over_seeds({**seeds, "2": [*seeds["2"], "reward.weight=0.1"]}) is None
+
+
+def test_commits_and_studies_are_named_beside_the_commands() -> None:
+    runs = [finished("my_study", seed=s, params={"arm": "critic"}, git_sha=f"abc{s}-dirty") for s in (0, 4)]
+    (arm,) = arms_by(runs, ["arm"])
+    changed = "with changes that were not committed"
+    assert commits(arm) == [f"# at abc0 {changed}, abc4 {changed}"]
+    assert study_command(arm) == "python -m experiments.study my_study only=critic seeds=5"
+    (alone,) = arms_by([finished("llama_critic", seed=0, params={"arm": "null"})], ["experiment"])
+    assert study_command(alone) is None
