@@ -75,7 +75,7 @@ def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(
     shared = [*EVALUATED, f"output_dir={output}", "logger.mirror=false"]
     with initialize_config_module("conf", version_base="1.3"):
         before = run_experiment(compose("config", shared))
-    to_mlflow = ["logger=default", "logger.patience=120"]
+    to_mlflow = ["logger.mirror=true", "logger.patience=120"]
     swept = run("-m", *shared, *to_mlflow, f"policy.pretrained={empty},{EMBEDDED},{copy}")
     assert swept.code == 1, swept.said + swept.errors
     failed, done_already, done = jobs_of(output)
