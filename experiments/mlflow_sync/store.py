@@ -100,8 +100,9 @@ class _Client:
             try:
                 return method(*args, **kwargs)
             except self._kind as error:
-                what = " does not answer ({})" if isinstance(_system_error(error), OSError) else ": {}"
-                raise TrackerError(f"MLflow at {self._address}{what.format(_reason(error))}") from error
+                if isinstance(_system_error(error), OSError):
+                    raise TrackerError(f"MLflow at {self._address} does not answer ({_reason(error)})") from error
+                raise TrackerError(f"MLflow at {self._address}: {_reason(error)}") from error
 
         return call
 

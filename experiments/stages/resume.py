@@ -63,9 +63,9 @@ class Left:
         return not self.changed and bool(self.modules)
 
     @property
-    def code_changed(self) -> str:
-        begun = "made" if self.step is None else "begun"
-        return f"code changed since {self.folder} was {begun}, in {_shorten(self.modules)}"
+    def code(self) -> str:
+        """The modules whose code differs, in words."""
+        return _shorten(self.modules)
 
     @property
     def begun_with(self) -> str:
@@ -101,7 +101,7 @@ def _accept(plan: StagePlan) -> StagePlan:
         return plan
     found = [one for one in left_by_others(plan, []) if one.by_code_alone]
     if (newest := _newest_finished(found)) is not None:
-        print(f"{plan.name}: {newest.code_changed}; taken all the same")
+        print(f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; taken all the same")
         return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
     if found:
         _go_on(plan, max(found, key=lambda one: (one.folder == plan.folder, one.step or 0)))
@@ -142,7 +142,7 @@ def _go_on(plan: StagePlan, left: Left) -> None:
         if manifest["code"] != plan.code:
             earlier = [*earlier, manifest["code"]]
         write_manifest(plan, overrides=manifest["overrides"], earlier_code=earlier)
-    print(f"{plan.name}: {left.code_changed}; going on all the same")
+    print(f"{plan.name}: code changed since {left.folder} was begun, in {left.code}; going on all the same")
 
 
 def _moved(source: Path, target: Path) -> bool:
@@ -190,8 +190,8 @@ def _refusal(
     for one in sorted(found, key=lambda one: (-(one.step or 0), one.folder)):
         if one.by_code_alone and (one.folder == plan.folder or not goes_on):
             return (
-                f"{plan.name}: {one.code_changed}; to go on from its checkpoint {one.step} where no result depends on "
-                f"that: {ACCEPT}; to begin anew: {ANEW}"
+                f"{plan.name}: code changed since {one.folder} was begun, in {one.code}; to go on from its checkpoint "
+                f"{one.step} where no result depends on that: {ACCEPT}; to begin anew: {ANEW}"
             )
     if goes_on:
         return None
@@ -227,7 +227,10 @@ def begin(plan: StagePlan, plans: Sequence[StagePlan] = (), *, overrides: Sequen
         return
     found = left_by_others(plan, plans)
     if (newest := _newest_finished(found)) is not None:
-        print(f"{plan.name}: {newest.code_changed}; it is made again ({ACCEPT} takes it)")
+        print(
+            f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; it is made again "
+            f"({ACCEPT} takes it)"
+        )
     elif unfinished := [one for one in found if one.step is not None]:
         near = min(unfinished, key=lambda one: (len(one.changed), one.folder))
         print(f"{plan.name}: {near.folder} is unfinished and stays so, it was begun with {near.begun_with}")
