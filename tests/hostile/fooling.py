@@ -122,7 +122,7 @@ def right_behind_noise(draw: Random, mark: Mark) -> Drawn:
     endings = {
         moves: {"countdown"},
         rf"\boxed{{{mark.gold}}}": {"answer"},
-        f"The answer is ({mark.letter}).": {"choice"} if r"\boxed" not in noise and r"\fbox" not in noise else set(),
+        f"The answer is ({mark.letter}).": {"choice"},  # a box before it that holds no letter is a part of the noise
         rf"\boxed{{{mark.story}}}": {"story"},
     }
     ending = draw.choice(list(endings))

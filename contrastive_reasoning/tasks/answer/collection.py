@@ -28,7 +28,9 @@ _MATRIX = re.compile(r"\\begin ?\{([pbB]?(?:small)?matrix|array)\}(?: ?\{[lcr| ]
 _PAIRED = {"(": ")]", "[": ")]", r"\{": r"\}", r"\langle": r"\rangle", "{": "}"}
 _WIDE = re.compile(r", |;| (?:or|and) ")
 """Separators that a comma within a number is not mistaken for."""
-_THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
+_THOUSANDS = re.compile(r"(?<![0-9,.])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])")
+_TIGHT = re.compile(r"(?<=[0-9]),(?=[0-9])")
+_SIGN_OF_TWO = re.compile(r"\\(?:pm|mp)(?![A-Za-z])")
 Compare = Callable[[str, str], Verdict | None]
 
 _WITHOUT_ORDER = ("", r"\{\}")
@@ -86,6 +88,14 @@ def every(verdicts: Iterable[Verdict | None]) -> Verdict | None:
     return None if open_question else OK
 
 
+def any_of(verdicts: Iterable[Verdict | None]) -> Verdict | None:
+    """Ok if one verdict is; else None if one is open; else the first."""
+    found = list(verdicts)
+    if any(verdict is not None and verdict.correct for verdict in found):
+        return OK
+    return None if None in found else found[0]
+
+
 def peel(text: str) -> tuple[str, str]:
     """What stands in the brackets around the whole of a text, and the brackets; the text itself if there are none."""
     depth, opener = 0, ""
@@ -116,10 +126,11 @@ def split(text: str) -> list[str]:
 
 
 def plus_minus(item: str) -> tuple[str, ...]:
-    r"""The two values of an item with one ``\pm``."""
-    before, sign, behind = item.partition(r"\pm")
-    if not sign or r"\pm" in behind or r"\mp" in behind:
+    r"""The two values of an item with one ``\pm`` or ``\mp``."""
+    parts = _SIGN_OF_TWO.split(item)
+    if len(parts) != 2:
         return (item,)
+    before, behind = parts
     return f"{before}+{behind}".removeprefix("+").strip(), f"{before}-{behind}".strip()
 
 
@@ -143,8 +154,24 @@ def _matrix(inside: str) -> Collection | None:
 
 
 def _whole_thousands(text: str) -> str:
-    """``1,000, 2,000`` and ``0 or 1,000`` without the commas in the numbers; ``100,101`` are two numbers."""
-    return _THOUSANDS.sub("", text) if _WIDE.search(text) else text
+    """``1,000, 2,000`` and ``0 or 1,000`` without the commas in the numbers; ``100,101`` are two numbers.
+
+    Only outside of all brackets, and only where every comma between digits stands in a whole number: of
+    ``1,7,103, 105`` none does.
+    """
+    if not _WIDE.search(text):
+        return text
+    depth, outside = 0, []
+    for token in _TOKENS.finditer(text):
+        depth -= bool(token["close"])
+        outside.append(token.group() if depth == 0 and not token["open"] else " " * len(token.group()))
+        depth += bool(token["open"])
+    found = list(_THOUSANDS.finditer("".join(outside)))
+    if sum(number[0].count(",") for number in found) != len(_TIGHT.findall("".join(outside))):
+        return text
+    for number in reversed(found):
+        text = text[: number.start()] + number[0].replace(",", "") + text[number.end() :]
+    return text
 
 
 def _comparable(gold: Collection, answer: Collection) -> bool:

@@ -1,4 +1,4 @@
-"""Whether an answer is the gold one, in this order: number, words, units, list, equation, else formula.
+"""Whether an answer is the gold one, in this order: labels, number, words, units, list, equation, else formula.
 
 Every comparison gives a verdict, or None where only the symbolic comparison can tell. So the same walk serves twice:
 quickly in the process of the caller, and in full where time and memory are watched.
@@ -10,9 +10,25 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from contrastive_reasoning.tasks.answer.collection import Collection, compare_lists, every, read_collection
-from contrastive_reasoning.tasks.answer.equation import is_relation, letters, same_name, sides, value_sides, wanted_side
-from contrastive_reasoning.tasks.answer.number import read_based, read_number, same_based
+from contrastive_reasoning.tasks.answer.collection import Collection, any_of, compare_lists, every, read_collection
+from contrastive_reasoning.tasks.answer.number import is_decimal, read_based, read_number, rounds_to, same_based
+from contrastive_reasoning.tasks.answer.relation import (
+    Value,
+    as_interval,
+    as_union,
+    claims,
+    in_variable_of,
+    is_relation,
+    letters,
+    ordered,
+    read_value,
+    same_name,
+    same_numeric_equation,
+    sides,
+    value_sides,
+    wanted_side,
+    without_option,
+)
 from contrastive_reasoning.tasks.answer.spelling import bare, compact, read_words, same_words
 from contrastive_reasoning.tasks.answer.units import other_unit, split_unit
 from contrastive_reasoning.tasks.base import OK, Verdict, unparsed, wrong
@@ -23,28 +39,55 @@ MAX_SIDES = 8
 """Sides of an equation, ``x = … = 7``."""
 LETTERS = 3
 """Letters of a gold answer that may be a product, ``CD``; more of them are a word."""
-
 Formula = Callable[[str, str], Verdict | None]
 """Decides one formula against another, both in plain spelling, or leaves it open."""
 
+_SHORT_WORDS = frozenset(
+    "no on or is it me we he do go so to of if in at by up us am an as be my odd one two six ten yes red".split()  # noqa: SIM905
+)
+"""What is no product of letters."""
+_SET = re.compile(r"\\(?:cup|infty|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
 _WORKED_OUT = re.compile(r"\\(?:cup|cap|setminus|mathbb)(?![A-Za-z])|matrix")
 """What makes a set or a matrix out of several ones."""
 
 
-def compare(gold: str, answer: str, formula: Formula, depth: int = 0) -> Verdict | None:
-    """The verdict on an answer, both in their plain spelling, or None where ``formula`` leaves it open."""
+def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text: bool = True) -> Verdict | None:
+    """The verdict on an answer, both in their plain spelling, or None where ``formula`` leaves it open.
+
+    Args:
+        gold: the gold answer.
+        answer: the other one.
+        formula: compares what is neither number, words, list nor equation.
+        depth: equations and lists around these two.
+        as_text: whether the same text is right in any case, also where it cannot be read.
+    """
     gold, answer = bare(gold), bare(answer)
-    if compact(gold) == compact(answer):
+    if as_text and compact(gold) == compact(answer):
         return OK
     if depth > MAX_DEPTH:
         return unparsed(f"lists nested deeper than {MAX_DEPTH}")
 
-    deeper = partial(compare, formula=formula, depth=depth + 1)
+    deeper = partial(compare, formula=formula, depth=depth + 1, as_text=as_text)
+    if without_option(answer) == answer and (option := without_option(gold)) != gold:
+        return deeper(option, answer)
+    wanted, given = read_value(gold), read_value(answer)
+    if (wanted.text, given.text) != (gold, answer):
+        return _beside(wanted, given) or deeper(wanted.text, given.text)
+    if len(golds := claims(gold)) > 1 or golds != [gold] or claims(answer) != [answer]:
+        return any_of(deeper(one, claims(answer)[0]) for one in golds)
+    return _one(ordered(gold), ordered(answer), formula, deeper)
+
+
+def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
+    """The verdict on an answer without anything beside it."""
     plain_verdict = _numbers(gold, answer) or _words(gold, answer)
     if plain_verdict:
         return plain_verdict
     if split_unit(gold)[1] or split_unit(answer)[1]:
         return _without_units(gold, answer, deeper)
+    union = _as_sets(gold, answer)
+    if union is not None:
+        return formula(*union)
     wanted, given = _items(gold), _items(answer)
     if wanted and given:
         return compare_lists(wanted, given, deeper)
@@ -52,22 +95,45 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0) -> Verdict
         side = wanted_side(gold) if len(sides(gold)) > 1 else None
         return deeper(side, answer) if side else _one_value(gold, given, deeper)
     if len(sides(gold)) > 1 or len(sides(answer)) > 1:
-        return _equations(gold, answer, formula, deeper)
+        return _equations(gold, in_variable_of(gold, answer), formula, deeper)
     if (wanted or given) and not any(is_relation(text) or _WORKED_OUT.search(text) for text in (gold, answer)):
         return wrong(_count(given, wanted))
     return formula(gold, answer)
 
 
+def _beside(wanted: Value, given: Value) -> Verdict | None:
+    """The verdict against an answer whose label, modulus or domain is another than the gold one's."""
+    if wanted.label and given.label and wanted.label != given.label:
+        return wrong("another label")
+    if wanted.modulus and given.modulus and compact(wanted.modulus) != compact(given.modulus):
+        return wrong("another modulus")
+    if wanted.domain and given.domain and wanted.domain != given.domain:
+        return wrong("another condition")
+    return None
+
+
+def _as_sets(gold: str, answer: str) -> tuple[str, str] | None:
+    """Both as sets where one is ``x < 2 or x > 3``, and the other such inequalities or intervals."""
+    wanted, given = as_union(gold), as_union(answer)
+    if wanted is None and given is None:
+        return None
+    wanted, given = wanted or as_interval(gold) or gold, given or as_interval(answer) or answer
+    return None if letters(wanted) or letters(given) or not any(map(_SET.search, (gold, answer))) else (wanted, given)
+
+
 def _items(text: str) -> Collection | None:
-    """The items of a list; ``2,125`` is a number."""
-    return None if read_number(text) else read_collection(text)
+    """The items of a list; ``2,125`` is a number. What has units, ``4 hours and 8 minutes``, is in an order."""
+    items = None if read_number(text) else read_collection(text)
+    if items is not None and not items.brackets and len({split_unit(item)[1] for item in items.items} - {""}) > 1:
+        return Collection("()", items.items)
+    return items
 
 
 def _numbers(gold: str, answer: str) -> Verdict | None:
     number, given = read_number(gold), read_number(answer)
     if number is None or given is None:
         return _in_a_base(gold, answer)
-    if number.value != given.value:
+    if number.value != given.value and not (rounds_to(gold, given.value) and not is_decimal(answer)):
         return wrong("another number")
     return wrong("another unit") if other_unit(number.unit, given.unit) else OK
 
@@ -82,10 +148,17 @@ def _in_a_base(gold: str, answer: str) -> Verdict | None:
 def _words(gold: str, answer: str) -> Verdict | None:
     words, given = read_words(gold), read_words(answer)
     if words is not None and given is not None:
+        if _is_product(gold) and sorted(gold) == sorted(answer):
+            return OK
         return OK if same_words(words, given) else wrong("other words")
     if words is not None and len(words) > LETTERS and len(sides(answer)) == 1:
         return wrong("no words")
     return wrong("words instead of a number") if given is not None and read_number(gold) else None
+
+
+def _is_product(text: str) -> bool:
+    """Whether a text is a product of variables, ``mn``, in which the order of the letters does not matter."""
+    return text.islower() and text.isalpha() and len(text) <= LETTERS and text not in _SHORT_WORDS
 
 
 def _equations(
@@ -94,19 +167,32 @@ def _equations(
     """A name before an answer is left out, so is one before the gold answer where the answer has none or the same."""
     if len(sides(answer)) > MAX_SIDES:
         return unparsed(f"more than {MAX_SIDES} sides of an equation")
+    if (same := same_numeric_equation(gold, answer)) is not None:
+        return OK if same else wrong("another equation")
+    wanted: str | None = gold
     if len(sides(gold)) > 1:
         if len(sides(answer)) > 1 and letters(gold) and not same_name(gold, answer):
             return formula(gold, answer)
         wanted = wanted_side(gold)
         if wanted is None:
             return formula(gold, answer)
-        return every(deeper(wanted, side) for side in value_sides(answer, wanted))
-    return every(deeper(gold, side) for side in value_sides(answer, gold))
+    claimed = value_sides(answer, wanted)
+    return wrong("an equation left open") if claimed is None else every(deeper(wanted, side) for side in claimed)
 
 
 def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
     (wanted, unit), (value, other) = split_unit(gold), split_unit(answer)
-    return wrong("another unit") if other_unit(unit, other) else deeper(wanted, value)
+    if other_unit(unit, other):
+        return wrong("another unit")
+    if unit == "deg" and not other and r"\pi" in answer:
+        wanted = _in_radians(wanted)
+    if other == "deg" and not unit and r"\pi" in gold:
+        value = _in_radians(value)
+    return deeper(wanted, value)
+
+
+def _in_radians(degrees: str) -> str:
+    return degrees if read_number(degrees) is None else rf"\frac{{{degrees} \cdot \pi}}{{180}}"
 
 
 def _one_value(gold: str, given: Collection, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:

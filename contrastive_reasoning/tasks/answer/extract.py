@@ -1,10 +1,12 @@
 r"""Where a completion gives its answer: the last box, else what its last line states.
 
-Only the text after the last ``</think>`` counts, where there is one. A box is ``\boxed{…}`` or ``\fbox{…}`` (LaTeX
-draws the same frame) with balanced braces, or ``\boxed …`` up to the end of the formula. The last box counts whatever
-is in it: an empty or an unclosed one is no answer, and no earlier box is taken instead. Boxes that only a comma or a
-word tells from each other, ``\boxed{2} and \boxed{3}``, are one answer. A box in a box is a part of the outer one.
-Without any box, the last line may state the answer: ``#### 42``, ``Answer: 42``, ``the answer is $42$``.
+Only the text after the last end of thoughts counts, where there is one (``</think>``, ``[/THINK]`` and those of other
+model families). A box is ``\boxed{…}`` or ``\fbox{…}`` (LaTeX draws the same frame) with balanced braces, or
+``\boxed …`` up to the end of the formula. The last box counts whatever is in it: an empty or an unclosed one is no
+answer, and no earlier box is taken instead. Boxes that only a comma, a word or a name separates, ``x=\boxed{2} or
+x=\boxed{3}``, are one answer. A box in a box is a part of the outer one.
+Without any box, the completion may state its answer: in ``<answer>42</answer>``, behind ``####``, or in its last line
+as ``Answer: 42``, ``the answer is $42$``, ``42 is the answer``.
 """
 
 from __future__ import annotations
@@ -19,14 +21,44 @@ MAX_BOXES = 8
 MAX_GAP = 60
 """Characters between two boxes of one answer."""
 
-_THINK_END = "</think>"
+THOUGHT_ENDS = (
+    "</think>",
+    "</thinking>",
+    "</thought>",
+    "</thoughts>",
+    "</reasoning>",
+    "</reason>",
+    "</reflection>",
+    "</seed:think>",
+    "[/THINK]",
+    "[/REASONING]",
+    "◁/think▷",
+    "<|/think|>",
+    "<|end_of_thought|>",
+    "<|channel|>final<|message|>",
+)
+"""What ends the thoughts of a completion, by model family, in any case; a completion has at most one kind in use."""
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE_END = re.compile(r"(?<!\\)\$|\\\)|\\\]|\n")
-_STATED = re.compile(r"####|\banswer\s{0,4}(?:is|:|=)\s{0,4}:?", re.IGNORECASE)
+_STATED = re.compile(
+    r"####|\banswer(?:\*\*|__)?\s{0,4}(?:is|:|=)"
+    r"(?:\s{0,4}(?:therefore|thus|hence|then|so|simply|just|now|exactly|:))?(?![a-z])"
+    r"\s{0,4}:?",
+    re.IGNORECASE,
+)
+_STATED_BEFORE = re.compile(
+    r"(?:.*(?:[.:;,] |\b(?:so|thus|hence|therefore|then)\b,? ?))? *(?P<answer>[^;:]{1,80}?)"
+    r" +is +(?:the|our|my) +(?:final +)?answer"
+    r"[ .!*]{0,8}",
+    re.IGNORECASE,
+)
+_TAGGED = re.compile(r"<answer>((?:(?!</?answer>).){0,600}?)</answer>", re.IGNORECASE | re.DOTALL)
 _MATH = re.compile(r"\$|\\[()\[\]]|\\(?:text|mbox)(?![A-Za-z])|\\(?:quad|qquad)(?![A-Za-z])|\\[,;: ]|[{}]")
-_ONE_ANSWER = re.compile(r"\s*(?:[,;]|[,;]?\s*\b(?:and|or)\b)\s*", re.IGNORECASE)
+_NAMED = r"(?:[A-Za-z](?: ?_ ?[0-9A-Za-z])? ?= ?)"
+_ONE_ANSWER = re.compile(rf"\s*(?:[,;]|[,;]?\s*\b(?:and|or)\b)\s*{_NAMED}?\s*", re.IGNORECASE)
 """What may stand between two boxes of one answer, the signs that open and close formulas left out."""
+_VALUE = re.compile(rf"\s*{_NAMED}?[^=]*[^=\s][^=]*")
 _NEXT_SENTENCE = re.compile(r"\.\s+[A-Z]")
 
 
@@ -45,19 +77,22 @@ def extract_answer(completion: str) -> str | None:
 
 def extract(completion: str) -> Extraction:
     """The answer of a completion, and whether it stood in a box."""
-    text = completion[completion.rfind(_THINK_END) + len(_THINK_END) :] if _THINK_END in completion else completion
-    inside = _last_box(text)
+    text = without_thoughts(completion)
+    inside = last_box(text)
     if inside is not None:
         return _checked(inside, missing="empty box", boxed=True)
     if _BOX.search(text):
         return Extraction(None, "box not closed", True)
-    return _checked(_stated(text), missing="no boxed answer" if text.strip() else "empty completion", boxed=False)
+    return _checked(stated(text), missing="no boxed answer" if text.strip() else "empty completion", boxed=False)
 
 
-def gold_text(gold: str) -> str:
-    """The answer in a gold text: the last box of a whole solution, what follows ``####``, else the text itself."""
-    inside = _last_box(gold)
-    return (gold.rpartition("####")[2] if inside is None else inside).strip()
+def without_thoughts(completion: str) -> str:
+    """What follows the last end of thoughts; all of a completion that has none."""
+    lower = completion.lower()
+    if len(lower) != len(completion):  # a letter whose small form is longer: places would not be the same
+        lower = completion
+    ends = (lower.rfind(tag.lower()) + len(tag) for tag in THOUGHT_ENDS if tag.lower() in lower)
+    return completion[max(ends, default=0) :]
 
 
 def _checked(answer: str, *, missing: str, boxed: bool) -> Extraction:
@@ -68,7 +103,7 @@ def _checked(answer: str, *, missing: str, boxed: bool) -> Extraction:
     return Extraction(answer.strip(), "", boxed)
 
 
-def _last_box(text: str) -> str | None:
+def last_box(text: str) -> str | None:
     """What stands in the last box, or in the outermost one around it; None if there is none or it is not closed."""
     boxes = list(_BOX.finditer(text))
     if not boxes:
@@ -91,8 +126,8 @@ def _last_box(text: str) -> str | None:
 
 
 def _value(inside: str) -> bool:
-    """Whether a box holds a value rather than nothing or an equation."""
-    return bool(inside.strip()) and "=" not in inside
+    """Whether a box holds a value, or one with a name, ``x = 2``, rather than nothing or an equation."""
+    return bool(_VALUE.fullmatch(inside))
 
 
 def _one_answer(gap: str) -> bool:
@@ -129,12 +164,16 @@ def closing_brace(text: str) -> int:
     return -1
 
 
-def _stated(text: str) -> str:
-    """What the last line gives as the answer after ``####``, ``Answer:`` or ``answer is``; empty if nothing."""
-    line = text[-4 * MAX_ANSWER :].rstrip().rpartition("\n")[2]
-    marks = list(_STATED.finditer(line))
-    if not marks:
-        return ""
-    stated = line[marks[-1].end() :]
-    sentence = _NEXT_SENTENCE.search(stated)
-    return stated[: sentence.start() if sentence else None].replace("**", "").strip()
+def stated(text: str) -> str:
+    """The answer that a text states without a box: in tags, in its last line, else behind ``####``; else empty."""
+    tail = text[-8 * MAX_ANSWER :].rstrip()
+    if tagged := _TAGGED.findall(tail):
+        return tagged[-1].strip()
+    line = tail.rpartition("\n")[2]
+    if marks := list(_STATED.finditer(line)):
+        answer = line[marks[-1].end() :]
+        sentence = _NEXT_SENTENCE.search(answer)
+        return answer[: sentence.start() if sentence else None].replace("**", "").strip()
+    if before := _STATED_BEFORE.fullmatch(" ".join(line[-200:].split())):
+        return before["answer"].strip(" *")
+    return tail.rpartition("####")[2].partition("\n")[0].strip() if "####" in tail else ""

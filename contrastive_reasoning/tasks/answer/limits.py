@@ -24,7 +24,7 @@ MAX_BINOMIAL = 10_000
 # not \exp and its kin, which stand on each other without a ^, nor \gamma, which is read as the factorial of anything
 _KNOWN_COMMANDS = r"""
     frac sqrt pi infty cdot times div pm mp cup cap setminus in notin emptyset le ge ne approx mathbb binom
-    sin cos tan cot sec csc arcsin arccos arctan log ln lg
+    max min sin cos tan cot sec csc arcsin arccos arctan log ln lg
     lfloor rfloor lceil rceil lvert rvert vert langle rangle overline bar mid colon ldots dots cdots
     alpha beta delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi varphi chi
     psi omega Delta Theta Lambda Sigma Phi Psi Omega begin end angle triangle circ

@@ -9,11 +9,15 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from contrastive_reasoning.tasks.answer.extract import extract_answer, gold_text
+from contrastive_reasoning.tasks.answer.extract import extract_answer
+from contrastive_reasoning.tasks.answer.golds import gold_text
 from contrastive_reasoning.tasks.answer.number import read_number
 from contrastive_reasoning.tasks.answer.spelling import plain
 
-_FEW = r"(?: (?!ten\b|hundred\b|half\b|[a-z]*(?:teen|ty)(?:-[a-z]+)?\b)[a-z]+){0,3}"
+_NUMBER_WORD = (
+    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|hundred|half|[a-z]*(?:teen|ty)(?:-[a-z]+)?)\b"
+)
+_FEW = rf"(?: (?!{_NUMBER_WORD})[a-z]+){{0,3}}"
 """Words of small letters that are no numbers: "what is twenty percent of 50" asks for no percentage."""
 
 _SPACE = r"(?<!\s)\s*+"
@@ -31,7 +35,12 @@ class _Measure(NamedTuple):
 
 _MEASURES = (
     _Measure(
-        re.compile(rf"\b(?:what|which)(?:'s)?{_FEW} percent(?:age)?s?\b|\bas an? percent(?:age)?\b", re.IGNORECASE),
+        re.compile(
+            r"\b(?:what|which|find|determine|calculate|compute|give|state|express|write)(?:'s)?"
+            rf"{_FEW} percent(?:age)?s?\b"
+            r"|\b(?:as an?|in|as) percent(?:age)?s?\b",
+            re.IGNORECASE,
+        ),
         re.compile(rf"{_SPACE}(?:\\?%|(?<![a-z])(?:percent(?:age)?(?: points?)?|pct)\b){_ENDS}", re.IGNORECASE),
     ),
     _Measure(

@@ -17,7 +17,7 @@ MAX_DIGITS = 60
 """Digits before or after the point of an ordinary number."""
 MAX_POWER = 400
 """The largest power of ten in ``a \\times 10^b``."""
-SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "quadrillion": 15}
 
 _DECIMAL = (
     rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,12}}|[0-9]{{1,3}}(?: [0-9]{{3}}){{1,12}}|[0-9]{{1,{MAX_DIGITS}}})"
@@ -88,8 +88,32 @@ def read_based(text: str) -> Based | None:
     match = _BASED.fullmatch(text)
     if match is None:
         return None
-    base = match["base"] or ""
-    return Based(match["sign"] + (match["digits"].lstrip("0") or "0"), _BASE_NAMES.get(base, base))
+    base = _BASE_NAMES.get(match["base"] or "", match["base"] or "")
+    largest = int(max(match["digits"]), 16)  # "9" < "A"
+    if (largest >= int(base)) if base.isdigit() else match["digits"].isalpha():
+        return None  # ABC is a name, and so is what is no number in its base, A_{7}
+    return Based(match["sign"] + (match["digits"].lstrip("0") or "0"), base)
+
+
+def is_decimal(text: str) -> bool:
+    """Whether a number is written with a decimal point."""
+    return bool(re.search(r"[0-9]\.[0-9]|(?<![0-9])\.[0-9]", text))
+
+
+def rounds_to(gold: str, value: Fraction) -> bool:
+    """Whether a decimal gold answer is what a fraction without an end, such as 542/3, was rounded to: ``180.67``.
+
+    Only of three significant digits and two decimals or more: ``0.5`` may be the rounding of much.
+    """
+    number, rest = read_number(gold), value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    decimals = re.search(r"\.([0-9]+)", gold)
+    if number is None or decimals is None or rest == 1 or len(re.sub(r"^0+", "", re.sub("[^0-9]", "", gold))) < 3:
+        return False
+    places = len(decimals[1]) + 2 * ("%" in gold)
+    return len(decimals[1]) >= 2 and abs(number.value - value) * 2 * 10**places <= 1
 
 
 def same_based(gold: Based, answer: Based) -> bool:

@@ -8,6 +8,7 @@ answer in words (a name, a day, True or False) capitals and an article before it
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from contrastive_reasoning.tasks.answer.collection import peel, split
 from contrastive_reasoning.tasks.answer.extract import closing_brace
@@ -15,17 +16,36 @@ from contrastive_reasoning.tasks.answer.extract import closing_brace
 MAX_WRAPS = 16
 """Fonts, boxes and braces that are taken off around or inside of an answer."""
 
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu"
+    " nu xi omicron pi rho sigma sigma tau upsilon phi chi psi omega"
+)
 _SIGNS = str.maketrans(
     {
-        "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ",
-        "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ",
-        "≈": r"\approx ", "∅": r"\emptyset ", "θ": r"\theta ", "²": "^2", "³": "^3", "½": r"\frac12", "¼": r"\frac14",
-        "\u00a0": " ", "\u2009": " ", "\u202f": " ", "€": "", "£": "",
+        "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "÷": "/", "∞": r"\infty ",
+        "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "⩽": r"\le ", "⩾": r"\ge ", "∪": r"\cup ", "∩": r"\cap ",
+        "∈": r"\in ", "∉": r"\notin ", "±": r"\pm ", "∓": r"\mp ", "≈": r"\approx ", "≃": r"\approx ", "≡": r"\equiv ",
+        "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}",
+        "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ", "⟩": r"\rangle ", "⁄": "/", "∕": "/", "º": "°", "˚": "°",
+        "ϕ": r"\phi ", "ϵ": r"\epsilon ", "Δ": r"\Delta ", "Σ": r"\Sigma ", "Ω": r"\Omega ", "Θ": r"\Theta ",
+        "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "", "\ufeff": "", "€": "", "£": "", "’": "'", "′": "'",
+        **{chr(0x3B1 + place): rf"\{name} " for place, name in enumerate(_GREEK.split())},
+        **{chr(0x2460 + place): f", {place + 1}" for place in range(20)},
     }
 )  # fmt: skip
+_RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ", "0123456789+-()n", strict=True))
+_LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎", "0123456789+-()", strict=True))
+_SCRIPTS = (
+    ("^", re.compile(f"[{''.join(_RAISED)}]+"), str.maketrans(_RAISED)),
+    ("_", re.compile(f"[{''.join(_LOWERED)}]+"), str.maketrans(_LOWERED)),
+)
+_VULGAR = re.compile(r"(?P<whole>[0-9]?)(?P<fraction>[¼-¾⅐-⅞])")
+_ROOT_SIGN = re.compile(r"(?P<kind>[√∛]) ?(?P<of>\([^()]*\)|\{[^{}]*\}|[0-9]+(?:\.[0-9]+)?|[A-Za-z])?")
 _NO_LETTER = r"(?![A-Za-z])"
 _THOUSANDS = re.compile(r"(?<=[0-9])(?:,\s?\\!\s*|\{,\})(?=[0-9]{3})")
 _BEHIND_EQUALS = re.compile(r"=\s*[0-9]{1,3}(?:,[0-9]{3})+(?!,?[0-9])")
+_MONEY = re.compile(r"(?P<sign>\\\$|£|€) ?(?P<amount>[0-9][0-9,]*(?:\.[0-9]+)?)(?=[\s$.)]*$)")
+_CURRENCIES = {"\\$": "dollars", "£": "pounds", "€": "euros"}
 _DELIMITERS = re.compile(r"\\?\$|(?<!\\)\\[()\[\]]")
 _NOTHING = re.compile(
     r"(?<!\\)\\!"
@@ -35,6 +55,14 @@ _NOTHING = re.compile(
 _BLANK = re.compile(rf"(?<!\\)\\[,;:> ]|\\(?:quad|qquad|enspace|space){_NO_LETTER}|~|\s+")
 _SYNONYMS = {
     rf"\\[dtc]frac{_NO_LETTER}": r"\\frac",
+    rf"\\[dt]binom{_NO_LETTER}": r"\\binom",
+    rf"\{{ ?([^{{}}]*?) ?\\over{_NO_LETTER} ?([^{{}}]*?) ?\}}": r"\\frac{\1}{\2}",
+    rf"\\exp{_NO_LETTER} ?(?:\(([^()]*)\)|\{{([^{{}}]*)\}})": r"e^{\1\2}",
+    r"\\\\ ?\[ ?-?[0-9.]+ ?(?:pt|em|ex|mm|cm) ?\]": r"\\\\",
+    rf"\\(?:thickapprox|simeq){_NO_LETTER}": r"\\approx ",
+    r"\{ ?\}(?= ?\^)": "",
+    r"(?<=[0-9]) ?\^ ?(?:o|\{ ?o ?\})(?![A-Za-z])": "°",
+    r"\.(?= ?[)\]]$)": "",
     rf"\\leq(?:slant)?{_NO_LETTER}|<=|\\leqq{_NO_LETTER}": r"\\le ",
     rf"\\geq(?:slant)?{_NO_LETTER}|>=|\\geqq{_NO_LETTER}": r"\\ge ",
     rf"\\neq{_NO_LETTER}|!=": r"\\ne ",
@@ -49,7 +77,8 @@ _SYNONYMS = {
     r"\^ ?\(([^()]*)\)": r"^{\1}",
     r"\\[hv]?phantom ?(?:\{ ?[-+0]? ?\}|[-+])": "",
     r"\\%": "%",
-    rf"\s?\^\s?(?:\\circ{_NO_LETTER}|\{{\s?\\circ\s?\}})|\\degree{_NO_LETTER}": "°",
+    rf"\s?\^\s?(?:\\(?:text)?circ{_NO_LETTER}|\{{\s?\\(?:text)?circ\s?\}})": "°",
+    rf"(?:\^\s?)?\\(?:text)?degrees?{_NO_LETTER}": "°",
 }
 _SYNONYM = [(re.compile(pattern), words) for pattern, words in _SYNONYMS.items()]
 _FONT = re.compile(
@@ -58,10 +87,15 @@ _FONT = re.compile(
 _FRACTION = re.compile(rf"\\(?:frac|binom){_NO_LETTER}")
 _TOKEN = re.compile(r"\s*([0-9A-Za-z]|\\[A-Za-z]+)")
 _ROOT_OF = re.compile(r"(\\sqrt(?: ?\[[^\[\]]*\])?) ?([0-9A-Za-z]|\\pi(?![A-Za-z]))")
+_PLAIN_FRACTION = re.compile(r"^\\frac\{([0-9]+)\}\{([0-9]+)\}$")
 _INDEX = re.compile(r" ?_ ?([0-9A-Za-z])")
 _CLOCK = re.compile(r"(?<=:[0-9]{2})\s*([ap])\.?\s?m\b\.?", re.IGNORECASE)
 _AROUND = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|(?=\{)")
-_BEFORE = re.compile(rf"(?:\\(?:approx|sim|therefore|implies){_NO_LETTER}|[=:])\s*")
+_BEFORE = re.compile(
+    rf"(?:\\(?:approx|sim|therefore|implies|[Rr]ightarrow|Longrightarrow|longrightarrow|iff|to){_NO_LETTER}|[=:])\s*"
+)
+_ORDINAL = re.compile(r"(?<=[0-9])(?: ?\^ ?\{ ?(?:st|nd|rd|th) ?\}|(?:st|nd|rd|th)(?![A-Za-z]))")
+_FUNCTION = re.compile(r"(?<![A-Za-z\\])(?:arc)?(?:sin|cos|tan|cot|sec|csc|log|ln)(?![A-Za-z])")
 _THOUSANDS_OF = re.compile(
     r"^([-+]? ?[0-9]{1,3}(?:,[0-9]{3})+)(?![0-9.])(?= ?(?:\\(?:pi|sqrt|cdot|times)|[A-Za-z])[^,;]*$)"
 )
@@ -75,12 +109,38 @@ _TRUTH = {"yes": "true", "no": "false"}
 
 def plain(text: str) -> str:
     """The text in the one spelling that is compared; at most as long as what is read, ``extract.MAX_ANSWER``."""
-    text = _THOUSANDS.sub("", text.translate(_SIGNS))
+    text = _THOUSANDS.sub("", _in_ascii(_MONEY.sub(_money, text)))
     text = _BEHIND_EQUALS.sub(lambda number: number[0].replace(",", ""), text)
     for pattern, words in _SYNONYM:
         text = pattern.sub(words, text)
-    text = _BLANK.sub(" ", _NOTHING.sub("", _DELIMITERS.sub("", text)))
-    return _trim(_CLOCK.sub(lambda clock: f" {clock[1].lower()}m", _braced(_without_fonts(text))))
+    text = _braced(_without_fonts(_BLANK.sub(" ", _NOTHING.sub("", _DELIMITERS.sub("", text)))))
+    text = _FUNCTION.sub(r"\\\g<0>", _ORDINAL.sub("", text))
+    return _trim(_CLOCK.sub(lambda clock: f" {clock[1].lower()}m", text))
+
+
+def _in_ascii(text: str) -> str:
+    """Signs of Unicode as LaTeX writes them: ``2√3``, ``x⁴``, ``⅓``, ``α``, digits of full width."""
+    if text.isascii():
+        return text
+    for command, scripts, digits in _SCRIPTS:
+        text = scripts.sub(lambda found: f"{command}{{{found[0].translate(digits)}}}", text)  # noqa: B023
+    text = _VULGAR.sub(lambda found: f"{found['whole']}{_vulgar(found['fraction'])}", text)
+    text = _ROOT_SIGN.sub(_root, text).translate(_SIGNS)
+    return unicodedata.normalize("NFKC", text)
+
+
+def _money(found: re.Match[str]) -> str:
+    return f"{found['amount']} {_CURRENCIES[found['sign']]}"
+
+
+def _vulgar(sign: str) -> str:
+    top, _, bottom = unicodedata.normalize("NFKC", sign).partition("⁄")
+    return rf"\frac{{{top}}}{{{bottom or '1'}}}"
+
+
+def _root(found: re.Match[str]) -> str:
+    kind = r"\sqrt" if found["kind"] == "√" else r"\sqrt[3]"
+    return kind + (f"{{{found['of'].strip('(){}')}}}" if found["of"] else "")
 
 
 def compact(text: str) -> str:
@@ -89,11 +149,10 @@ def compact(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    r"""Without ``x \in`` before it, a remark ``≈ 0.67`` behind it, brackets around one value, a neutral 0 or 1.
+    r"""Without ``x \in`` before it, brackets around one value, a neutral 0 or 1.
 
     Commas between the digits of a factor, ``1,600\pi``, go, too.
     """
-    text = text.partition(r"\approx")[0].strip() or text
     text = _THOUSANDS_OF.sub(lambda number: number[1].replace(",", ""), text)
     text = _NEUTRAL.sub("", text) or text
     for _ in range(MAX_WRAPS):
@@ -103,6 +162,18 @@ def bare(text: str) -> str:
             break
         text = inside
     return text
+
+
+def respelled(text: str) -> str:
+    r"""A text in another spelling: blanks around signs, ``1/2`` for ``\frac{1}{2}``, a set in reversed order."""
+    if _PLAIN_FRACTION.match(text):
+        return _PLAIN_FRACTION.sub(r"\1/\2", text)
+    if re.fullmatch(r"[-+0-9.,e]+|[A-Za-z' -]+", text):
+        return text
+    inside, brackets = peel(text)
+    if brackets == r"\{\}":
+        text = rf"\{{{', '.join(reversed(split(inside)))}\}}"
+    return re.sub(r"(?<=[0-9A-Za-z})]) ?([-+=]) ?(?=[0-9A-Za-z\\{(])", r" \1 ", text)
 
 
 def read_words(text: str) -> str | None:

@@ -10,24 +10,35 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from contrastive_reasoning.tasks.answer.number import read_number
+from contrastive_reasoning.tasks.answer.number import is_decimal, read_number
 
 T = TypeVar("T")
 PLACES = 6
 """Decimals that are compared where one side is a decimal number and the other is not a number."""
 MAX_PLACES = 40
 _DEGREES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?°")
+_DECIMAL = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]{1,60}(?![0-9.]| ?\\(?:overline|bar))")
 _TENS = re.compile(r"(?<=[0-9])[eE]([-+]?[0-9]{1,3})(?![0-9])")
 _COMMANDS = re.compile(r"\\mathbb ?\{? ?[A-Z]|\\[A-Za-z]+")
 _SEPARATE = re.compile(rf"({_COMMANDS.pattern})|[^\\]+")
 _SPARE = "abchjklmnopqrstuvwxyz"
 """Letters that mean nothing by themselves, as d, e, f, g and i may."""
-_POINTS = ("0.7310585786", "1.3169578969")
-"""Values for the variables at which two different formulas differ; all variables take the one, then spread from it."""
+POINTS = (
+    ("731/1000", "1873/10000", "5219/10000"),
+    ("317/1000", "8419/10000", "2741/10000"),
+    ("13169/10000", "27183/10000", "16487/10000"),
+    ("-4713/1000", "23571/10000", "-8127/10000"),
+    ("3517/1000", "-18127/10000", "7389/1000"),
+)
+"""Values for the variables, in turn: between 0 and 1, above 1, and with other signs."""
+DIGITS, EXACT_DIGITS = 60, 200
+NEARLY = 1e-40
+"""The relative difference of values that are the same but for what is lost in working them out."""
 FACTORS = ("frac", "dfrac", "tfrac", "sqrt", "binom", "dbinom", "tbinom")
 """Commands that make a number of the groups behind them."""
 TIMES = r" \cdot "
@@ -53,18 +64,30 @@ def load() -> None:
 def same_formula(gold: str, answer: str) -> bool | None:
     """Whether two formulas in their plain spelling are equal; None if the answer cannot be read.
 
+    Decimals are read as exact fractions. Only a rounded value is compared with a tolerance (``_tolerance``).
+
     Raises:
         GoldUnread: if the gold answer cannot be read.
     """
+    from sympy import Equality, Expr
+    from sympy.core.relational import Relational
+    from sympy.logic.boolalg import Boolean
+
     wanted, given = (parsed(text) for text in in_one_case(gold, answer))
     if wanted is None:
         raise GoldUnread(gold)
     if given is None:
         return None
-    if _differ(wanted, given):
+    if isinstance(wanted, Expr) and isinstance(given, Expr):
+        return _same_expression(wanted, given, _tolerance(gold, answer, wanted))
+    if isinstance(wanted, Equality) and isinstance(given, Equality):
+        return _same_equation(wanted, given)
+    if isinstance(wanted, Relational) and isinstance(given, Relational) and _same_inequality(wanted, given):
+        return True
+    wanted, given = (_solutions(one) if isinstance(one, Boolean) else one for one in (wanted, given))
+    if wanted is None or given is None:
         return False
-    places = _places(gold)
-    return _library().verify(wanted, given, float_rounding=places, allow_set_relation_comp=True, timeout_seconds=None)
+    return _library().verify(wanted, given, float_rounding=PLACES, allow_set_relation_comp=True, timeout_seconds=None)
 
 
 def in_one_case(*texts: str) -> tuple[str, ...]:
@@ -148,44 +171,150 @@ def _as_latex(text: str) -> str:
     number = read_number(text)
     if number is None:
         text = _TENS.sub(r" \\cdot 10^{\1}", _DEGREES.sub(r"\\frac{\1 \\pi}{180}", text))
-        return with_signs(text.replace("%", r"\%").replace("**", "^"))
+        return with_signs(_DECIMAL.sub(_as_fraction, text.replace("%", r"\%").replace("**", "^")))
     value = number.value
-    scaled = value * 10**MAX_PLACES
-    if value.denominator == 1:
-        return str(value.numerator)
-    if scaled.denominator == 1:
-        digits = f"{abs(scaled.numerator):0{MAX_PLACES + 1}d}"
-        return f"{'-' * (value < 0)}{digits[:-MAX_PLACES]}.{digits[-MAX_PLACES:].rstrip('0')}"
-    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+    sign = "-" * (value < 0)
+    return str(value) if value.denominator == 1 else rf"{sign}\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
 
 
-def _places(gold: str) -> int:
-    """Six decimals, and for a small gold number so many that six of its digits count."""
+def _tolerance(gold: str, answer: str, wanted: Any) -> Any:
+    """How far a rounded value may be from an exact one; zero where none of the two is rounded.
+
+    A decimal gold number counts to six places, a small one to six of its digits. To an exact gold value that no
+    decimal number can be, such as a root, a decimal answer of six places or more is right.
+    """
+    from sympy import Rational
+
     number = read_number(gold)
-    places = PLACES
-    while number is not None and number.value != 0 and abs(number.value) * 10 ** (places - PLACES + 1) < 1:
-        places += 1
-    return min(places, MAX_PLACES)
+    if number is not None and is_decimal(gold):
+        places = PLACES
+        while number.value != 0 and abs(number.value) * 10 ** (places - PLACES + 1) < 1 and places < MAX_PLACES:
+            places += 1
+        return Rational(1, 10**places)
+    written = re.search(r"\.([0-9]+)", answer)
+    if read_number(answer) is None or written is None or len(written[1]) < PLACES or wanted.doit().is_Rational:
+        return Rational(0)
+    return Rational(1, 10**PLACES)
 
 
-def _differ(gold: Any, answer: Any) -> bool:
-    """Whether two expressions clearly differ at a point: quick, where a proof that they do takes long."""
-    from sympy import Expr, Float
+def _same_expression(gold: Any, answer: Any, tolerance: Any) -> bool:
+    """Whether two expressions have the same values, at points where both are real; else where they are complex.
 
-    if not (isinstance(gold, Expr) and isinstance(answer, Expr)) or gold.free_symbols != answer.free_symbols:
+    Two different formulas agree to so many digits at none of the points that a policy could know of.
+    """
+    if gold == answer:
+        return True
+    if gold.free_symbols != answer.free_symbols and not {
+        str(name) for name in gold.free_symbols ^ answer.free_symbols
+    } <= {"i"}:
         return False
-    names = sorted(gold.free_symbols, key=str)
-    for point in _POINTS if names else ("0",):
-        values: Any = {name: Float(point, 30) + index * Float("0.2718281828", 30) for index, name in enumerate(names)}
-        try:
-            a, b = complex(gold.evalf(20, subs=values)), complex(answer.evalf(20, subs=values))
-            # next to 1/2^98, too, twice as much is another number; but where zero is meant, 1e-30 is zero
-            least = 0.0 if gold.is_zero is False else 1.0
-            if abs(a - b) > 1e-5 * max(least, abs(a), abs(b)):
-                return True
-        except (TypeError, ValueError, ArithmeticError):
-            return False
-    return False
+    names = sorted(gold.free_symbols | answer.free_symbols, key=str)
+    if not names and (exact := _rationals(gold, answer)) is not None:
+        return abs(exact[0] - exact[1]) <= tolerance
+    complex_pairs, real_pairs = [], []
+    for point in POINTS if names else POINTS[:1]:
+        pair: list[Any] = [_value_at(expression, names, point) for expression in (gold, answer)]
+        if None not in pair:
+            (real_pairs if all(value.is_real for value in pair) else complex_pairs).append(pair)
+    pairs = real_pairs or complex_pairs
+    return bool(pairs) and all(abs(a - b) <= max(tolerance, NEARLY * max(abs(a), abs(b))) for a, b in pairs)
+
+
+def _value_at(expression: Any, names: Sequence[Any], point: Sequence[str]) -> Any | None:
+    """The number that an expression is at a point, to 60 digits; None where it has none."""
+    from sympy import I, Rational, nan, oo, zoo
+
+    places = {
+        name: I if str(name) == "i" else Rational(point[index % len(point)]) + index // len(point)
+        for index, name in enumerate(names)
+    }
+    try:
+        value = expression.xreplace(places).evalf(DIGITS if names else EXACT_DIGITS)
+        return value if value.is_number and not value.has(nan, oo, zoo) and value.is_finite else None
+    except (TypeError, ValueError, ArithmeticError, AttributeError):
+        return None
+
+
+def _rationals(*expressions: Any) -> tuple[Any, ...] | None:
+    """The exact values of expressions that are fractions; None where one is none."""
+    exact = tuple(expression.doit() for expression in expressions)
+    return exact if all(value.is_Rational for value in exact) else None
+
+
+def _same_equation(gold: Any, answer: Any) -> bool:
+    r"""Whether one equation is the other but for a factor: ``y = -3x - 3`` is ``3x + y + 3 = 0``.
+
+    An identity, which is zero for all values, is the same only where its sides are.
+    """
+    from sympy import Expr, together
+
+    if not all(isinstance(side, Expr) for side in (*gold.args, *answer.args)):
+        return False
+    gold, answer = _without_functions(gold, answer)
+    if _same_sides(gold, answer):
+        return True
+    wholes: list[Any] = [together(equation.lhs - equation.rhs) for equation in (gold, answer)]
+    differences = [whole.as_numer_denom()[0] for whole in wholes]
+    return _constant_ratio(*differences) is not None
+
+
+def _same_sides(gold: Any, answer: Any) -> bool:
+    pairs = ((answer.lhs, answer.rhs), (answer.rhs, answer.lhs))
+    return any(_same_expression(gold.lhs, a, 0) and _same_expression(gold.rhs, b, 0) for a, b in pairs)
+
+
+def _constant_ratio(first: Any, second: Any) -> Any | None:
+    """The number by which two expressions differ at every point; None where there is none, or it is zero."""
+    if first.free_symbols != second.free_symbols:
+        return None
+    names, ratios = sorted(first.free_symbols, key=str), []
+    for point in POINTS:
+        a, b = (_value_at(expression, names, point) for expression in (first, second))
+        if a is not None and b is not None:
+            if abs(a) < NEARLY or abs(b) < NEARLY:
+                return None
+            ratios.append(a / b)
+    same = len(ratios) > 1 and all(abs(ratio - ratios[0]) <= NEARLY * abs(ratios[0]) for ratio in ratios)
+    return ratios[0] if same else None
+
+
+def _same_inequality(gold: Any, answer: Any) -> bool:
+    """Whether one inequality is the other but for a factor and the side that things stand on."""
+    from sympy import Expr, GreaterThan, LessThan, StrictGreaterThan, StrictLessThan
+
+    if not all(isinstance(side, Expr) for side in (*gold.args, *answer.args)):
+        return False
+    kinds = {StrictLessThan: (1, True), LessThan: (1, False), StrictGreaterThan: (-1, True), GreaterThan: (-1, False)}
+    if type(gold) not in kinds or type(answer) not in kinds or kinds[type(gold)][1] != kinds[type(answer)][1]:
+        return False
+    ratio = _constant_ratio(*((one.lhs - one.rhs) * kinds[type(one)][0] for one in _without_functions(gold, answer)))
+    return ratio is not None and bool(ratio.is_positive)
+
+
+def _solutions(relation: Any) -> Any | None:
+    """The real numbers that an inequality of one variable allows; None where there are none, or it allows all."""
+    from sympy import Reals
+
+    try:
+        found = relation.as_set()
+    except (NotImplementedError, TypeError, ValueError, AttributeError):
+        return None
+    return None if found.is_empty or found == Reals else found
+
+
+def _without_functions(*relations: Any) -> tuple[Any, ...]:
+    """With one variable for each value of a function that is not known, ``f(2)``: of which no more is said."""
+    from sympy import Dummy
+    from sympy.core.function import AppliedUndef
+
+    values = {value for relation in relations for value in relation.atoms(AppliedUndef)}
+    names = {value: Dummy(str(value)) for value in sorted(values, key=str)}
+    return tuple(relation.xreplace(names) for relation in relations)
+
+
+def _as_fraction(decimal: re.Match[str]) -> str:
+    value = Fraction(decimal[0])
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
 
 
 def _is_product(before: str, following: re.Match[str]) -> bool:

@@ -36,6 +36,31 @@ _NAMES = {
     "°C": "",
     "rad": "radian",
     "th": "st nd rd",
+    "day": "d",
+    "wk": "week",
+    "mo": "month",
+    "yr": "year",
+    "nm": "nanometer",
+    "hz": "hertz",
+    "khz": "kilohertz",
+    "mhz": "megahertz",
+    "n": "newton",
+    "j": "joule",
+    "kj": "kilojoule",
+    "w": "watt",
+    "kw": "kilowatt",
+    "v": "volt",
+    "pa": "pascal",
+    "kpa": "kilopascal",
+    "mol": "mole",
+    "kb": "kilobyte",
+    "mb": "megabyte",
+    "gb": "gigabyte",
+    "gal": "gallon",
+    "pt": "pint",
+    "qt": "quart",
+    "ha": "hectare",
+    "ac": "acre",
 }
 _UNITS = frozenset(part for unit in _NAMES for part in unit.split("/"))
 _SAME = ({"deg", "°F"}, {"deg", "°C"})
@@ -49,6 +74,10 @@ _OTHER_WORDS = """
     thirds fourths fifths sixths sevenths eighths ninths tenths hundredths thousandths hundredth thousandth
 """
 _NO_UNIT = frozenset(_OTHER_WORDS.split())
+_FRACTION_WORD = re.compile(
+    r"(?:[a-z]+(?:teen|elf|tie|illion|hundred|thousand)|ten|eleven|twenty|half)ths?|[a-z]+illions?|gross|scores?"
+)
+"""Twelfths, twentieths, quadrillions: these change the value, too."""
 _PARTS = frozenset(("third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"))
 """Not the last word of a unit: 2 third graders, but 2 thirds."""
 _BEHIND = re.compile(
@@ -58,6 +87,9 @@ _BEHIND = re.compile(
 )
 
 _TEMPERATURE = re.compile(r"(?P<value>.*?) ?° ?(?P<scale>[FC])")
+_ANY_UNIT = re.compile(
+    r"(?i)\b(?:units?|total|altogether|in all|more|less|times|long|wide|high|deep|old|away|each|degrees?)\b"
+)
 _RATE = re.compile(r" per | ?/ ?")
 _ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 """Degrees behind these belong to the formula."""
@@ -85,7 +117,10 @@ def unit_of(words: str, *, alone: bool, number: bool) -> str:
         number: whether the value is a mere number; ``\pi h`` is a product, ``3 h`` are hours.
     """
     parts = re.findall(r"[A-Za-z]+", words)
-    if any(part.lower() in _NO_UNIT for part in parts) or parts[-1].lower() in _PARTS:
+    if (
+        any(part.lower() in _NO_UNIT or _FRACTION_WORD.fullmatch(part.lower()) for part in parts)
+        or parts[-1].lower() in _PARTS
+    ):
         return ""
     known = "/".join(filter(None, (_first_known(side) for side in _RATE.split(words, maxsplit=1))))
     shortest = 1 if known and number and alone else 2 if known else 3 if number else 4
@@ -95,9 +130,14 @@ def unit_of(words: str, *, alone: bool, number: bool) -> str:
 
 
 def other_unit(a: str, b: str) -> bool:
-    """Whether both are known units, and not the same one; a price may go without ``per hour``, degrees without F."""
+    """Whether both are units, one of them a known one, and not the same.
+
+    A price may go without ``per hour``, degrees without F; "units" and words that say how much are as good as none.
+    """
     if a and b and ("/" in a) != ("/" in b) and {a, b} & set(_NAMES) - _UNITS:
         return True
+    if a and b and a != b and len({a, b} & _UNITS) == 1 and not any(_ANY_UNIT.search(unit) for unit in (a, b)):
+        return "/" not in a + b
     pairs = zip(a.split("/"), b.split("/"), strict=False)
     return any(one != other and {one, other} <= _UNITS and {one, other} not in _SAME for one, other in pairs)
 

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from contrastive_reasoning.tasks.answer.compare import compare
-from contrastive_reasoning.tasks.answer.equation import is_relation, letters
-from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract, gold_text
+from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract, stated, without_thoughts
+from contrastive_reasoning.tasks.answer.golds import gold_text, repaired
 from contrastive_reasoning.tasks.answer.limits import objection
+from contrastive_reasoning.tasks.answer.measure import in_asked_measure
 from contrastive_reasoning.tasks.answer.number import read_based
-from contrastive_reasoning.tasks.answer.spelling import plain
+from contrastive_reasoning.tasks.answer.relation import is_relation, letters
+from contrastive_reasoning.tasks.answer.spelling import plain, respelled
 from contrastive_reasoning.tasks.answer.symbolic import GoldUnread, OutOfSteps, same_formula, within
 from contrastive_reasoning.tasks.base import OK, Verdict, unparsed, wrong
 
@@ -45,20 +47,29 @@ class Question(NamedTuple):
     answer: str
 
 
-def verify_answer(gold: str, completion: str) -> Verdict:
+def verify_answer(gold: str, completion: str, question: str | None = None) -> Verdict:
     """The verdict on the answer that a completion gives.
 
     Args:
         gold: the gold answer, or a whole solution whose last box holds it.
         completion: what the model wrote, of any length.
+        question: the text of the problem, where it is known: a percentage that it asks for may go without its sign.
 
     Returns:
         ``ok`` or ``wrong``; ``unparsed`` where there is no answer, or one that is refused unread or that the comparison
         ends in an exception on; ``timeout`` where the budget of steps did not suffice; ``error`` where the gold answer
         cannot be read. Nothing is raised.
     """
-    question = pose(gold, completion)
-    return question if isinstance(question, Verdict) else settle(question)
+    verdict = _verdict(gold, completion)
+    if question is None or verdict.correct or (again := in_asked_measure(question, gold, completion)) is None:
+        return verdict
+    second = _verdict(*again)
+    return second if second.correct else verdict
+
+
+def _verdict(gold: str, completion: str) -> Verdict:
+    posed = pose(gold, completion)
+    return posed if isinstance(posed, Verdict) else settle(posed)
 
 
 def pose(gold: str, completion: str) -> Verdict | Question:
@@ -69,7 +80,7 @@ def pose(gold: str, completion: str) -> Verdict | Question:
     found = extract(completion)
     if found.answer is None:
         return unparsed(found.reason)
-    question = Question(plain(wanted), plain(found.answer))
+    question = Question(plain(wanted), plain(repaired(found.answer)))
     if not question.answer:
         return unparsed("empty answer")
     return compare(*question, _quick_look) or question
@@ -94,11 +105,11 @@ def verify_choice(gold_letter: str, completion: str) -> Verdict:
     if gold is None:
         return Verdict(status="error", reason="no gold letter")
     found = extract(completion)
-    if found.answer is None:
-        return unparsed(found.reason)
-    letter = _read_letter(found.answer)
+    letter = None if found.answer is None else _read_letter(found.answer)
+    if letter is None and found.boxed:  # the box may be a part of the reasoning: the last line names the letter
+        letter = _read_letter(stated(without_thoughts(completion)))
     if letter is None:
-        return unparsed("no single letter")
+        return unparsed("no single letter" if found.answer else found.reason)
     return OK if letter == gold else wrong("another letter")
 
 
@@ -111,17 +122,37 @@ def _read_letter(text: str) -> str | None:
 
 
 def check_golds(golds: Iterable[str], verify: Callable[[str, str], Verdict] = verify_answer) -> list[tuple[int, str]]:
-    r"""The gold answers that a completion with the very same answer does not satisfy.
+    r"""The gold answers that no completion, or none but one of the very same text, could satisfy.
 
     Args:
         golds: gold answers, or whole solutions.
         verify: ``verify_answer``, or ``verify_choice`` for letters.
 
     Returns:
-        The row and the reason for each gold answer that ``\boxed{gold}`` is not right for.
+        The row and the reason for each gold answer that ``\boxed{gold}`` is not right for, or that is read in no other
+        spelling than its own: a sentence, a damaged formula.
     """
-    verdicts = (verify(gold, rf"\boxed{{{gold_text(gold)}}}") for gold in golds)
-    return [(row, verdict.reason) for row, verdict in enumerate(verdicts) if not verdict.correct]
+    found = []
+    for row, gold in enumerate(golds):
+        verdict = verify(gold, rf"\boxed{{{gold_text(gold)}}}")
+        if verdict.correct and verify is verify_answer:
+            verdict = _in_another_spelling(plain(gold_text(gold)))
+        if not verdict.correct:
+            found.append((row, verdict.reason))
+    return found
+
+
+def _in_another_spelling(gold: str) -> Verdict:
+    """The verdict on a gold answer, in its plain spelling, that is written in another way."""
+    try:
+        verdict = within(STEPS, lambda: compare(gold, respelled(gold), _symbolic, as_text=False))
+    except GoldUnread:
+        return Verdict(status="error", reason=GOLD_UNREAD)
+    except OutOfSteps:
+        return OK  # what takes long to compare can be right
+    except Exception as error:  # what a computer algebra system raises on a text, as in ``settle``
+        return unparsed(f"comparison ends in {type(error).__name__}")
+    return verdict or unparsed("does not parse")
 
 
 def _quick_look(gold: str, answer: str) -> Verdict | None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from contrastive_reasoning.tasks.answer import extract_answer, verify_answer
-from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract, gold_text
+from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract
+from contrastive_reasoning.tasks.answer.golds import gold_text
 
 
 @pytest.mark.parametrize(
@@ -25,8 +26,8 @@ from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract, gold
         (r"\boxedness{8} \boxed{7}", "7"),
         (r"The roots are $\boxed{2}$ and $\boxed{3}$.", "2, 3"),
         (r"\(\boxed{2}\), \(\boxed{\frac12}\), or $\boxed{3}$", r"2, \frac12, 3"),
-        (r"$n=\boxed{3}$ and $m=\boxed{6}$", "6"),
-        (r"\boxed{x=3}, \boxed{9}", "9"),
+        (r"$n=\boxed{3}$ and $m=\boxed{6}$", "3, 6"),
+        (r"\boxed{x=3}, \boxed{9}", "x=3, 9"),
         (r"\boxed{2}, \boxed{3}, \boxed{2}", "2, 3, 2"),
         (r"\boxed{2} \text{ or } \boxed{-2}", "2, -2"),
         (r"\boxed{(1,2)};\quad\boxed{(3,4)}", "(1,2), (3,4)"),

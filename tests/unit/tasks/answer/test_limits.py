@@ -40,7 +40,6 @@ from contrastive_reasoning.tasks.answer.spelling import plain
         ("(7+1", "brackets do not match"),
         (f"{'1' * 61}+1", "number longer than 60 digits"),
         ("1+" * 200 + "1", "formula longer than 300 characters"),
-        ("７+1", "not plain ASCII"),
         ("٧+1", "not plain ASCII"),
         ("__import__('os')", "words where a formula is wanted"),
         ("lambda: 7", "words where a formula is wanted"),

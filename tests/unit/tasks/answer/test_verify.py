@@ -298,7 +298,7 @@ def test_right_letters(answer: str) -> None:
         ("A revolving door", "unparsed"),
         ("eg, A, B, C, D", "unparsed"),
         ("2", "unparsed"),
-        ("Ｂ", "unparsed"),
+        ("Ω", "unparsed"),
         ("", "unparsed"),
     ],
 )

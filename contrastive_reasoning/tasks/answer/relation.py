@@ -1,0 +1,215 @@
+r"""Answers that say what something is: ``x = 5``, ``x \approx 1.3``, ``2 < x \le 3``, ``n \equiv 4 \pmod 9``.
+
+A name before a value is no part of the value, nor is a condition behind it, ``k\pi`` for all integers ``k``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from contrastive_reasoning.tasks.answer.number import read_number
+
+MAX_CONDITION = 120
+"""Characters of a condition behind a formula."""
+
+_EQUALS = re.compile(r"(?<![<>!\\=])=(?!=)|\\equiv(?![A-Za-z])")
+_APPROXIMATELY = re.compile(r"\\approx(?![A-Za-z])")
+_INDEX = re.compile(r"_(?:[0-9A-Za-z]|\{ ?(?:\\(?:max|min|[a-z]{2}))?[0-9A-Za-z,+\- ]*\})")
+_LETTER = re.compile(
+    r"\\(?:alpha|beta|gamma|delta|epsilon|varepsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi"
+    r"|varphi|chi|psi|omega|Gamma|Delta|Theta|Lambda|Sigma|Phi|Psi|Omega)(?![A-Za-z])|(?<![A-Za-z\\])[A-Za-z]+"
+)
+_COMMAND = re.compile(r"\\mathbb ?\{? ?[A-Z]|\\[A-Za-z]+|\\.")
+_CONSTANTS = frozenset("ei")
+_ARGUMENTS = r"\( ?(?:[A-Za-z, ]*|-?[0-9][0-9./, -]{0,20}) ?\)"
+_NAME = re.compile(
+    rf"(?:\\(?:angle|triangle|overline|vec|bar|hat) ?)?\{{?(?:[A-Za-z' ]+(?: ?{_ARGUMENTS})?|{_LETTER.pattern})\}}?"
+)
+_OF_AN_ANGLE = re.compile(rf"\\(?:sin|cos|tan|cot|sec|csc) ?\(?(?:\\angle ?)?(?:[A-Za-z]{{1,3}}|{_LETTER.pattern})\)?")
+_FUNCTION = re.compile(r"(?P<name>[A-Za-z]) ?\( ?(?P<variable>[A-Za-z]) ?\)")
+_ORDER = re.compile(r"<|>|\\(?:le|ge|ne|in|notin|approx)(?![A-Za-z])")
+_LESS = re.compile(r"<|\\le(?![A-Za-z])")
+_GREATER = re.compile(r">|\\ge(?![A-Za-z])")
+_TURNED = {">": "<", r"\ge": r"\le"}
+_MODULUS = re.compile(
+    r"^(?P<value>.+?) ?(?:\( ?\\?p?mod(?![a-z]) ?(?P<inner>[^()]+)\)|\\p?mod(?![a-z]) ?(?P<outer>[^ ]+))$"
+)
+_CONDITION = re.compile(
+    r"^(?P<value>.+?)(?:[,;]? (?:for|where|with|when|whenever|if|provided|given|such that|as long as) (?P<said>.+)"
+    r"|[,;] ?(?P<member>[A-Za-z](?:, ?[A-Za-z])* ?\\in(?![A-Za-z]) ?.+)"
+    r"|[,;]? ?\( ?(?P<bracketed>[A-Za-z](?:, ?[A-Za-z])* ?(?:\\(?:in|ge|le|ne)(?![A-Za-z])|[<>]).+)\))$"
+)
+_NO_CONDITION = re.compile(r"(?<![A-Za-z])(?:or|otherwise|else|and|for|if|when)(?![A-Za-z])|\\(?:boxed|text)")
+_IS_CONDITION = re.compile(
+    r"\\(?:in|ge|le|ne)(?![A-Za-z])|[<>=]"
+    r"|(?<![a-z])(?:all|any|every|each|some|integers?|real|positive|natural|arbitrary)(?![a-z])"
+)
+_DOMAIN = re.compile(r"\\mathbb ?\{? ?([A-Z])")
+_SET_BUILDER = re.compile(
+    r"(?:\\\{)? ?(?P<name>[A-Za-z])(?: ?\\in(?![A-Za-z]) ?\\mathbb ?\{? ?R ?\}?)? ?"
+    r"(?:\\(?:mid|vert)(?![A-Za-z])|\||:) ?(?P<condition>.+?)(?:\\\})?"
+)
+_LABEL = re.compile(r"^(?P<label>[A-Za-z][A-Za-z' ]{1,30}|[A-Z]) ?: ?(?=[^ ])")
+_OPTION = re.compile(r"^\(?[A-E] ?[.)] (?=[^ ])")
+
+
+class Value(NamedTuple):
+    """A value, and what stands beside it: a label before it, a modulus or the domain of its condition behind it."""
+
+    text: str
+    label: str
+    modulus: str
+    domain: str
+
+
+def read_value(text: str) -> Value:
+    """An answer in its plain spelling without its label, its modulus and its condition."""
+    label = _LABEL.match(text)
+    if label:
+        text = text[label.end() :]
+    text, domain = _without_condition(text)
+    modulus = _MODULUS.match(text)
+    if modulus:
+        text = modulus["value"]
+    stands_for = _SET_BUILDER.fullmatch(text)
+    if stands_for and stands_for["name"] in letters(stands_for["condition"]):
+        text = stands_for["condition"].strip()
+    return Value(
+        text,
+        label["label"].strip().lower() if label else "",
+        (modulus["inner"] or modulus["outer"]).strip(" {}") if modulus else "",
+        domain,
+    )
+
+
+def without_option(text: str) -> str:
+    """Without the letter of an option before it: ``A. 2``."""
+    return _OPTION.sub("", text)
+
+
+def claims(text: str) -> list[str]:
+    r"""The values of ``a \approx b``: ``b`` alone where ``a`` is a name, else both; of another text itself."""
+    first, *rest = [side.strip() for side in _APPROXIMATELY.split(text)]
+    if not rest:
+        return [text]
+    *named, value = sides(first)
+    if not named and is_name(value) and letters(value):
+        return rest[-1:]
+    return [first, *rest]
+
+
+def sides(text: str) -> list[str]:
+    """What stands on the sides of the equals signs; the text itself where there is none."""
+    return [side.strip() for side in _EQUALS.split(text)]
+
+
+def is_relation(text: str) -> bool:
+    """Whether a text says that something is equal to, less than or in something."""
+    return len(sides(text)) > 1 or bool(_ORDER.search(text))
+
+
+def letters(text: str) -> frozenset[str]:
+    """The variables of a formula: every letter and every Greek one, but e and i; words fall into their letters."""
+    found: set[str] = set()
+    for name in _LETTER.findall(_COMMAND.sub(_keep_letters, _INDEX.sub("", text))):
+        found |= {name} if name.startswith("\\") else set(name)
+    return frozenset(found - _CONSTANTS)
+
+
+def wanted_side(gold: str) -> str | None:
+    """The value that a gold equation gives: the last side behind a name, or of equal numbers; None if it is neither."""
+    first, *_, last = sides(gold)
+    if is_name(first) or not letters(gold):
+        return last
+    return None
+
+
+def value_sides(answer: str, gold: str) -> list[str] | None:
+    """The sides of an answer that claim a value; all of them must be right. None for an equation left open, ``x-1=5``.
+
+    Not a claim is a name, ``f(x)``, or what holds variables that the gold answer does not have: ``2a + b = 5``. The
+    last side always counts.
+    """
+    *named, last = sides(answer)
+    claimed = [side for side in named if not is_name(side)]
+    if any(len(letters(side) - letters(gold)) == 1 and not _OF_AN_ANGLE.fullmatch(side) for side in claimed):
+        return None
+    return [*(side for side in claimed if not letters(side) - letters(gold)), last]
+
+
+def same_numeric_equation(gold: str, answer: str) -> bool | None:
+    r"""Whether two equations without variables have the same sides: ``\log_3 27 = 3`` is not ``\log_6 216 = 3``.
+
+    None where one of them is no such equation.
+    """
+    wanted, given = sides(gold), sides(answer)
+    if len(wanted) < 2 or len(given) < 2 or letters(gold) or letters(answer):
+        return None
+    if all(read_number(side) for side in wanted):
+        return None  # 0.56 = 56% gives a number in two ways
+    return sorted(map(_squeezed, wanted)) == sorted(map(_squeezed, given))
+
+
+def same_name(gold: str, answer: str) -> bool:
+    """Whether the first sides of two equations are the same but for blanks."""
+    return _squeezed(sides(gold)[0]) == _squeezed(sides(answer)[0])
+
+
+def in_variable_of(gold: str, answer: str) -> str:
+    """The answer ``f(x) = x + 1`` with the variable of a gold ``f(n) = n + 1``, which is free to be called anything."""
+    wanted, given = (_FUNCTION.fullmatch(sides(text)[0]) for text in (gold, answer))
+    if not wanted or not given or wanted["name"] != given["name"] or wanted["variable"] in letters(answer):
+        return answer
+    return re.sub(rf"(?<![A-Za-z\\]){given['variable']}(?![A-Za-z])", wanted["variable"], answer)
+
+
+def ordered(text: str) -> str:
+    """``3 > x > -1`` as ``-1 < x < 3``; any other text as it is."""
+    if _LESS.search(text) or not _GREATER.search(text):
+        return text
+    parts = re.split(rf"({_GREATER.pattern})", text)
+    return " ".join(_TURNED.get(part, part.strip()) for part in reversed(parts))
+
+
+def as_interval(text: str) -> str | None:
+    r"""The interval of the one variable of an inequality, ``[-1, 3)`` for ``-1 \le x < 3``; None for another text."""
+    parts = [part.strip() for part in re.split(rf"({_LESS.pattern})", ordered(text))]
+    if len(parts) == 3:
+        parts = [r"-\infty", "<", *parts] if letters(parts[0]) else [*parts, "<", r"\infty"]
+    if len(parts) != 5 or not is_name(parts[2]) or letters(parts[0] + parts[4]):
+        return None
+    return f"{'(' if parts[1] == '<' else '['}{parts[0]}, {parts[4]}{')' if parts[3] == '<' else ']'}"
+
+
+def as_union(text: str) -> str | None:
+    r"""The union of what ``x < 2 or x > 3`` allows; None unless it is two or more inequalities of one variable."""
+    parts = re.split(r",? or ", text)
+    if len(parts) < 2 or len(frozenset().union(*map(letters, parts))) != 1:
+        return None
+    intervals = [as_interval(part.strip()) for part in parts]
+    return r" \cup ".join(filter(None, intervals)) if all(intervals) else None
+
+
+def is_name(side: str) -> bool:
+    """Whether a side is a name: ``x``, ``f(x)``, ``f(2)``, ``m_{max}``, ``the area``."""
+    return bool(_NAME.fullmatch(_INDEX.sub("", side).strip()))
+
+
+def _without_condition(text: str) -> tuple[str, str]:
+    found = _CONDITION.match(text) if len(text) <= MAX_CONDITION * 3 else None
+    if found is None:
+        return text, ""
+    condition = found["said"] or found["member"] or found["bracketed"]
+    if len(condition) > MAX_CONDITION or _NO_CONDITION.search(condition) or not _IS_CONDITION.search(condition):
+        return text, ""
+    domain = _DOMAIN.search(condition)
+    return found["value"].strip(), domain[1] if domain else ""
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"[ {}()]", "", text)
+
+
+def _keep_letters(command: re.Match[str]) -> str:
+    return command.group() + " " if _LETTER.fullmatch(command.group()) else " "

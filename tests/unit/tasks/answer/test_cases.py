@@ -1,0 +1,42 @@
+"""Answers made after public bug reports, with the verdict that is right on each (``tests/cases/answers.jsonl``)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contrastive_reasoning.tasks.answer import check_golds, verify_answer, verify_choice
+from contrastive_reasoning.tasks.answer.golds import gold_text
+
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parents[3] / "cases" / "answers.jsonl").read_text(encoding="utf-8").splitlines()
+]
+PAIRS = [case for case in CASES if isinstance(case["input"], dict) and "gold" in case["input"]]
+
+
+@pytest.mark.parametrize("case", PAIRS, ids=lambda case: case["id"])
+def test_verdict(case: dict[str, Any]) -> None:
+    gold, completion = case["input"]["gold"], case["input"]["completion"]
+    if case["kind"] == "multiple choice":
+        verdict = verify_choice(gold, completion)
+    else:
+        verdict = verify_answer(gold, completion, case["input"].get("question"))
+    if case["expected"] == "right, or the gold is listed by check_golds":
+        assert verdict.correct or check_golds([gold])
+    else:
+        assert verdict.correct == (case["expected"] == "right"), verdict
+
+
+def test_gold_of_a_solution_with_two_boxes() -> None:
+    (case,) = [case for case in CASES if case["kind"] == "MATH solution with two boxes"]
+    assert gold_text(case["input"]) == case["expected"]
+
+
+def test_gold_that_is_a_list_as_json() -> None:
+    (case,) = [case for case in CASES if case["expected"] == "refused or read as 2"]
+    assert verify_answer(case["input"], r"\boxed{2}").correct
+    assert not verify_answer(case["input"], r"\boxed{3}").correct
