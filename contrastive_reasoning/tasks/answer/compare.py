@@ -17,6 +17,7 @@ from contrastive_reasoning.tasks.answer.relation import (
     as_interval,
     as_union,
     claims,
+    condition_of_set,
     in_variable_of,
     is_relation,
     letters,
@@ -61,7 +62,7 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
         depth: equations and lists around these two.
         as_text: whether the same text is right in any case, also where it cannot be read.
     """
-    gold, answer = bare(gold), bare(answer)
+    gold, answer = (bare(condition_of_set(text)) for text in (gold, answer))
     if as_text and compact(gold) == compact(answer):
         return OK
     if depth > MAX_DEPTH:

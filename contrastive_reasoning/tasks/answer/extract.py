@@ -29,11 +29,14 @@ THOUGHT_ENDS = (
     "</reasoning>",
     "</reason>",
     "</reflection>",
+    "</scratchpad>",
+    "</analysis>",
     "</seed:think>",
     "[/THINK]",
     "[/REASONING]",
     "◁/think▷",
     "<|/think|>",
+    "<|/thinking|>",
     "<|end_of_thought|>",
     "<|channel|>final<|message|>",
 )
@@ -42,7 +45,7 @@ _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE_END = re.compile(r"(?<!\\)\$|\\\)|\\\]|\n")
 _STATED = re.compile(
-    r"####|\banswer(?:\*\*|__)?\s{0,4}(?:is|:|=)"
+    r"####|\banswer(?:\*\*|__)?\s{0,4}(?:is|(?:should|must|has to|will|would) be|equals|:|=)"
     r"(?:\s{0,4}(?:therefore|thus|hence|then|so|simply|just|now|exactly|:))?(?![a-z])"
     r"\s{0,4}:?",
     re.IGNORECASE,
@@ -53,6 +56,7 @@ _STATED_BEFORE = re.compile(
     r"[ .!*]{0,8}",
     re.IGNORECASE,
 )
+_HEADING = re.compile(r"[#*_ ]{0,8}(?:the )?(?:final )?answer[#*_: ]{0,8}", re.IGNORECASE)
 _TAGGED = re.compile(r"<answer>((?:(?!</?answer>).){0,600}?)</answer>", re.IGNORECASE | re.DOTALL)
 _MATH = re.compile(r"\$|\\[()\[\]]|\\(?:text|mbox)(?![A-Za-z])|\\(?:quad|qquad)(?![A-Za-z])|\\[,;: ]|[{}]")
 _NAMED = r"(?:[A-Za-z](?: ?_ ?[0-9A-Za-z])? ?= ?)"
@@ -174,6 +178,8 @@ def stated(text: str) -> str:
         answer = line[marks[-1].end() :]
         sentence = _NEXT_SENTENCE.search(answer)
         return answer[: sentence.start() if sentence else None].replace("**", "").strip()
+    if _HEADING.fullmatch(tail.rpartition("\n")[0].rstrip().rpartition("\n")[2]):
+        return line.strip(" *")
     if before := _STATED_BEFORE.fullmatch(" ".join(line[-200:].split())):
         return before["answer"].strip(" *")
     return tail.rpartition("####")[2].partition("\n")[0].strip() if "####" in tail else ""

@@ -38,7 +38,7 @@ _MEASURES = (
         re.compile(
             r"\b(?:what|which|find|determine|calculate|compute|give|state|express|write)(?:'s)?"
             rf"{_FEW} percent(?:age)?s?\b"
-            r"|\b(?:as an?|in|as) percent(?:age)?s?\b",
+            r"|\b(?:as an?|in|as|how many) (?:percent(?:age)?s?\b|\\?%)",
             re.IGNORECASE,
         ),
         re.compile(rf"{_SPACE}(?:\\?%|(?<![a-z])(?:percent(?:age)?(?: points?)?|pct)\b){_ENDS}", re.IGNORECASE),

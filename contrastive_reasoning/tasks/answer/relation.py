@@ -27,18 +27,20 @@ _NAME = re.compile(
     rf"(?:\\(?:angle|triangle|overline|vec|bar|hat) ?)?\{{?(?:[A-Za-z' ]+(?: ?{_ARGUMENTS})?|{_LETTER.pattern})\}}?"
 )
 _OF_AN_ANGLE = re.compile(rf"\\(?:sin|cos|tan|cot|sec|csc) ?\(?(?:\\angle ?)?(?:[A-Za-z]{{1,3}}|{_LETTER.pattern})\)?")
-_FUNCTION = re.compile(r"(?P<name>[A-Za-z]) ?\( ?(?P<variable>[A-Za-z]) ?\)")
+_FUNCTION = re.compile(r"(?P<name>[A-Za-z]) ?\( ?(?P<variable>[a-z]) ?\)")
+_FUNCTION_VALUE = re.compile(r"(?<![A-Za-z\\])[A-Za-z] ?\( ?-?[0-9][0-9./]* ?\)")
 _ORDER = re.compile(r"<|>|\\(?:le|ge|ne|in|notin|approx)(?![A-Za-z])")
 _LESS = re.compile(r"<|\\le(?![A-Za-z])")
 _GREATER = re.compile(r">|\\ge(?![A-Za-z])")
 _TURNED = {">": "<", r"\ge": r"\le"}
 _MODULUS = re.compile(
-    r"^(?P<value>.+?) ?(?:\( ?\\?p?mod(?![a-z]) ?(?P<inner>[^()]+)\)|\\p?mod(?![a-z]) ?(?P<outer>[^ ]+))$"
+    r"^(?P<value>.+?) ?(?:\( ?\\?[pb]?mod(?![a-z]) ?(?P<inner>[^()]+)\)|\\[pb]?mod(?![a-z]) ?(?P<outer>[^ ]+))$"
 )
 _CONDITION = re.compile(
     r"^(?P<value>.+?)(?:[,;]? (?:for|where|with|when|whenever|if|provided|given|such that|as long as) (?P<said>.+)"
     r"|[,;] ?(?P<member>[A-Za-z](?:, ?[A-Za-z])* ?\\in(?![A-Za-z]) ?.+)"
-    r"|[,;]? ?\( ?(?P<bracketed>[A-Za-z](?:, ?[A-Za-z])* ?(?:\\(?:in|ge|le|ne)(?![A-Za-z])|[<>]).+)\))$"
+    r"|[,;]? ?\( ?(?:(?:for|where|if|when) )?"
+    r"(?P<bracketed>[A-Za-z](?:, ?[A-Za-z])* ?(?:\\(?:in|ge|le|ne)(?![A-Za-z])|[<>]).+)\))$"
 )
 _NO_CONDITION = re.compile(r"(?<![A-Za-z])(?:or|otherwise|else|and|for|if|when)(?![A-Za-z])|\\(?:boxed|text)")
 _IS_CONDITION = re.compile(
@@ -51,6 +53,7 @@ _SET_BUILDER = re.compile(
     r"(?:\\(?:mid|vert)(?![A-Za-z])|\||:) ?(?P<condition>.+?)(?:\\\})?"
 )
 _LABEL = re.compile(r"^(?P<label>[A-Za-z][A-Za-z' ]{1,30}|[A-Z]) ?: ?(?=[^ ])")
+_LABELS = re.compile(r"[A-Za-z' ]{2,30} ?: ?(?=[^ ])|(?<![A-Za-z])[A-Z] ?: ?(?=[^ ])")
 _OPTION = re.compile(r"^\(?[A-E] ?[.)] (?=[^ ])")
 
 
@@ -65,22 +68,25 @@ class Value(NamedTuple):
 
 def read_value(text: str) -> Value:
     """An answer in its plain spelling without its label, its modulus and its condition."""
-    label = _LABEL.match(text)
+    label = _LABEL.match(text) if len(_LABELS.findall(text)) == 1 else None
     if label:
         text = text[label.end() :]
     text, domain = _without_condition(text)
     modulus = _MODULUS.match(text)
     if modulus:
         text = modulus["value"]
-    stands_for = _SET_BUILDER.fullmatch(text)
-    if stands_for and stands_for["name"] in letters(stands_for["condition"]):
-        text = stands_for["condition"].strip()
     return Value(
         text,
         label["label"].strip().lower() if label else "",
         (modulus["inner"] or modulus["outer"]).strip(" {}") if modulus else "",
         domain,
     )
+
+
+def condition_of_set(text: str) -> str:
+    r"""What the members of a set fulfil, ``-2 < x`` of ``\{x \mid -2 < x\}``; any other text as it is."""
+    found = _SET_BUILDER.fullmatch(text)
+    return found["condition"].strip() if found and found["name"] in letters(found["condition"]) else text
 
 
 def without_option(text: str) -> str:
@@ -120,7 +126,7 @@ def letters(text: str) -> frozenset[str]:
 def wanted_side(gold: str) -> str | None:
     """The value that a gold equation gives: the last side behind a name, or of equal numbers; None if it is neither."""
     first, *_, last = sides(gold)
-    if is_name(first) or not letters(gold):
+    if is_name(first) or not letters(_FUNCTION_VALUE.sub("", gold)):
         return last
     return None
 

@@ -75,14 +75,14 @@ _SYNONYMS = {
     r"(?<![A-Za-z\\])sqrt ?\(([^()]*)\)": r"\\sqrt{\1}",
     r"(?<![A-Za-z\\])pi(?![A-Za-z])": r"\\pi ",
     r"\^ ?\(([^()]*)\)": r"^{\1}",
-    r"\\[hv]?phantom ?(?:\{ ?[-+0]? ?\}|[-+])": "",
+    r"\\[hv]?phantom ?(?:\{[^{}]{0,20}\}|[-+0-9A-Za-z])": "",
     r"\\%": "%",
     rf"\s?\^\s?(?:\\(?:text)?circ{_NO_LETTER}|\{{\s?\\(?:text)?circ\s?\}})": "°",
     rf"(?:\^\s?)?\\(?:text)?degrees?{_NO_LETTER}": "°",
 }
 _SYNONYM = [(re.compile(pattern), words) for pattern, words in _SYNONYMS.items()]
 _FONT = re.compile(
-    r"\\(?:text(?:bf|it|rm|normal|sf|tt)?|mbox|hbox|math(?:rm|bf|it|sf|tt)|operatorname|boldsymbol|bm)\s*(?=\{)"
+    r"\\(?:text(?:bf|it|rm|normal|sf|tt)?|mbox|hbox|math(?:rm|bf|it|sf|tt)|operatorname|underline|boldsymbol|bm)\s*(?=\{)"
 )
 _FRACTION = re.compile(rf"\\(?:frac|binom){_NO_LETTER}")
 _TOKEN = re.compile(r"\s*([0-9A-Za-z]|\\[A-Za-z]+)")

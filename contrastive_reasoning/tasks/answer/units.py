@@ -50,6 +50,8 @@ _NAMES = {
     "w": "watt",
     "kw": "kilowatt",
     "v": "volt",
+    "a": "ampere amp",
+    "k": "kelvin",
     "pa": "pascal",
     "kpa": "kilopascal",
     "mol": "mole",
@@ -62,6 +64,8 @@ _NAMES = {
     "ha": "hectare",
     "ac": "acre",
 }
+_CAPITALS = frozenset("njwvak")
+"""Units of one letter that are capitals: 5 N are newtons, 5 n is a product."""
 _UNITS = frozenset(part for unit in _NAMES for part in unit.split("/"))
 _SAME = ({"deg", "°F"}, {"deg", "°C"})
 KNOWN = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
@@ -144,7 +148,8 @@ def other_unit(a: str, b: str) -> bool:
 
 def _first_known(words: str) -> str:
     parts = re.findall(r"[A-Za-z]+", words)
-    return next((KNOWN[name] for part in parts for name in _singular(part) if name in KNOWN), "")
+    known = (KNOWN[name] for part in parts for name in _singular(part) if name in KNOWN)
+    return next((unit for unit in known if unit not in _CAPITALS or unit.upper() in words or len(words) > 1), "")
 
 
 def _is_bare(value: str) -> bool:

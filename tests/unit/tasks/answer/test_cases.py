@@ -11,10 +11,14 @@ import pytest
 from contrastive_reasoning.tasks.answer import check_golds, verify_answer, verify_choice
 from contrastive_reasoning.tasks.answer.golds import gold_text
 
-CASES = [
-    json.loads(line)
-    for line in (Path(__file__).parents[3] / "cases" / "answers.jsonl").read_text(encoding="utf-8").splitlines()
-]
+FOLDER = Path(__file__).parents[3] / "cases"
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()]
+
+
+CASES = read("answers.jsonl")
 PAIRS = [case for case in CASES if isinstance(case["input"], dict) and "gold" in case["input"]]
 
 
@@ -29,6 +33,12 @@ def test_verdict(case: dict[str, Any]) -> None:
         assert verdict.correct or check_golds([gold])
     else:
         assert verdict.correct == (case["expected"] == "right"), verdict
+
+
+@pytest.mark.parametrize("case", read("answers_more.jsonl"), ids=lambda case: f"{case['gold']}<-{case['completion']}")
+def test_more_of_these_kinds(case: dict[str, Any]) -> None:
+    verdict = verify_answer(case["gold"], case["completion"], case.get("question"))
+    assert verdict.correct == case["right"], verdict
 
 
 def test_gold_of_a_solution_with_two_boxes() -> None:
