@@ -48,6 +48,8 @@ _SHORT_WORDS = frozenset(
 )
 """What is no product of letters."""
 _SET = re.compile(r"\\(?:cup|infty|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
+_RATIO = re.compile("[0-9] ?: ?[0-9]")
+"""What has no unit."""
 _WORKED_OUT = re.compile(r"\\(?:cup|cap|setminus|mathbb)(?![A-Za-z])|matrix")
 """What makes a set or a matrix out of several ones."""
 
@@ -95,6 +97,8 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
     if given and not given.brackets:
         side = wanted_side(gold) if len(sides(gold)) > 1 else None
         return deeper(side, answer) if side else _one_value(gold, given, deeper)
+    if wanted and not wanted.brackets:
+        return wrong(_count(given, wanted))
     if len(sides(gold)) > 1 or len(sides(answer)) > 1:
         return _equations(gold, in_variable_of(gold, answer), formula, deeper)
     if (wanted or given) and not any(is_relation(text) or _WORKED_OUT.search(text) for text in (gold, answer)):
@@ -183,7 +187,7 @@ def _equations(
 
 def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
     (wanted, unit), (value, other) = split_unit(gold), split_unit(answer)
-    if other_unit(unit, other):
+    if other_unit(unit, other) or (not unit and _RATIO.search(wanted)) or (not other and _RATIO.search(value)):
         return wrong("another unit")
     if unit == "deg" and not other and r"\pi" in answer:
         wanted = _in_radians(wanted)
