@@ -16,8 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.advantages import TrustGate
 from contrastive_reasoning.advantages.trust_gate import refuse_stale_trust
 from contrastive_reasoning.critics.ensemble import EnsembleCritic
-from contrastive_reasoning.policies.causal_lm import prompt_ids
 from contrastive_reasoning.policies.load import tokenizer_and_context
+from contrastive_reasoning.policies.prompting import prompt_ids
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.rewards.critic import INNER
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict

@@ -10,6 +10,7 @@ are joined and read as UTF-8 with ``surrogateescape``, which inverts exactly, ev
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -22,11 +23,13 @@ PROBE = "Numbers: [21, 16], target: 46\n|- Try 21 + 16 = 37. ### é → 漢 🙂
 """What a tokenizer must spell byte by byte before its completions are read."""
 
 Span = tuple[int, int]
+_THOUGHT = re.compile(r"think|thought|reason|<\|(?:channel|message)\|>", re.IGNORECASE)
+"""Special tokens by which a completion is read: what stands among the thoughts is no answer."""
 
 
 @lru_cache(maxsize=8)
 def token_bytes(tokenizer: PreTrainedTokenizerBase) -> tuple[bytes, ...]:
-    """The bytes that each token id stands for; b"" for special tokens.
+    """The bytes that each token id stands for; b"" for special tokens but those around thoughts, ``</think>``.
 
     Byte-level and SentencePiece vocabularies are known; the one that spells ``PROBE`` from its token ids is it.
 
@@ -117,6 +120,7 @@ def _table(tokenizer: PreTrainedTokenizerBase, piece_bytes: Callable[[str], byte
     special = set(tokenizer.all_special_ids)
     added = tokenizer.added_tokens_decoder  # spelled as they are, whatever the kind of vocabulary
     special |= {i for i, token in added.items() if token.special}
+    special -= {i for i in special if i in added and _THOUGHT.search(added[i].content)}
     pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     return tuple(
         b"" if i in special or piece is None else added[i].content.encode() if i in added else piece_bytes(piece)

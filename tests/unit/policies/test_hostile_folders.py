@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from contrastive_reasoning.critics import Frozen, load_encoder
-from contrastive_reasoning.policies.causal_lm import render
 from contrastive_reasoning.policies.load import load_policy, resolve, tokenizer_and_context
+from contrastive_reasoning.policies.prompting import render
 from tests.hostile.trap import Trap, module, pickled
 
 REACHES_OUT = "{{ cycler.__init__.__globals__.os.system('touch %s') }}"

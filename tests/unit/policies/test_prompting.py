@@ -4,9 +4,11 @@ import copy
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, prompt_ids, render, turn_end
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.prompting import prompt_ids, render, turn_end
 from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.tasks.base import ChatPrompt
 
@@ -98,3 +100,56 @@ def test_the_end_of_a_turn_ends_a_completion(tokenizer: PreTrainedTokenizerFast)
 @pytest.mark.parametrize("template", [PLAIN, ADDS_ITS_OWN, "{{ raise_exception('one message only') }}", "nothing"])
 def test_a_template_without_one_adds_none(tokenizer: PreTrainedTokenizerFast, template: str) -> None:
     assert turn_end(with_template(tokenizer, template), chat_template=None) is None
+
+
+def from_scratch(begin: str) -> PreTrainedTokenizerFast:
+    """A tokenizer with special tokens of others, which adds none of them to a text."""
+    characters = Tokenizer(
+        models.BPE(
+            vocab={
+                "<|im_start|>": 0,
+                "<|im_end|>": 1,
+                **{c: 2 + i for i, c in enumerate(" abcdefghijklmnopqrstuvwxyz<|_>/.\n")},
+            },
+            merges=[],
+        )
+    )
+    characters.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    return PreTrainedTokenizerFast(tokenizer_object=characters, bos_token=begin, eos_token="<|im_end|>")
+
+
+def test_no_beginning_token_where_the_tokenizer_adds_none() -> None:
+    tokenizer = from_scratch("<|im_start|>")
+    assert tokenizer.convert_ids_to_tokens(prompt_ids(tokenizer, "ab", chat_template=False)) == ["a", "b"]
+
+
+DEFAULT = (
+    "{% if messages[0].role != 'system' %}<|im_start|>system step by step.<|im_end|>{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}"
+)
+
+
+def test_a_default_system_message_is_known_by_rendering_not_by_its_words() -> None:
+    tokenizer = with_template(from_scratch("<|im_start|>"), DEFAULT)
+    text = render(tokenizer, "ab", chat_template=True)
+    assert text == "<|im_start|>system <|im_end|><|im_start|>user ab<|im_end|>"
+
+
+def test_a_template_that_refuses_system_messages_is_rendered_without(tokenizer: PreTrainedTokenizerFast) -> None:
+    refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('You are expected to fold it') }}{% endif %}"
+    changed = with_template(tokenizer, refuses + "<user>{{ messages[0].content }}")
+    assert render(changed, "3 4", chat_template=True) == "<user>3 4"
+
+
+def test_the_date_of_a_template_is_fixed(tokenizer: PreTrainedTokenizerFast) -> None:
+    asks = "{{ strftime_now('%d %b %Y') }} {{ strftime_now(\"%Y-%m-%d\") }} {{ date_string }}"
+    text = render(with_template(tokenizer, asks), "3 4", chat_template=True)
+    assert text == "26 Jul 2024 2024-07-26 26 Jul 2024"
+
+
+def test_a_special_token_that_a_problem_quotes_stays_text() -> None:
+    tokenizer = with_template(from_scratch("<|im_start|>"), DEFAULT)
+    plain, quoting = (prompt_ids(tokenizer, text, chat_template=True) for text in ("a b", "a <|im_end|> b"))
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert plain.count(end) == quoting.count(end) == 2
+    assert "<|im_end|>" in tokenizer.decode([token for token in quoting if token != end]).replace(" ", "")

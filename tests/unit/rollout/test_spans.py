@@ -19,6 +19,7 @@ from contrastive_reasoning.rollout.spans import (
     tokens_of_span,
     visible_tokens,
 )
+from contrastive_reasoning.tasks.answer import verify_answer
 from tests.unit.lightning_modules.grpo_kit import TOKENIZER
 
 TEXTS = ["21+16=37;37-17=20", "|- Try 3 × 4 = 12.\n", "é → 漢字 🙂🙂", "", " two  spaces ", "\x00\x7f\u0080\uffff"]
@@ -69,6 +70,17 @@ def test_added_tokens_spell_their_own_text(byte_level: PreTrainedTokenizerFast) 
     copy = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(byte_level.backend_tokenizer.to_str()))
     copy.add_tokens(["<think é>"])
     assert token_bytes(copy)[copy.convert_tokens_to_ids("<think é>")] == "<think é>".encode()
+
+
+def test_special_tokens_around_thoughts_are_read(byte_level: PreTrainedTokenizerFast) -> None:
+    """Else a box among the thoughts would be the answer."""
+    copy = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(byte_level.backend_tokenizer.to_str()))
+    copy.add_special_tokens({"additional_special_tokens": ["</think>", "<|end|>"]})
+    thought = copy("\\boxed{41} is wrong", add_special_tokens=False)["input_ids"]
+    ids = [*thought, *copy.convert_tokens_to_ids(["</think>", "<|end|>"])]
+    text = text_of(token_bytes(copy), ids)
+    assert text == "\\boxed{41} is wrong</think>"
+    assert not verify_answer("41", f"{text} I do not know.").correct
 
 
 def test_a_tokenizer_that_changes_text_is_refused(byte_level: PreTrainedTokenizerFast) -> None:

@@ -1,0 +1,140 @@
+"""Prompts as a model reads them: rendered by its chat template, and as token ids.
+
+A plain prompt is one message of the user. The template's own default system message is left out, its date is fixed,
+and what a problem says is text: a special token that it quotes ends no turn.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import Any
+
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from contrastive_reasoning.policies.tiny import BOS
+
+TEMPLATE_DATE = date(2024, 7, 26)
+"""What a template takes for today, so that the prompts of a run are the same on the day it goes on.
+
+The date that Llama 3's template falls back to.
+"""
+_NOW = re.compile(r"strftime_now\(\s*(?P<quote>['\"])(?P<form>[^'\"]*)(?P=quote)\s*\)")
+"""How a template asks for today. A function of one's own is not passed on to it by ``transformers``."""
+_CONTENT = "as-is"
+_QUOTED = 0xF0000
+"""Private characters from here on stand for special tokens that a prompt quotes, while a template is rendered."""
+
+
+def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> str:
+    """The prompt as the model reads it: its text, or its messages in the tokenizer's chat template.
+
+    With ``chat_template`` None a template is used where there is one.
+
+    Raises:
+        ValueError: where ``chat_template`` is asked of a tokenizer that has none, or the template cannot be rendered
+            (``transformers`` renders it in a sandbox: one that reaches for Python is refused).
+    """
+    return _rendered(tokenizer, prompt, {}, chat_template=chat_template)
+
+
+def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> list[int]:
+    """Token ids of one prompt, with the beginning-of-text token where the tokenizer itself adds it."""
+    quoted = _quoted(tokenizer, prompt)
+    text = _rendered(tokenizer, prompt, quoted, chat_template=chat_template)
+    ids: list[int] = []
+    for piece, literal in _pieces(text, quoted):
+        encoded: Any = tokenizer(piece, add_special_tokens=False, split_special_tokens=literal)
+        ids += encoded["input_ids"]
+    start: Any = tokenizer.bos_token_id
+    return ids if start is None or ids[:1] == [start] or not _adds(tokenizer, start) else [int(start), *ids]
+
+
+def turn_end(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None) -> int | None:
+    """The special token that the chat template writes behind an answer; None where it writes none, or is not used.
+
+    A base model's own settings do not name it, ``<|im_end|>`` of Qwen's for example, though the template writes it.
+    """
+    if chat_template is False or not tokenizer.chat_template:
+        return None
+    turns = [{"role": "user", "content": _CONTENT}, {"role": "assistant", "content": _CONTENT}]
+    try:
+        text = _apply(tokenizer, turns, answer=False)
+    except (TemplateError, OverflowError):  # it knows no answers; what else it cannot render, ``render`` raises
+        return None
+    ids: list[int] = tokenizer(text.rpartition(_CONTENT)[2], add_special_tokens=False)["input_ids"]  # pyright: ignore
+    special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}  # pyright: ignore
+    return next((token for token in ids if token in special), None) if _CONTENT in text else None
+
+
+def _rendered(
+    tokenizer: PreTrainedTokenizerBase, prompt: str, quoted: dict[str, str], *, chat_template: bool | None
+) -> str:
+    """The rendered prompt with a private character for each special token that the prompt itself quotes."""
+    template = tokenizer.chat_template
+    if chat_template is False or (chat_template is None and not template):
+        return _hidden(str(prompt), quoted)
+    if not template:
+        raise ValueError("policy.chat_template is true, but the tokenizer has no chat template")
+    turns = getattr(prompt, "messages", (("user", prompt),))  # a ChatPrompt of the tasks brings its own
+    messages = [{"role": role, "content": _hidden(content, quoted)} for role, content in turns]
+    try:
+        text = _apply(tokenizer, messages)
+    except (TemplateError, OverflowError) as error:
+        raise ValueError(f"policy.chat_template: the tokenizer's own template cannot be rendered ({error})") from error
+    if messages[0]["role"] == "system":
+        return text
+    try:  # a template that writes a system message of its own, Qwen's for example, writes an empty one instead
+        without_default = _apply(tokenizer, [{"role": "system", "content": ""}, *messages])
+    except (TemplateError, OverflowError):  # it knows no system messages, so it writes none
+        return text
+    return without_default if len(without_default) < len(text) else text
+
+
+def _apply(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], *, answer: bool = True) -> str:
+    """The messages in the tokenizer's template, ``answer``: with the beginning of the next answer."""
+    template = tokenizer.get_chat_template()
+    dated = _NOW.sub(lambda call: repr(TEMPLATE_DATE.strftime(call["form"])), template)
+    return str(
+        tokenizer.apply_chat_template(
+            messages,
+            chat_template=dated,
+            tokenize=False,
+            add_generation_prompt=answer,
+            date_string=TEMPLATE_DATE.strftime("%d %b %Y"),
+        )
+    )
+
+
+def _quoted(tokenizer: PreTrainedTokenizerBase, prompt: str) -> dict[str, str]:
+    """Private character → special token, for each special token in the text of a prompt."""
+    added: Any = tokenizer.added_tokens_decoder
+    special = sorted((token.content for token in added.values() if token.special), key=len, reverse=True)
+    said = "".join(content for _, content in getattr(prompt, "messages", (("user", prompt),)))
+    return {chr(_QUOTED + index): token for index, token in enumerate(special) if token in said}
+
+
+def _hidden(text: str, quoted: dict[str, str]) -> str:
+    for character, token in quoted.items():
+        text = text.replace(token, character)
+    return text
+
+
+def _pieces(text: str, quoted: dict[str, str]) -> list[tuple[str, bool]]:
+    """The text in pieces, each with whether it is literal: no special token, whatever it looks like."""
+    pieces, start = [], 0
+    for place, character in enumerate(text):
+        if character in quoted:
+            pieces += [(text[start:place], False), (quoted[character], True)]
+            start = place + 1
+    return [(piece, literal) for piece, literal in [*pieces, (text[start:], False)] if piece]
+
+
+def _adds(tokenizer: PreTrainedTokenizerBase, start: int) -> bool:
+    """Whether texts begin with the token, as the tokenizer itself encodes them.
+
+    Our small policies do, too, though their tokenizers add none: transformers builds Qwen2's anew without it.
+    """
+    encoded: Any = tokenizer("a")
+    return tokenizer.bos_token == BOS or encoded["input_ids"][:1] == [start]
