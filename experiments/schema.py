@@ -167,6 +167,8 @@ class Root:
     """A part of ``STAGES``, in that order."""
     output_dir: str = MISSING
     """Where stage and run folders go."""
+    thought_ends: list[str] = MISSING
+    """Tags after which a completion gives its answer."""
     arm: str | None = None
     """The arm of a study that this run is; ``name`` is then the study's."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from contrastive_reasoning.tasks.answer import check_golds, in_asked_measure, verify_answer, verify_choice
+from contrastive_reasoning.tasks.answer.extract import THOUGHT_ENDS, without_thoughts
 from contrastive_reasoning.tasks.base import Problem, Split, Step, Task, Verdict, check_choice
 from contrastive_reasoning.tasks.formats import without_instruction
 from contrastive_reasoning.tasks.rows import Format, OnBad, ReadSet, Rows, read_set
@@ -117,6 +118,8 @@ class AnswerTask(ProblemSet):
     """``answer``: equal to the gold answer; ``choice``: the gold letter."""
     verifier: VerifyMany | None = field(compare=False)
     """Judges many completions at once, in processes of its own; None: in this process."""
+    thought_ends: Sequence[str] = THOUGHT_ENDS
+    """Tags that end the thoughts of a completion, by model family: what follows the last one is judged."""
 
     def __post_init__(self) -> None:
         check_choice("judge", self.judge, get_args(Judge))
@@ -129,6 +132,7 @@ class AnswerTask(ProblemSet):
         return self.verify_all([problem], [completion])[0]
 
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+        completions = [without_thoughts(text, self.thought_ends) for text in completions]
         verdicts = self._judged([(one.answer, text) for one, text in zip(problems, completions, strict=True)])
         if self.judge == "choice":
             return verdicts
@@ -259,6 +263,7 @@ def problem_sets(
     format: Format,
     on_bad: str,
     verifier: VerifyMany | None,
+    thought_ends: Sequence[str],
     answers: Mapping[str, str],
     choices: Mapping[str, str],
 ) -> dict[str, AnswerTask]:
@@ -267,7 +272,7 @@ def problem_sets(
     Args:
         path: the folder, or the address below which the files lie; None: reading raises.
         rows: how a file is read; each set reads its own.
-        format, on_bad, verifier: as of an :class:`AnswerTask`.
+        format, on_bad, verifier, thought_ends: as of an :class:`AnswerTask`.
         answers: name → file of the sets whose gold is an answer.
         choices: name → file of the sets whose gold is a letter; a name of both raises a ValueError.
     """
@@ -288,6 +293,7 @@ def problem_sets(
             validation_problems=0,
             test_problems=0,
             verifier=verifier,
+            thought_ends=thought_ends,
         )
         for name, file in (*answers.items(), *choices.items())
     }

@@ -12,6 +12,7 @@ as ``Answer: 42``, ``the answer is $42$``, ``42 is the answer``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 MAX_ANSWER = 512
@@ -90,13 +91,13 @@ def extract(completion: str) -> Extraction:
     return _checked(stated(text), missing="no boxed answer" if text.strip() else "empty completion", boxed=False)
 
 
-def without_thoughts(completion: str) -> str:
-    """What follows the last end of thoughts; all of a completion that has none."""
+def without_thoughts(completion: str, ends: Sequence[str] = THOUGHT_ENDS) -> str:
+    """What follows the last end of thoughts, in any case; all of a completion that has none."""
     lower = completion.lower()
     if len(lower) != len(completion):  # a letter whose small form is longer: places would not be the same
         lower = completion
-    ends = (lower.rfind(tag.lower()) + len(tag) for tag in THOUGHT_ENDS if tag.lower() in lower)
-    return completion[max(ends, default=0) :]
+    places = (lower.rfind(tag.lower()) + len(tag) for tag in ends if tag.lower() in lower)
+    return completion[max(places, default=0) :]
 
 
 def _checked(answer: str, *, missing: str, boxed: bool) -> Extraction:

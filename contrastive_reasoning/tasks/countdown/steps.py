@@ -26,7 +26,14 @@ from itertools import islice
 
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.game import apply
-from contrastive_reasoning.tasks.countdown.verifier import EQUATION, equation_of, objection, solution_span, state_after
+from contrastive_reasoning.tasks.countdown.verifier import (
+    EQUATION,
+    SIGNS,
+    equation_of,
+    objection,
+    solution_span,
+    state_after,
+)
 
 State = tuple[int, ...]
 
@@ -48,7 +55,7 @@ def parse_steps(problem: Problem, completion: str) -> list[Step]:
 
     Each ``state`` is the tuple of numbers left after the step, the new one in front.
     """
-    numbers = tuple(problem.fields["numbers"])
+    numbers, completion = tuple(problem.fields["numbers"]), completion.translate(SIGNS)
     if problem.fields.get("style") == "direct":
         steps = _move_steps(numbers, completion, offset=0, loses=True)
     elif _TRY_LINE.search(completion):

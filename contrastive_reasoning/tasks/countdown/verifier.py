@@ -1,7 +1,7 @@
 """The verifier: does a completion reach the target by legal moves? Nothing a model wrote is evaluated.
 
-An equation is ``a op b = c`` in ASCII digits, read by a bounded grammar. (On its own ``int`` would read ``2_1`` and
-fullwidth digits as 21, and take quadratic time on a long run of digits.)
+An equation is ``a op b = c`` in ASCII digits, ``×`` for ``*`` and the like, read by a bounded grammar. (On its own
+``int`` would read ``2_1`` and fullwidth digits as 21, and take quadratic time on a long run of digits.)
 
 A search completion is judged by its last complete ``<Solution>`` pair, one equation a line; a ``direct`` one
 (``problem.fields["style"]``) is its moves joined by ``;`` or line ends. Exactly n−1 equations for n numbers, each on
@@ -45,6 +45,10 @@ FLAWS = {
 """What keeps a line from being an equation, the first that fits, in words that can be counted."""
 
 
+SIGNS = str.maketrans("×·∙⋅÷−–", "****/--")
+"""Signs of Unicode that are operators, each for one of ASCII, so that no character moves."""
+
+
 class Equation(NamedTuple):
     """What a line claims: ``a op b = result``, true or not."""
 
@@ -84,7 +88,7 @@ def verify(problem: Problem, completion: str) -> Verdict:
         if span is None:
             return unparsed(f"no {CLOSE} tag after {OPEN}" if OPEN in completion else f"no {OPEN} tag")
         block, separator = completion[slice(*span)], r"\n"
-    equations = _read_equations(block, separator, count=len(numbers) - 1)
+    equations = _read_equations(block.translate(SIGNS), separator, count=len(numbers) - 1)
     if isinstance(equations, str):
         return unparsed(equations)
     reason = replay(numbers, target, equations)
@@ -108,7 +112,7 @@ def _read_equations(block: str, separator: str, *, count: int) -> list[Equation]
     """
     if len(block) > MAX_BLOCK:
         return f"solution longer than {MAX_BLOCK} characters"
-    inside = block.strip(" \t\r\n")
+    inside = block.strip(" \t\r\n;" if ";" in separator else " \t\r\n")
     lines = re.split(separator, inside) if inside else []
     if len(lines) != count:
         return f"number of equations: {len(lines)} instead of {count}"

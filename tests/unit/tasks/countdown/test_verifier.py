@@ -8,6 +8,7 @@ import pytest
 from contrastive_reasoning.tasks.base import OK
 from contrastive_reasoning.tasks.countdown.game import legal_moves
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
+from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.verifier import (
     MAX_BLANKS,
     MAX_BLOCK,
@@ -106,6 +107,15 @@ FRAGMENTS = [
     *(*RIGHT, "<Solution>", "</Solution>", "\n", ";", " ", "\t", "\r\n", "21+16=37"),
     *("=", "+", "/ 0", "-5", "１", "\ud800", "\x00", "\u2028", "9" * 50, "(", "**", "# Search Procedure\n", "é"),
 ]
+
+
+def test_signs_of_unicode_are_operators_in_verdicts_and_steps() -> None:
+    problem = CountdownProblem((2, 3, 4, 5), 29)
+    text = "Search\n<Solution>\n2 × 3 = 6\n6 × 4 = 24\n24 + 5 = 29\n</Solution>"
+    assert verify(problem, text).correct
+    assert [text[step.start : step.end] for step in parse_steps(problem, text)] == text.splitlines()[2:5]
+    direct = CountdownProblem((2, 3, 4, 5), 29, style="direct")
+    assert verify(direct, "2 × 3 = 6; 6 ⋅ 4 = 24; 24 + 5 = 29;").correct
 
 
 def test_random_garbage_never_raises_and_is_never_right_without_the_moves() -> None:
