@@ -71,6 +71,8 @@ def contradiction(config: DictConfig) -> str | None:
 def _contradictions(config: DictConfig) -> Iterator[str]:
     if OmegaConf.is_missing(config, "name"):
         yield f"choose an experiment: experiment=NAME; there are {', '.join(experiment_names())}"
+    if isinstance(lora := OmegaConf.select(config, "policy.lora", throw_on_missing=False), str):
+        yield f"policy.lora={lora}: it takes null or the keys of a LoRA; choose adapter=lora, and set policy.lora.rank"
     if (found := dangling_reference(config)) is not None:
         yield f"{found[0]}: {found[1]}"
     for key in ("name", "arm"):  # a folder of the outputs and of the tracker, and the name of a log
