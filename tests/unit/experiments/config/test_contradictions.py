@@ -32,6 +32,13 @@ def objection(*overrides: str) -> str | None:
         return contradiction(compose("config", ["experiment=llama_baseline", *overrides]))
 
 
+def test_adapters_are_one_option() -> None:
+    assert objection("adapter=lora", "policy.lora.rank=4") is None
+    assert objection("policy.lora=lora") == (
+        "policy.lora=lora: it takes null or the keys of a LoRA; choose adapter=lora, and set policy.lora.rank"
+    )
+
+
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
