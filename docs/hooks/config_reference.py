@@ -9,7 +9,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-ROOMS = {
+GROUPS = {
     "experiment": "What is asked: the method, by the parts it exchanges.",
     "study": "Arms × seeds of one question: `make study name=…`.",
     "sweep": "Presets of values that are tried: `make sweep name=… sweep=…`.",
@@ -18,6 +18,7 @@ ROOMS = {
     "debug": "The whole path in seconds.",
     "family": "Whose shape the policy has.",
     "policy": "The language model that learns.",
+    "adapter": "Adapters that are trained instead of the policy's weights.",
     "warm_start": "What a small policy is taught before.",
     "task": "Problems, verifier and steps.",
     "suite": "The sets that a policy is evaluated on.",
@@ -49,7 +50,7 @@ def options(group: str) -> dict[str, str]:
 
 def index_page() -> str:
     """The groups, and the file that puts them together."""
-    rows = [f"| [`{group}`]({group}.md) | {about} | {len(options(group))} |" for group, about in ROOMS.items()]
+    rows = [f"| [`{group}`]({group}.md) | {about} | {len(options(group))} |" for group, about in GROUPS.items()]
     config = (CONF / "config.yaml").read_text(encoding="utf-8")
     return "\n".join(
         [
@@ -74,7 +75,7 @@ def group_page(group: str) -> str:
     files = options(group)
     rows = [f"| [`{name}`](#{name}) | {cell(comment(text))} |" for name, text in files.items()]
     sections = [line for name, text in files.items() for line in (f"## {name} {{ #{name} }}", "", *fenced(text), "")]
-    return "\n".join([f"# {group}", "", ROOMS[group], "", "| option | |", "|---|---|", *rows, "", *sections])
+    return "\n".join([f"# {group}", "", GROUPS[group], "", "| option | |", "|---|---|", *rows, "", *sections])
 
 
 def comment(text: str) -> str:
@@ -94,7 +95,7 @@ def fenced(text: str) -> list[str]:
 
 def on_config(config: Any) -> Any:
     """Put the pages where the navigation says ``configuration/``."""
-    pages = ["configuration/index.md", *(f"configuration/{group}.md" for group in ROOMS)]
+    pages = ["configuration/index.md", *(f"configuration/{group}.md" for group in GROUPS)]
     for entry in config.nav:
         if entry.get("Configuration") == "configuration/":
             entry["Configuration"] = pages
@@ -105,12 +106,12 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages.
 
     Raises:
-        ValueError: where ``ROOMS`` and the folders of ``conf/`` differ.
+        ValueError: where ``GROUPS`` and the folders of ``conf/`` differ.
     """
     folders = {path.name for path in CONF.iterdir() if path.is_dir() and any(path.glob("*.yaml"))}
-    if folders != set(ROOMS):
-        raise ValueError(f"say in ROOMS what these groups of conf/ are: {', '.join(sorted(folders ^ set(ROOMS)))}")
+    if folders != set(GROUPS):
+        raise ValueError(f"say in GROUPS what these groups of conf/ are: {', '.join(sorted(folders ^ set(GROUPS)))}")
     files.append(File.generated(config, "configuration/index.md", content=index_page()))
-    for group in ROOMS:
+    for group in GROUPS:
         files.append(File.generated(config, f"configuration/{group}.md", content=group_page(group)))
     return files
