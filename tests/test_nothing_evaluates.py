@@ -22,6 +22,7 @@ ONLY_WITH = {"torch.load": ("weights_only", True), "numpy.load": ("allow_pickle"
 """Readers that are safe with an argument, which has to be spelled."""
 ONLY_IN = {
     "ast.parse": {
+        "contrastive_reasoning/lazy.py",
         "contrastive_reasoning/tasks/countdown/longproc.py",
         *(f"experiments/{path}.py" for path in ("config/signatures", "config/whole", "stages/code_hash")),
     },

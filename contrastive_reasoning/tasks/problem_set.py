@@ -123,10 +123,11 @@ class AnswerTask(ProblemSet):
 
     def __post_init__(self) -> None:
         check_choice("judge", self.judge, get_args(Judge))
+        object.__setattr__(self, "thought_ends", tuple(self.thought_ends))
         super().__post_init__()
 
     def faulty_golds(self, golds: Sequence[str]) -> list[tuple[int, str]]:
-        return check_golds(golds, verify=self._verify)
+        return check_golds(golds, verify=self._verify, other_spellings=self.train is not None)
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         return self.verify_all([problem], [completion])[0]
@@ -263,9 +264,9 @@ def problem_sets(
     format: Format,
     on_bad: str,
     verifier: VerifyMany | None,
-    thought_ends: Sequence[str],
     answers: Mapping[str, str],
     choices: Mapping[str, str],
+    thought_ends: Sequence[str] = THOUGHT_ENDS,
 ) -> dict[str, AnswerTask]:
     """A task for each of many sets of one format in one folder, whose rows are all test problems. Nothing is read.
 

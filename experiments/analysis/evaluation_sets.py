@@ -88,9 +88,9 @@ def published_beside(runs: Sequence[TrackedRun], metric: str) -> PublishedTable 
 
 
 def published_arm(arm: ArmRuns, table: PublishedTable | None) -> PublishedArm | None:
-    """The row whose settings and base model all runs of ``arm`` have; None where there is none."""
-    runs = arm.runs.values()
-    return next((row for row in table.arms if all(_repeats(run, row) for run in runs)), None) if table else None
+    """The row whose base model and settings, the most of them, all runs of ``arm`` have; None where there is none."""
+    rows = [row for row in table.arms if all(_repeats(run, row) for run in arm.runs.values())] if table else []
+    return max(rows, key=lambda row: len(row.settings), default=None)
 
 
 def _repeats(run: TrackedRun, row: PublishedArm) -> bool:

@@ -87,7 +87,7 @@ def _compiled(source: Any, filename: Any) -> str | None:
     if source is None or (isinstance(filename, str) and Path(filename).is_file()):  # a module
         return f"compile of a text with {CANARY}" if CANARY in text else None
     callers = _callers()
-    if callers[:1] == [_stdlib("ast.py")] and callers[1:2] == [f"{OURS}/tasks/countdown/longproc_scores.py"]:
+    if callers[:1] == [_stdlib("ast.py")] and callers[1:2] == [f"{OURS}/tasks/countdown/longproc.py"]:
         return None
     if any(caller.endswith("sympy/parsing/sympy_parser.py") for caller in callers[:2]):
         return None if NUMBERS.fullmatch(text.strip("\n")) else f"sympy evaluates {text[:200]!r}"

@@ -29,21 +29,18 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _HEADLESS = re.compile(r"(?<![A-Za-z\\])(?P<rest>rac(?= ?\{)|ext(?= ?\{)|qrt(?= ?\{)|imes(?= ?[0-9\\]))")
 _HEADS = {"rac": r"\f", "ext": r"\t", "qrt": r"\s", "imes": r"\t"}
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2,})")
-_MISSING = frozenset(("nan", "null", "n/a", "<na>", "undefined answer"))
+MISSING = frozenset(("nan", "null", "n/a", "<na>"))
+"""What programs write for a value that there is not, in small letters."""
 
 
 def gold_text(gold: str) -> str:
-    """The answer in a gold text: the last box of a whole solution, what it states, else the text itself; repaired.
-
-    Empty where there is none: ``nan`` and ``null`` are what programs write for a missing value.
-    """
+    """The answer in a gold text: the last box of a whole solution, what it states, else the text itself; repaired."""
     gold = repaired(gold)
     inside = last_box(gold)
     if inside is None:
         said = stated(gold).lstrip("} ")
         inside = said if said and said.count("{") == said.count("}") and not said.startswith("not") else gold
-    text = inside.strip()
-    return "" if text.lower() in _MISSING else _from_json(text)
+    return _from_json(inside.strip())
 
 
 def repaired(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from contrastive_reasoning.tasks.answer.compare import compare
 from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract, stated, without_thoughts
-from contrastive_reasoning.tasks.answer.golds import gold_text, repaired
+from contrastive_reasoning.tasks.answer.golds import MISSING, gold_text, repaired
 from contrastive_reasoning.tasks.answer.limits import objection
 from contrastive_reasoning.tasks.answer.measure import in_asked_measure
 from contrastive_reasoning.tasks.answer.number import read_based
@@ -121,21 +121,27 @@ def _read_letter(text: str) -> str | None:
     return match["letter"].upper()
 
 
-def check_golds(golds: Iterable[str], verify: Callable[[str, str], Verdict] = verify_answer) -> list[tuple[int, str]]:
+def check_golds(
+    golds: Iterable[str],
+    verify: Callable[[str, str], Verdict] = verify_answer,
+    *,
+    other_spellings: bool = True,
+) -> list[tuple[int, str]]:
     r"""The gold answers that no completion, or none but one of the very same text, could satisfy.
 
     Args:
         golds: gold answers, or whole solutions.
         verify: ``verify_answer``, or ``verify_choice`` for letters.
+        other_spellings: whether a gold answer has to be read in another spelling than its own, too. A damaged formula
+            is not, nor is ``nan``: in training no policy would earn it; an evaluation keeps all of its problems.
 
     Returns:
-        The row and the reason for each gold answer that ``\boxed{gold}`` is not right for, or that is read in no other
-        spelling than its own: a sentence, a damaged formula.
+        The row and the reason for each gold answer that ``\boxed{gold}`` is not right for, or that is not read so.
     """
     found = []
     for row, gold in enumerate(golds):
         verdict = verify(gold, rf"\boxed{{{gold_text(gold)}}}")
-        if verdict.correct and verify is verify_answer:
+        if verdict.correct and other_spellings and verify is verify_answer:
             verdict = _in_another_spelling(plain(gold_text(gold)))
         if not verdict.correct:
             found.append((row, verdict.reason))
@@ -144,6 +150,8 @@ def check_golds(golds: Iterable[str], verify: Callable[[str, str], Verdict] = ve
 
 def _in_another_spelling(gold: str) -> Verdict:
     """The verdict on a gold answer, in its plain spelling, that is written in another way."""
+    if gold.lower() in MISSING:
+        return Verdict(status="error", reason="no gold answer")
     try:
         verdict = within(STEPS, lambda: compare(gold, respelled(gold), _symbolic, as_text=False))
     except GoldUnread:

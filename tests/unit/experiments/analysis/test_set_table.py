@@ -77,7 +77,8 @@ def test_a_suites_table_decides_what_is_compared_and_stands_beside_runs_of_its_q
         ({"reward": "clipo"}, {"reward.temperature": "0.3"}, None),
         ({"reward": "clipo"}, {"rollout.group_size": "8"}, None),
         ({"reward": "clipo_softnn"}, {"reward.weight": "1.0"}, "GRPO+CLIPO, SoftNN"),
-        ({"reward": "clipo_fixed_head"}, {"reward.temperature": "${tau}"}, None),
+        ({"reward": "clipo"}, {"reward.trainable": "false"}, "GRPO+CLIPO, fixed head"),
+        ({"reward": "clipo"}, {"reward.temperature": "${tau}"}, None),
         ({"advantage": "leave_one_out"}, {}, None),
         ({"task": "math"}, {}, None),
         ({}, {"policy.pretrained": "Qwen/Qwen2.5-0.5B"}, None),
@@ -140,8 +141,9 @@ def two_arms(model: str = MODEL) -> list[TrackedRun]:
 
 
 def test_a_published_difference_names_what_it_is_to_and_is_a_gain_over_that_alone() -> None:
-    rewards = {"clipo": "clipo", "fixed": "clipo_fixed_head", "plain": "verifier"}
+    rewards = {"clipo": "clipo", "fixed": "clipo", "plain": "verifier"}
     runs = [track_run(name, 0, gsm8k=0.8, p1=0.7, reward=reward) for name, reward in rewards.items()]
+    runs[1] = replace(runs[1], params={**runs[1].params, "reward.trainable": "false"})
     table = table_of(runs)
     assert "published: Δ to GRPO+CLIPO" in rows_of(table)
     assert [dict(table.published_deltas(label)).get("gsm8k") for label in ("clipo", "fixed")] == [0.23, None]

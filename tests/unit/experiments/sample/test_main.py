@@ -71,7 +71,7 @@ def test_a_text_is_judged_where_its_answer_is_given(capsys: pytest.CaptureFixtur
     [
         (["sed=1"], "sed: no such key; did you mean 'seed'?"),
         (["task=aritmetic"], "task=aritmetic: no such task; did you mean 'arithmetic' of arithmetic, countdown, "),
-        (["temperature=warm"], "rollout.sampling.temperature=warm: it takes a number, got a word"),
+        (["temperature=warm"], "rollout.sampling.temperature must be a number, got the text 'warm'"),
         (["temperature=nan"], "rollout.sampling: temperature must be at least 0 and finite, got nan"),
         (["seed=1,2"], "seed=1,2: several values, and this is a single run; "),
         (

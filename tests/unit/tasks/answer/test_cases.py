@@ -31,6 +31,7 @@ def test_verdict(case: dict[str, Any]) -> None:
         verdict = verify_answer(gold, completion, case["input"].get("question"))
     if case["expected"] == "right, or the gold is listed by check_golds":
         assert verdict.correct or check_golds([gold])
+        assert not check_golds([gold], other_spellings=False)
     else:
         assert verdict.correct == (case["expected"] == "right"), verdict
 
