@@ -16,11 +16,14 @@ from contrastive_reasoning.tasks.answer.relation import (
     Value,
     as_interval,
     as_union,
+    at_constant,
     claims,
     condition_of_set,
     in_variable_of,
+    is_name,
     is_relation,
     letters,
+    order_signs,
     ordered,
     read_value,
     same_name,
@@ -86,13 +89,19 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
     plain_verdict = _numbers(gold, answer) or _words(gold, answer)
     if plain_verdict:
         return plain_verdict
+    if counted := _counted(gold, answer):
+        return every(deeper(*pair) for pair in counted)
     if split_unit(gold)[1] or split_unit(answer)[1]:
         return _without_units(gold, answer, deeper)
+    if _and_or(gold) != _and_or(answer) and "" not in (_and_or(gold), _and_or(answer)):
+        return wrong("and instead of or, or the other way round")
     union = _as_sets(gold, answer)
     if union is not None:
         return formula(*union)
     wanted, given = _items(gold), _items(answer)
     if wanted and given:
+        if _named_in_order(wanted, given):
+            wanted, given = (Collection("()", found.items) for found in (wanted, given))
         return compare_lists(wanted, given, deeper)
     if given and not given.brackets:
         side = wanted_side(gold) if len(sides(gold)) > 1 else None
@@ -134,6 +143,34 @@ def _items(text: str) -> Collection | None:
     return items
 
 
+def _and_or(text: str) -> str:
+    """The one word between two inequalities, ``x < 2 or x > 3``; empty where there is none, or both are used."""
+    words = set(re.findall(r" (and|or) ", text)) if order_signs(text) > 1 else set()
+    return words.pop() if len(words) == 1 else ""
+
+
+def _counted(gold: str, answer: str) -> list[tuple[str, str]]:
+    """The values of ``2 boys and 3 girls`` beside those of the same words, in any order; empty for anything else."""
+    wanted, given = ([split_unit(item) for item in _listed(text)] for text in (gold, answer))
+    units = [sorted(unit for _, unit in items) for items in (wanted, given)]
+    if len(set(units[0])) != len(wanted) or units[0] != units[1] or len(wanted) < 2 or "" in units[0]:
+        return []
+    values = {unit: value for value, unit in given}
+    return [(value, values[unit]) for value, unit in wanted]
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    items = read_collection(text)
+    return items.items if items and not items.brackets else ()
+
+
+def _named_in_order(gold: Collection, answer: Collection) -> bool:
+    """Whether values of several names, ``x = 1, y = 2``, are answered by values without names: ``1, 2``."""
+    names = {letters(sides(item)[0]) for item in gold.items if len(sides(item)) == 2 and is_name(sides(item)[0])}
+    without = all(len(sides(item)) == 1 for item in answer.items)
+    return not gold.brackets and not answer.brackets and len(names) == len(gold.items) and without
+
+
 def _numbers(gold: str, answer: str) -> Verdict | None:
     number, given = read_number(gold), read_number(answer)
     if number is None or given is None:
@@ -145,9 +182,14 @@ def _numbers(gold: str, answer: str) -> Verdict | None:
 
 def _in_a_base(gold: str, answer: str) -> Verdict | None:
     number, given = read_based(gold), read_based(answer)
-    if number is None or given is None or not (number.base or given.base):
+    if number is None or given is None or not (number.base or given.base or _is_hexadecimal(gold, answer)):
         return None
     return OK if same_based(number, given) else wrong("another number")
+
+
+def _is_hexadecimal(*texts: str) -> bool:
+    """Whether all have both digits and letters, ``2A``."""
+    return not any(text.isdigit() or text.isalpha() for text in texts)
 
 
 def _words(gold: str, answer: str) -> Verdict | None:
@@ -177,6 +219,12 @@ def _equations(
     wanted: str | None = gold
     if len(sides(gold)) > 1:
         if len(sides(answer)) > 1 and letters(gold) and not same_name(gold, answer):
+            if any("=" in equation[0] for equation in (sides(gold), sides(answer))):
+                return wrong("another event")
+            named, given = at_constant(sides(gold)[0]), at_constant(sides(answer)[0])
+            if named and given:
+                same = deeper(named[1], given[1]) if named[0] == given[0] else wrong("another function")
+                return every((same, deeper(sides(gold)[-1], sides(answer)[-1])))
             return formula(gold, answer)
         wanted = wanted_side(gold)
         if wanted is None:

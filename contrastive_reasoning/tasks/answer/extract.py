@@ -46,7 +46,8 @@ _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE_END = re.compile(r"(?<!\\)\$|\\\)|\\\]|\n")
 _STATED = re.compile(
-    r"####|\banswer(?:\*\*|__)?\s{0,4}(?:is|(?:should|must|has to|will|would) be|equals|:|=)"
+    r"####|(?<!wrong )(?<!incorrect )(?<!false )"
+    r"\banswer(?:\*\*|__)?\s{0,4}(?:is|(?:should|must|has to|will|would) be|equals|:|=)"
     r"(?:\s{0,4}(?:therefore|thus|hence|then|so|simply|just|now|exactly|:))?(?![a-z])"
     r"\s{0,4}:?",
     re.IGNORECASE,
@@ -61,8 +62,9 @@ _HEADING = re.compile(r"[#*_ ]{0,8}(?:the )?(?:final )?answer[#*_: ]{0,8}", re.I
 _TAGGED = re.compile(r"<answer>((?:(?!</?answer>).){0,600}?)</answer>", re.IGNORECASE | re.DOTALL)
 _MATH = re.compile(r"\$|\\[()\[\]]|\\(?:text|mbox)(?![A-Za-z])|\\(?:quad|qquad)(?![A-Za-z])|\\[,;: ]|[{}]")
 _NAMED = r"(?:[A-Za-z](?: ?_ ?[0-9A-Za-z])? ?= ?)"
-_ONE_ANSWER = re.compile(rf"\s*(?:[,;]|[,;]?\s*\b(?:and|or)\b)\s*{_NAMED}?\s*", re.IGNORECASE)
+_ONE_ANSWER = re.compile(rf"\s*(?:[,;]|[,;]?\s*\b(?:and|or)\b)\s*(?P<name>{_NAMED})?\s*", re.IGNORECASE)
 """What may stand between two boxes of one answer, the signs that open and close formulas left out."""
+_NAME_BEFORE = re.compile(rf"(?<![A-Za-z0-9_+*/^=-])(?P<name>{_NAMED})\s*$")
 _VALUE = re.compile(rf"\s*{_NAMED}?[^=]*[^=\s][^=]*")
 _NEXT_SENTENCE = re.compile(r"\.\s+[A-Z]")
 
@@ -123,10 +125,15 @@ def last_box(text: str) -> str | None:
     if end < 0:
         return None
     found = [text[begin:end]]
+    names = [""]
     for start, begin, end in earlier:
-        if 0 <= end < first and all(map(_value, (text[begin:end], found[0]))) and _one_answer(text[end:first]):
+        if 0 <= end < first and all(map(_value, (text[begin:end], found[0]))) and (gap := _gap(text[end:first])):
+            names[0] = gap["name"] or ""
+            names.insert(0, _name_before(text[:start]))
             first = start
             found.insert(0, text[begin:end])
+    if len(set(names)) == len(names) and all(names):  # x = 1, y = 2 are in an order
+        found = [name + value for name, value in zip(names, found, strict=True)]
     return found[0] if len(set(found)) == 1 else ", ".join(found)
 
 
@@ -135,9 +142,15 @@ def _value(inside: str) -> bool:
     return bool(_VALUE.fullmatch(inside))
 
 
-def _one_answer(gap: str) -> bool:
-    """Whether no more than a comma or a word stands between the end of a box and the next one."""
-    return len(gap) <= MAX_GAP and gap.startswith("}") and bool(_ONE_ANSWER.fullmatch(_MATH.sub(" ", gap)))
+def _gap(gap: str) -> re.Match[str] | None:
+    """What stands between the end of a box and the next one, if it is no more than a comma, a word and a name."""
+    return _ONE_ANSWER.fullmatch(_MATH.sub(" ", gap)) if len(gap) <= MAX_GAP and gap.startswith("}") else None
+
+
+def _name_before(text: str) -> str:
+    """The name ``x =`` at the end of what stands before a box."""
+    found = _NAME_BEFORE.search(_MATH.sub(" ", text[-MAX_GAP:]))
+    return found["name"] if found else ""
 
 
 def _span(text: str, start: int) -> tuple[int, int]:

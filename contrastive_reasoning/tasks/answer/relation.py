@@ -9,6 +9,7 @@ import re
 from typing import NamedTuple
 
 from contrastive_reasoning.tasks.answer.number import read_number
+from contrastive_reasoning.tasks.answer.spelling import read_words
 
 MAX_CONDITION = 120
 """Characters of a condition behind a formula."""
@@ -24,10 +25,13 @@ _COMMAND = re.compile(r"\\mathbb ?\{? ?[A-Z]|\\[A-Za-z]+|\\.")
 _CONSTANTS = frozenset("ei")
 _ARGUMENTS = r"\( ?(?:[A-Za-z, ]*|-?[0-9][0-9./, -]{0,20}) ?\)"
 _NAME = re.compile(
-    rf"(?:\\(?:angle|triangle|overline|vec|bar|hat) ?)?\{{?(?:[A-Za-z' ]+(?: ?{_ARGUMENTS})?|{_LETTER.pattern})\}}?"
+    r"(?:\\(?:angle|triangle|overline|vec|bar|hat) ?)?"
+    rf"\{{?(?:[A-Za-z' ]+(?: ?\^ ?\{{-1\}}(?=\())?(?: ?{_ARGUMENTS})?|{_LETTER.pattern})\}}?"
 )
 _OF_AN_ANGLE = re.compile(rf"\\(?:sin|cos|tan|cot|sec|csc) ?\(?(?:\\angle ?)?(?:[A-Za-z]{{1,3}}|{_LETTER.pattern})\)?")
 _FUNCTION = re.compile(r"(?P<name>[A-Za-z]) ?\( ?(?P<variable>[a-z]) ?\)")
+_EVENT = re.compile(r"(?<![A-Za-z\\])[PE] ?\( ?[A-Za-z] ?= ?-?[0-9A-Za-z]{1,4} ?\)")
+_AT = re.compile(r"(?P<name>[A-Za-z]'{0,3}) ?\( ?(?P<place>[^=]{1,60}) ?\)")
 _FUNCTION_VALUE = re.compile(r"(?<![A-Za-z\\])[A-Za-z] ?\( ?-?[0-9][0-9./]* ?\)")
 _ORDER = re.compile(r"<|>|\\(?:le|ge|ne|in|notin|approx)(?![A-Za-z])")
 _LESS = re.compile(r"<|\\le(?![A-Za-z])")
@@ -73,7 +77,7 @@ def read_value(text: str) -> Value:
         text = text[label.end() :]
     text, domain = _without_condition(text)
     modulus = _MODULUS.match(text)
-    if modulus:
+    if modulus and not _is_operation(text, modulus):
         text = modulus["value"]
     return Value(
         text,
@@ -81,6 +85,17 @@ def read_value(text: str) -> Value:
         (modulus["inner"] or modulus["outer"]).strip(" {}") if modulus else "",
         domain,
     )
+
+
+def _is_operation(text: str, modulus: re.Match[str]) -> bool:
+    r"""Whether the modulus of a text is to be worked out: ``7 \bmod 4`` is 3, and ``7 mod 5`` not 7."""
+    value, of = (
+        read_number(sides(modulus["value"])[-1]),
+        read_number((modulus["inner"] or modulus["outer"]).strip(" {}")),
+    )
+    if value is None or of is None:
+        return r"\bmod" in text and len(sides(text)) == 1
+    return abs(value.value) >= of.value
 
 
 def condition_of_set(text: str) -> str:
@@ -106,13 +121,22 @@ def claims(text: str) -> list[str]:
 
 
 def sides(text: str) -> list[str]:
-    """What stands on the sides of the equals signs; the text itself where there is none."""
-    return [side.strip() for side in _EQUALS.split(text)]
+    """What stands on the sides of the equals signs; the text itself where there is none.
+
+    That of ``P(X=2)`` is a part of the name.
+    """
+    text = _EVENT.sub(lambda event: event[0].replace("=", "\0"), text)
+    return [side.strip().replace("\0", "=") for side in _EQUALS.split(text)]
 
 
 def is_relation(text: str) -> bool:
     """Whether a text says that something is equal to, less than or in something."""
     return len(sides(text)) > 1 or bool(_ORDER.search(text))
+
+
+def order_signs(text: str) -> int:
+    """How many signs say that something is less than, not equal to or in something."""
+    return len(_ORDER.findall(text))
 
 
 def letters(text: str) -> frozenset[str]:
@@ -197,9 +221,15 @@ def as_union(text: str) -> str | None:
     return r" \cup ".join(filter(None, intervals)) if all(intervals) else None
 
 
+def at_constant(side: str) -> tuple[str, str] | None:
+    r"""The name and the argument of ``g(\frac{\pi}{6})``; None for what is no function at a place without letters."""
+    found = _AT.fullmatch(side)
+    return (found["name"], found["place"]) if found and not letters(found["place"]) else None
+
+
 def is_name(side: str) -> bool:
     """Whether a side is a name: ``x``, ``f(x)``, ``f(2)``, ``m_{max}``, ``the area``."""
-    return bool(_NAME.fullmatch(_INDEX.sub("", side).strip()))
+    return bool(_EVENT.fullmatch(side) or at_constant(side) or _NAME.fullmatch(_INDEX.sub("", side).strip()))
 
 
 def _without_condition(text: str) -> tuple[str, str]:
@@ -209,6 +239,8 @@ def _without_condition(text: str) -> tuple[str, str]:
     condition = found["said"] or found["member"] or found["bracketed"]
     if len(condition) > MAX_CONDITION or _NO_CONDITION.search(condition) or not _IS_CONDITION.search(condition):
         return text, ""
+    if read_words(found["value"].strip()) and re.search("[0-9]", condition):
+        return text, ""  # "the rent for each room is 240"
     domain = _DOMAIN.search(condition)
     return found["value"].strip(), domain[1] if domain else ""
 

@@ -36,9 +36,18 @@ POINTS = (
     ("3517/1000", "-18127/10000", "7389/1000"),
 )
 """Values for the variables, in turn: between 0 and 1, above 1, and with other signs."""
-DIGITS, EXACT_DIGITS = 60, 200
-NEARLY = 1e-40
-"""The relative difference of values that are the same but for what is lost in working them out."""
+STEPPED_POINTS = (
+    *POINTS,
+    *((f"{n}", f"{n + 3}", f"{2 * n + 1}") for n in (1, 2, 3, 4, 5, 6, 8, 15, 16, 24, 99, 100, 101, 1000, 1005, 9999)),
+    *((f"{n}999999999999/1000000000000", f"{n + 2}/2", f"{n}1/10") for n in (0, 1, 2, 8, 99)),
+)
+"""For steps, such as those of the floor, also whole numbers and what is just below them."""
+WHOLE = frozenset("klmnNKM")
+"""Letters that stand for whole numbers where a formula has steps."""
+DIGITS, MAX_DIGITS = 60, 3_000
+"""At least and at most so many are worked out; formulas that would need more are equal to none but themselves."""
+LOST = 20
+"""Digits that working a value out may lose: values are the same if they have all others in common."""
 FACTORS = ("frac", "dfrac", "tfrac", "sqrt", "binom", "dbinom", "tbinom")
 """Commands that make a number of the groups behind them."""
 TIMES = r" \cdot "
@@ -202,6 +211,8 @@ def _same_expression(gold: Any, answer: Any, tolerance: Any) -> bool:
 
     Two different formulas agree to so many digits at none of the points that a policy could know of.
     """
+    from sympy import Rational
+
     if gold == answer:
         return True
     if gold.free_symbols != answer.free_symbols and not {
@@ -211,17 +222,48 @@ def _same_expression(gold: Any, answer: Any, tolerance: Any) -> bool:
     names = sorted(gold.free_symbols | answer.free_symbols, key=str)
     if not names and (exact := _rationals(gold, answer)) is not None:
         return abs(exact[0] - exact[1]) <= tolerance
+    digits = _digits(gold, answer)
+    if digits > MAX_DIGITS:
+        return False
+    nearly = Rational(1, 10 ** (digits - LOST))
     complex_pairs, real_pairs = [], []
-    for point in POINTS if names else POINTS[:1]:
-        pair: list[Any] = [_value_at(expression, names, point) for expression in (gold, answer)]
+    for point in _points(names, gold, answer):
+        pair: list[Any] = [_value_at(expression, names, point, digits) for expression in (gold, answer)]
         if None not in pair:
             (real_pairs if all(value.is_real for value in pair) else complex_pairs).append(pair)
     pairs = real_pairs or complex_pairs
-    return bool(pairs) and all(abs(a - b) <= max(tolerance, NEARLY * max(abs(a), abs(b))) for a, b in pairs)
+    return bool(pairs) and all(abs(a - b) <= max(tolerance, nearly * max(abs(a), abs(b))) for a, b in pairs)
 
 
-def _value_at(expression: Any, names: Sequence[Any], point: Sequence[str]) -> Any | None:
-    """The number that an expression is at a point, to 60 digits; None where it has none."""
+def _points(names: Sequence[Any], *expressions: Any) -> Sequence[Sequence[str]]:
+    """Where formulas are compared: anywhere for one without variables, at whole numbers for steps of whole numbers."""
+    from sympy import Mod, ceiling, floor
+
+    if not names:
+        return POINTS[:1]
+    if not any(expression.has(floor, ceiling, Mod) for expression in expressions):
+        return POINTS
+    whole = all(str(name) in WHOLE for name in names)
+    return [point for point in STEPPED_POINTS if point[0].isdigit()] if whole else STEPPED_POINTS
+
+
+def _digits(*expressions: Any) -> int:
+    """Digits in which a difference as small or as large as the numbers in the expressions is seen."""
+    from sympy import Pow, Rational, exp, preorder_traversal
+
+    size = 0.0
+    for expression in expressions:
+        for part in preorder_traversal(expression):
+            if isinstance(part, Rational):
+                size += len(str(max(abs(part.p), part.q))) - 1
+            elif isinstance(part, Pow | exp) and (power := part.as_base_exp()[1].doit()).is_Rational:
+                base = part.as_base_exp()[0].doit()
+                size += abs(float(power)) * (len(str(max(abs(base.p), base.q))) if base.is_Rational else 1)
+    return DIGITS + int(size)
+
+
+def _value_at(expression: Any, names: Sequence[Any], point: Sequence[str], digits: int) -> Any | None:
+    """The number that an expression is at a point; None where it has none."""
     from sympy import I, Rational, nan, oo, zoo
 
     places = {
@@ -229,7 +271,7 @@ def _value_at(expression: Any, names: Sequence[Any], point: Sequence[str]) -> An
         for index, name in enumerate(names)
     }
     try:
-        value = expression.xreplace(places).evalf(DIGITS if names else EXACT_DIGITS)
+        value = expression.xreplace(places).evalf(digits, maxn=2 * digits)
         return value if value.is_number and not value.has(nan, oo, zoo) and value.is_finite else None
     except (TypeError, ValueError, ArithmeticError, AttributeError):
         return None
@@ -267,16 +309,21 @@ def _same_sides(gold: Any, answer: Any) -> bool:
 
 def _constant_ratio(first: Any, second: Any) -> Any | None:
     """The number by which two expressions differ at every point; None where there is none, or it is zero."""
+    from sympy import Rational
+
     if first.free_symbols != second.free_symbols:
         return None
-    names, ratios = sorted(first.free_symbols, key=str), []
+    names, ratios, digits = sorted(first.free_symbols, key=str), [], _digits(first, second)
+    if digits > MAX_DIGITS:
+        return None
+    nearly = Rational(1, 10 ** (digits - LOST))
     for point in POINTS:
-        a, b = (_value_at(expression, names, point) for expression in (first, second))
+        a, b = (_value_at(expression, names, point, digits) for expression in (first, second))
         if a is not None and b is not None:
-            if abs(a) < NEARLY or abs(b) < NEARLY:
+            if abs(a) < nearly or abs(b) < nearly:
                 return None
             ratios.append(a / b)
-    same = len(ratios) > 1 and all(abs(ratio - ratios[0]) <= NEARLY * abs(ratios[0]) for ratio in ratios)
+    same = len(ratios) > 1 and all(abs(ratio - ratios[0]) <= nearly * abs(ratios[0]) for ratio in ratios)
     return ratios[0] if same else None
 
 

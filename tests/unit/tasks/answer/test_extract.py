@@ -26,7 +26,7 @@ from contrastive_reasoning.tasks.answer.golds import gold_text
         (r"\boxedness{8} \boxed{7}", "7"),
         (r"The roots are $\boxed{2}$ and $\boxed{3}$.", "2, 3"),
         (r"\(\boxed{2}\), \(\boxed{\frac12}\), or $\boxed{3}$", r"2, \frac12, 3"),
-        (r"$n=\boxed{3}$ and $m=\boxed{6}$", "3, 6"),
+        (r"$n=\boxed{3}$ and $m=\boxed{6}$", "n=3, m=6"),
         (r"\boxed{x=3}, \boxed{9}", "x=3, 9"),
         (r"\boxed{2}, \boxed{3}, \boxed{2}", "2, 3, 2"),
         (r"\boxed{2} \text{ or } \boxed{-2}", "2, -2"),
