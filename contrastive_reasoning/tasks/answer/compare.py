@@ -51,6 +51,8 @@ _SHORT_WORDS = frozenset(
 )
 """What is no product of letters."""
 _SET = re.compile(r"\\(?:cup|infty|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
+_SQUARE = re.compile(r"(?i)\b(?:sq|square[ds]?|cubic|cubed|cu)\b|per")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _RATIO = re.compile("[0-9] ?: ?[0-9]")
 """What has no unit."""
 _WORKED_OUT = re.compile(r"\\(?:cup|cap|setminus|mathbb)(?![A-Za-z])|matrix")
@@ -80,12 +82,16 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
     if (wanted.text, given.text) != (gold, answer):
         return _beside(wanted, given) or deeper(wanted.text, given.text)
     if len(golds := claims(gold)) > 1 or golds != [gold] or claims(answer) != [answer]:
+        if _far_apart(claims(answer)):
+            return wrong("no approximation")
         return any_of(deeper(one, claims(answer)[0]) for one in golds)
     return _one(ordered(gold), ordered(answer), formula, deeper)
 
 
 def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
     """The verdict on an answer without anything beside it."""
+    if _DATE.fullmatch(gold) and _DATE.fullmatch(answer):
+        return OK if gold == answer else wrong("another date")
     plain_verdict = _numbers(gold, answer) or _words(gold, answer)
     if plain_verdict:
         return plain_verdict
@@ -93,7 +99,7 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
         return every(deeper(*pair) for pair in counted)
     if split_unit(gold)[1] or split_unit(answer)[1]:
         return _without_units(gold, answer, deeper)
-    if _and_or(gold) != _and_or(answer) and "" not in (_and_or(gold), _and_or(answer)):
+    if _and_or(gold) and _and_or(answer) and _and_or(gold) != _and_or(answer):
         return wrong("and instead of or, or the other way round")
     union = _as_sets(gold, answer)
     if union is not None:
@@ -126,6 +132,12 @@ def _beside(wanted: Value, given: Value) -> Verdict | None:
     return None
 
 
+def _far_apart(values: list[str]) -> bool:
+    r"""Whether numbers that are said to be nearly equal are not: ``5 \approx 6``."""
+    numbers = [number.value for number in map(read_number, values) if number]
+    return bool(numbers) and max(numbers) - min(numbers) >= max(1, max(map(abs, numbers)) / 20)
+
+
 def _as_sets(gold: str, answer: str) -> tuple[str, str] | None:
     """Both as sets where one is ``x < 2 or x > 3``, and the other such inequalities or intervals."""
     wanted, given = as_union(gold), as_union(answer)
@@ -143,10 +155,9 @@ def _items(text: str) -> Collection | None:
     return items
 
 
-def _and_or(text: str) -> str:
-    """The one word between two inequalities, ``x < 2 or x > 3``; empty where there is none, or both are used."""
-    words = set(re.findall(r" (and|or) ", text)) if order_signs(text) > 1 else set()
-    return words.pop() if len(words) == 1 else ""
+def _and_or(text: str) -> set[str]:
+    """The words between inequalities, ``x < 2 or x > 3``."""
+    return set(re.findall(r" (and|or) ", text)) if order_signs(text) > 1 else set()
 
 
 def _counted(gold: str, answer: str) -> list[tuple[str, str]]:
@@ -177,6 +188,8 @@ def _numbers(gold: str, answer: str) -> Verdict | None:
         return _in_a_base(gold, answer)
     if number.value != given.value and not (rounds_to(gold, given.value) and not is_decimal(answer)):
         return wrong("another number")
+    if number.unit and number.unit == given.unit and _other_power(gold, answer):
+        return wrong("another power of the unit")
     return wrong("another unit") if other_unit(number.unit, given.unit) else OK
 
 
@@ -235,6 +248,8 @@ def _equations(
 
 def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
     (wanted, unit), (value, other) = split_unit(gold), split_unit(answer)
+    if unit and unit == other and _other_power(gold, answer):
+        return wrong("another power of the unit")
     if other_unit(unit, other) or (not unit and _RATIO.search(wanted)) or (not other and _RATIO.search(value)):
         return wrong("another unit")
     if unit == "deg" and not other and r"\pi" in answer:
@@ -242,6 +257,17 @@ def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict 
     if other == "deg" and not unit and r"\pi" in gold:
         value = _in_radians(value)
     return deeper(wanted, value)
+
+
+def _other_power(gold: str, answer: str) -> bool:
+    """Whether the same unit has different powers, ``cm^2`` and ``cm``, and none is told in words."""
+    return _powered(gold) != _powered(answer) and not any(_SQUARE.search(text) for text in (gold, answer))
+
+
+def _powered(text: str) -> str:
+    """The power at the end of a unit, ``2`` of ``cm^2``."""
+    found = re.search(r"[A-Za-z] ?\^ ?\{? ?([23]) ?\}?$", text)
+    return found[1] if found else ""
 
 
 def _in_radians(degrees: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from contrastive_reasoning.tasks.answer.collection import split
 from contrastive_reasoning.tasks.answer.number import read_number
 from contrastive_reasoning.tasks.answer.spelling import read_words
 
@@ -112,7 +113,7 @@ def without_option(text: str) -> str:
 def claims(text: str) -> list[str]:
     r"""The values of ``a \approx b``: ``b`` alone where ``a`` is a name, else both; of another text itself."""
     first, *rest = [side.strip() for side in _APPROXIMATELY.split(text)]
-    if not rest:
+    if not rest or len(split(text)) > 1:
         return [text]
     *named, value = sides(first)
     if not named and is_name(value) and letters(value):

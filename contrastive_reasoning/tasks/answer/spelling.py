@@ -180,7 +180,8 @@ def read_words(text: str) -> str | None:
     """The words that a text in its plain spelling is, in small letters, or None if it is more than words."""
     if not _WORDS.fullmatch(text):
         return None
-    return _ARTICLE.sub("", text.lower(), count=1).strip(".' ")
+    words = _ARTICLE.sub("", text.lower(), count=1).strip(". ")
+    return words.strip("'") if len(words) > 3 else words  # x' is not x
 
 
 def same_words(gold: str, answer: str) -> bool:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from math import log10
 from typing import Any, TypeVar
 
 from contrastive_reasoning.tasks.answer.number import is_decimal, read_number
@@ -251,15 +252,17 @@ def _digits(*expressions: Any) -> int:
     """Digits in which a difference as small or as large as the numbers in the expressions is seen."""
     from sympy import Pow, Rational, exp, preorder_traversal
 
-    size = 0.0
+    sizes = []
     for expression in expressions:
+        size = 0.0
         for part in preorder_traversal(expression):
             if isinstance(part, Rational):
-                size += len(str(max(abs(part.p), part.q))) - 1
+                size += log10(max(abs(part.p), part.q))
             elif isinstance(part, Pow | exp) and (power := part.as_base_exp()[1].doit()).is_Rational:
                 base = part.as_base_exp()[0].doit()
-                size += abs(float(power)) * (len(str(max(abs(base.p), base.q))) if base.is_Rational else 1)
-    return DIGITS + int(size)
+                size += abs(float(power)) * (log10(max(abs(base.p), base.q)) if base.is_Rational else 1)
+        sizes.append(size)
+    return DIGITS + int(max(sizes))
 
 
 def _value_at(expression: Any, names: Sequence[Any], point: Sequence[str], digits: int) -> Any | None:

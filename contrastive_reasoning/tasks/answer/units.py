@@ -75,7 +75,7 @@ _OTHER_WORDS = """
     ln exp inf infinity undefined none zero one two three four five six seven eight nine ten eleven twelve twenty
     thirty forty fifty sixty seventy eighty ninety hundred thousand million billion trillion dozen half percent
     percentage pct am pm squared cubed factorial hundreds thousands millions billions trillions dozens percents halves
-    than unless except but instead
+    than unless except but instead wrong incorrect false
     thirds fourths fifths sixths sevenths eighths ninths tenths hundredths thousandths hundredth thousandth
 """
 _NO_UNIT = frozenset(_OTHER_WORDS.split())

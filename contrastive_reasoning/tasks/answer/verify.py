@@ -174,6 +174,8 @@ def _quick_look(gold: str, answer: str) -> Verdict | None:
     if is_relation(answer) and _is_interval(gold) and len(letters(answer)) == 1:
         return None  # x > 2 is (2, oo)
     related = is_relation(gold) or is_relation(answer)
+    if gold.count("'") != answer.count("'") and (letters(gold) or ("'" in gold and "'" in answer)):
+        return wrong("another number of primes")
     if letters(answer) - letters(gold) or (not related and letters(gold) != letters(answer)):
         return wrong("other variables")
     return None
