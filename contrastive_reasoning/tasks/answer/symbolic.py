@@ -255,11 +255,12 @@ def _digits(*expressions: Any) -> int:
     sizes = []
     for expression in expressions:
         size = 0.0
-        for part in preorder_traversal(expression):
+        parts: Iterator[Any] = preorder_traversal(expression)
+        for part in parts:
             if isinstance(part, Rational):
                 size += log10(max(abs(part.p), part.q))
             elif isinstance(part, Pow | exp) and (power := part.as_base_exp()[1].doit()).is_Rational:
-                base = part.as_base_exp()[0].doit()
+                base: Any = part.as_base_exp()[0].doit()
                 size += abs(float(power)) * (log10(max(abs(base.p), base.q)) if base.is_Rational else 1)
         sizes.append(size)
     return DIGITS + int(max(sizes))
