@@ -50,7 +50,7 @@ _SHORT_WORDS = frozenset(
     "no on or is it me we he do go so to of if in at by up us am an as be my odd one two six ten yes red".split()  # noqa: SIM905
 )
 """What is no product of letters."""
-_SET = re.compile(r"\\(?:cup|infty|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
+_SET = re.compile(r"\\(?:cup|infty|setminus|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
 _SQUARE = re.compile(r"(?i)\b(?:sq|square[ds]?|cubic|cubed|cu)\b|per")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _RATIO = re.compile("[0-9] ?: ?[0-9]")

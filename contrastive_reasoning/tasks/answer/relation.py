@@ -52,6 +52,11 @@ _IS_CONDITION = re.compile(
     r"\\(?:in|ge|le|ne)(?![A-Za-z])|[<>=]"
     r"|(?<![a-z])(?:all|any|every|each|some|integers?|real|positive|natural|arbitrary)(?![a-z])"
 )
+_FOR_ALL = re.compile(r"^\\forall(?![A-Za-z]) ?[^,]{1,40}, ?(?=[^,]+$)")
+_ALL_BUT = re.compile(
+    r"(?:[A-Za-z] ?\\ne(?![A-Za-z]) ?|(?:[Aa]ll )?[Rr]eal(?: numbers?)? (?:except|other than|but)(?: for)? )"
+    r"(?P<value>[^,]+)"
+)
 _DOMAIN = re.compile(r"\\mathbb ?\{? ?([A-Z])")
 _SET_BUILDER = re.compile(
     r"(?:\\\{)? ?(?P<name>[A-Za-z])(?: ?\\in(?![A-Za-z]) ?\\mathbb ?\{? ?R ?\}?)? ?"
@@ -76,7 +81,7 @@ def read_value(text: str) -> Value:
     label = _LABEL.match(text) if len(_LABELS.findall(text)) == 1 else None
     if label:
         text = text[label.end() :]
-    text, domain = _without_condition(text)
+    text, domain = _without_condition(_FOR_ALL.sub("", text))
     modulus = _MODULUS.match(text)
     if modulus and not _is_operation(text, modulus):
         text = modulus["value"]
@@ -214,7 +219,9 @@ def as_interval(text: str) -> str | None:
 
 
 def as_union(text: str) -> str | None:
-    r"""The union of what ``x < 2 or x > 3`` allows; None unless it is two or more inequalities of one variable."""
+    r"""The union that ``x < 2 or x > 3`` or ``x \ne 2`` allows; None for what is no inequality of one variable."""
+    if (but := _ALL_BUT.fullmatch(text)) and not letters(but["value"]):
+        return rf"(-\infty, {but['value']}) \cup ({but['value']}, \infty)"
     parts = re.split(r",? or ", text)
     if len(parts) < 2 or len(frozenset().union(*map(letters, parts))) != 1:
         return None

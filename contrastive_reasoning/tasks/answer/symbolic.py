@@ -212,8 +212,10 @@ def _same_expression(gold: Any, answer: Any, tolerance: Any) -> bool:
 
     Two different formulas agree to so many digits at none of the points that a policy could know of.
     """
-    from sympy import Rational
+    from sympy import Rational, nan, zoo
 
+    if gold.has(nan, zoo) or answer.has(nan, zoo):
+        return False
     if gold == answer:
         return True
     if gold.free_symbols != answer.free_symbols and not {
