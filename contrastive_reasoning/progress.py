@@ -316,9 +316,9 @@ class StackDump:
         self.end(self._what)
         if self._file is not None:
             self._file.close()
-            if not self.path.stat().st_size:
-                self.path.unlink()
         self._file = None
+        if self.path.is_file() and not self.path.stat().st_size:  # a run that was killed leaves one, too
+            self.path.unlink()
 
     def __enter__(self) -> StackDump:
         return self
