@@ -53,6 +53,7 @@ _SHORT_WORDS = frozenset(
 _SET = re.compile(r"\\(?:cup|infty|setminus|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
 _SQUARE = re.compile(r"(?i)\b(?:sq|square[ds]?|cubic|cubed|cu)\b|per")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(r"(?P<hour>[0-9]{1,2}) ?: ?(?P<minutes>[0-5][0-9])(?: ?(?P<half>[ap])m)?")
 _RATIO = re.compile("[0-9] ?: ?[0-9]")
 """What has no unit."""
 _WORKED_OUT = re.compile(r"\\(?:cup|cap|setminus|mathbb)(?![A-Za-z])|matrix")
@@ -92,7 +93,7 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
     """The verdict on an answer without anything beside it."""
     if _DATE.fullmatch(gold) and _DATE.fullmatch(answer):
         return OK if gold == answer else wrong("another date")
-    plain_verdict = _numbers(gold, answer) or _words(gold, answer)
+    plain_verdict = _times(gold, answer) or _numbers(gold, answer) or _words(gold, answer)
     if plain_verdict:
         return plain_verdict
     if counted := _counted(gold, answer):
@@ -119,6 +120,20 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
     if (wanted or given) and not any(is_relation(text) or _WORKED_OUT.search(text) for text in (gold, answer)):
         return wrong(_count(given, wanted))
     return formula(gold, answer)
+
+
+def _times(gold: str, answer: str) -> Verdict | None:
+    """Of two times of the day, ``05:00 pm``, of which one may leave out the half; ``3:10`` without it is a ratio."""
+    wanted, given = _TIME.fullmatch(gold), _TIME.fullmatch(answer)
+    if (
+        wanted is None
+        or given is None
+        or not any(time["half"] or time["minutes"][0] == "0" for time in (wanted, given))
+    ):
+        return None
+    halves = {time["half"] for time in (wanted, given)} - {None}
+    same = int(wanted["hour"]) == int(given["hour"]) and wanted["minutes"] == given["minutes"]
+    return OK if same and len(halves) < 2 else wrong("another time")
 
 
 def _beside(wanted: Value, given: Value) -> Verdict | None:
