@@ -44,7 +44,7 @@ def whole(path: Path) -> dict[str, Any]:
     group = path.parent.name
     if "defaults" not in content or path.read_text().startswith("# @package"):
         return content
-    made: Any = OmegaConf.to_container(room(group, path.stem), resolve=False)
+    made: Any = OmegaConf.to_container(part_of(group, path.stem), resolve=False)
     return made
 
 
@@ -54,7 +54,7 @@ def raw(path: Path) -> dict[str, Any]:
 
 
 @cache
-def room(group: str, option: str) -> Any:
+def part_of(group: str, option: str) -> Any:
     """The node that an option of a group fills, unresolved; mostly in a fifth of a whole composition's time."""
     if group in NAMING_OTHERS:
         return composed(f"{group}={option}")._get_node(group)

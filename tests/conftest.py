@@ -13,12 +13,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # torch is not imported yet
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
+PACKAGES = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
 
 
 def modules_with_shapes() -> list[str]:
     """Those that annotate arrays. To check each call of a search, which takes none, would cost more than the search."""
-    files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     shaped = [path for path in files if "from jaxtyping import" in path.read_text(encoding="utf-8")]
     return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in shaped]
 

@@ -25,7 +25,7 @@ from experiments.config.override_checks import override_error
 from experiments.config.whole import unread_keys
 from experiments.stages.plan import StagePlan, plan_stage
 from experiments.stages.train import PARTS
-from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, overridden, raw, room, values
+from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, overridden, part_of, raw, values
 
 FIRST, *OTHERS = SCALES
 """Siblings at the default, laptop, are built in every check; those at other scales are among the slow tests."""
@@ -34,7 +34,7 @@ AXES = {
     "budget": ("task", "budget"),
     "family": ("family", "policy"),
 }
-"""Groups that other groups are chosen by, or that set values of others: group → the rooms that it changes."""
+"""Groups that other groups are chosen by, or that set values of others: group → the parts that it changes."""
 
 
 def siblings(group: str) -> list[str]:
@@ -75,7 +75,7 @@ def localise(node: DictConfig, folder: str) -> None:
 def rooms_of(group: str, sibling: str, experiment: str, scale: str) -> dict[str, Any]:
     """Every node that choosing a sibling changes, unresolved: of an axis also what is chosen by it."""
     if group not in AXES:
-        return {group: with_values(room(group, sibling), values(experiment).get(group))}
+        return {group: with_values(part_of(group, sibling), values(experiment).get(group))}
     own = overridden(experiment)
     chosen = {axis: own[axis] for axis in AXES if axis in own} | {group: sibling}
     changed = composed(f"scale={scale}", *(f"{axis}={option}" for axis, option in sorted(chosen.items())))
@@ -109,11 +109,11 @@ def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Itera
 @contextmanager
 def exchanged_for(config: DictConfig, group: str, sibling: str, scale: str, models: dict[str, Path]) -> Iterator[None]:
     """Within it the configuration is as if composed with the sibling: the same, in a small part of the time."""
-    rooms = rooms_of(group, sibling, config.name, scale)
-    before = {key: config._get_node(key) for key in rooms}
-    for key, node in rooms.items():
+    parts = rooms_of(group, sibling, config.name, scale)
+    before = {key: config._get_node(key) for key in parts}
+    for key, node in parts.items():
         config[key] = node
-    if "policy" in rooms:
+    if "policy" in parts:
         localise(config.policy, str(models[config.family]))
     try:
         yield
@@ -149,11 +149,11 @@ BUILT: set[tuple[str, ...]] = set()
 
 
 class Written:
-    """The rooms of a configuration as they are written, and what a part can see of them."""
+    """The parts of a configuration as they are written, and what a part can see of them."""
 
     def __init__(self, config: DictConfig) -> None:
         self.config = config
-        self.rooms = {key: self._text(key) for key in map(str, config) if key not in ("name", "experiment")}
+        self.parts = {key: self._text(key) for key in map(str, config) if key not in ("name", "experiment")}
 
     def _text(self, key: str) -> str:
         node = self.config._get_node(key)
@@ -164,22 +164,22 @@ class Written:
         return TEXTS[id(node)][1]
 
     def mark(self) -> tuple[str, ...]:
-        return tuple(chain.from_iterable(self.rooms.items()))
+        return tuple(chain.from_iterable(self.parts.items()))
 
     def seen_by(self, key: str) -> tuple[str, ...]:
-        """The part ``key``, and every room that it can reach by interpolations."""
+        """The part ``key``, and every part that it can reach by interpolations."""
         first, reached = key.split(".")[0], set[str]()
         waiting = [first]
         while waiting:
-            room = waiting.pop()
-            if room not in reached:
-                reached.add(room)
-                waiting += [name for name in INTERPOLATED.findall(self.rooms[room]) if name in self.rooms]
-        return (key, *chain.from_iterable((room, self.rooms[room]) for room in sorted(reached)))
+            part = waiting.pop()
+            if part not in reached:
+                reached.add(part)
+                waiting += [name for name in INTERPOLATED.findall(self.parts[part]) if name in self.parts]
+        return (key, *chain.from_iterable((part, self.parts[part]) for part in sorted(reached)))
 
 
 TEXTS: dict[int, tuple[DictConfig, str]] = {}
-"""By identity, so that a room that stays is written out once; it is kept, so that no other takes its place."""
+"""By identity, so that a part that stays is written out once; it is kept, so that no other takes its place."""
 INTERPOLATED = re.compile(r"\$\{(\w+)")
 
 

@@ -83,8 +83,8 @@ def strike_at(place: str, step: int, signals: list[int]) -> None:
         under_way = steps_done(trainer, pl_module) + 1
 
     StageCheckpoint.on_train_batch_start = counted
-    room, name, call = PLACES[place]
-    module, _, kind = room.partition(":")
+    target, name, call = PLACES[place]
+    module, _, kind = target.partition(":")
     owner = getattr(import_module(module), kind) if kind else import_module(module)
     lived = getattr(owner, name)
     calls = 0

@@ -23,8 +23,8 @@ from experiments.studies.plan import find_study
 register()
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-ROOMS = ("experiments", "callbacks", "lightning_modules", "contrastive_reasoning")
-CODE = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+PACKAGES = ("experiments", "callbacks", "lightning_modules", "contrastive_reasoning")
+CODE = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>.*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 RUN_ELSEWHERE = ("setup", "test", "test-all", "check", "help", "docs", "list", "sync", "bench")
 """Targets that take nothing, or flags of their own."""

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
-ROOMS = (*CODE, "conf")
+PACKAGES = (*CODE, "conf")
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_{}(sys.argv[1]))"
 DATA = (
     "conf/**/*.yaml",
@@ -42,11 +42,11 @@ def build(source: Path, kind: str, to: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, with folders beside the rooms that must not come along."""
+    """Built from a copy, with folders beside the packages that must not come along."""
     clone = tmp_path_factory.mktemp("clone")
     leave = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for room in (*ROOMS, "tests/unit/losses", "docs/hooks"):
-        shutil.copytree(ROOT / room, clone / room, ignore=leave)
+    for package in (*PACKAGES, "tests/unit/losses", "docs/hooks"):
+        shutil.copytree(ROOT / package, clone / package, ignore=leave)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, clone)
     (clone / "outputs" / "runs").mkdir(parents=True)
@@ -82,14 +82,14 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 
 
 def test_the_wheel_holds_the_code_and_the_data_of_the_rooms_and_nothing_else(wheel: Path) -> None:
-    code = {str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    code = {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     data = {str(path.relative_to(ROOT)) for pattern in DATA for path in ROOT.glob(pattern) if path.is_file()}
-    assert {path.split("/")[0] for path in data} == {*ROOMS}
+    assert {path.split("/")[0] for path in data} == {*PACKAGES}
     with ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()
     assert held == code | data
-    assert {f"{room}/py.typed" for room in CODE} <= held, "type checkers read no other package"
+    assert {f"{package}/py.typed" for package in CODE} <= held, "type checkers read no other package"
     assert "Requires-Python: >=3.11" in metadata
     assert "License-File: LICENSE" in metadata
 
@@ -120,9 +120,9 @@ def test_commands_are_answered_outside_of_a_clone(installed: Installed) -> None:
 @pytest.fixture
 def another_project(tmp_path: Path) -> Path:
     """A folder with packages of the same names as ours."""
-    for room in ROOMS:
-        (tmp_path / room).mkdir()
-        (tmp_path / room / "__init__.py").write_text("raise ImportError('this is another project')\n")
+    for package in PACKAGES:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise ImportError('this is another project')\n")
     return tmp_path
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_extras import need_index, pip
-from tests.integration.test_packaging import ROOMS
+from tests.integration.test_packaging import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSIFIERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
@@ -44,8 +44,8 @@ def test_an_experiment_runs_on_it(version: str, tmp_path: Path) -> None:
         pytest.skip(f"there is no python{version} on this machine")
     need_index()
     source, own, empty = tmp_path / "source", tmp_path / "own", tmp_path / "empty"
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     empty.mkdir()

@@ -275,7 +275,7 @@ def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict 
 
 
 def _other_power(gold: str, answer: str) -> bool:
-    """Whether the same unit has different powers, ``cm^2`` and ``cm``, and none is told in words."""
+    """Whether the same unit has different powers, ``cm^2`` and ``cm``, and neither is written in words."""
     return _powered(gold) != _powered(answer) and not any(_SQUARE.search(text) for text in (gold, answer))
 
 

@@ -248,7 +248,7 @@ def _without_condition(text: str) -> tuple[str, str]:
     if len(condition) > MAX_CONDITION or _NO_CONDITION.search(condition) or not _IS_CONDITION.search(condition):
         return text, ""
     if read_words(found["value"].strip()) and re.search("[0-9]", condition):
-        return text, ""  # "the rent for each room is 240"
+        return text, ""  # "the rent for each A is 240"
     domain = _DOMAIN.search(condition)
     return found["value"].strip(), domain[1] if domain else ""
 
