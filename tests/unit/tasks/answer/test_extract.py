@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from contrastive_reasoning.tasks.answer import extract_answer, verify_answer
-from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract
+from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, THOUGHT_ENDS, extract
 from contrastive_reasoning.tasks.answer.golds import gold_text
 
 
@@ -102,3 +105,8 @@ def test_a_long_completion_is_read_in_one_go(unit: str) -> None:
 )
 def test_gold_answer_in_a_solution(gold: str, text: str) -> None:
     assert gold_text(gold) == text
+
+
+def test_the_configuration_has_the_same_tags() -> None:
+    config = yaml.safe_load((Path(__file__).parents[4] / "conf" / "config.yaml").read_text(encoding="utf-8"))
+    assert tuple(config["thought_ends"]) == THOUGHT_ENDS
