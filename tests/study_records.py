@@ -1,0 +1,102 @@
+"""What the arms of each study in ``conf/study/`` were, as their configurations were composed when it was written down.
+
+    python -m tests.study_records NAME …     record studies anew (after a rename, say): tests/cases/studies/NAME.json
+
+A study names experiments and groups, whose values may change later. Its record holds the values that its results were
+measured with, so a change of a default cannot change the meaning of a study without a failing test.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from experiments.studies.plan import Study, find_study
+from tests.composed_configs import flat
+from tests.config_kit import composed
+
+FOLDER = Path(__file__).resolve().parent / "cases" / "studies"
+NOT_METHOD = ("name", "output_dir", "logger.", "progress.", "callbacks.", "checkpoints.", "hydra.")
+"""What a run is called, what it writes and what watches it."""
+OTHER_SETTINGS = "suite.settings."
+DECIDES = "suite.settings.main."
+"""The setting that a study compares on; further ones are measured beside it."""
+
+Leaves = dict[str, Any]
+Record = Mapping[str, Any]
+
+
+def leaves(*overrides: str) -> Leaves:
+    """Dotted path → value of what decides the result of a run with these overrides.
+
+    A node that only repeats another one (``module.policy: ${policy}``) is left out: its values stand where they are set.
+    """
+    config = composed(*overrides)
+    whole = OmegaConf.to_container(config, resolve=True)
+    repeated = tuple(path for path, value in flat(OmegaConf.to_container(config)) if _repeats(config, path, value))
+    return {path: value for path, value in flat(whole) if decides(path) and not path.startswith(repeated)}
+
+
+def _repeats(config: Any, path: str, value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("${") and OmegaConf.is_config(OmegaConf.select(config, path))
+
+
+def decides(path: str) -> bool:
+    """Whether the value at this path can change what a study measures."""
+    beside = path.startswith(OTHER_SETTINGS) and not path.startswith(DECIDES)
+    return not beside and not path.startswith(NOT_METHOD)
+
+
+def arms_of(study: Study) -> dict[str, Leaves]:
+    """Each arm, and the start where there is one, with its leaves."""
+    start = {} if study.start is None else {"start": study.start.overrides}
+    lines = start | {name: arm.overrides for name, arm in study.arms.items()}
+    return {name: leaves(*study.common, *overrides, "name=s") for name, overrides in lines.items()}
+
+
+def record_of(study: Study) -> Record:
+    """The value that most arms have at each path, and for each arm its other values and the paths that it lacks."""
+    arms = arms_of(study)
+    paths = sorted({path for arm in arms.values() for path in arm})
+    most = {path: _most_frequent([arm[path] for arm in arms.values() if path in arm]) for path in paths}
+    return {
+        "most": most,
+        "arms": {
+            name: {
+                "own": {path: value for path, value in arm.items() if most[path] != value},
+                "lacks": [path for path in paths if path not in arm],
+            }
+            for name, arm in arms.items()
+        },
+    }
+
+
+def _most_frequent(values: list[Any]) -> Any:
+    return max(values, key=values.count)
+
+
+def changes(record: Record, study: Study) -> list[str]:
+    """Each recorded value that an arm no longer has. Values that were added since are no change."""
+    now = arms_of(study)
+    found = []
+    for name, arm in record["arms"].items():
+        if name not in now:
+            found.append(f"{study.name}: arm {name} is gone")
+            continue
+        recorded = {**record["most"], **arm["own"]}
+        for path in recorded.keys() - set(arm["lacks"]):
+            value = now[name].get(path, "no such key")
+            if value != recorded[path]:
+                found.append(f"{study.name}.{name}: {path}: {recorded[path]!r} -> {value!r}")
+    return sorted(found)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        text = json.dumps(record_of(find_study(name)), indent=1, sort_keys=True)
+        (FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
