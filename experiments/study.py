@@ -110,7 +110,8 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
     from experiments.stages.stage_manifest import finished
     from experiments.studies.finished import planned, still_to_do, todays_jobs
 
-    jobs = [job for job in todays_jobs(study) if (not only or job.arm in only) and (seeds is None or job.seed < seeds)]
+    chosen = [job for job in todays_jobs(study) if not only or job.arm in only]
+    jobs = [job for job in chosen if seeds is None or job.seed < study.first_seed + seeds]
     outputs = Path(composed(jobs[0]).output_dir)
     folder, runs = outputs / "studies" / study.name, outputs / "runs" / study.name
     folder.mkdir(parents=True, exist_ok=True)

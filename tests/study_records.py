@@ -34,7 +34,8 @@ Record = Mapping[str, Any]
 def leaves(*overrides: str) -> Leaves:
     """Dotted path → value of what decides the result of a run with these overrides.
 
-    A node that only repeats another one (``module.policy: ${policy}``) is left out: its values stand where they are set.
+    A node that only repeats another one (``module.policy: ${policy}``) is left out: its values stand where they are
+    set.
     """
     config = composed(*overrides)
     whole = OmegaConf.to_container(config, resolve=True)

@@ -25,7 +25,7 @@ from contrastive_reasoning.critics.calibration import (
     join_examples,
 )
 from contrastive_reasoning.distributed import gather
-from contrastive_reasoning.rewards.base import Credit
+from contrastive_reasoning.rewards.base import Credit, refuse_adding
 from contrastive_reasoning.rewards.critic import on_steps
 from contrastive_reasoning.rewards.shaping import (
     FINISHED,
@@ -66,25 +66,34 @@ class LogitSource(Protocol):
         logits: Sequence[Float[Tensor, "M _"]],
         values: Sequence[Sequence[StepValue]],
         starts: Sequence[float] | None,
+        *,
+        weight: float,
     ) -> Credit:
-        """The outcome's credit with these values of the legal steps, whose logits these are, and of starts."""
+        """The outcome's credit with these values of the legal steps, whose logits these are, and of starts.
+
+        ``weight`` times a completion's mean value is added to its outcome.
+        """
         ...
 
 
 class CalibratedReward:
     """``source`` with calibrated probabilities for values of steps and starts; it learns with every call.
 
+    ``weight`` times the mean value of a completion's legal steps is added to its outcome.
+
     Logged are ``critic/ece`` and ``critic/brier``, over the states of the batch that leave a move (a finished state's
     success is known), each weighted by the rollouts through it. Of an ensemble the members' mean logit is calibrated.
 
     Args:
-        source: the reward of the critic or the oracle; its outcome must verify.
+        source: the reward of the critic or the oracle; its outcome must verify. Its own weight must be 0: what it
+            adds to the outcome is not calibrated.
+        weight: of the mean value in the outcome; 0 leaves the values to a per-step advantage.
         calibration: the curves.
         batches: the last rollout batches that the curves are fitted to.
         refit_every: rollout batches between fits; the first batch is fitted to at once.
         warmup_steps: rollout batches at the beginning from which only the curves learn.
 
-    Raises ValueError for a number below 1 (``warmup_steps``: below 0).
+    Raises ValueError for a number below 1 (``warmup_steps``: below 0), and for a source with a weight of its own.
     """
 
     reads_verdicts = True
@@ -93,7 +102,14 @@ class CalibratedReward:
     """Chances fitted to groups that were chosen for their verdicts would be too near one half."""
 
     def __init__(
-        self, *, source: LogitSource, calibration: Calibration, batches: int, refit_every: int, warmup_steps: int
+        self,
+        *,
+        source: LogitSource,
+        weight: float,
+        calibration: Calibration,
+        batches: int,
+        refit_every: int,
+        warmup_steps: int,
     ) -> None:
         for name, value, least in (
             ("batches", batches, 1),
@@ -102,7 +118,9 @@ class CalibratedReward:
         ):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
+        refuse_adding("CalibratedReward", source)
         self.source = source
+        self.weight = weight
         self.calibration = calibration
         self.refit_every = refit_every
         self.warmup_steps = warmup_steps
@@ -118,7 +136,8 @@ class CalibratedReward:
         members = self.source.step_logits(rollouts, steps.legal)
         logits, starts = _means(members), self._start_logits(rollouts)
         values = on_steps(steps.legal, self._calibrate(steps.legal, start_steps(rollouts), logits))
-        credit = self.source.credit(rollouts, steps, members, values, self._calibrate_starts(rollouts, starts))
+        chances = self._calibrate_starts(rollouts, starts)
+        credit = self.source.credit(rollouts, steps, members, values, chances, weight=self.weight)
         if credit.verdicts is None:
             raise ValueError(f"reward.source.outcome must verify completions; this one has {credit.named} only")
         correct = torch.tensor([verdict.correct for verdict in credit.verdicts])

@@ -96,7 +96,8 @@ class CriticReward:
         steps = read_steps(self.task, rollouts)
         logits, starts = self.step_logits(rollouts, steps.legal), self.start_logits(rollouts)
         values = on_steps(steps.legal, probabilities(logits))
-        return self.credit(rollouts, steps, logits, values, None if starts is None else probabilities([starts])[0])
+        chances = None if starts is None else probabilities([starts])[0]
+        return self.credit(rollouts, steps, logits, values, chances, weight=self.weight)
 
     def credit(
         self,
@@ -105,10 +106,12 @@ class CriticReward:
         logits: Sequence[Float[Tensor, "M _"]],
         values: Sequence[Sequence[StepValue]],
         starts: Sequence[float] | None,
+        *,
+        weight: float,
     ) -> Credit:
         """See ``LogitSource``; of an ensemble also its disagreement."""
         credit, illegal = self.outcome(rollouts), steps.illegal
-        credit = shaped(credit, rollouts, values, illegal=illegal, name="critic", weight=self.weight, starts=starts)
+        credit = shaped(credit, rollouts, values, illegal=illegal, name="critic", weight=weight, starts=starts)
         if not isinstance(self.critic, EnsembleCritic):
             return credit
         apart = disagreement(torch.cat(gather(_undecided(rollouts, logits, values)), dim=1))  # of all ranks' steps

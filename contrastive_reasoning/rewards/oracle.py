@@ -45,10 +45,12 @@ class OracleReward:
         logits: Sequence[Float[Tensor, "1 _"]],
         values: Sequence[Sequence[StepValue]],
         starts: Sequence[float] | None,
+        *,
+        weight: float,
     ) -> Credit:
         """See ``LogitSource``."""
         credit, illegal = self.outcome(rollouts), steps.illegal
-        return shaped(credit, rollouts, values, illegal=illegal, name=self.part, weight=self.weight, starts=starts)
+        return shaped(credit, rollouts, values, illegal=illegal, name=self.part, weight=weight, starts=starts)
 
     def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "1 _"]]:
         """±``CERTAIN`` of every step of every rollout."""

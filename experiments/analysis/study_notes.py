@@ -47,8 +47,8 @@ def notes_on_left_out(study: Study, runs: Sequence[TrackedRun], missing: Mapping
     """Which finished runs are in no table, and why; ``missing``: see :class:`experiments.studies.finished.Today`."""
     beyond, unknown, others = list[TrackedRun](), list[TrackedRun](), list[TrackedRun]()
     for run in runs:
-        arm, seed = study.arms.get(run.tags["arm"]), int(run.tags["seed"])
-        is_beyond = arm is not None and seed >= arm.seeds
+        arm, seed = run.tags["arm"], int(run.tags["seed"])
+        is_beyond = arm in study.arms and seed not in study.seeds(arm)
         (beyond if is_beyond else unknown if seed in missing else others).append(run)
     seeds = {int(run.tags["seed"]) for run in unknown}
     lacking = lacking_starts({seed: policy for seed, policy in missing.items() if seed in seeds})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from math import inf
 from types import MappingProxyType
 from typing import Any, get_type_hints
@@ -84,7 +84,8 @@ def schema_flaws(path: str, node: Any, schema: type) -> Iterator[str]:
     if not isinstance(node, DictConfig):
         yield f"{path} must be a mapping of {', '.join(expected)}; got {node}"
         return
-    yield from _of_keys(path, [*map(str, node)], known=expected, required=expected)
+    required = [name for name, field in expected.items() if field.default is MISSING]
+    yield from _of_keys(path, [*map(str, node)], known=expected, required=required)
     hints = get_type_hints(schema)
     for name, field in expected.items():
         value = _value(node, name)

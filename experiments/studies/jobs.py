@@ -40,9 +40,9 @@ def jobs_of(study: Study, policies: Mapping[int, str]) -> list[ArmJob]:
     return [
         _job(study, arm, seed, [*study.arms[arm].overrides, *begin.get(seed, [])])
         for row in study.order
-        for seed in range(max((study.arms[arm].seeds for arm in row), default=0))
+        for seed in sorted({seed for arm in row for seed in study.seeds(arm)})
         for arm in row
-        if seed < study.arms[arm].seeds
+        if seed in study.seeds(arm)
     ]
 
 
@@ -54,8 +54,8 @@ def start_jobs(study: Study) -> dict[int, ArmJob]:
     if (start := study.start) is None:
         return {}
     overrides = [*start.overrides, "stages=[warm_start]", f"{BEGUN_FROM}=null"]
-    most = max((arm.seeds for arm in study.arms.values()), default=0)
-    return {seed: _job(study, START, seed if start.seed == EACH else start.seed, overrides) for seed in range(most)}
+    seeds = sorted({seed for arm in study.arms for seed in study.seeds(arm)})
+    return {seed: _job(study, START, seed if start.seed == EACH else start.seed, overrides) for seed in seeds}
 
 
 def _job(study: Study, arm: str, seed: int, overrides: Sequence[str]) -> ArmJob:

@@ -7,6 +7,7 @@ common: [task.counts=[4], …]         overrides of all jobs: the test bed
 start: {overrides: […], seed: 0}     whose warm start all arms and seeds begin from; null: each arm's policy.pretrained
                                      does; seed: each draws one for every seed, from which all its arms begin
 arms: {name: {about: …, overrides: […], seeds: 5}}
+first_seed: 0                        optional: the first of the arms' seeds, for starts that no earlier study had
 order: [[the minimum set], [the rest]]      a row is run with seed 0, then with seed 1, …, before the next row
 parallel: 2                          jobs at once on this machine
 """
@@ -86,6 +87,7 @@ class StudyFile:
     arms: Mapping[str, Arm]
     order: Sequence[Sequence[str]]
     parallel: int = field(metadata={LEAST: 1})
+    first_seed: int = field(default=0, metadata={LEAST: 0})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,10 @@ class Study(StudyFile):
     def command(self) -> str:
         """What runs it."""
         return command_line("study", self.called)
+
+    def seeds(self, arm: str) -> range:
+        """Those that an arm is run with."""
+        return range(self.first_seed, self.first_seed + self.arms[arm].seeds)
 
     @property
     def start_per_seed(self) -> bool:

@@ -65,7 +65,9 @@ def calibrated(checkpoint: str) -> CalibratedReward:
     """The same critic, by what this policy finishes."""
     calibration = Calibration(curve=Isotonic(), least_visits=5)
     source = reward(checkpoint, weight=0.0)
-    return CalibratedReward(source=source, calibration=calibration, batches=2, refit_every=1, warmup_steps=1)
+    return CalibratedReward(
+        source=source, weight=0.0, calibration=calibration, batches=2, refit_every=1, warmup_steps=1
+    )
 
 
 def adamw(learning_rate: float, *, epsilon: float = 1e-8) -> AdamW:

@@ -111,7 +111,9 @@ def calibrated(name: str) -> Result:
         save_critic(EnsembleCritic(member=online_kit.critic, size=2, seed=0), Path(folder), {})
         source = online_kit.reward(folder, 0.0, EnsembleCritic(member=online_kit.critic, size=2, seed=1))
         curves = Calibration(curve=Isotonic(), least_visits=5)
-        reward = CalibratedReward(source=source, calibration=curves, batches=2, refit_every=1, warmup_steps=1)
+        reward = CalibratedReward(
+            source=source, weight=0.0, calibration=curves, batches=2, refit_every=1, warmup_steps=1
+        )
         outcome = GroupRelative(normalise_std=True, epsilon=1e-6)
         steps = Potential(outcome=outcome, weight=1.0, decay=0.0, scale=3.0)
         gate = TrustGate(advantage=steps, window=1, floor=0.0, span=0.5, total_steps=9)

@@ -58,6 +58,7 @@ def source(task: Task, folder: Path, **changes: Any) -> CriticReward:
 
 def calibrated(source: CriticReward, **changes: Any) -> CalibratedReward:
     settings: dict[str, Any] = {
+        "weight": 0.0,
         "calibration": Calibration(curve=Isotonic(), least_visits=10),
         "batches": 3,
         "refit_every": 2,
@@ -127,6 +128,14 @@ def test_the_first_batch_is_valued_by_the_sigmoid_and_learned_from_at_once(
     assert again.metrics["critic/brier"] < first.metrics["critic/brier"]
     assert flat(again) != flat(first)
     assert torch.equal(again.outcome, plain.outcome), "weight 0: the verdict alone"
+
+
+def test_the_mean_calibrated_value_is_added_by_weight(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
+    plain, weighted = (calibrated(source(task, tmp_path), weight=weight)(batches[0]) for weight in (0.0, 0.25))
+    means = [sum(values) / max(1, len(values)) for values in ([step.value for step in row] for row in weighted.steps)]
+    assert_close(weighted.outcome, plain.outcome + 0.25 * torch.tensor(means))
+    with pytest.raises(ValueError, match="inside CalibratedReward it needs weight 0"):
+        calibrated(source(task, tmp_path, weight=0.5))
 
 
 def test_metrics_are_those_of_the_curves_before_the_batch(
@@ -250,6 +259,7 @@ ORACLE_GROUP = 60
 def calibrated_oracle(task: Task) -> CalibratedReward:
     return CalibratedReward(
         source=OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0),
+        weight=0.0,
         calibration=Calibration(curve=Isotonic(), least_visits=10),
         batches=2,
         refit_every=1,

@@ -99,9 +99,11 @@ def test_an_arm_stands_beside_the_row_of_its_own_settings(
     [
         ("qwen_baseline", ("GRPO", 80)),
         ("qwen_critic_published", ("GRPO+critic", 70)),
-        ("qwen_oracle reward=perfect_move", ("GRPO+oracle, perfect moves", 90)),
+        ("qwen_oracle_level reward=perfect_move", ("GRPO+oracle, perfect moves", 90)),
         ("llama_critic_published", ("GRPO+critic", 63)),
+        ("llama_oracle_level", None),
         ("llama_oracle", None),
+        ("llama_critic", None),
         ("qwen_critic_calibrated", None),
     ],
 )

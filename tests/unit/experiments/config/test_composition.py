@@ -8,7 +8,7 @@ from experiments.config.composition import composed, parse, single_runs
 from experiments.schema import register
 
 register()
-CRITIC = "experiment=llama_critic"
+CRITIC = "experiment=llama_critic_level"
 
 
 @pytest.mark.parametrize(

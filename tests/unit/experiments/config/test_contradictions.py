@@ -51,7 +51,7 @@ def test_adapters_are_one_option() -> None:
         ("stages=[grpo,warm_start]", "stages must be some of"),
         ("reward=critic", "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),
         (
-            "objective=grpo_full_kl",
+            "module=grpo objective=grpo_full_kl",
             "the objective compares with a reference over the whole vocabulary: choose module=grpo",
         ),
         (
@@ -139,7 +139,7 @@ def test_ranks_are_as_many_as_the_configuration_says(monkeypatch: pytest.MonkeyP
 def trained(tmp_path: Path) -> Path:
     """The folder of a critic as its stage leaves it, but for the weights, which nothing here reads."""
     with initialize_config_module("conf", version_base="1.3"):
-        made = compose("config", ["experiment=llama_critic", "critic=numeric_v2", COSINE])
+        made = compose("config", ["experiment=llama_critic_level", "critic=numeric_v2", COSINE])
     folder = tmp_path / "critic"
     folder.mkdir()
     described = {"class": "a", "config": OmegaConf.to_container(made.critic, resolve=True), "frozen": []}
@@ -177,7 +177,7 @@ def test_a_description_that_says_nothing_is_left_to_who_loads_it(trained: Path, 
 
 def test_a_critic_among_rewards_that_is_called_so_is_asked_too() -> None:
     with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", ["experiment=llama_critic"])
+        config = compose("config", ["experiment=llama_critic_level"])
     summed = {
         "_target_": "contrastive_reasoning.rewards.WeightedSum",
         "rewards": {"critic": config.reward},

@@ -15,7 +15,7 @@ from experiments.config.override_checks import override_error
 from experiments.schema import register
 
 register()
-CRITIC = "experiment=llama_critic"
+CRITIC = "experiment=llama_critic_level"
 JOBLIB, SUBMITIT = (
     pytest.mark.skipif(not find_spec(f"hydra_plugins.{name}"), reason=f"{name} is not installed")
     for name in ("hydra_joblib_launcher", "hydra_submitit_launcher")
@@ -223,7 +223,7 @@ def test_good_overrides_are_not_complained_about(overrides: str) -> None:
 def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
     script = (
         "import sys; from experiments.run import main\n"
-        "sys.argv = ['run', 'experiment=llama_critic', 'reward.wieght=0.1']\n"
+        "sys.argv = ['run', 'experiment=llama_critic_level', 'reward.wieght=0.1']\n"
         "try: main()\n"
         "finally: print([m for m in ('torch', 'lightning', 'mlflow', 'transformers') if m in sys.modules])"
     )

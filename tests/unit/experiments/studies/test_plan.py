@@ -49,6 +49,13 @@ def changed(path: str, value: Any) -> Any:
     return content
 
 
+def test_seeds_begin_with_the_first_that_the_study_names() -> None:
+    study = read_study("s", changed("start.seed", "each") | {"first_seed": 10})
+    jobs = jobs_of(study, {})
+    assert [job.seed for job in jobs if job.arm == "plain"] == [10, 11, 12]
+    assert [job.overrides[-3] for job in start_jobs(study).values()] == ["seed=10", "seed=11", "seed=12"]
+
+
 def test_jobs_come_row_by_row_and_seed_by_seed() -> None:
     jobs = jobs_of(read_study("s", CONTENT), {})
     first = [("plain", 0), ("better", 0), ("plain", 1), ("better", 1), ("plain", 2)]

@@ -83,11 +83,11 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (
             (
                 "reward=critic_calibrated",
-                "reward.source.weight=0.5",
+                "reward.weight=0.5",
                 "advantage=gated",
                 "advantage@advantage.advantage=one_step",
             ),
-            "use reward.source.weight=0",
+            "use reward.weight=0",
         ),
         ((*UNVERIFIED, "advantage=potential"), "advantage: a potential ends in the verified outcome"),
         ((*UNVERIFIED_CALIBRATED, "advantage=process"), "reward: no part of it verifies, and CalibratedReward judges"),
