@@ -75,11 +75,12 @@ class Plays:
 
 
 def keys_of(states: Collection[Sequence[int]]) -> Int[ndarray, " H"]:
-    """The keys of states by their numbers, in any order; they may differ in size."""
+    """The keys of states by their numbers, in any order, each once and ascending; the states may differ in size."""
     by_size: dict[int, list[Sequence[int]]] = {}
     for state in states:
         by_size.setdefault(len(state), []).append(state)
-    return np.concatenate([np.zeros(0, dtype=np.int64), *[_keys(np.array(boards)) for boards in by_size.values()]])
+    keys = [_keys(np.array(boards)) for boards in by_size.values()]
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *keys]))
 
 
 def draw_anchors(
@@ -93,17 +94,18 @@ def draw_anchors(
 ) -> Int[ndarray, "A K"]:
     """Where A = ``count`` trajectories stand after ``moves`` random moves from uniform numbers.
 
-    Those whose start or anchor has a key of ``held_out`` are drawn again; a ValueError if nearly all have.
+    ``held_out`` is what ``keys_of`` returns. Those whose start or anchor has a key of it are drawn again; a ValueError
+    if nearly all have.
     """
     kept: list[Int[ndarray, "N K"]] = []
     missing = count
     for _ in range(100):
         low, high = number_range
         boards = rng.integers(low, high + 1, (missing, numbers))
-        allowed = ~np.isin(_keys(boards), held_out)
+        allowed = ~_in_ascending(_keys(boards), held_out)
         for _ in range(moves):
             boards = random_move(boards, rng)
-        kept.append(boards[allowed & ~np.isin(_keys(boards), held_out)])
+        kept.append(boards[allowed & ~_in_ascending(_keys(boards), held_out)])
         missing -= len(kept[-1])
         if not missing:
             return np.concatenate(kept)
@@ -142,3 +144,11 @@ def _keys(boards: Int[ndarray, "N K"]) -> Int[ndarray, " N"]:
     rows = np.sort(boards, axis=1).astype(np.int64) + 1
     shift = 10 if rows.shape[1] == WIDTH else 11
     return (rows << (shift * np.arange(rows.shape[1]))).sum(axis=1)
+
+
+def _in_ascending(values: Int[ndarray, " N"], ascending: Int[ndarray, " H"]) -> Bool[ndarray, " N"]:
+    """Whether each is one of ``ascending``. ``np.isin`` would sort or hash these again at every call."""
+    if not len(ascending):
+        return np.zeros(len(values), dtype=bool)
+    places = np.searchsorted(ascending, values).clip(max=len(ascending) - 1)
+    return ascending[places] == values
