@@ -27,6 +27,8 @@ class PublishedArm:
     """The Δ printed under it, which the paper took before rounding; empty where there is none."""
     plain: str | None
     """The method that the Δ is to."""
+    repeats: str | None = None
+    """An earlier row's method with the same settings: the paper printed two runs of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class PublishedTable:
     """All rows but the base model's, and those of the paper's further tables on the same sets, or of other models.
 
     A temperature is the one a table says, else the paper's default of 0.05; GRPO+CLIPO of Table 2 is its Table 17's row
-    of 0.02, figure by figure.
+    of 0.02, figure by figure, and GRPO+CLIPO of Table 1 is no row of Table 16, whose row of 0.05 has other figures.
     """
 
     def of(self, model: str | None) -> PublishedTable:
@@ -108,6 +110,7 @@ def published_table(name: str) -> PublishedTable:
             figures=named(arm["figures"]),
             deltas=named(arm["deltas"]) if "deltas" in arm else {},
             plain=arm.get("plain"),
+            repeats=arm.get("repeats"),
         )
         for arm in content["further"]
     ]

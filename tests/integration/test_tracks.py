@@ -84,7 +84,7 @@ def test_from_files_to_the_table(
 def test_decoding_is_as_published() -> None:
     first, second = (composed(f"suite={name}").suite for name in ("track1", "track2"))
     assert (first.samples, first.greedy.temperature, first.greedy.max_tokens) == (0, 0.0, 2048)
-    assert (first.sampling.temperature, first.sampling.top_p) == (0.6, 1.0)
+    assert (first.sampling.temperature, first.sampling.top_p) == (0.6, 0.95)
     assert (second.samples, second.sampling.temperature, second.sampling.top_p) == (16, 0.6, 0.95)
     assert second.sampling.max_tokens == 4096
 
