@@ -22,6 +22,7 @@ DATA = (
     "conf/**/*.yaml",
     "contrastive_reasoning/policies/embedded/*/*",
     "contrastive_reasoning/published/*.json",
+    "contrastive_reasoning/published/*.yaml",
     "experiments/analysis/report/templates/*",
     "*/py.typed",
 )
