@@ -15,7 +15,7 @@ from experiments.schema import register
 CONF = Path(__file__).resolve().parent.parent / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
-NAMING_OTHERS = ("task", "policy", "budget")
+NAMING_OTHERS = ("task", "policy", "budget", "objective", "reward", "rollout")
 """Groups whose files name options of other groups, so that they cannot be composed alone."""
 register()
 

@@ -15,6 +15,7 @@ GROUPS = {
     "sweep": "Presets of values that are tried: `make sweep name=… sweep=…`.",
     "scale": "A laptop or the papers' models.",
     "budget": "Every size and number of steps, by scale and task.",
+    "preset": "CLIPO as its paper prints it, or as its released code computes it.",
     "debug": "The whole path in seconds.",
     "family": "Whose shape the policy has.",
     "policy": "The language model that learns.",

@@ -15,6 +15,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.composition import REFERENCE
+from experiments.config.contradictions import contradiction
 from tests.config_kit import composed
 
 PUBLISHED: Any = yaml.safe_load(
@@ -199,3 +200,30 @@ def test_an_epoch_is_of_whole_batches() -> None:
     steps = {track: problems[track] // batch[track] for track in problems}
     assert table["epochs that train the policy"]["divided_by"] == steps
     assert table["total epochs"]["divided_by"] == {f"{track}_trained_head": number for track, number in steps.items()}
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "released_code.md"
+PRESETS = ("", "preset=paper", "preset=released")
+
+
+def differences_on_the_page() -> list[list[str]]:
+    """Of each line with an experiment: key, experiment, and what is said of ours, the paper and the released code."""
+    lines = [line.strip("|").split(" | ") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line[1:]] for line in lines if line[2].strip().startswith("`")]
+
+
+@pytest.mark.parametrize("preset", PRESETS[1:])
+@pytest.mark.parametrize("experiment", ["clipo_dapo_math", "clipo_l2", "dapo_math rollout=vllm", "llama_critic"])
+def test_a_preset_fits_any_experiment(experiment: str, preset: str) -> None:
+    assert contradiction(config_of(f"{experiment} {preset}")) is None
+
+
+@pytest.mark.parametrize("line", differences_on_the_page(), ids=lambda line: f"{line[1]} {line[0]}")
+def test_a_preset_sets_what_the_page_says(line: list[str]) -> None:
+    """A cell in words says that this preset leaves what is ours."""
+    key, experiment, *said = (cell.split("`")[1] if cell.startswith("`") else None for cell in line)
+    held = [str(select(config_of(f"{experiment} {preset}"), str(key))) for preset in PRESETS]
+    assert [value.rpartition(".")[2] if "_target_" in str(key) else value for value in held] == [
+        said[0] if value is None else value for value in said
+    ]
+    assert len(set(held)) > 1, "no difference"
