@@ -27,7 +27,8 @@ LARGEST = 5_000_000
 def embed(stage: Path, name: str, *, folder: Path = EMBEDDED_FOLDER) -> Path:
     """Copy the policy of a warm-start folder to ``folder/name`` with what made it; an earlier one is replaced.
 
-    A name is the family's and the task's: ``llama_countdown``.
+    A name is the family's, the task's, and more where there are several: ``llama_countdown_unaimed``. The command that
+    ``origin.json`` names is that of the default budget.
 
     Raises:
         ValueError: for a folder that is no finished warm start, a policy of more than five million bytes, or a name
@@ -44,7 +45,7 @@ def embed(stage: Path, name: str, *, folder: Path = EMBEDDED_FOLDER) -> Path:
     shutil.copytree(stage / "policy", target)
     shutil.copy(stage / "config.yaml", target / "warm_start.yaml")
     seed = OmegaConf.load(stage / "config.yaml").seed
-    family, _, task = name.partition("_")
+    family, task, *_ = [*name.split("_"), ""]
     command = COMMAND.format(family=family, task="" if task == "countdown" else f"task={task} ", seed=seed)
     write_json(
         target / "origin.json", {"stage": "warm_start", "fingerprint": result["fingerprint"], "command": command}

@@ -169,6 +169,8 @@ class Root:
     """Where stage and run folders go."""
     thought_ends: list[str] = MISSING
     """Tags after which a completion gives its answer."""
+    baseline: str | None = None
+    """The experiment that this one is compared with; a run ends by naming the command that does it."""
     arm: str | None = None
     """The arm of a study that this run is; ``name`` is then the study's."""
 

@@ -26,6 +26,8 @@ NOT_METHOD = ("name", "output_dir", "logger.", "progress.", "callbacks.", "check
 OTHER_SETTINGS = "suite.settings."
 DECIDES = "suite.settings.main."
 """The setting that a study compares on; further ones are measured beside it."""
+OF_THE_START = ("policy.pretrained", "warm_start.", "budget.warm_start.")
+"""What an arm does not decide where the study has a start."""
 
 Leaves = dict[str, Any]
 Record = Mapping[str, Any]
@@ -55,9 +57,11 @@ def decides(path: str) -> bool:
 
 def arms_of(study: Study) -> dict[str, Leaves]:
     """Each arm, and the start where there is one, with its leaves."""
-    start = {} if study.start is None else {"start": study.start.overrides}
-    lines = start | {name: arm.overrides for name, arm in study.arms.items()}
-    return {name: leaves(*study.common, *overrides, "name=s") for name, overrides in lines.items()}
+    arms = {name: leaves(*study.common, *arm.overrides, "name=s") for name, arm in study.arms.items()}
+    if study.start is None:
+        return arms
+    arms = {name: {path: arm[path] for path in arm if not path.startswith(OF_THE_START)} for name, arm in arms.items()}
+    return {"start": leaves(*study.common, *study.start.overrides, "name=s")} | arms
 
 
 def record_of(study: Study) -> Record:

@@ -24,6 +24,7 @@ from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, tr
 
 EMBEDDED = "embedded:"
 KERNELS: dict[str, Callable[..., torch.Tensor]] = {"torch": token_log_probs, "liger": liger_log_probs}
+AUTO = "auto"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -81,7 +82,7 @@ def load_policy(
         pretrained: hub name, local folder, ``embedded:NAME`` or None for a fresh model.
         architecture: of a fresh model; ignored where ``pretrained`` is given.
         weights_dtype: float32, bfloat16 or float16: what the weights are kept and trained in.
-        compute_dtype: the dtype of forward passes under autocast.
+        compute_dtype: the dtype of forward passes under autocast; auto: see :func:`native_dtype`.
         lora: adapters to train instead of the weights; None trains all weights.
         chat_template: render prompts by the tokenizer's chat template; None: where it has one.
         trust_remote_code: run code that comes with a checkpoint; leave it off.
@@ -116,7 +117,7 @@ def load_policy(
     return CausalLMPolicy(
         model=model if lora is None else lora.attach(model, seed=seed),
         tokenizer=tokenizer,
-        compute_dtype=_dtype("compute_dtype", compute_dtype),
+        compute_dtype=_dtype("compute_dtype", native_dtype() if compute_dtype == AUTO else compute_dtype),
         chat_template=chat_template,
         compiled=compiled,
         score=score,
@@ -223,7 +224,17 @@ def _score(kernels: str) -> Callable[..., torch.Tensor]:
     return KERNELS[kernels]
 
 
+def native_dtype() -> str:
+    """What ``compute_dtype: auto`` is on this machine: bfloat16 where it is multiplied natively, else float32.
+
+    A processor without AVX-512 has no fast bfloat16: matrix products take about 20 times as long as in float32.
+    """
+    native = torch.cuda.is_available() or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return "bfloat16" if native else "float32"
+
+
 def _dtype(key: str, name: str) -> torch.dtype:
     if name not in DTYPES:
-        raise ValueError(f"policy.{key} must be one of {', '.join(DTYPES)}, got {name!r}")
+        also = (AUTO,) if key == "compute_dtype" else ()
+        raise ValueError(f"policy.{key} must be one of {', '.join((*DTYPES, *also))}, got {name!r}")
     return DTYPES[name]

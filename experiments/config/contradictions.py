@@ -34,7 +34,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "contrastive_reasoning.tasks.problem_set.problem_sets": {"on_bad": ON_BAD},
     "contrastive_reasoning.policies.load.load_policy": {
         "weights_dtype": DTYPES,
-        "compute_dtype": DTYPES,
+        "compute_dtype": (*DTYPES, "auto"),
         "kernels": ("torch", "liger"),
     },
     "contrastive_reasoning.rewards.CLIPOReward": {"level": ("group", "cross", "batch"), "positives": ("one", "all")},

@@ -13,6 +13,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
+from omegaconf import MISSING as UNSET
 from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -84,7 +85,7 @@ def schema_flaws(path: str, node: Any, schema: type) -> Iterator[str]:
     if not isinstance(node, DictConfig):
         yield f"{path} must be a mapping of {', '.join(expected)}; got {node}"
         return
-    required = [name for name, field in expected.items() if field.default is MISSING]
+    required = [name for name, field in expected.items() if field.default in (MISSING, UNSET)]
     yield from _of_keys(path, [*map(str, node)], known=expected, required=required)
     hints = get_type_hints(schema)
     for name, field in expected.items():

@@ -103,7 +103,7 @@ def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
     learner = Learner(
         shape=found.shape,
         weight_bytes=size_of("policy.weights_dtype", policy.weights_dtype),
-        compute_bytes=size_of("policy.compute_dtype", policy.compute_dtype),
+        compute_bytes=size_of("policy.compute_dtype", _computed_in(policy.compute_dtype, on_cpu=on_cpu)),
         rank=None if lora is None else lora.rank,
         targets=() if lora is None else found.shape.adapted(targets),
         frozen=False,
@@ -112,6 +112,14 @@ def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
         chunk=1024,
     )
     return learner, found.source
+
+
+def _computed_in(dtype: str, *, on_cpu: bool) -> str:
+    from contrastive_reasoning.policies.load import AUTO, native_dtype
+
+    if dtype != AUTO:
+        return dtype
+    return native_dtype() if on_cpu else "bfloat16"  # of a GPU that this machine need not have
 
 
 def encoder_learner(encoder: Any, policy: Learner) -> Learner:

@@ -18,6 +18,7 @@ from contrastive_reasoning.progress import clock
 from experiments.assemble import AssemblyError, build, with_values
 from experiments.config.composition import critic_checkpoints, given_overrides
 from experiments.config.folders import summaries
+from experiments.config.hints import command_line
 from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
 from experiments.run_folder.reader import SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
@@ -93,7 +94,15 @@ def run_experiment(config: DictConfig) -> Path:
                 evaluation_table.show(plan.folder)
         write_summary(folder, seconds=time.monotonic() - started)
     print(f"{config.name}: done, results in {folder}")
+    if config.baseline is not None and not compared(config):
+        print(comparing(config.baseline, config.name))
     return folder
+
+
+def comparing(baseline: str, name: str) -> str:
+    """The commands that compare an experiment with its baseline."""
+    compare = command_line("compare", f"'{baseline} {name}'")
+    return f"{name}: its baseline is {command_line('exp', baseline)}; to compare the two: {compare}"
 
 
 def check_parts(config: DictConfig) -> None:

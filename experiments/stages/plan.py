@@ -139,11 +139,27 @@ def changed_since(plan: StagePlan) -> list[str]:
 
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
     """What decides the stage's result, interpolations resolved."""
-    parts = {key: plain(config[key]) for key in KEYS[stage].split()}
+    parts = {key: _with_dtype(plain(config[key])) for key in KEYS[stage].split()}
     return parts | {
         "trainer": {key: plain(config.trainer[key]) for key in NUMERICS},
         "budget": plain(config.budget[stage]),
     }
+
+
+def _with_dtype(node: Any) -> Any:
+    """A copy in which each ``compute_dtype: auto`` is what this machine makes of it, for it changes the result."""
+    if isinstance(node, Mapping):
+        return {
+            key: _native_dtype() if (key, value) == ("compute_dtype", "auto") else _with_dtype(value)
+            for key, value in node.items()
+        }
+    return [_with_dtype(value) for value in node] if isinstance(node, list) else node
+
+
+def _native_dtype() -> str:
+    from contrastive_reasoning.policies.load import native_dtype  # imports torch, and a typo is answered before that
+
+    return native_dtype()
 
 
 def plain(value: Any) -> Any:

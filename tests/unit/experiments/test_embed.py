@@ -59,6 +59,12 @@ def test_what_cannot_be_embedded_is_refused(tmp_path: Path, change: dict[str, in
         embed(tmp_path, "x", folder=tmp_path / "embedded")
 
 
+def test_a_name_may_say_more_than_family_and_task(tmp_path: Path) -> None:
+    target = embed(finished(tmp_path / "stage"), "llama_countdown_unaimed", folder=tmp_path / "embedded")
+    wanted = "make exp name=llama_baseline over='stages=[warm_start] policy.pretrained=null seed=3'"
+    assert json.loads((target / "origin.json").read_text())["command"] == wanted
+
+
 def test_the_command_names_a_task_that_is_not_the_default(tmp_path: Path) -> None:
     target = embed(finished(tmp_path / "stage"), "qwen_arithmetic", folder=tmp_path / "embedded")
     wanted = "make exp name=qwen_baseline over='task=arithmetic stages=[warm_start] policy.pretrained=null seed=3'"

@@ -65,6 +65,13 @@ def test_bad_sources_are_refused(changes: dict[str, object], error: type[Excepti
         load(**changes)
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_auto_computes_in_bfloat16_only_where_that_is_native(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: native)
+    assert load(compute_dtype="auto").compute_dtype == (torch.bfloat16 if native else torch.float32)
+
+
 def test_a_run_or_a_stage_stands_for_the_policy_that_it_trained(tmp_path: Path) -> None:
     stages = tmp_path / "outputs" / "stages"
     run_folder = tmp_path / "outputs" / "runs" / "name" / "now"

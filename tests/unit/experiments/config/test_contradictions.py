@@ -66,7 +66,7 @@ def test_adapters_are_one_option() -> None:
         ("trainer.num_nodes=2", "trainer.num_nodes=2: start the run by torchrun on every node, see docs/scaling.md"),
         (
             "trainer.devices=3",
-            "budget.grpo.problems=128 cannot be shared out evenly over ranks (3) × mini-batches (1): take a",
+            "budget.grpo.problems=64 cannot be shared out evenly over ranks (3) × mini-batches (1): take a",
         ),
     ],
 )
@@ -196,7 +196,7 @@ OF_THE_CODE = {
     "load_encoder.dtype": encoder.DTYPES,
     "problem_sets.on_bad": get_args(rows.OnBad),
     "load_policy.weights_dtype": load.DTYPES,
-    "load_policy.compute_dtype": load.DTYPES,
+    "load_policy.compute_dtype": (*load.DTYPES, load.AUTO),
     "load_policy.kernels": load.KERNELS,
     "CLIPOReward.level": LEVELS,
     "CLIPOReward.positives": POSITIVES,

@@ -100,5 +100,5 @@ def test_a_policy_or_a_size_of_another_scale_can_be_chosen(scale: str) -> None:
 def test_what_differs_by_task_and_scale_enters_policy_and_task() -> None:
     """The small model, and the form of the task, which a size or a policy alone would not show."""
     laptop, paper = (composed("name=any", "task=countdown", f"scale={scale}") for scale in ("laptop", "paper"))
-    assert (laptop.task.style, laptop.policy.pretrained) == ("direct", "embedded:llama_countdown")
+    assert (laptop.task.style, laptop.policy.pretrained) == ("direct", "embedded:llama_countdown_unaimed")
     assert (paper.task.style, paper.policy.lora.rank) == ("annotated", 32)

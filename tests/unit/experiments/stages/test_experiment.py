@@ -54,7 +54,7 @@ def test_what_a_stage_would_train_with_is_not_looked_at_where_it_trains_nothing(
     refused = ("experiment=llama_critic", "pretraining.optimizer.betas=[0.9,2.0]")
     with pytest.raises(AssemblyError, match=r"pretraining\.optimizer: Invalid beta"):
         check(*refused)
-    check(*refused, f"reward.checkpoint={tmp_path}")
+    check(*refused, f"reward.source.checkpoint={tmp_path}")
 
 
 def test_a_policy_whose_tokenizer_ends_no_text_is_refused_by_name(tmp_path: Path) -> None:

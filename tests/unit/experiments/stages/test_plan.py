@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
+from contrastive_reasoning.policies.load import DTYPES, native_dtype
 from experiments.assemble import AssemblyError
 from experiments.stages import plan as planning
 from experiments.stages.checkpoints import CheckpointError
@@ -45,6 +46,14 @@ def test_a_text_critic_is_known_by_the_weights_it_reads_with(tmp_path: Path) -> 
     before = plan_stage("critic", config, {}).fingerprint
     (encoder / "config.json").write_text('{"hidden_size": 8}')
     assert plan_stage("critic", config, {}).fingerprint != before
+
+
+def test_a_stage_is_known_by_the_dtype_that_this_machine_computes_in() -> None:
+    automatic = plan_stage("grpo", composed("policy.compute_dtype=auto"), {})
+    assert automatic.config["policy"]["compute_dtype"] == native_dtype()
+    assert automatic.config["module"]["reference"]["compute_dtype"] == native_dtype()
+    named = {dtype: plan_stage("grpo", composed(f"policy.compute_dtype={dtype}"), {}) for dtype in DTYPES}
+    assert [dtype for dtype in DTYPES if named[dtype] == automatic] == [native_dtype()]
 
 
 def test_other_code_makes_another_stage_of_the_same_settings_and_so_of_what_builds_on_it(
