@@ -31,4 +31,4 @@ def test_the_story_runs_from_its_first_cell_to_its_last() -> None:
     assert "first moves:" in said[3]
     assert "oracle/auroc_depth1" in said[4]
     assert said[7].count("done") == 3
-    assert all(arm in said[8] for arm in ("llama_baseline", "llama_critic_calibrated", "llama_oracle_calibrated"))
+    assert all(arm in said[8] for arm in ("llama_baseline", "llama_critic", "llama_oracle"))
