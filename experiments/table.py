@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,11 @@ LATEX = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{"±": r"$\pm$", "Δ": r"$\Delta$", "·": r"$\cdot$", "—": "--", "ʷ": r"$^{w}$", "τ": r"$\tau$"},
 }
+
+
+def with_sign(value: float, form: str) -> str:
+    """``+0.031``, ``-inf``; nan has no sign, and what rounds to zero no minus."""
+    return "nan" if math.isnan(value) else f"{value:+z{form}}"
 
 
 @dataclass(frozen=True, kw_only=True)

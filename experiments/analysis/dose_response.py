@@ -2,7 +2,8 @@
 
 The dose is the metric train/steps/auroc_siblings (contrastive_reasoning/rewards/shaping.py), the mean over a
 run's rollout batches and then over seeds: by the verifier's verdicts, whatever the values were made of, so that an
-oracle has no 1 there; the response is the gain in the primary metric. Arms that value no steps have no dose.
+oracle has no 1 there; the response is the gain in the primary metric. Arms that value no steps have no dose. Where one
+of the two is no finite number, of an arm or of a seed, there is no point.
 
 In the picture large points are arms, numbered from left to right as in the legend; small ones are single seeds.
 """
@@ -23,7 +24,7 @@ from scipy.stats import spearmanr
 from experiments.analysis.pictures import COLOURS, plain_frame, write_caption
 from experiments.analysis.study_rows import ArmRow
 from experiments.studies.plan import Study
-from experiments.table import Table
+from experiments.table import Table, with_sign
 
 LEAST_ARMS = 4
 """For a correlation of ranks: three arms fall into one order or its reverse a third of the time."""
@@ -49,7 +50,13 @@ STYLES = [(colour, shape) for shape, colour in product("osD^v", COLOURS[1:])]
 
 def dose_response(rows: Sequence[ArmRow]) -> list[ArmRow]:
     """The arms that value steps, the least dose first; the baseline is not among them."""
-    return sorted((row for row in rows if row.gain and row.auroc_siblings), key=dose_of)
+    valued = (row for row in rows if row.gain and row.auroc_siblings)
+    return sorted(valued, key=lambda row: dose_of(row) if math.isfinite(dose_of(row)) else math.inf)
+
+
+def with_points(rows: Sequence[ArmRow]) -> list[ArmRow]:
+    """Those whose dose and gain are finite numbers."""
+    return [row for row in rows if all(map(math.isfinite, point_of(row)[:2]))]
 
 
 def dose_of(row: ArmRow) -> float:
@@ -66,11 +73,13 @@ def point_of(row: ArmRow) -> tuple[float, float, float]:
 def single_seeds(row: ArmRow) -> list[tuple[float, float]]:
     """Dose and gain, in percentage points, of each seed that has both; empty for a single one."""
     gains = row.gain.by_seed if row.gain and len(row.auroc_siblings) > 1 else {}
-    return [(dose, 100 * gains[seed]) for seed, dose in row.auroc_siblings.items() if seed in gains]
+    points = [(dose, 100 * gains[seed]) for seed, dose in row.auroc_siblings.items() if seed in gains]
+    return [point for point in points if all(map(math.isfinite, point))]
 
 
 def rank_correlation(rows: Sequence[ArmRow]) -> float | None:
-    """Spearman's, of dose and gain over arms; None for too few arms, or where all are equal in one of the two."""
+    """Spearman's, of dose and gain over arms; None for too few points, or where all are equal in one of the two."""
+    rows = with_points(rows)
     doses, gains = [dose_of(row) for row in rows], [row.gain.over_seeds.value for row in rows if row.gain]
     if len(rows) < LEAST_ARMS or len(set(doses)) == 1 or len(set(gains)) == 1:
         return None
@@ -80,9 +89,9 @@ def rank_correlation(rows: Sequence[ArmRow]) -> float | None:
 
 def correlation_sentence(rows: Sequence[ArmRow]) -> str:
     """``Spearman's rank correlation over arms: +0.80 (n = 4).``"""
-    n, found = len(rows), rank_correlation(rows)
+    n, found = len(with_points(rows)), rank_correlation(rows)
     if found is not None:
-        return f"Spearman's rank correlation over arms: {found:+.2f} (n = {n})."
+        return f"Spearman's rank correlation over arms: {with_sign(found, '.2f')} (n = {n})."
     why = f"fewer than {LEAST_ARMS}" if n < LEAST_ARMS else "all equal in one of the two"
     return f"No rank correlation: {n} arm{'' if n == 1 else 's'}, {why}."
 
@@ -104,7 +113,8 @@ def dose_section(study: Study, rows: Sequence[ArmRow]) -> str:
 
 
 def draw_doses(study: Study, rows: Sequence[ArmRow]) -> Figure:
-    """One picture of the arms that value steps, the least dose first, one at least."""
+    """One picture of the arms that value steps, the least dose first."""
+    rows = with_points(rows)
     figure = Figure(figsize=(8.8, max(5.6, 0.205 * len(rows) + 1.75)), layout="constrained")
     axes = figure.subplots()
     axes.axhline(0, color=COLOURS[0], linewidth=1.6, label=f"{study.primary.baseline} (baseline)")

@@ -17,6 +17,7 @@ from matplotlib.ticker import PercentFormatter
 
 from experiments.analysis.set_table import SetTable
 from experiments.analysis.statistics import SeedEstimate, is_share, over_seeds
+from experiments.table import with_sign
 
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette without its yellow: told apart by colour-blind eyes and, with the dashes, in grey print."""
@@ -140,7 +141,7 @@ def _draw_bars(axes: Axes, table: SetTable, column: str, labels: Sequence[str]) 
     finite = {place: length for place, length in bars.items() if math.isfinite(length)}
     axes.barh([*finite], [*finite.values()], height=0.62, color=BAR, alpha=0.75)
     for place in bars.keys() - finite.keys():
-        axes.text(0, place, f" {bars[place]:+}", va="center", fontsize=8, color=WHISKER)
+        axes.text(0, place, f" {with_sign(bars[place], '')}", va="center", fontsize=8, color=WHISKER)
     ends: list[float] = []
     for place, gain in gains.items():
         if not math.isnan(gain.half):

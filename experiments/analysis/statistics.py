@@ -15,6 +15,8 @@ from typing import Literal, TypeVar
 
 from scipy.special import stdtrit
 
+from experiments.table import with_sign
+
 T = TypeVar("T")
 BySeed = Mapping[str, float]
 WELCH = " ʷ"
@@ -40,7 +42,7 @@ class SeedEstimate:
     def text(self, form: str, *, factor: float = 1.0) -> str:
         """``0.412 ± 0.031``, both times ``factor``; a nan interval is left out, a difference has its sign."""
         scaled = factor * self.value
-        value = with_sign(scaled, form) if isinstance(self, Difference) else f"{scaled:{form}}"
+        value = with_sign(scaled, form) if isinstance(self, Difference) else f"{scaled:z{form}}"
         return value if math.isnan(self.half) else f"{value} ± {factor * self.half:{form}}"
 
 
@@ -64,11 +66,6 @@ SHARES = ("accuracy", "pass_at", "auroc", "auprc", "extraction_rate")
 """In the last part of the names of metrics that are shares."""
 Rule = Callable[[BySeed, BySeed], Difference | None]
 """The difference of an arm's values to its baseline's; None where no seeds can be compared."""
-
-
-def with_sign(value: float, form: str) -> str:
-    """``+0.031``, ``-inf``; nan has no sign."""
-    return "nan" if math.isnan(value) else f"{value:+{form}}"
 
 
 def is_share(metric: str) -> bool:

@@ -20,9 +20,10 @@ from contrastive_reasoning.evaluation import (
 )
 from experiments.analysis.equal_cost import RESAMPLES, SEED, AtCost, at_cost
 from experiments.analysis.evaluation_sets import SAMPLED
-from experiments.analysis.statistics import Difference, difference, seeds_to_compare, with_sign
+from experiments.analysis.statistics import Difference, difference, seeds_to_compare
 from experiments.analysis.study_results import ArmResult
 from experiments.studies.plan import Study
+from experiments.table import with_sign
 
 PASS_AT = re.compile(r"test/verifier/pass_at_(\d+)")
 OTHER_SETTING = re.compile(r"test/([^/]+)/verifier/accuracy")
@@ -192,5 +193,5 @@ def _significance(gain: Gain) -> str:
 def with_interval(estimate: Estimate, *, signed: bool = False, decimals: int = 1) -> str:
     """``41.2 [38.0, 44.1]``, in percent."""
     form = f".{decimals}f"
-    value, low, high = (with_sign(100 * n, form) if signed else f"{100 * n:{form}}" for n in estimate)
+    value, low, high = (with_sign(100 * n, form) if signed else f"{100 * n:z{form}}" for n in estimate)
     return f"{value} [{low}, {high}]"

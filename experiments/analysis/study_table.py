@@ -8,11 +8,11 @@ from statistics import fmean
 
 from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.equal_cost import SHARES, AtCost
-from experiments.analysis.statistics import difference_in_a_study, with_sign
+from experiments.analysis.statistics import difference_in_a_study
 from experiments.analysis.study_results import ArmResult
 from experiments.analysis.study_rows import ArmRow, with_interval
 from experiments.studies.plan import Study
-from experiments.table import Table, as_csv
+from experiments.table import Table, as_csv, with_sign
 
 ABSENT = "–"
 ENDS = ("", "_low", "_high")

@@ -12,7 +12,7 @@ from typing import Any
 
 from contrastive_reasoning.published import PublishedTable, same_model
 from experiments.system.files import write_text
-from experiments.table import Table
+from experiments.table import Table, with_sign
 
 NAME, MARKDOWN = "summary", "summary.md"
 LABEL, DELTA = "model", "Δ"
@@ -82,9 +82,15 @@ def table_of(rows: Sequence[Row], caption: str) -> Table:
     columns = [name for name in rows[0] if name != LABEL]
     cells = []
     for row in rows:
-        form = "+.2f" if row[LABEL].startswith(DELTA) else ".2f"
-        cells.append([row[LABEL], *("" if row[name] is None else f"{row[name]:{form}}" for name in columns)])
+        signed = row[LABEL].startswith(DELTA)
+        cells.append([row[LABEL], *(_figure(row[name], signed=signed) for name in columns)])
     return Table(head=[LABEL, *columns], rows=cells, caption=caption, unfolded=range(len(columns) + 1))
+
+
+def _figure(value: float | None, *, signed: bool) -> str:
+    if value is None:
+        return ""
+    return with_sign(value, ".2f") if signed else f"{value:z.2f}"
 
 
 def write(folder: Path, rows: Sequence[Row], caption: str) -> None:

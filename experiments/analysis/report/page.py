@@ -173,7 +173,7 @@ def choose_completions(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 def _text(value: Any) -> str:
-    text = f"{value:.3g}" if isinstance(value, float) else str(value).strip()
+    text = f"{value:z.3g}" if isinstance(value, float) else str(value).strip()
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text) - LONGEST} more characters)"
 
 

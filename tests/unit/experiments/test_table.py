@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from experiments.table import Table, as_csv
+from experiments.table import Table, as_csv, with_sign
 
 ROWS = [["my_arm [red]", "+0.1 ± 0.2"], ["a|<b>", ""]]
 TABLE = Table(head=["arm", "Δ"], rows=ROWS, title="a title", caption="5%", under=(1,))
@@ -30,3 +32,19 @@ def test_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 def test_records_keep_their_digits() -> None:
     records = [{"name": "a,b", "value": 0.1 + 0.2}, {"name": "c", "value": None}]
     assert as_csv(records) == 'name,value\n"a,b",0.30000000000000004\nc,\n'
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "expected"),
+    [
+        (0.031, ".3f", "+0.031"),
+        (-0.04, ".1f", "+0.0"),
+        (-0.0, ".1f", "+0.0"),
+        (-0.05001, ".1f", "-0.1"),
+        (-math.inf, ".1f", "-inf"),
+        (math.nan, ".1f", "nan"),
+        (math.nan, "", "nan"),
+    ],
+)
+def test_a_difference_has_its_sign_unless_it_is_zero_or_no_number(value: float, form: str, expected: str) -> None:
+    assert with_sign(value, form) == expected

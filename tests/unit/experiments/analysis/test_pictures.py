@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from io import BytesIO
 from typing import Any
 
@@ -17,7 +17,7 @@ from matplotlib.patches import Rectangle
 
 from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.comparison import CURVE
-from experiments.analysis.dose_response import correlation_sentence, draw_doses, rank_correlation
+from experiments.analysis.dose_response import correlation_sentence, dose_response, draw_doses, rank_correlation
 from experiments.analysis.pictures import CAPTION, GAPS, PUBLISHED, WHISKER, Curve, draw_curves, draw_gains
 from experiments.analysis.set_table import SetTable
 from experiments.analysis.statistics import Difference
@@ -133,6 +133,27 @@ def test_an_interval_of_two_seeds_does_not_flatten_the_points(runs: Any) -> None
     low, high = figure.axes[0].get_ylim()
     assert low < -1 < 6 < high, "all single seeds, from -1 to 6, are inside"
     assert high - low < 3 * 7
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_no_number_is_no_point(runs: Any) -> None:
+    whole = [dosed(str(n), 0.5 + 0.1 * n, 0.01 * n * (3 - n), NAN) for n in range(4)]
+    seed = dosed("one seed diverged", 0.7, 0.05, 0.01)
+    arms = [*whole, dosed("no dose", NAN, 0.05, NAN), dosed("diverged", 0.7, -INF, NAN)]
+    figure = draw_doses(runs.study(), [*arms, replace(seed, auroc_siblings={**seed.auroc_siblings, "1": NAN})])
+    figure.savefig(BytesIO())
+    drawn = [str(line.get_label()) for line in figure.axes[0].lines][2:]
+    assert drawn == ["1  0", "2  1", "3  2", "4  3"]
+    assert correlation_sentence(arms) == correlation_sentence(whole)
+    assert [row.name for row in dose_response([arms[4], whole[1], whole[0]])] == ["0", "1", "no dose"]
+
+
+def test_a_gain_that_is_no_number_is_written_in_place_of_its_bar() -> None:
+    runs = [track_run("plain", 0, gsm8k=0.8, p1=None, reward="verifier")]
+    runs += [track_run(str(value), 0, gsm8k=value, p1=None, reward="clipo") for value in (NAN, INF, 0.9)]
+    (axes,) = gains(table_of(runs)).axes
+    assert bars(axes) == [(2, pytest.approx(10.0))]
+    assert [text.get_text() for text in axes.texts] == [" nan", " +inf"]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,11 @@ def test_a_difference_is_welch_where_they_are_not() -> None:
     assert (alone.text(".3f"), alone.points()) == ("+0.350", "+35.0"), "to a single seed there is no interval"
 
 
+def test_what_rounds_to_zero_has_no_minus() -> None:
+    assert over_seeds([-0.0001, -0.0003]).text(".1f", factor=100).startswith("0.0 ± ")
+    assert difference({"0": 0.1}, {"0": 0.1001}).points() == "+0.0"
+
+
 @pytest.mark.parametrize(
     ("values", "expected"), [([0.1, INF], INF), ([0.1, -INF, 0.2], -INF), ([0.1, NAN], NAN), ([INF, -INF], NAN)]
 )

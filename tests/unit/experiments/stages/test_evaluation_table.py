@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -117,6 +118,11 @@ def test_as_markdown_where_what_is_missing_stays_empty() -> None:
         "",
         f"verifier/accuracy in %; published: A paper, Table 1, of {MODEL}",
     ]
+
+
+def test_no_figure_is_a_negative_zero_or_a_signed_nan() -> None:
+    rows = [{"model": "ours", "main": -0.001, "other": nan}, {"model": "Δ to start", "main": -0.001, "other": nan}]
+    assert table_of(rows, "").rows == [["ours", "0.00", "nan"], ["Δ to start", "+0.00", "nan"]]
 
 
 def test_a_finished_stage_shows_its_table_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
