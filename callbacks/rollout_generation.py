@@ -36,7 +36,7 @@ from torch import Tensor
 from contrastive_reasoning.distributed import over_ranks
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.pass_cost import NO_WORK, Work, work_of
-from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.policies.rollout_weights import whole_for_rollouts
 from contrastive_reasoning.progress import phase_of
 from contrastive_reasoning.rewards.base import reads_states
 from contrastive_reasoning.rollout.batch import Pick, RolloutBatch, join_groups, verdicts_of
@@ -52,7 +52,7 @@ class RolloutGeneration(L.Callback):
 
     Training draws are a function of (seed, the module's rollout step, problem): ranks have different problems, and
     together draw what one process would. (A problem that occurs twice in a step, at the edge of an epoch, gets equal
-    rollouts where its two rows are on two ranks.) Sharded parameters are gathered once a batch.
+    rollouts where its two rows are on two ranks.) Sharded parameters are gathered, or copied, once a batch.
 
     Raises:
         ValueError: for a group size below 2, a negative ``validation_samples``, or a ``greedy`` that samples.
@@ -65,6 +65,9 @@ class RolloutGeneration(L.Callback):
     validation_samples: int
     """While validating ``batch.sampled`` gets so many sampled rollouts per problem, the same random numbers each time;
     0: none."""
+    copy_weights: bool
+    """Draw from a copy of sharded parameters, cast once to the compute dtype; else they are gathered as they are. Which
+    weights are multiplied is the same, and so are old log-probs up to the rounding of products of another shape."""
     seed: int
 
     def __post_init__(self) -> None:
@@ -78,15 +81,15 @@ class RolloutGeneration(L.Callback):
             raise ValueError(f"rollout.greedy.temperature must be 0, got {self.greedy.temperature}")
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Collect for this batch. Every rank gathers parameters once, however often it then draws."""
-        with gathered(pl_module.policy):
-            self.collect(trainer, pl_module, batch)
+        """Collect for this batch. Every rank gathers or copies parameters once, however often it then draws."""
+        with whole_for_rollouts(pl_module.policy, copied=self.copy_weights) as policy:
+            self.collect(trainer, pl_module, policy, batch)
 
-    def collect(self, trainer: L.Trainer, pl_module: Any, batch: Any) -> None:
+    def collect(self, trainer: L.Trainer, pl_module: Any, policy: CausalLMPolicy, batch: Any) -> None:
         """Fill ``batch.rollouts``, count their tokens in the batch and log the tokens per second of this rank."""
         seed, pooled = (self.seed, "rollout", int(pl_module.rollout_step)), reads_states(pl_module.reward)
         start = perf_counter()
-        batch.rollouts = self.draw(trainer, pl_module.policy, batch.problems, seed=seed, pooled=pooled)
+        batch.rollouts = self.draw(trainer, policy, batch.problems, seed=seed, pooled=pooled)
         batch.generated = work_of_drawing(batch.rollouts)
         rate = batch.generated.projected / (perf_counter() - start)
         pl_module.log("train/throughput/tokens_per_second", rate, batch_size=len(batch.problems))
@@ -95,9 +98,9 @@ class RolloutGeneration(L.Callback):
         self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Fill ``batch.rollouts`` (greedy) and ``batch.sampled``."""
-        policy, problems, samples = pl_module.policy, batch.problems, self.validation_samples
+        problems, samples = batch.problems, self.validation_samples
         seed = (self.seed, "validation")
-        with gathered(policy):
+        with whole_for_rollouts(pl_module.policy, copied=self.copy_weights) as policy:
             batch.rollouts = self.draw(trainer, policy, problems, group_size=1, sampling=self.greedy, seed=seed)
             if samples:
                 batch.sampled = self.draw(trainer, policy, problems, group_size=samples, seed=seed)
@@ -165,10 +168,10 @@ class DynamicSampling(RolloutGeneration):
                 f"rollout.max_refills must be at least 1 (rollout=engine has none), got {self.max_refills}"
             )
 
-    def collect(self, trainer: L.Trainer, pl_module: Any, batch: Any) -> None:
+    def collect(self, trainer: L.Trainer, pl_module: Any, policy: CausalLMPolicy, batch: Any) -> None:
         """Fill ``batch.rollouts``, then refill it; the tokens per second are those of the first draw."""
-        super().collect(trainer, pl_module, batch)
-        policy, pooled = pl_module.policy, batch.rollouts.pooled is not None
+        super().collect(trainer, pl_module, policy, batch)
+        pooled = batch.rollouts.pooled is not None
         correct = verified_groups(self.task, batch.rollouts)
         equal = equal_groups(correct)
         metrics = {"equal_groups": len(equal) / len(correct)}
@@ -245,10 +248,10 @@ class VinePPORollouts(RolloutGeneration):
         if self.continuations < 1:
             raise ValueError(f"rollout.continuations must be at least 1, got {self.continuations}")
 
-    def collect(self, trainer: L.Trainer, pl_module: Any, batch: Any) -> None:
+    def collect(self, trainer: L.Trainer, pl_module: Any, policy: CausalLMPolicy, batch: Any) -> None:
         """Fill ``batch.rollouts``, then value their prefixes; the tokens per second are those of the first draw."""
-        super().collect(trainer, pl_module, batch)
-        drawn, policy = batch.rollouts, pl_module.policy
+        super().collect(trainer, pl_module, policy, batch)
+        drawn = batch.rollouts
         prefixes = step_prefixes(self.task, drawn)
         unique = distinct(prefixes)
         rates, further = {}, NO_WORK

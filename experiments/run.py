@@ -13,13 +13,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.composition import JOB_MODE, composed, parse, single_runs
 from experiments.config.contradictions import device_count
@@ -56,6 +56,12 @@ def run(config: DictConfig) -> float | None:
         from experiments.jobs.runner import supervise
 
         return supervise(HydraConfig.get())
+    if not launched():
+        from experiments.plan.advice import refusal
+
+        node: Any = OmegaConf.to_container(config.trainer, resolve=True)
+        if (sentence := refusal(config, HydraConfig.get().runtime.choices["trainer"], node)) is not None:
+            _end(sentence, USAGE_ERROR)
     ranks = (device_count(config.trainer) or 1) * config.trainer.num_nodes
     if ranks > 1 and not launched():
         run_on_ranks(ranks)

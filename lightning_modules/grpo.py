@@ -34,6 +34,7 @@ from contrastive_reasoning.distributed import (
 from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.pass_cost import NO_WORK
+from contrastive_reasoning.policies.sharding import shard_layers
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
@@ -63,6 +64,9 @@ from lightning_modules.optim import SKIPPED, AdamW, backward_all, check_gradient
 T = TypeVar("T")
 CPU_REFUSAL = "can't allocate memory"
 """In the message of torch's allocator for the host, a plain RuntimeError."""
+SHARDED_OR_OFFLOADED = (
+    "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both"
+)
 
 
 class GRPO(LightningModule):
@@ -75,6 +79,7 @@ class GRPO(LightningModule):
         policy: what is trained.
         reference: frozen policy for the KL term; None: there is none. It is dropped where no KL term has a weight.
         offload_reference: keep it in the host's memory between rollout batches.
+        shard_reference: keep a share of its layers on each rank; a pass of it gathers them one after the other.
         task: verifies completions while validating.
         reward: credit of a rollout.
         advantage: what that credit means within its group, per token.
@@ -89,7 +94,8 @@ class GRPO(LightningModule):
         max_skipped_steps: rollout batches that may be left out because a number of theirs is not finite.
 
     Raises:
-        ValueError: for a size below 1, a ``gradient_clip`` that is not positive, or a policy with dropout.
+        ValueError: for a size below 1, a ``gradient_clip`` that is not positive, a policy with dropout, or a reference
+            that is both sharded and offloaded.
     """
 
     def __init__(
@@ -98,6 +104,7 @@ class GRPO(LightningModule):
         policy: CausalLMPolicy,
         reference: CausalLMPolicy | None,
         offload_reference: bool,
+        shard_reference: bool,
         task: Task,
         reward: Reward,
         advantage: Advantage,
@@ -125,7 +132,9 @@ class GRPO(LightningModule):
         self.automatic_optimization = False
         self.policy = policy
         has_kl = getattr(objective, "kl", None) is not None and getattr(objective, "kl_weight", 0.0) > 0
-        self.reference = Reference(reference, offload=offload_reference) if reference is not None and has_kl else None
+        self.reference = None
+        if reference is not None and has_kl:
+            self.reference = Reference(reference, offload=offload_reference, shard=shard_reference)
         self.task = task
         self.reward = reward
         self.advantage = advantage
@@ -326,7 +335,7 @@ class GRPO(LightningModule):
 
     def setup(self, stage: str) -> None:
         if self.reference is not None:
-            self.reference.place(self.device)
+            self.reference.place(self.trainer.strategy.root_device)  # the module itself is moved there later
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return self.optimizer(self.policy.parameters())
@@ -353,17 +362,23 @@ class GRPO(LightningModule):
 class Reference:
     """Holds the frozen policy of a KL term. Not a module, so no optimizer, checkpoint or strategy of GRPO sees it.
 
-    With ``offload`` it is kept in the host's memory, and on the device only within ``on_device``.
+    With ``offload`` it is kept in the host's memory, and on the device only within ``on_device``; with ``shard`` a rank
+    keeps its share of the layers. Raises ValueError for both.
     """
 
-    def __init__(self, policy: CausalLMPolicy, *, offload: bool) -> None:
+    def __init__(self, policy: CausalLMPolicy, *, offload: bool, shard: bool) -> None:
+        if offload and shard:
+            raise ValueError(SHARDED_OR_OFFLOADED)
         self.policy = policy.requires_grad_(False).eval()
         self.offload = offload
+        self.shard = shard
         self._device = torch.device("cpu")
 
     def place(self, device: torch.device) -> None:
-        """Set the device on which it computes."""
+        """Set the device on which it computes; the ranks are there by now."""
         self._device = device
+        if self.shard:
+            shard_layers(self.policy.backbone, device)  # from where it was loaded: the device never has the whole
         self.policy.to("cpu" if self.offload else device)
 
     @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from peft import PeftModel
+from peft import PeftModel, get_peft_model
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -64,7 +64,7 @@ class CausalLMPolicy(nn.Module):
                 f"the tokenizer does not fit the policy: it has {len(tokenizer)} tokens, the policy embeds {embedded}"
             )
         if compiled:
-            require_compilable(_backbone(model))
+            require_compilable(unwrapped(model).base_model)
         plan_attention(unwrapped(model))
         self.model = model
         self.tokenizer = tokenizer
@@ -78,6 +78,11 @@ class CausalLMPolicy(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    @property
+    def backbone(self) -> nn.Module:
+        """The decoder without the projection to the vocabulary."""
+        return unwrapped(self.model).base_model
 
     @property
     def max_length(self) -> int:
@@ -102,10 +107,11 @@ class CausalLMPolicy(nn.Module):
         own = [*ids, self.tokenizer.eos_token_id, *([] if self._turn_end is None else [self._turn_end])]
         return tuple(dict.fromkeys(int(token) for token in own))  # pyright: ignore[reportArgumentType]
 
-    def autocast(self) -> AbstractContextManager[object]:
+    def autocast(self, *, cached: bool = True) -> AbstractContextManager[object]:
+        """Matrices are cast to the compute dtype within; with ``cached`` trained ones once, and kept until its end."""
         if self.compute_dtype == torch.float32:
             return nullcontext()
-        return torch.autocast(self.device.type, dtype=self.compute_dtype)
+        return torch.autocast(self.device.type, dtype=self.compute_dtype, cache_enabled=cached)
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """Token ids of one prompt, with the beginning-of-text token where the tokenizer has one."""
@@ -173,7 +179,7 @@ class CausalLMPolicy(nn.Module):
         )
 
     def _pass(self, **inputs: Any) -> Float[Tensor, "B L D"]:
-        backbone = _backbone(self.model)
+        backbone = self.backbone
         with self.autocast(), compiled_layers(backbone) if self.compiled else nullcontext():
             return backbone(**inputs, use_cache=False).last_hidden_state
 
@@ -232,6 +238,23 @@ class CausalLMPolicy(nn.Module):
         head: Any = self.model.get_output_embeddings()
         return head.weight, getattr(head, "bias", None)
 
+    def without_weights(self) -> CausalLMPolicy:
+        """The same policy, never compiled, with parameters on the meta device, which hold no numbers."""
+        own: Any = unwrapped(self.model)
+        with torch.device("meta"):
+            model = type(own)(copy.deepcopy(own.config))
+            model.generation_config = own.generation_config
+            if isinstance(self.model, PeftModel):
+                model = get_peft_model(model, copy.deepcopy(self.model.active_peft_config))
+        return CausalLMPolicy(
+            model=model,
+            tokenizer=self.tokenizer,
+            compute_dtype=self.compute_dtype,
+            chat_template=self.chat_template,
+            chunk=self.chunk,
+            score=self.score,
+        )
+
     def save(self, folder: Path | str) -> None:
         """Write the policy in Hugging Face format (safetensors), adapters merged, readable by ``from_pretrained``."""
         whole: Any = self.model
@@ -244,10 +267,6 @@ class CausalLMPolicy(nn.Module):
 def unwrapped(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
     """The model itself, its adapters in place where it has any."""
     return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]
-
-
-def _backbone(model: PreTrainedModel | PeftModel) -> nn.Module:
-    return unwrapped(model).base_model
 
 
 def log_probs_and_full_kl(

@@ -109,7 +109,12 @@ def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
     if len(pairs) == 1:
         ((weight, bias),) = pairs
         return lambda x: bucketed_linear(x.to(dtype), weight, bias)
-    return lambda x: torch.cat([linear(x, weight, bias) for weight, bias in pairs], dim=-1)
+
+    def separate(x: Tensor) -> Tensor:
+        x = x.to(dtype)
+        return torch.cat([linear(x, weight, bias) for weight, bias in pairs], dim=-1)
+
+    return separate
 
 
 def _called(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:

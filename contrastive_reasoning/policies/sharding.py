@@ -1,4 +1,7 @@
-"""Parameters in shards on several ranks (ZeRO): gathered while they are read, and the bytes that each should hold."""
+"""Parameters in shards on several ranks: gathered while they are read, and the bytes that each should hold.
+
+What is trained is spread by ZeRO, what is frozen by torch's own ``fully_shard``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
-from torch import nn
+import torch
+from torch import distributed, nn
 
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
 """Where torch keeps what ZeRO has hung on a module: it fetches shards before a pass and lets them go after it."""
@@ -31,6 +35,39 @@ def gathered(module: Any) -> Iterator[None]:
 
     with zero.GatheredParameters(list(module.parameters())), _without_hooks(module):
         yield
+
+
+def shard_layers(backbone: nn.Module, device: torch.device) -> None:
+    """Leave each rank its share of every decoder layer of a frozen model; a pass gathers a layer and lets go of it.
+
+    What is not in a layer stays whole: the embedding and the projection to the vocabulary, which may be one matrix, are
+    read outside of passes too. Numbers do not change. Every rank must make the same number of passes. On one process,
+    or where it was done before, nothing happens.
+
+    Args:
+        backbone: the decoder, with its list of ``layers``.
+        device: where it computes; the layers are moved there one by one, each to be cut at once.
+
+    Raises ValueError where something in it is trained, or it has no ``layers``.
+    """
+    layers = getattr(backbone, "layers", None)
+    if not isinstance(layers, nn.ModuleList):
+        raise ValueError(f"only a model with a list of `layers` can be sharded, and {type(backbone).__name__} has none")
+    if any(parameter.requires_grad for parameter in backbone.parameters()):
+        raise ValueError("only a frozen model can be sharded by its layers: no optimizer would know of its shards")
+    if not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return
+    from torch.distributed.device_mesh import init_device_mesh  # heavy, and only where something is sharded
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+
+    if isinstance(backbone, FSDPModule):
+        return
+    mesh = init_device_mesh(device.type, (distributed.get_world_size(),))
+    whole = set(backbone.parameters()) - set(layers.parameters())
+    for layer in layers:
+        fully_shard(layer, mesh=mesh, reshard_after_forward=True)
+    # of one root, so that a layer is fetched while the one before computes
+    fully_shard(backbone, mesh=mesh, reshard_after_forward=True, ignored_params=whole)
 
 
 @contextmanager

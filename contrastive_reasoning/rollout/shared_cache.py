@@ -85,14 +85,15 @@ def _read(policy: CausalLMPolicy, prompts: Sequence[Tensor]) -> list[ReadPrompt]
     device = prompts[0].device
     positions = torch.cat([torch.arange(len(prompt), device=device) for prompt in prompts])
     spare = positions.new_zeros(spare_rows(len(positions), device, policy.compute_dtype))
-    output = policy.model(
-        input_ids=torch.cat([*prompts, spare])[None],
-        position_ids=torch.cat([positions, spare])[None],
-        attention_mask=no_mask(device),
-        attention_plan=plan,
-        use_cache=False,
-        logits_to_keep=torch.tensor([end - 1 for _, end in plan.borders], device=device),
-    )
+    with policy.autocast(cached=False):  # else a second copy of all matrices, beside the decoder's, until all is drawn
+        output = policy.model(
+            input_ids=torch.cat([*prompts, spare])[None],
+            position_ids=torch.cat([positions, spare])[None],
+            attention_mask=no_mask(device),
+            attention_plan=plan,
+            use_cache=False,
+            logits_to_keep=torch.tensor([end - 1 for _, end in plan.borders], device=device),
+        )
     layers = torch.stack(plan.keys_values)
     return [
         ReadPrompt(layers[..., start:end, :], logits)

@@ -103,6 +103,8 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
     kl = config.objective.get("kl") or {}
     if "grpo" in stages and str(kl.get("_target_")).endswith(".FullKL") and not config.module.reference:
         yield "the objective compares with a reference over the whole vocabulary: choose module=grpo_reference"
+    if config.module.get("shard_reference") and config.module.get("offload_reference"):
+        yield "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both"
     yield from _impossible_devices(config)
 
 

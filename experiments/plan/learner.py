@@ -31,6 +31,8 @@ BUCKET = 200_000_000
 """Numbers that DeepSpeed exchanges at once by default: the YAML files' and Lightning's own."""
 LIVE = 1_000_000_000
 """Weights of stage 3 that are gathered at a time at most, in numbers: DeepSpeed's own default."""
+LAYERS_AT_ONCE = 3
+"""Layers of a frozen model in shards that are whole at a time: one computes, the next arrives and is laid out."""
 MILD_TO_STRONG = ("ddp", "zero1", "zero2", "zero3", "zero3_offload")
 """Trainers over several devices, each saving more memory than the one before, and costing more exchange."""
 
@@ -268,3 +270,13 @@ def states(learner: Learner, sharding: Sharding) -> States:
         optimizer=optimizer,
         exchange=exchange,
     )
+
+
+def sharded_layers(learner: Learner, devices: int) -> tuple[int, int]:
+    """Bytes of a frozen model whose layers are cut into shares: what one device keeps, and fetches while it reads."""
+    shape, matrices = learner.shape, 1 if learner.shape.tie_word_embeddings else 2
+    ends = (matrices * shape.vocabulary_matrix + shape.hidden_size) * learner.weight_bytes
+    layers, count = learner.weights_in_bytes - ends, shape.num_hidden_layers
+    if devices == 1:
+        return ends + layers, 0
+    return ends + -(-layers // devices), min(LAYERS_AT_ONCE, count) * layers // count

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 GIB, TERA, MILLION = 2**30, 1e12, 1e6
 H100 = 989.0
 """10¹² operations a second in bfloat16, dense, by its data sheet."""
+MFU = 0.4
+"""Share of the peak that a step is taken to use."""
 PARTS = (
     *("weights", "gathered", "gradients", "optimizer", "exchange", "reference", "critic", "head", "server"),
     *("activations", "passing", "loss", "cache", "logits", "weight copies"),
@@ -141,9 +143,13 @@ def _setting_behind(moment: Moment) -> str:
     if largest in ("cache", "logits"):
         return "rollout.engine.max_batch_tokens"
     if largest in ("activations", "passing", "loss"):
-        return "budget.grpo.microbatch_tokens" if moment.stage == "grpo" else f"budget.{moment.stage}.batch_size"
+        settings = {"grpo": "budget.grpo.microbatch_tokens", "critic": "datamodule.batch_size"}
+        return settings.get(moment.stage, f"budget.{moment.stage}.batch_size")
     if largest == "reference":
-        return "the reference: module.offload_reference=true keeps it on the device only while it scores"
+        return (
+            "the reference: module.shard_reference=true leaves each device a share of it, "
+            "module.offload_reference=true keeps it on the device only while it scores"
+        )
     return f"nothing but the policy's size: {largest} take most"
 
 
@@ -174,17 +180,29 @@ def step_work(
     )
 
 
-def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> Iterator[str]:
-    """Tokens and operations of a step, and the hours of all steps."""
-    budget, rollouts, steps = plan.config.budget.grpo, plan.rollouts, plan.config.budget.grpo.steps
-    work = step_work(
+def work_of_step(plan: Experiment) -> StepWork:
+    """Of one GRPO step of an experiment."""
+    budget = plan.config.budget.grpo
+    return step_work(
         plan.learner.decoder_size,
-        rollouts,
+        plan.rollouts,
         updates=budget.updates,
         minibatches=budget.minibatches,
         reference=plan.reference is not None,
         full_kl=plan.full_kl,
     )
+
+
+def hours_of(plan: Experiment, work: StepWork, *, devices: int, tflops: float) -> float:
+    """Of all GRPO steps, at so many 10¹² operations a second of each device."""
+    flops = work.rollout + work.scoring + work.update
+    return plan.config.budget.grpo.steps * flops / (devices * tflops * TERA) / 3600
+
+
+def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> Iterator[str]:
+    """Tokens and operations of a step, and the hours of all steps."""
+    budget, rollouts, steps = plan.config.budget.grpo, plan.rollouts, plan.config.budget.grpo.steps
+    work = work_of_step(plan)
     phases = {"rollout": work.rollout, "scoring": work.scoring, "update": work.update}
     flops = sum(phases.values())
     yield (
@@ -198,6 +216,6 @@ def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> Itera
     if tflops is None:
         yield f"grpo: {steps} steps; tflops=NUMBER, the peak of this machine, says the hours"
         return
-    hours = steps * flops / (sharding.devices * tflops * TERA * options.mfu) / 3600
+    hours = hours_of(plan, work, devices=sharding.devices, tflops=tflops * options.mfu)
     peak = f"{options.mfu:.0%} of {tflops:g} TFLOP/s"
     yield f"grpo: {steps} steps take {hours:.3g} h at {peak} on each of {sharding.devices}"

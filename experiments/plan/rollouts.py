@@ -143,13 +143,23 @@ def drawing_bytes(learner: Learner, rows: Rows) -> int:
 
 
 def decoder_copies(learner: Learner) -> int:
-    """Matrices in the compute dtype while rollouts are drawn: the decoder's own, and those that autocast keeps.
+    """The decoder's own matrices in the compute dtype while rollouts are drawn from weights in another one.
 
-    Modules with adapters are called as they are, and autocast keeps nothing of what is not trained.
+    Modules with adapters are called as they are.
     """
     if not learner.casts:
         return 0
     sizes = learner.shape.matrices()
     bare = sum(rows * columns for name, (rows, columns) in sizes.items() if name not in learner.targets)
-    matrices = learner.shape.num_hidden_layers * bare + learner.shape.vocabulary_matrix
-    return (2 if learner.full else 1) * matrices * learner.compute_bytes
+    return (learner.shape.num_hidden_layers * bare + learner.shape.vocabulary_matrix) * learner.compute_bytes
+
+
+def policy_copy(learner: Learner) -> int:
+    """The copy of a policy in shards: linear layers in the compute dtype, embedding and norms as they are."""
+    shape = learner.shape
+    kept = shape.vocabulary_matrix + (2 * shape.num_hidden_layers + 1) * shape.hidden_size
+    each = min(learner.weight_bytes, learner.compute_bytes)
+    linear = shape.parameters - kept
+    if shape.tie_word_embeddings and each != learner.weight_bytes:  # two dtypes are two matrices
+        linear += shape.vocabulary_matrix
+    return kept * learner.weight_bytes + linear * each + learner.adapters * learner.compute_bytes

@@ -1,5 +1,7 @@
 """The moments of every stage at which memory can be fullest, each with its parts in bytes on one device.
 
+    start      the policy whole, before it is cut into shards: validation; keys and values, logits
+    copying    the policy, its optimizer, the copy that rollouts are drawn from, the parameter that is copied
     rollout    the policy, its optimizer, keys and values, logits
     scoring    the policy, its optimizer, the reference's pass
     forward    gradients of earlier micro-batches, what is kept so far, copies of weights
@@ -19,7 +21,16 @@ from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.policies.shape import find_shape
 from experiments.config.composition import critic_checkpoints
 from experiments.plan.activations import activations, loss_workspace, reading, scoring_workspace
-from experiments.plan.learner import Learner, Sharding, by_name, encoder_learner, learner_of, size_of, states
+from experiments.plan.learner import (
+    Learner,
+    Sharding,
+    by_name,
+    encoder_learner,
+    learner_of,
+    sharded_layers,
+    size_of,
+    states,
+)
 from experiments.plan.rollouts import (
     Rollouts,
     Rows,
@@ -30,6 +41,7 @@ from experiments.plan.rollouts import (
     even_lengths,
     first_rows,
     fullest_microbatch,
+    policy_copy,
     rollouts_of,
 )
 
@@ -136,13 +148,13 @@ def update_moments(stage: str, learner: Learner, lengths: Lengths, sharding: Sha
     return [Moment(stage=stage, name=name, parts={**standing, **more}) for name, more in at_its_most.items()]
 
 
-def _rollout_parts(learner: Learner, rows: Rows, sharding: Sharding) -> Parts:
+def _rollout_parts(learner: Learner, rows: Rows, sharding: Sharding, *, copied: bool) -> Parts:
     """Of drawing completions, the policy's own weights and optimizer left out."""
     return {
-        "gathered": states(learner, sharding).all_gathered,
+        "gathered": 0 if copied else states(learner, sharding).all_gathered,
         "cache": cache_bytes(learner, rows),
         "logits": drawing_bytes(learner, rows),
-        "weight copies": decoder_copies(learner),
+        "weight copies": policy_copy(learner) if copied else decoder_copies(learner),
     }
 
 
@@ -160,7 +172,7 @@ def _critic(plan: Experiment, sharding: Sharding) -> list[Moment]:
     encoder = plan.config.critic.get("encoder")
     if encoder is None:
         return []
-    rows = 2 * -(-plan.config.budget.critic.batch_size // sharding.devices)
+    rows = 2 * -(-plan.config.datamodule.batch_size // sharding.devices)
     lengths = even_lengths(rows, 1, prompt=1, completion=plan.config.critic.max_length - 1)
     return update_moments("critic", encoder_learner(encoder, plan.learner), lengths, sharding, {})[-1:]
 
@@ -171,21 +183,32 @@ def _grpo(plan: Experiment, sharding: Sharding) -> list[Moment]:
     lengths = fullest_microbatch(plan.rollouts, learner.shape, problems=problems)
     own = states(learner, sharding)
     standing = {"weights": own.weights, "optimizer": own.optimizer, "exchange": own.exchange}
-    held = 0 if reference is None else reference.weights_in_bytes
+    held, fetched = 0, 0
+    if reference is not None:
+        held, fetched = sharded_layers(reference, sharding.devices if config.module.shard_reference else 1)
     beside = {
         "reference": 0 if config.module.offload_reference else held,
         "critic": plan.critic,
         "head": _head_bytes(config.reward, learner.shape.hidden_size),
         "server": 0 if server and config.rollout.engine.sleep_level is not None else server,
     }
-    drawing = {"server": server} if server else _rollout_parts(learner, plan.rows, sharding)
+    copied = sharding.stage == 3 and config.rollout.copy_weights
+    drawing = {"server": server} if server else _rollout_parts(learner, plan.rows, sharding, copied=copied)
     moments = [Moment(stage="grpo", name="rollout", parts={**standing, **beside, **drawing})]
+    if sharding.stage == 3 and not server:
+        alone = by_name("gpu", 1)
+        before = {"weights": states(learner, alone).weights, **_rollout_parts(learner, plan.rows, alone, copied=False)}
+        moments.insert(0, Moment(stage="grpo", name="start", parts={**beside, **before}))
+    if copied:
+        copying = {"gathered": max(learner.shape.parameter_sizes()) * learner.weight_bytes}
+        copying["weight copies"] = drawing["weight copies"]
+        moments.insert(1, Moment(stage="grpo", name="copying", parts={**standing, **beside, **copying}))
     if reference is not None:
         passing, left = reading(reference, lengths)
         work = max(passing, left + scoring_workspace(reference, sum(lengths.completions)))
-        parts = {**standing, **beside, "reference": held, "passing": work}
+        parts = {**standing, **beside, "reference": held + fetched, "passing": work}
         moments.append(Moment(stage="grpo", name="scoring", parts=parts))
-    in_update = beside | ({"reference": held} if plan.full_kl else {})
+    in_update = beside | ({"reference": held + fetched} if plan.full_kl else {})
     return moments + update_moments("grpo", learner, lengths, sharding, in_update)
 
 
@@ -203,7 +226,7 @@ def _evaluate(plan: Experiment, _: Sharding) -> list[Moment]:
     if _uses_server(engine):
         return []
     rows = first_rows(engine, plan.rollouts, prompts=plan.config.budget.evaluate.problems, group_size=1)
-    parts = {"weights": states(learner, alone).weights, **_rollout_parts(learner, rows, alone)}
+    parts = {"weights": states(learner, alone).weights, **_rollout_parts(learner, rows, alone, copied=False)}
     return [Moment(stage="evaluate", name="rollout", parts=parts)]
 
 

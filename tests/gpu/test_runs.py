@@ -13,7 +13,7 @@ import torch
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
-@pytest.mark.parametrize("experiment", ["llama_critic_calibrated", "critic_preference", "clipo_laptop"])
+@pytest.mark.parametrize("experiment", ["llama_critic", "critic_preference", "clipo_laptop"])
 @pytest.mark.parametrize("trainer", ["gpu", "zero2", "zero3"])
 def test_every_stage_ends_on_a_gpu(experiment: str, trainer: str, tmp_path: Path) -> None:
     where = [f"output_dir={tmp_path}", "logger.mirror=false", f"trainer={trainer}", "trainer.devices=1"]

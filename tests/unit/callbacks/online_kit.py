@@ -146,6 +146,7 @@ def fit(
         sampling=sampling,
         greedy=greedy,
         validation_samples=0,
+        copy_weights=True,
         seed=3,
     )
     trainer = quiet_trainer(

@@ -186,8 +186,8 @@ class Learner(L.LightningModule):
 def generation(kind: type[RolloutGeneration] = RolloutGeneration) -> RolloutGeneration:
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=[])
     greedy = replace(sampling, temperature=0.0)
-    engine = Engine(max_batch_tokens=1000)
-    return kind(engine=engine, group_size=3, sampling=sampling, greedy=greedy, validation_samples=0, seed=0)
+    drawing: dict[str, Any] = {"sampling": sampling, "greedy": greedy, "validation_samples": 0, "copy_weights": False}
+    return kind(engine=Engine(max_batch_tokens=1000), group_size=3, seed=0, **drawing)
 
 
 class Steps(L.Callback):

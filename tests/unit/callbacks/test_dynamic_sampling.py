@@ -108,6 +108,7 @@ def callback(engine: Any, **changes: Any) -> DynamicSampling:
         "sampling": SAMPLED,
         "greedy": replace(SAMPLED, temperature=0.0),
         "validation_samples": 0,
+        "copy_weights": True,
         "seed": 0,
         "task": Numbered(),
         "max_prompt_tokens": None,

@@ -76,6 +76,7 @@ def callback(**changes: Any) -> RolloutGeneration:
         "sampling": SAMPLED,
         "greedy": GREEDY,
         "validation_samples": 2,
+        "copy_weights": True,
         "seed": 0,
     }
     return RolloutGeneration(**(settings | changes))

@@ -83,6 +83,7 @@ def callback(**changes: Any) -> VinePPORollouts:
         "sampling": SAMPLED,
         "greedy": replace(SAMPLED, temperature=0.0),
         "validation_samples": 0,
+        "copy_weights": True,
         "seed": 0,
         "task": TASK,
         "continuations": CONTINUATIONS,

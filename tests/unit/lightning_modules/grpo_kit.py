@@ -91,6 +91,7 @@ def module(**changes: Any) -> GRPO:
         "policy": policy(),
         "reference": None,
         "offload_reference": False,
+        "shard_reference": False,
         "correction": NoCorrection(),
         "task": TASK,
         "reward": Digits(),
@@ -141,6 +142,7 @@ def generation(validation_samples: int = 0, engine: Engine | None = None) -> Rol
         sampling=sampling(0.9),
         greedy=sampling(0.0),
         validation_samples=validation_samples,
+        copy_weights=True,
         seed=3,
     )
 

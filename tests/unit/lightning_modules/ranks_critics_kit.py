@@ -150,6 +150,7 @@ def generation() -> RolloutGeneration:
         sampling=sampling,
         greedy=replace(sampling, temperature=0.0),
         validation_samples=0,
+        copy_weights=True,
         seed=3,
     )
 

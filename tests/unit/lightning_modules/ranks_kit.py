@@ -327,23 +327,17 @@ def objective(kl: K3 | FullKL) -> GRPO:
     return GRPO(clip_low=0.9, clip_high=9.0, dual_clip=None, kl_weight=0.1, kl=kl, aggregation=TokenMean())
 
 
-def with_reference(name: str, kl: K3 | FullKL, *, level: str, offload: bool) -> Result:
-    return grpo(
-        name,
-        steps=2,
-        level=level,
-        policy=untied(seed=1),
-        reference=untied(seed=2),
-        offload_reference=offload,
-        objective=objective(kl),
-    )
+def with_reference(name: str, kl: K3 | FullKL, *callbacks: Callback, **changes: Any) -> Result:
+    trained: dict[str, Any] = {"policy": untied(seed=1), "reference": untied(seed=2), "objective": objective(kl)}
+    return grpo(name, *callbacks, steps=2, **trained, **changes)
 
 
-def kl(name: str, *, level: str) -> Result:
-    """An estimate from the sampled tokens; the reference waits beside."""
-    return with_reference(name, K3(max_log_ratio=20.0, max_value=10.0), level=level, offload=True)
+def kl(name: str, *callbacks: Callback, level: str, shard: bool = False) -> Result:
+    """An estimate from the sampled tokens; the reference waits beside, or lies in shards."""
+    kind = K3(max_log_ratio=20.0, max_value=10.0)
+    return with_reference(name, kind, *callbacks, level=level, offload_reference=not shard, shard_reference=shard)
 
 
 def full_kl(name: str, *, level: str) -> Result:
     """Over the whole vocabulary: both projections are read twice, and again in backward."""
-    return with_reference(name, FullKL(), level=level, offload=False)
+    return with_reference(name, FullKL(), level=level, shard_reference=True)

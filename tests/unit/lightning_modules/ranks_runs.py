@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,14 @@ from tests.unit.lightning_modules.ranks_kit import (
     stopped_while_saving,
 )
 from tests.unit.lightning_modules.ranks_zero_kit import (
+    COPIED,
     code_in_a_shard,
+    drawn_from_copies,
     gathers,
     kept,
     narrow_policy,
     refilling,
+    sharded_reference,
     sharding,
 )
 
@@ -129,5 +133,10 @@ def everything(folder: Path) -> Result:
     found["balances"] = balances()
     for name, part in POISONED:
         found[f"{name}/{part}/code"] = code_in_a_shard(name, folder / "code" / part, part=part)
-    found["zero3/gathers"] = gathers("zero3", grpo_kit.generation())
+    for run, policy in COPIED.items():
+        found[f"zero3/copied {run}"] = drawn_from_copies("zero3", policy())
+    for name in ("ddp", "zero2", "zero3"):
+        found[f"{name}/sharded reference"] = sharded_reference(name)
+    found["zero3/gathers"] = gathers("zero3", replace(grpo_kit.generation(), copy_weights=False))
+    found["zero3/copies"] = gathers("zero3", grpo_kit.generation())
     return found | {"zero3/refills": gathers("zero3", refilling())}

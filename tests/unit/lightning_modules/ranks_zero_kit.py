@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
 from lightning_modules.zero import ZeroSharding
 from tests.unit.lightning_modules import grpo_kit
-from tests.unit.lightning_modules.ranks_kit import Result, grpo, saving, trainer
+from tests.unit.lightning_modules.ranks_kit import Result, grpo, kl, lora_policy, saving, trainer, untied
 
 
 class Lucky:
@@ -52,6 +52,7 @@ def refilling() -> DynamicSampling:
         sampling=grpo_kit.sampling(0.9),
         greedy=grpo_kit.sampling(0.0),
         validation_samples=0,
+        copy_weights=True,
         seed=3,
         task=Lucky(),
         max_prompt_tokens=None,
@@ -236,3 +237,73 @@ def code_in_a_shard(name: str, folder: Path, *, part: str) -> Result:
     else:
         said = "nothing"
     return {"said": said, "run": int(any(folder.glob("canary*")))}
+
+
+class Redrawn(Callback):
+    """Of each batch: whether its rollouts are those of the gathered policy, and how far log-probs are apart."""
+
+    def __init__(self) -> None:
+        self.same: list[bool] = []
+        self.apart: list[float] = []
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        (drawing,) = (one for one in cast(Any, trainer).callbacks if isinstance(one, RolloutGeneration))
+        seed = (drawing.seed, "rollout", pl_module.rollout_step)
+        with gathered(pl_module.policy):
+            self.expected = drawing.draw(trainer, pl_module.policy, batch.problems, seed=seed, pooled=True)
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, *_: Any) -> None:
+        found, expected = batch.rollouts, self.expected
+        self.same.append(torch.equal(found.completion_ids, expected.completion_ids))
+        self.apart.append(max((getattr(found, n) - getattr(expected, n)).abs().max().item() for n in DRAWN))
+
+
+DRAWN = ("old_log_probs", "pooled")
+
+
+def drawn_from_copies(name: str, policy: CausalLMPolicy) -> Result:
+    """Two steps of GRPO, each followed by a comparison of what was drawn."""
+    redrawn = Redrawn()
+    found = grpo(name, redrawn, steps=2, policy=policy)
+    return {"same": redrawn.same, "apart": redrawn.apart, "moved": found["moved"]}
+
+
+def casting_policy() -> CausalLMPolicy:
+    """Weights in fp32, passes in bfloat16."""
+    model = grpo_kit.policy().model
+    return CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.bfloat16, chat_template=False)
+
+
+COPIED: dict[str, Callable[[], CausalLMPolicy]] = {
+    "in fp32": grpo_kit.policy,
+    "untied": lambda: untied(seed=1),
+    "cast": casting_policy,
+    "adapters on bfloat16": lambda: lora_policy(torch.bfloat16),
+}
+
+
+class Asked(Callback):
+    """Of each step, the log-probs of a reference in shards beside those of the whole one, and the numbers it holds."""
+
+    def __init__(self) -> None:
+        self.same: list[bool] = []
+        self.held = 0
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, *_: Any) -> None:
+        drawn, reference = batch.rollouts, pl_module.reference.policy
+        rows = drawn.prompt_ids, drawn.prompt_mask, drawn.completion_ids, drawn.mask
+        owner = torch.arange(len(drawn)) // drawn.group_size
+        with torch.no_grad():
+            found, expected = (one.log_probs(*rows, owner=owner) for one in (reference, untied(seed=2)))
+        self.same.append(torch.equal(found, expected))
+        self.held = sum(
+            cast(Any, one).to_local().numel() if hasattr(one, "to_local") else one.numel()
+            for one in reference.parameters()
+        )
+
+
+def sharded_reference(name: str) -> Result:
+    """GRPO whose reference lies in shards, and the same with a whole one."""
+    asked = Asked()
+    found, whole = kl(name, asked, level="group", shard=True), kl(name, level="group")
+    return {"sharded": found, "whole": whole, "same": asked.same, "held": asked.held}

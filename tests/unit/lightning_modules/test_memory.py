@@ -182,7 +182,7 @@ HOST, DEVICE = torch.device("cpu"), torch.device("cpu", 0)
     ("offload", "expected"), [(True, [HOST, "asked", DEVICE, HOST]), (False, [DEVICE, "asked", DEVICE])]
 )
 def test_an_offloaded_reference_is_on_the_device_only_while_it_is_asked(offload: bool, expected: list[object]) -> None:
-    reference = Reference(policy(seed=2), offload=offload)
+    reference = Reference(policy(seed=2), offload=offload, shard=False)
     moves: list[object] = []
     reference.policy.to = lambda device: moves.append(torch.device(device))
     reference.place(DEVICE)
@@ -190,6 +190,11 @@ def test_an_offloaded_reference_is_on_the_device_only_while_it_is_asked(offload:
     with reference.on_device():
         pass
     assert moves == expected
+
+
+def test_a_reference_is_sharded_or_offloaded() -> None:
+    with pytest.raises(ValueError, match=r"module\.shard_reference and module\.offload_reference: .*, got both"):
+        module(reference=policy(), objective=objective(kl_weight=0.1), offload_reference=True, shard_reference=True)
 
 
 def test_the_reference_stays_as_it_is_and_offloading_changes_no_number() -> None:

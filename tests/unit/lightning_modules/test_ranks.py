@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,16 +13,16 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.policies.shape import ModelShape
 from contrastive_reasoning.policies.sharding import expected_bytes
-from experiments.plan.learner import by_name, states
+from experiments.plan.learner import by_name, sharded_layers, states
 from lightning_modules.microbatches import cut_into_parts
 from lightning_modules.optim import SKIPPED
 from tests.two_ranks import on_ranks
 from tests.unit.experiments.plan.learners import whole_on_cpu
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_critics_kit import foretold, of_one_problem
-from tests.unit.lightning_modules.ranks_kit import adapters_on_bfloat16
+from tests.unit.lightning_modules.ranks_kit import adapters_on_bfloat16, untied
 from tests.unit.lightning_modules.ranks_runs import GATED, KL, POISONED, RESUMED, RUNS, SHARDED, STRATEGIES, everything
-from tests.unit.lightning_modules.ranks_zero_kit import narrow_policy
+from tests.unit.lightning_modules.ranks_zero_kit import COPIED, narrow_policy
 
 pytestmark = pytest.mark.whole
 CASES = [(name, run) for name, runs in STRATEGIES.items() for run in runs]
@@ -259,7 +260,31 @@ def test_small_parameters_that_stay_whole_are_expected_beside_their_shares() -> 
     assert (without, given) == (sum(sizes) * 4 // 2, sum(sizes) * 4 // 2 + small * 4)
 
 
-@pytest.mark.parametrize("run", ["gathers", "refills"])
+@pytest.mark.parametrize("run", COPIED)
+def test_rollouts_under_stage_3_are_those_of_the_gathered_policy_as_it_is(run: str, two: Any) -> None:
+    for rank in two:
+        found = rank[f"zero3/copied {run}"]
+        assert found["same"] == [True, True]
+        assert found["apart"] == [0, 0]
+        assert found["moved"].abs().max() > 1e-3, "the second batch is drawn from other weights"
+
+
+@pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
+def test_a_reference_in_shards_changes_no_number(name: str, two: Any) -> None:
+    policy = untied(seed=2)
+    learner = replace(whole_on_cpu(ModelShape.of(policy.model.config.to_dict())), frozen=True)
+    planned, _ = sharded_layers(learner, 2)
+    assert planned < 0.8 * learner.weights_in_bytes
+    for rank in two:
+        found = rank[f"{name}/sharded reference"]
+        sharded, whole = found["sharded"], found["whole"]
+        assert found["same"] == [True, True]
+        assert 4 * found["held"] == planned
+        assert sharded["steps"] == whole["steps"]
+        assert torch.equal(sharded["weights"], whole["weights"])
+
+
+@pytest.mark.parametrize("run", ["gathers", "copies", "refills"])
 def test_nothing_is_fetched_by_hooks_while_rollouts_are_drawn(run: str, two: Any) -> None:
     for rank in two:
         assert rank[f"zero3/{run}"]["fetches while drawing"] == 0
@@ -267,8 +292,11 @@ def test_nothing_is_fetched_by_hooks_while_rollouts_are_drawn(run: str, two: Any
 
 
 def test_parameters_are_put_together_once_a_rollout_batch_however_often_a_rank_draws(two: Any) -> None:
+    """All at once, or for a copy one after the other, whose matrix of both ends is not made twice."""
+    copied = 2 * len(list(grpo_kit.policy().parameters()))
     assert [rank["zero3/gathers"]["gathers"] for rank in two] == [2, 2]
-    assert [rank["zero3/refills"]["gathers"] for rank in two] == [2, 2]
+    assert [rank["zero3/copies"]["gathers"] for rank in two] == [copied, copied]
+    assert [rank["zero3/refills"]["gathers"] for rank in two] == [copied, copied]
     first, second = (rank["zero3/refills"] for rank in two)
     assert first["draws"] < second["draws"] == 2 * (1 + 3)
     assert first["refills"] == second["refills"] == (first["draws"] / 2 - 1 + 3) / 2, "in either step the same"

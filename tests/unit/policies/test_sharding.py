@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
+from torch import nn
 
-from contrastive_reasoning.policies.sharding import most_in_a_share
+from contrastive_reasoning.policies.sharding import most_in_a_share, shard_layers
+from tests.unit.lightning_modules import grpo_kit
 
 
 def walked(sizes: list[tuple[int, int]], ranks: int) -> int:
@@ -33,3 +36,14 @@ def test_against_the_walk() -> None:
 @pytest.mark.parametrize(("ranks", "most"), [(1, 120), (2, 120), (4, 90), (8, 100)])
 def test_an_embedding_larger_than_a_share_is_whole_beside_what_follows_its_end(ranks: int, most: int) -> None:
     assert most_in_a_share([(90, 90), (10, 10), (10, 10), (10, 10)], ranks) == most
+
+
+def test_only_a_frozen_model_with_layers_is_sharded_by_them() -> None:
+    backbone, device = grpo_kit.policy().backbone, torch.device("cpu")
+    with pytest.raises(ValueError, match="only a frozen model can be sharded by its layers"):
+        shard_layers(backbone, device)
+    with pytest.raises(ValueError, match="a list of `layers` can be sharded, and Linear has none"):
+        shard_layers(nn.Linear(2, 2).requires_grad_(False), device)
+    before = dict(backbone.requires_grad_(False).named_parameters())
+    shard_layers(backbone, device)
+    assert all(parameter is before[name] for name, parameter in backbone.named_parameters()), "there is one process"

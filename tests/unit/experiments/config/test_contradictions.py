@@ -55,6 +55,10 @@ def test_adapters_are_one_option() -> None:
             "the objective compares with a reference over the whole vocabulary: choose module=grpo",
         ),
         (
+            "module.shard_reference=true module.offload_reference=true",
+            "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both",
+        ),
+        (
             "policy.pretrained=embedded:qwen_cuontdown",
             "policy.pretrained=embedded:qwen_cuontdown: no such policy comes with the package; "
             "did you mean 'embedded:qwen_countdown'?",

@@ -8,7 +8,7 @@ import pytest
 
 from contrastive_reasoning.policies.pass_cost import DecoderSize, Weights
 from contrastive_reasoning.policies.shape import ModelShape
-from experiments.plan.learner import MILD_TO_STRONG, Learner, by_name, sharding_of, states
+from experiments.plan.learner import MILD_TO_STRONG, Learner, by_name, sharded_layers, sharding_of, states
 from tests.unit.experiments.plan.learners import whole_on_cpu
 
 SHAPE = ModelShape(
@@ -60,6 +60,16 @@ def test_stage_3_makes_the_policy_whole_while_it_draws() -> None:
     found = states(FULL, by_name("zero3", 4))
     assert found.weights + found.all_gathered == 4 * N
     assert states(FULL, by_name("zero2", 4)).all_gathered == 0
+
+
+def test_of_a_frozen_model_the_layers_are_cut_into_shares_and_what_is_at_its_ends_is_whole() -> None:
+    frozen = replace(FULL, frozen=True)
+    ends = 4 * (20 * 8 + 8)
+    layer = 4 * N - ends
+    assert sharded_layers(frozen, 1) == (4 * N, 0)
+    assert sharded_layers(frozen, 4) == (ends + layer // 4, layer)
+    deep = replace(SHAPE, num_hidden_layers=8, tie_word_embeddings=False)
+    assert sharded_layers(replace(frozen, shape=deep), 4) == (ends + 4 * 20 * 8 + 2 * layer, 3 * layer)
 
 
 def test_what_is_exchanged_lies_in_buffers() -> None:

@@ -61,7 +61,7 @@ def test_the_page_is_the_one_in_the_documentation_and_nothing_heavy_is_imported(
     [
         (
             ["rollout.gruop_size=4"],
-            "rollout.gruop_size: no such key; did you mean 'rollout.group_size' of engine, greedy, group_size, ",
+            "rollout.gruop_size: no such key; did you mean 'rollout.group_size' of copy_weights, engine, ",
         ),
         (["gpu=8"], "gpu: no such key; did you mean 'gpus'?"),
         (["seed=0,1"], "seed=0,1: several values, and this is a single run; "),
@@ -129,6 +129,18 @@ def test_what_is_assumed_or_left_out_is_said(plan: Plan) -> None:
 @pytest.mark.parametrize("scale", ["laptop", "paper"])
 def test_every_kind_of_experiment_has_a_plan(name: str, scale: str, plan: Plan) -> None:
     assert "GiB on one device" in plan(f"experiment={name}", f"scale={scale}", "gpus=2")
+
+
+def test_a_text_critic_is_planned_with_the_batch_of_its_data(plan: Plan) -> None:
+    memory = r"needs ([\d,.]+) of"
+    small, large = (
+        found(plan("experiment=critic_text", "scale=paper", "gpus=1", f"datamodule.batch_size={size}"), memory)
+        for size in (16, 32)
+    )
+    assert found(plan("experiment=critic_text", "scale=paper", "gpus=1"), memory) == small < large
+    assert "what to lower: datamodule.batch_size" in plan(
+        "experiment=critic_text", "scale=paper", "gpus=1", "gpu_memory=20"
+    )
 
 
 def test_every_part_has_its_row_in_the_table() -> None:

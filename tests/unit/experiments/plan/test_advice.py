@@ -1,0 +1,110 @@
+"""Every experiment at ``scale=paper`` fits under its stated trainer, and what a CPU cannot do is refused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from experiments.plan.advice import CARD, LEFT_FREE, NODE, advice, refusal
+from experiments.plan.learner import sharding_of
+from experiments.plan.page import GIB
+from experiments.plan.stages import experiment_of
+from experiments.schema import register
+
+ROOT = Path(__file__).resolve().parents[4]
+EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
+register()
+
+
+def config_of(*overrides: str) -> tuple[Any, dict[str, Any], str]:
+    """The configuration, the trainer's node and its name."""
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose("config", list(overrides), return_hydra_config=True)
+    node: Any = OmegaConf.to_container(config.trainer, resolve=True)
+    return config, node, config.hydra.runtime.choices.trainer
+
+
+def planned(*overrides: str) -> float:
+    """GiB of the fullest moment on each device, as ``make plan`` has it of the same overrides."""
+    config, node, name = config_of(*overrides)
+    sharding = sharding_of(name, node, gpus=None)
+    plan = experiment_of(config, on_cpu=False, devices=sharding.devices, prompt_tokens=None, completion_tokens=None)
+    return max((moment.total(on_cpu=False) for moment in plan.moments(sharding)), default=0) / GIB
+
+
+@pytest.mark.parametrize("name", ["clipo_math", "grpo_math"])
+def test_track_ii_fits_on_eight_gpus_by_the_command_that_a_refusal_names(name: str) -> None:
+    config, node, trainer = config_of(f"experiment={name}", "scale=paper")
+    sentence = refusal(config, trainer, node)
+    assert sentence is not None
+    found = re.fullmatch(
+        rf"trainer=cpu: GRPO of {name} at this size would take [\d,]+ days on a CPU; "
+        r"use (trainer=\w+) (trainer\.devices=8), which needs ([\d.]+) GiB on each of 8 GPUs \(make plan\)",
+        sentence,
+    )
+    assert found is not None, sentence
+    memory = planned(f"experiment={name}", "scale=paper", found[1], found[2])
+    assert memory == pytest.approx(float(found[3]), abs=0.05)
+    assert memory <= 72
+    assert planned(f"experiment={name}", "scale=paper", found[1], found[2], "rollout.copy_weights=false") > memory
+    assert planned(f"experiment={name}", "scale=paper", found[1], found[2], "module.shard_reference=false") > 72
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_fits_at_the_papers_scale_under_its_stated_trainer(name: str) -> None:
+    found = advice(config_of(f"experiment={name}", "scale=paper")[0])
+    assert found is not None
+    memory = planned(f"experiment={name}", "scale=paper", *found.overrides.split())
+    assert memory == pytest.approx(found.memory)
+    assert memory <= CARD * (1 - LEFT_FREE)
+    documented = (ROOT / "docs" / "plan.md").read_text(encoding="utf-8")
+    assert f"| `{found.overrides}` |" in documented
+
+
+def test_one_gpu_is_advised_where_a_run_fits_and_ends_within_a_day_on_it() -> None:
+    countdown, track = (
+        advice(config_of(f"experiment={name}", "scale=paper")[0]) for name in ("llama_oracle", "grpo_gsm8k")
+    )
+    assert countdown is not None
+    assert track is not None
+    assert countdown.overrides == "trainer=gpu"
+    assert track.overrides.endswith(f" trainer.devices={NODE}")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["experiment=llama_oracle"],
+        ["experiment=llama_oracle", "trainer=zero3"],
+        ["experiment=clipo_math", "scale=paper", "trainer=gpu"],
+        ["experiment=clipo_math", "scale=paper", "policy.pretrained=nobody/nothing"],
+        ["experiment=clipo_math", "scale=paper", "stages=[evaluate]"],
+    ],
+    ids=["laptop", "laptop on ranks", "on a GPU", "of unknown shape", "without GRPO"],
+)
+def test_what_may_come_to_an_end_is_not_refused(overrides: list[str]) -> None:
+    config, node, trainer = config_of(*overrides)
+    assert refusal(config, trainer, node) is None
+
+
+def test_the_command_ends_with_the_sentence(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "experiments.run",
+        "experiment=clipo_math",
+        "scale=paper",
+        f"output_dir={tmp_path}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 2
+    assert done.stderr.startswith("trainer=cpu: GRPO of clipo_math at this size would take ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,109 @@
+"""A policy's copy for rollouts: the numbers that its passes multiply, in its compute dtype, and nothing shared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from contrastive_reasoning.policies import rollout_weights
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import LoRA
+from contrastive_reasoning.policies.rollout_weights import copy_of_shards, whole_for_rollouts
+from contrastive_reasoning.policies.shape import LINEAR_LAYERS, ModelShape
+from contrastive_reasoning.rollout import Engine, Sampling
+from experiments.plan.learner import Learner
+from experiments.plan.rollouts import policy_copy
+from tests.unit.lightning_modules import grpo_kit
+from tests.unit.lightning_modules.ranks_kit import untied
+
+SAMPLING = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=10, stop=[])
+PROBLEMS = grpo_kit.TASK.problems("train")[:3]
+F, B = torch.float32, torch.bfloat16
+
+
+def policy(tied: bool, weights: torch.dtype, compute: torch.dtype, rank: int | None) -> CausalLMPolicy:
+    model: Any = (grpo_kit.policy() if tied else untied(seed=1)).model.to(weights)
+    if rank is not None:
+        lora = LoRA(rank=rank, alpha=4.0, dropout=0.0, target_modules="all-linear")
+        model = lora.attach(model, seed=0)
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:  # zero at first, as if there were no adapter
+                nn.init.normal_(parameter, std=0.1, generator=torch.Generator().manual_seed(0))
+    return CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=compute, chat_template=False)
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")  # which DeepSpeed reads when it is imported
+
+
+KINDS = [
+    *(
+        (tied, weights, compute, None)
+        for tied in (True, False)
+        for weights, compute in ((F, F), (F, B), (B, B), (B, F))
+    ),
+    *((True, weights, B, 2) for weights in (F, B)),
+]
+
+
+@pytest.mark.parametrize(("tied", "weights", "compute", "rank"), KINDS)
+def test_a_copy_draws_what_the_policy_draws_and_takes_what_is_planned(
+    tied: bool, weights: torch.dtype, compute: torch.dtype, rank: int | None
+) -> None:
+    own = policy(tied, weights, compute, rank)
+    copy = copy_of_shards(own)
+    expected, found = (
+        Engine(max_batch_tokens=1000).generate(one, PROBLEMS, group_size=4, sampling=SAMPLING, seed=(0,), pooled=True)
+        for one in (own, copy)
+    )
+    for name in ("completion_ids", "mask", "old_log_probs", "pooled"):
+        assert torch.equal(getattr(found, name), getattr(expected, name)), name
+    assert copy.eos_token_ids == own.eos_token_ids
+    assert not any(parameter.requires_grad for parameter in copy.parameters())
+    layers = [part for part in copy.modules() if isinstance(part, nn.Linear)]
+    assert len(layers) > 10
+    if compute != F:
+        assert {layer.weight.dtype for layer in layers} == {compute}
+    learner = Learner(
+        shape=ModelShape.of(own.model.config.to_dict()),
+        weight_bytes=weights.itemsize,
+        compute_bytes=compute.itemsize,
+        rank=rank,
+        targets=LINEAR_LAYERS if rank else (),
+        frozen=False,
+        checkpointing=False,
+        on_cpu=True,
+        chunk=1024,
+    )
+    assert sum(parameter.nbytes for parameter in copy.parameters()) == policy_copy(learner)
+
+
+def test_a_copy_stays_as_the_policy_was() -> None:
+    own = policy(True, F, B, None)
+    copy = copy_of_shards(own)
+    before = [parameter.clone() for parameter in copy.parameters()]
+    with torch.no_grad():
+        for parameter in own.parameters():
+            parameter.add_(1.0)
+    assert all(torch.equal(kept, parameter) for kept, parameter in zip(before, copy.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_policy_that_is_whole_is_drawn_from_itself(copied: bool) -> None:
+    own = policy(True, F, B, None)
+    with whole_for_rollouts(own, copied=copied) as drawn_from:
+        assert drawn_from is own
+
+
+def test_a_copy_is_gone_when_all_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, whoever still holds it, for the update needs its memory."""
+    monkeypatch.setattr(rollout_weights, "is_sharded", lambda policy: True)
+    own = policy(True, F, F, None)
+    with whole_for_rollouts(own, copied=True) as copy:
+        assert sum(parameter.nbytes for parameter in copy.parameters()) > 10_000
+    assert sum(parameter.nbytes for parameter in copy.parameters()) == 0
+    assert sum(parameter.nbytes for parameter in own.parameters()) > 10_000
