@@ -106,6 +106,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
     Raises:
         StudyError, TrackerError: where another process runs this study, or MLflow cannot be used.
     """
+    from experiments.analysis.power import power_sentence
     from experiments.run_folder.record import git_sha
     from experiments.stages.stage_manifest import finished
     from experiments.studies.finished import planned, still_to_do, todays_jobs
@@ -119,6 +120,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
         if not alone:
             raise StudyError(f"{study.name}: another process runs this study ({folder / '.lock'})")
         tell(study.question)
+        tell(power_sentence(study))
         if git_sha().endswith("-dirty"):
             tell(
                 "The working tree has uncommitted changes, and each job runs the code as it is when it begins: to go "

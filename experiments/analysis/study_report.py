@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments.analysis.dose_response import PICTURE, dose_response, dose_section, draw_doses
 from experiments.analysis.equal_cost import shared_cost
 from experiments.analysis.pictures import Curve, draw_curves
+from experiments.analysis.power import power_sentence
 from experiments.analysis.runs import log_comparison
 from experiments.analysis.study_notes import notes_on
 from experiments.analysis.study_results import ArmResult, Cost, read_results
@@ -53,7 +54,8 @@ def report(
     arms = read_results(tracker, study, marks, missing)
     rows = rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed)
     whole, doses = study_table(study, rows, brief=False), dose_response(rows)
-    notes = notes_on_primary(tracker, study)
+    primary = next((row for row in rows if row.name == study.primary.arm), None)
+    notes = [power_sentence(study, primary and primary.gain), *notes_on_primary(tracker, study)]
     notes += notes_on(study, arms, by_configuration(tracker, study, marks)[1], missing or {})
     folder = output / study.name
     texts = {

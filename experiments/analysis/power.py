@@ -1,0 +1,49 @@
+"""What a comparison of a few pairs can detect: the smallest true difference that it would probably find significant.
+
+T = d̄ · √n / s of n pairs follows a noncentral t of n − 1 degrees of freedom and noncentrality δ√n/σ. Solved for δ:
+
+    P(T > t₀.₉₇₅(n−1)) = 0.8      two-sided level 5%, power 80%; the other tail, below 10⁻⁴ there, is left out
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import stdev
+
+from scipy.special import nctdtrinc, stdtrit
+
+from experiments.analysis.study_rows import Gain
+from experiments.studies.plan import Study
+
+POWER = 0.8
+ASSUMED_SPREAD = 0.03
+"""Standard deviation of the pairs' differences of success before any is known."""
+
+
+def detectable_difference(spread: float, pairs: int) -> float:
+    """The mean difference that ``pairs`` pairs detect, in the unit of ``spread``, the standard deviation over pairs.
+
+    nan of a single pair, which shows no spread.
+    """
+    if pairs < 2:
+        return math.nan
+    noncentrality = nctdtrinc(pairs - 1, 1 - POWER, stdtrit(pairs - 1, 0.975))
+    return float(noncentrality) * spread / math.sqrt(pairs)
+
+
+def power_sentence(study: Study, gain: Gain | None = None) -> str:
+    """What the study can detect with all its pairs; by ``gain``, its primary arm's, also with the observed spread."""
+    planned = min(study.arms[arm].seeds for arm in (study.primary.arm, study.primary.baseline))
+    if planned < 2:
+        return "One pair shows no spread, and so detects no difference."
+    what = f"What it can detect (paired t, two-sided 5%, power 80%): {_detects(planned, ASSUMED_SPREAD)}, assumed"
+    differences = [] if gain is None else [*gain.by_seed.values()]
+    pairs = len(differences)
+    if gain is None or gain.over_seeds.method != "paired" or pairs < 2 or not all(map(math.isfinite, differences)):
+        return f"{what}."
+    return f"{what}; {_detects(pairs, stdev(differences))}, observed."
+
+
+def _detects(pairs: int, spread: float) -> str:
+    found = 100 * detectable_difference(spread, pairs)
+    return f"{pairs} pairs see {found:.1f} points with a spread of {100 * spread:.1f} points between them"
