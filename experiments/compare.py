@@ -8,8 +8,8 @@
 
 Only finished runs count, of each arm and seed the newest. Without ``by`` runs that differ in anything but the seed are
 kept apart. Where they were tested on several evaluation sets, these are the columns, and figures that a paper printed
-for the same method and model stand under ours. CSV, Markdown, LaTeX and two pictures, the curves and what each arm
-gained, go to ``outputs/compare/`` and to MLflow.
+for the same method and model stand under ours. CSV, Markdown, LaTeX and pictures (the curves, what each arm gained, and
+a heat-map where arms differ in two axes or more) go to ``outputs/compare/`` and to MLflow.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from experiments.analysis.comparison import (
 )
 from experiments.analysis.evaluation_sets import SAMPLED
 from experiments.analysis.pictures import Curve, draw_curves, draw_gains
+from experiments.analysis.points import Point
 from experiments.analysis.runs import Refused, log_comparison, stages_below, stages_with
+from experiments.analysis.sweep_pictures import draw_heat_map
 from experiments.cli.arguments import KeyValueParser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.mlflow_sync import Tracker, TrackerError, connect
@@ -64,7 +66,11 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
         curves += [Curve(label=arm.label, seeds=seeds)] if seeds else []
     steps = "training steps (GRPO: rollout batches)"
     over_steps = draw_curves(curves, metric=curve, steps=steps) if curves else None
-    for ending, figure in ((".png", over_steps), ("-gains.png", draw_gains(found.table))):
+    reached = [(arm.values, [*arm.metric(found.table.metric).values()]) for arm in found.table.arms]
+    points = [Point(values=values, seeds=seeds) for values, seeds in reached if seeds]
+    heat_map = draw_heat_map(points, metric=found.table.metric)
+    pictures = {".png": over_steps, "-gains.png": draw_gains(found.table), "-heat-map.png": heat_map}
+    for ending, figure in pictures.items():
         if figure is not None:
             files.append(stem.with_name(stem.name + ending))
             figure.savefig(files[-1], dpi=160)

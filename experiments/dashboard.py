@@ -1,4 +1,4 @@
-"""Open MLflow's pages for this machine alone, and print where runs stand side by side:  make dashboard
+"""Open MLflow's pages for this machine alone, and print where runs and results are:  make dashboard
 
 python -m experiments.dashboard [NAME …] [MLflow's own flags]      these experiments or studies, else the newest
 """
@@ -9,13 +9,13 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from urllib.parse import quote
 
 from experiments.analysis.runs import Refused
 from experiments.config.hints import did_you_mean
-from experiments.mlflow_sync import TrackedRun, TrackerError, connect, tracking_address
+from experiments.mlflow_sync import TrackedRun, Tracker, TrackerError, connect, tracking_address
 from experiments.system.terminal import protect_output
 
 HOST, PORT = "127.0.0.1", "5000"
@@ -84,8 +84,16 @@ def side_by_side(experiments: Mapping[str, str], at: str, *, those: str) -> str:
     return f"{at}/#/compare-experiments/s?experiments={quote(json.dumps(ids, separators=(',', ':')), safe='')}&{view}"
 
 
+def results(tracker: Tracker, experiments: Mapping[str, str], at: str) -> Iterator[str]:
+    """A line for each experiment's newest sweep and comparison, whose pages begin with heat-map, charts and table."""
+    for kind in ("sweep", "comparison"):
+        newest = {run.experiment: run for run in tracker.runs([*experiments], kind=kind)}
+        for name, run in newest.items():
+            yield f"The newest {kind} of {name}: {at}/#/experiments/{experiments[name]}/runs/{run.run_id}"
+
+
 def main(typed: Sequence[str]) -> None:
-    """Print the address, then become MLflow; a server of its own needs no second one."""
+    """Print the addresses, then become MLflow; a server of its own needs no second one."""
     address = tracking_address()
     names = list(takewhile(lambda word: not word.startswith("-"), typed))
     flags = typed[len(names) :]
@@ -93,11 +101,14 @@ def main(typed: Sequence[str]) -> None:
         tracker = connect()
         beside = shown(names, tracker.experiment_ids())
         those = search_filter(tracker.runs([*beside], kind="stage"))
+        at = pages(flags, tracker.address)
+        there = [*results(tracker, beside, at)]
     except (TrackerError, Refused) as error:
         sys.exit(str(error))
-    at = pages(flags, tracker.address)
     if beside:
         print(f"The runs of {', '.join(beside)} side by side:\n{side_by_side(beside, at, those=those)}", flush=True)
+    for line in there:
+        print(line, flush=True)
     if at == tracker.address.rstrip("/"):
         print(f"The runs are on a server that has its own pages: {at}")
         return

@@ -101,6 +101,8 @@ def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> 
         run_id = tracker.create_run(experiment, name=key, start=time.time(), tags=tags, parent=None)
     for path in files:
         tracker.log_file(run_id, path, "")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.suffix == ".md")
+    tracker.write_note(run_id, text, pictures=[path.name for path in files if path.suffix == ".png"])
     tracker.set_status(run_id, "FINISHED", end=time.time())
 
 

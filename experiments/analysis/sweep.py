@@ -1,53 +1,42 @@
-"""What came out of a sweep, over the values that it swept: a table, the best first, and a picture for each number.
+"""What came out of a sweep, over the values that it swept: a table, the best first, and pictures.
 
-Read from the run folders, so that it needs no MLflow; ``summary.csv`` and pictures go into the sweep's folder. In a
-picture there is a line for each choice of the other values, with a band over seeds.
+Read from the run folders, so that it needs no MLflow; everything is written into the sweep's folder:
+
+    summary.csv, summary.md    the table: every point with the metric that decides
+    metrics.csv                every point with each of ``CHARTED``
+    heat_map.png               that metric, where two keys or more were swept
+    <key>.png                  that metric over a swept number
+    <key>.metrics.png          each of ``CHARTED`` over it
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
-
-from experiments.analysis.pictures import fill_band, finite_or_gap, legend_columns, limit_to, look, write_caption
+from experiments.analysis.points import SEED, Point, Values, numeric_keys, points_of
 from experiments.analysis.set_table import three_decimals
-from experiments.analysis.statistics import SeedEstimate, is_share, over_seeds
+from experiments.analysis.statistics import over_seeds
+from experiments.analysis.sweep_pictures import draw, draw_heat_map, draw_metrics
 from experiments.system.files import write_text
 from experiments.table import Table, as_csv
 
-CSV, SEED = "summary.csv", "seed"
-POSITIVE_COSINE = "train/clipo/positive_cosine"
-"""Drawn beside the metric where jobs have it: it shows what a temperature did to the contrastive space."""
-MARKERS = "osD^vPX"
-CAPTION = (
-    "Lines: mean over seeds. Small dots: single seeds. Bands: 95% t-interval of the mean, cut at the frame; none for a "
-    "single seed."
+CSV, MARKDOWN, METRICS_CSV, HEAT_MAP = "summary.csv", "summary.md", "metrics.csv", "heat_map.png"
+TOKENS = "train/spent/tokens"
+"""Generated in all: what a point cost, which a group size or a number of steps changes."""
+CHARTED = (
+    "test/verifier/accuracy",
+    "test/verifier/accuracy_sampled",
+    "test/verifier/pass_at_*",
+    "test/*/verifier/accuracy",
+    "train/clipo/*",
+    "train/objective/clip_fraction",
+    "train/rollout/completion_tokens",
+    TOKENS,
 )
-CROSSES = " Crosses: a seed's value there is no finite number, and so there is no mean."
-
-Values = Mapping[str, str]
-"""Swept key → value."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One point of the sweep, its seeds together."""
-
-    values: Values
-    """Without the seed."""
-    seeds: Sequence[float]
-    """The metric of each."""
-
-    @property
-    def estimate(self) -> SeedEstimate:
-        return over_seeds(self.seeds)
+"""Success, what a temperature did to the contrastive space, and what it cost; of training at its last step."""
 
 
 def summarise_points(
@@ -63,106 +52,64 @@ def summarise_points(
         return [f"no job left any of {', '.join(primary)}: no table"] if metrics else []
     metric = max(primary, key=lambda name: counts[name])
     points = points_of(values, metrics, metric)
-    keys = list(dict.fromkeys(key for point in points for key in point.values))
-    records, rows = [], []
+    charted = _charted(values, metrics)
+    keys = list(dict.fromkeys(key for swept in values.values() for key in swept if key != SEED))
+    write_text(folder / CSV, as_csv(_records(keys, metric, points)))
+    table = _table(keys, metric, points, charted.get(TOKENS, ()))
+    write_text(folder / MARKDOWN, f"**{metric}**\n\n{table.as_markdown()}")
+    table.show(wide=160)
+    written = [folder / CSV, folder / MARKDOWN]
+    if charted:
+        written.append(folder / METRICS_CSV)
+        write_text(written[-1], as_csv([row for name, found in charted.items() for row in _records(keys, name, found)]))
+    return [f"Written: {path}" for path in (*written, *_draw_all(folder, points, metric, charted))]
+
+
+def _charted(values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]]) -> dict[str, list[Point]]:
+    """The points of each metric of ``CHARTED`` in its order; without those that are the same, or not finite, always."""
+    logged = dict.fromkeys(name for found in metrics.values() for name in found)
+    names = dict.fromkeys(name for pattern in CHARTED for name in sorted(logged) if fnmatchcase(name, pattern))
+    found = {name: points_of(values, metrics, name) for name in names}
+    return {name: points for name, points in found.items() if len(set(_finite(points))) > 1}
+
+
+def _finite(points: Sequence[Point]) -> list[float]:
+    return [value for point in points for value in point.seeds if math.isfinite(value)]
+
+
+def _records(keys: Sequence[str], metric: str, points: Sequence[Point]) -> list[dict[str, object]]:
+    records: list[dict[str, object]] = []
     for point in points:
         swept, found = {key: point.values.get(key, "") for key in keys}, point.estimate
         records.append({**swept, "metric": metric, "seeds": found.n, "mean": found.value, "half_95": found.half})
-        rows.append([*swept.values(), str(found.n), three_decimals(found)])
-    write_text(folder / CSV, as_csv(records))
-    caption = "Mean ± half of the 95% t-interval over seeds, the best first."
-    head, left = [*keys, "seeds", "mean"], range(len(keys))
-    Table(head=head, rows=rows, title=metric, caption=caption, left=left, simple=True).show(wide=160)
-    cosines = points_of(values, metrics, POSITIVE_COSINE)
-    pictures = [*_draw_all(folder, points, metric, ".png")]
-    pictures += _draw_all(folder, cosines, POSITIVE_COSINE, ".positive_cosine.png")
-    return [f"Written: {path}" for path in (folder / CSV, *pictures)]
+    return records
 
 
-def points_of(values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]], metric: str) -> list[Point]:
-    """Jobs that differ by seed alone as one point, the greatest mean first; what is not finite last."""
-    seeds: dict[tuple[tuple[str, str], ...], dict[str, float]] = defaultdict(dict)
-    for number, found in metrics.items():
-        if metric in found:
-            others = {**values[number]}
-            seed = others.pop(SEED, str(number))
-            seeds[tuple(others.items())][seed] = found[metric]
-    points = [Point(values=dict(point), seeds=[*found.values()]) for point, found in seeds.items()]
-    return sorted(points, key=lambda one: -one.estimate.value if math.isfinite(one.estimate.value) else math.inf)
-
-
-def _draw_all(folder: Path, points: Sequence[Point], metric: str, ending: str) -> Iterator[Path]:
-    """A picture for each swept number; none where no job has a finite metric."""
-    if any(math.isfinite(value) for point in points for value in point.seeds):
-        for key in numeric_keys([point.values for point in points]):
-            path = folder / f"{key}{ending}"
-            draw(points, key=key, metric=metric).savefig(path, dpi=160)
-            yield path
-
-
-def numeric_keys(points: Sequence[Values]) -> list[str]:
-    """The keys that are a number at every point, of at least three values: of two the table shows as much."""
-    keys = dict.fromkeys(key for point in points for key in point)
-    columns = {key: [_number(point.get(key)) for point in points] for key in keys}
-    return [key for key, found in columns.items() if None not in found and len(set(found)) >= 3]
-
-
-def _number(text: str | None) -> float | None:
-    """The finite number that a value is written as; None for anything else."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def lines_of(points: Sequence[Point], key: str) -> dict[str, dict[float, Sequence[float]]]:
-    """Label of the other values → value of ``key`` → the metric of each seed; in the order of numbers."""
-    lines: dict[tuple[tuple[str, str], ...], dict[float, Sequence[float]]] = defaultdict(dict)
+def _table(keys: Sequence[str], metric: str, points: Sequence[Point], cost: Sequence[Point]) -> Table:
+    tokens = {tuple(point.values.items()): over_seeds(point.seeds).value for point in cost}
+    rows = []
     for point in points:
-        others = tuple((name, value) for name, value in point.values.items() if name != key)
-        if (at := _number(point.values.get(key))) is not None:
-            lines[others][at] = point.seeds
-    ordered = sorted(lines.items(), key=lambda item: [(_number(value) or 0.0, value) for _, value in item[0]])
-    return {
-        ", ".join(f"{name}={value}" for name, value in others): dict(sorted(line.items())) for others, line in ordered
-    }
+        found, spent = point.estimate, tokens.get(tuple(point.values.items()))
+        own = [] if not tokens else ["" if spent is None else f"{spent:,.0f}"]
+        rows.append([*(point.values.get(key, "") for key in keys), str(found.n), three_decimals(found), *own])
+    head = [*keys, "seeds", "mean", *(["tokens"] if tokens else [])]
+    caption = "Mean ± half of the 95% t-interval over seeds, the best first."
+    if tokens:
+        caption += " Tokens: generated in training, the mean over seeds."
+    return Table(head=head, rows=rows, title=metric, caption=caption, left=range(len(keys)), simple=True)
 
 
-def draw(points: Sequence[Point], *, key: str, metric: str) -> Figure:
-    """The picture for one key; at least one seed of one point is a finite number."""
-    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
-    axes, lines = figure.subplots(), lines_of(points, key)
-    for index, (label, line) in enumerate(lines.items()):
-        _draw_line(axes, line, label, index)
-    ats = sorted({at for line in lines.values() for at in line})
-    if ats[0] > 0 and ats[-1] / ats[0] >= 4:
-        axes.set_xscale("log")
-    axes.set_xticks(ats, [f"{at:g}" for at in ats])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    seeds = [value for point in points for value in point.seeds]
-    finite = [value for value in seeds if math.isfinite(value)]
-    limit_to(axes, finite, margin=0.25)
-    if is_share(metric):
-        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-    axes.set_xlabel(key)
-    axes.set_ylabel(metric)
-    if len(lines) > 1:
-        figure.legend(frameon=False, loc="outside upper left", ncols=legend_columns(lines))
-    write_caption(figure, CAPTION if len(finite) == len(seeds) else CAPTION + CROSSES, width=110)
-    return figure
-
-
-def _draw_line(axes: Axes, line: Mapping[float, Sequence[float]], label: str, index: int) -> None:
-    colour, dashes = look(index)
-    ats, estimates = list(line), [over_seeds(seeds) for seeds in line.values()]
-    means = finite_or_gap(each.value for each in estimates)
-    marker = MARKERS[index % len(MARKERS)]
-    axes.plot(ats, means, color=colour, linestyle=dashes, marker=marker, linewidth=2, label=label, zorder=3)
-    fill_band(axes, ats, estimates, color=colour)
-    for at, seeds in line.items():
-        axes.plot([at] * len(seeds), finite_or_gap(seeds), ".", color=colour, markersize=4, alpha=0.6)
-    if crosses := [at for at, mean in zip(ats, means, strict=True) if math.isnan(mean)]:
-        heights = [0.03 + 0.04 * index] * len(crosses)  # of the axis: those of two lines do not cover each other
-        axes.plot(crosses, heights, "x", color=colour, markersize=6, transform=axes.get_xaxis_transform())
+def _draw_all(
+    folder: Path, points: Sequence[Point], metric: str, charted: Mapping[str, Sequence[Point]]
+) -> Iterator[Path]:
+    """The heat-map, and for each swept number the pictures of the metric and of the others that have a finite value."""
+    if (figure := draw_heat_map(points, metric=metric)) is not None:
+        figure.savefig(folder / HEAT_MAP, dpi=100)  # as wide as MLflow's page
+        yield folder / HEAT_MAP
+    for key in numeric_keys([point.values for point in points]):
+        if _finite(points):
+            draw(points, key=key, metric=metric).savefig(folder / f"{key}.png", dpi=160)
+            yield folder / f"{key}.png"
+        if charted:
+            draw_metrics(charted, key=key).savefig(folder / f"{key}.metrics.png", dpi=110)
+            yield folder / f"{key}.metrics.png"

@@ -59,7 +59,8 @@ FILES: dict[Kind, tuple[str, ...]] = {
     "experiment": RUN_FILES,
     "stage": ("config.yaml", RESULT, "summary.md", "figures/**/*.png", "pages/**/*.html"),
 }
-SWEEP_RESULTS = ("summary.csv", "*.png")  # files of the sweep's own folder, which belong to its run
+SWEEP_NOTE = "summary.md"  # of the sweep's own folder, and what its page in MLflow begins with
+SWEEP_RESULTS = ("summary.csv", "metrics.csv", SWEEP_NOTE, "*.png")  # files of that folder, which belong to its run
 
 
 @dataclass(kw_only=True)
@@ -142,6 +143,10 @@ class FolderSync:
             for path in sorted(folder.glob(pattern)):
                 if _changed(path, folder, sent):
                     self.tracker.log_file(sent.run_id, path, _place(path, folder))
+                    if run.kind == "sweep" and path.name == SWEEP_NOTE:
+                        pictures = sorted(picture.name for picture in folder.glob("*.png"))
+                        text = path.read_text(encoding="utf-8")
+                        self.tracker.write_note(sent.run_id, text, pictures=pictures)
 
     def _send_metrics(self, run: RunDescription, sent: Sent) -> None:
         while lines := list(islice(complete_lines(run.folder, start=sent.offset), CHUNK)):

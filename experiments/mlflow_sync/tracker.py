@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import quote, unquote, urlparse
 
 from experiments.mlflow_sync.describe import DataSet, mlflow_name
 from experiments.mlflow_sync.store import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 MOST_METRICS, MOST_PARAMS, MOST_RUNS = 1000, 100, 1000  # per request: MLflow's limits
 LONGEST_TAG = 5000
 TABLES_TAG = "mlflow.loggedArtifacts"
+NOTE_TAG = "mlflow.note.content"
 PARENT_TAG = "mlflow.parentRunId"
 
 
@@ -130,6 +131,16 @@ class Tracker:
         entry = {"path": file, "type": "table"}
         if entry not in known:
             self._client.set_tag(run_id, TABLES_TAG, json.dumps([*known, entry]))
+
+    def write_note(self, run_id: str, text: str, *, pictures: Sequence[str]) -> None:
+        """What MLflow's page of a run begins with: ``pictures`` among its artifacts, then ``text``, which is Markdown.
+
+        MLflow limits a tag's length, so a long text ends at a whole line.
+        """
+        shown = "".join(f"![{path}](get-artifact?path={quote(path)}&run_uuid={run_id})\n\n" for path in pictures)
+        note = shown + text
+        note = note if len(note) <= LONGEST_TAG else note[:LONGEST_TAG].rpartition("\n")[0]
+        self._client.set_tag(run_id, NOTE_TAG, note)
 
     def set_status(self, run_id: str, status: str, *, end: float) -> None:
         """RUNNING, FINISHED, FAILED or KILLED; the end's time (seconds since the epoch) belongs to the last three."""

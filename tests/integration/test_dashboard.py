@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync
 from experiments.run_folder import read_json
 from experiments.schema import STAGES
 from experiments.system.files import write_json
+from tests.browser import opened
 from tests.ports import free_port
 from tests.unit.experiments.conftest import Outputs
 
@@ -177,16 +177,6 @@ def test_the_dashboard_listens_on_loopback_and_a_login_is_written_nowhere(port: 
     assert list(read_json(run / MEMORY_FILE)) == [f"http://127.0.0.1:{port}"]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if b"opensesame" in path.read_bytes()]
-
-
-def opened(address: str, folder: Path) -> str:
-    """What a browser shows there, once its scripts are done."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("there is no chromium to open the page in")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
-    flags += [f"--user-data-dir={folder / 'chromium'}", "--virtual-time-budget=300000", "--dump-dom"]
-    return subprocess.run([chromium, *flags, address], capture_output=True, text=True, check=True, timeout=600).stdout
 
 
 @pytest.mark.slow

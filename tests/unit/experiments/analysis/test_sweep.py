@@ -9,20 +9,14 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+from experiments.analysis.points import Point, lines_of, numeric_keys, points_of
 from experiments.analysis.statistics import over_seeds
-from experiments.analysis.sweep import (
-    CAPTION,
-    CROSSES,
-    Point,
-    draw,
-    lines_of,
-    numeric_keys,
-    points_of,
-    summarise_points,
-)
+from experiments.analysis.sweep import summarise_points
+from experiments.analysis.sweep_pictures import CAPTION, CROSSES, draw, draw_heat_map, draw_metrics
 
 SAMPLED, VALIDATION = "test/verifier/accuracy_sampled", "val/verifier/accuracy_sampled"
 COSINE = "train/clipo/positive_cosine"
+TEXTS = ("summary.csv", "summary.md", "metrics.csv")
 TAU, GROUP = "reward.temperature", "rollout.group_size"
 TAUS = {"0.2": [0.30, 0.32, 0.31], "0.05": [0.41, 0.43, 0.45], "0.02": [0.40]}
 POINTS = [Point(values={TAU: tau, GROUP: group}, seeds=TAUS[tau]) for group in ("8", "16") for tau in TAUS]
@@ -40,9 +34,9 @@ def test_seeds_are_together_the_best_is_first_and_what_is_not_finite_last() -> N
 @pytest.mark.parametrize(
     ("means", "pictures"),
     [
-        ((0.25, 0.5, 0.375), ["tau.png", "tau.positive_cosine.png"]),
-        ((0.3, math.nan, 0.4), ["tau.png", "tau.positive_cosine.png"]),
-        ((math.inf,) * 3, ["tau.positive_cosine.png"]),
+        ((0.25, 0.5, 0.375), ["tau.png", "tau.metrics.png"]),
+        ((0.3, math.nan, 0.4), ["tau.png", "tau.metrics.png"]),
+        ((math.inf,) * 3, ["tau.metrics.png"]),
     ],
 )
 def test_a_sweep_leaves_a_table_and_pictures(
@@ -51,7 +45,7 @@ def test_a_sweep_leaves_a_table_and_pictures(
     values = {n: {"tau": tau} for n, tau in enumerate(("0.2", "0.05", "0.02"))}
     metrics = {n: {SAMPLED: mean, COSINE: 0.3 * n} for n, mean in enumerate(means)}
     lines = summarise_points(tmp_path, values, metrics, primary=(VALIDATION, SAMPLED))
-    assert lines == [f"Written: {tmp_path / name}" for name in ("summary.csv", *pictures)]
+    assert lines == [f"Written: {tmp_path / name}" for name in (*TEXTS, *pictures)]
     rows = list(csv.DictReader((tmp_path / "summary.csv").open()))
     best_first = sorted(means, key=lambda mean: -mean if math.isfinite(mean) else math.inf)
     assert [(row["metric"], row["mean"]) for row in rows] == [(SAMPLED, str(mean)) for mean in best_first]
@@ -127,3 +121,86 @@ def test_values_over_a_wide_range_have_a_logarithmic_axis_and_shares_are_in_perc
     assert (axes.get_xscale(), axes.get_xlabel()) == (scale, "key")
     assert [label.get_text() for label in axes.get_xticklabels()] == list(values), "ticks stand where it was run"
     assert {label.get_text().endswith("%") for label in axes.get_yticklabels()} == {metric == SAMPLED}
+
+
+def test_every_metric_of_a_point_is_in_the_csv_and_what_it_cost_in_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is the same in all jobs shows nothing, and what is not charted is left out."""
+    values = {n: {TAU: tau, "seed": str(n)} for n, tau in enumerate(("0.2", "0.2", "0.05", "0.02"))}
+    metrics = {
+        n: {SAMPLED: 0.1 * n, COSINE: 0.2 * n, "train/spent/tokens": 1000.0 * n, "train/loss": n, "train/clipo/a": 1.0}
+        for n in values
+    }
+    summarise_points(tmp_path, values, metrics, primary=(SAMPLED,))
+    rows = list(csv.DictReader((tmp_path / "metrics.csv").open()))
+    assert list(dict.fromkeys(row["metric"] for row in rows)) == [SAMPLED, COSINE, "train/spent/tokens"]
+    (one,) = (row for row in rows if (row["metric"], row[TAU]) == (COSINE, "0.2"))
+    assert (one["seeds"], float(one["mean"])) == ("2", pytest.approx(0.1))
+    assert "| 0.02 | 1 | 0.300 | 3,000 |" in (tmp_path / "summary.md").read_text()
+    assert "3,000" in capsys.readouterr().out
+
+
+def test_a_panel_for_each_metric_has_the_lines_of_its_points() -> None:
+    other = [Point(values=one.values, seeds=[2 * value for value in one.seeds]) for one in POINTS]
+    figure = draw_metrics({SAMPLED: POINTS, COSINE: other, "train/clipo/loss": POINTS, "d": POINTS}, key=TAU)
+    figure.draw_without_rendering()
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title() for axes in shown] == [SAMPLED, COSINE, "train/clipo/loss", "d"]
+    first, second = (axes.lines[0].get_ydata() for axes in shown[:2])
+    assert list(second) == pytest.approx([2 * value for value in first])
+
+
+def cells_of(figure: Figure) -> dict[tuple[str, str], str]:
+    """(row, column) → the text of a heat-map's cell."""
+    axes = figure.axes[0]
+    columns, rows = (
+        [label.get_text() for label in labels] for labels in (axes.get_xticklabels(), axes.get_yticklabels())
+    )
+    found = {}
+    for text in axes.texts:
+        x, y = text.get_position()
+        found[rows[int(y)], columns[int(x)]] = text.get_text()
+    return found
+
+
+def test_a_heat_map_has_the_key_of_most_values_across_and_numbers_in_their_order() -> None:
+    """Of τ by group size with a cell that was not run; beside it the verifier alone, which has no temperature."""
+    points = [
+        Point(values={"reward": "clipo", TAU: tau, GROUP: group}, seeds=[float(group) / 100, float(group) / 50])
+        for tau in ("0.05", "0.02")
+        for group in ("16", "8", "32")
+        if (tau, group) != ("0.02", "32")
+    ]
+    points += [Point(values={"reward": "verifier", TAU: "—", GROUP: group}, seeds=[0.5]) for group in ("8", "16", "32")]
+    figure = draw_heat_map(points, metric=SAMPLED)
+    assert figure is not None
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == (GROUP, f"reward · {TAU}")
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "16", "32"]
+    rows = ["clipo · 0.02", "clipo · 0.05", "verifier · —"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == rows
+    image = axes.images[0].get_array()
+    assert image[1].tolist() == pytest.approx([0.12, 0.24, 0.48])
+    assert math.isnan(image.filled(math.nan)[0][2]), "it was not run"
+    cells = cells_of(figure)
+    assert cells[rows[2], "8"] == "50.0\n(1)", "percent; a single seed has no interval"
+    assert cells[rows[1], "8"] == f"12.0 ± {100 * over_seeds([0.08, 0.16]).half:.1f}\n(2)"
+    assert (rows[0], "32") not in cells
+
+
+def test_a_mean_that_is_not_finite_is_written_and_has_no_colour() -> None:
+    points = [Point(values={TAU: tau, GROUP: group}, seeds=[0.3]) for tau in ("1", "2") for group in ("8", "16")]
+    figure = draw_heat_map([*points[:3], Point(values=points[3].values, seeds=[math.inf])], metric=COSINE)
+    assert figure is not None
+    assert cells_of(figure)["16", "2"] == "inf\n(1)"
+    assert math.isnan(figure.axes[0].images[0].get_array().filled(math.nan)[1][1])
+
+
+def test_there_is_no_heat_map_of_one_key_or_of_nothing_finite() -> None:
+    assert draw_heat_map(POINTS[:3], metric=SAMPLED) is None, "one group size"
+    lost = [Point(values=one.values, seeds=[math.nan]) for one in POINTS]
+    assert draw_heat_map(lost, metric=SAMPLED) is None
+    many = [Point(values={"a": str(n), "b": str(n), "c": str(n % 2)}, seeds=[0.5]) for n in range(41)]
+    assert draw_heat_map(many, metric=SAMPLED) is None, "more rows than can be read"

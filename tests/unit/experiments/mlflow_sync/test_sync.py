@@ -134,7 +134,7 @@ def test_the_jobs_of_a_sweep_hang_below_one_parent_which_has_its_table_and_pictu
     """Wherever ``hydra.sweep.dir`` is; what is drawn anew is sent again, what is not is not."""
     (sweep := tmp_path / "mine").mkdir()
     entry = {"sweep": "mine", "overrides": "seed=0,1", "folder": str(sweep)}
-    for name in (names := ["reward.temperature.png", "summary.csv"]):
+    for name in (names := ["heat_map.png", "reward.temperature.png", "summary.csv", "summary.md"]):
         (sweep / name).write_text("drawn")
     for seed in range(2):
         job = outputs.run("swept", seed=seed, final=0.4)
@@ -150,7 +150,19 @@ def test_the_jobs_of_a_sweep_hang_below_one_parent_which_has_its_table_and_pictu
     (sweep / names[0]).write_text("drawn anew")
     (there / names[1]).write_text("a mark")
     send(job, tracker)
-    assert [(there / name).read_text() for name in names] == ["drawn anew", "a mark"]
+    assert [(there / name).read_text() for name in names[:2]] == ["drawn anew", "a mark"]
+    note = parent.tags["mlflow.note.content"]
+    pictures = [f"![{name}](get-artifact?path={name}&run_uuid={parent.run_id})\n\n" for name in names[:2]]
+    assert note == f"{''.join(pictures)}drawn", "what the run's page begins with"
+
+
+def test_a_note_that_is_too_long_ends_at_a_whole_line(tracker: Tracker, outputs: Any) -> None:
+    send(outputs.run("noted", seed=0, final=0.4), tracker)
+    (run,) = tracker.runs(["noted"], kind="experiment")
+    tracker.write_note(run.run_id, "\n".join(line := "| a row |" for _ in range(1000)), pictures=[])
+    (run,) = tracker.runs(["noted"], kind="experiment")
+    assert set((note := run.tags["mlflow.note.content"]).splitlines()) == {line}
+    assert 4900 < len(note) <= 5000
 
 
 def test_status_follows_the_folder(tracker: Tracker, outputs: Any) -> None:
