@@ -166,12 +166,28 @@ def wilson(found: ReliabilityBins) -> tuple[Tensor, Tensor]:
     return centre - half, centre + half
 
 
+class DataCounts(L.Callback):
+    """Logs at each validation what training has drawn so far, as ``train/data/trajectories`` and ``…/triples``.
+
+    Reads ``count_drawn`` of the datamodule: batches → name → how many different ones. Data without it logs nothing.
+    Only watches.
+    """
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        count = getattr(getattr(trainer, "datamodule", None), "count_drawn", None)
+        if count is not None:
+            for name, number in count(trainer.global_step).items():
+                pl_module.log(f"train/data/{name}", float(number), batch_size=1)
+
+
 class ActionProbe(L.Callback):
     """Logs ``val/probe/accuracy_actions_shuffled``, beside ``val/critic/categorical_accuracy``. Only watches.
 
     The accuracy with the actions of other trajectories: whether the critic reads the action at all. The published V1
     failed here: its goals are reachable from the start whatever was done, and shuffling changed nothing. Where there is
     no start beside the action (V2, joint, text) the whole state–action is shuffled and accuracy falls.
+
+    Where there is one, ``val/probe/accuracy_starts_shuffled`` too: what is left without the start.
     """
 
     @torch.no_grad()
@@ -180,31 +196,36 @@ class ActionProbe(L.Callback):
     ) -> None:
         if not isinstance(batch, CriticBatch):
             return
-        with gathered(pl_module.critic):
-            logits = pl_module.critic(with_shuffled_actions(batch.state_actions), batch.goals).float()
-        # among the same pairs as the accuracy beside it
-        right = categorical_accuracy(logits, batch.positive, pl_module.counted(batch, "validation", batch_idx)).float()
-        accuracy = mean_over(right, batch.positive.any(dim=1))
         anchors = rows_of(batch.state_actions)
-        pl_module.log("val/probe/accuracy_actions_shuffled", accuracy, batch_size=anchors, add_dataloader_idx=False)
+        counts = pl_module.counted(batch, "validation", batch_idx)  # the same pairs as of the accuracy beside it
+        for part, shuffled in shuffles(batch.state_actions).items():
+            with gathered(pl_module.critic):
+                logits = pl_module.critic(shuffled, batch.goals).float()
+            right = categorical_accuracy(logits, batch.positive, counts).float()
+            accuracy = mean_over(right, batch.positive.any(dim=1))
+            name = f"val/probe/accuracy_{part}_shuffled"
+            pl_module.log(name, accuracy, batch_size=anchors, add_dataloader_idx=False)
 
 
-def with_shuffled_actions(state_actions: Any) -> Any:
-    """Every anchor gets the next one's action: a deterministic shuffle in which none keeps its own.
+def shuffles(state_actions: Any) -> dict[str, Any]:
+    """By the part that moves: every anchor gets the next one's, a deterministic shuffle in which none keeps its own.
 
     Args:
-        state_actions: (A, 2, W) start and action, of which the action moves; any other encoding moves as a whole.
+        state_actions: (A, 2, W) start and action, each of which moves alone; any other encoding moves as a whole.
     """
-    following = torch.arange(rows_of(state_actions)).roll(-1)
+    moved = take(state_actions, torch.arange(rows_of(state_actions)).roll(-1))
     if isinstance(state_actions, Tensor) and state_actions.ndim == 3:
-        return torch.stack([state_actions[:, 0], state_actions[following, 1]], dim=1)
-    return take(state_actions, following)
+        return {
+            "actions": torch.stack([state_actions[:, 0], moved[:, 1]], dim=1),
+            "starts": torch.stack([moved[:, 0], state_actions[:, 1]], dim=1),
+        }
+    return {"actions": moved}
 
 
 class GeometryProbe(L.Callback):
-    """Logs of the first batch of each validation, under ``val/probe/``: ``parity_from_components`` (goals that are
-    numbers), ``alignment`` and ``positive_cosine`` of positive pairs, ``uniformity`` and ``effective_rank`` of the
-    goals. Only watches.
+    """Logs under ``val/probe/``: ``parity_from_components``, of all different goals of a validation that are numbers;
+    of its first batch ``alignment`` and ``positive_cosine`` of positive pairs, ``uniformity`` and ``effective_rank`` of
+    the goals. Only watches.
 
     Args:
         components: principal components from which parity is read.
@@ -214,32 +235,51 @@ class GeometryProbe(L.Callback):
     def __init__(self, *, components: int, folds: int) -> None:
         self.components = components
         self.folds = folds
+        self._goals: list[Tensor] = []
 
     def on_validation_batch_end(
         self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        if batch_idx or not isinstance(batch, CriticBatch) or not hasattr(pl_module.critic, "encode_goal"):
+        if not isinstance(batch, CriticBatch) or not hasattr(pl_module.critic, "encode_goal"):
+            return
+        if isinstance(batch.goals, Tensor):
+            self._goals.append(batch.goals)
+        if batch_idx:
             return
         with gathered(pl_module.critic):
             measured = self.measure(pl_module.critic, batch)
         for name, value in measured.items():
             pl_module.log(f"val/probe/{name}", value, batch_size=1, add_dataloader_idx=False)
 
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        goals, self._goals = self._goals, []
+        if not goals:
+            return
+        with gathered(pl_module.critic):
+            accuracy = self.parity(pl_module.critic, torch.cat(goals))
+        if accuracy == accuracy:  # NaN where one parity is missing
+            pl_module.log("val/probe/parity_from_components", accuracy, batch_size=1)
+
     @torch.no_grad()
-    def measure(self, critic: Any, batch: CriticBatch) -> dict[str, Tensor | float]:
-        """The numbers by name; what cannot be measured on this batch is absent."""
+    def parity(self, critic: Any, goals: Tensor) -> float:
+        """:func:`parity_accuracy` of the different goals: one that stood in two folds would be known already."""
+        first: dict[tuple[int, ...], int] = {}
+        for row, numbers in enumerate(goals.reshape(len(goals), -1).tolist()):
+            first.setdefault(tuple(numbers), row)
+        goals = goals[list(first.values())]
+        embeddings = critic.encode_goal(goals).float().cpu()
+        return parity_accuracy(embeddings, parity_of(goals.cpu()), components=self.components, folds=self.folds)
+
+    @torch.no_grad()
+    def measure(self, critic: Any, batch: CriticBatch) -> dict[str, Tensor]:
+        """What is measured of one batch, by name; what cannot be is absent."""
         goals = critic.encode_goal(batch.goals).float()
         rows, columns = positive_diagonal(batch.positive, len(batch.positive))
-        measured: dict[str, Tensor | float] = {}
+        measured: dict[str, Tensor] = {}
         if len(rows):
             anchors = critic.encode_state_action(take(batch.state_actions, rows)).float()
             measured["alignment"] = alignment(anchors, goals[columns])
             measured["positive_cosine"] = cosine_similarity(anchors, goals[columns]).mean()
         if len(goals) > 1:
             measured |= {"uniformity": uniformity(goals), "effective_rank": effective_rank(goals)}
-        if isinstance(batch.goals, Tensor):
-            parity = parity_of(batch.goals.cpu())
-            accuracy = parity_accuracy(goals.cpu(), parity, components=self.components, folds=self.folds)
-            if accuracy == accuracy:  # NaN where one parity is missing
-                measured["parity_from_components"] = accuracy
         return measured

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import islice
@@ -140,6 +140,13 @@ class TraceArrays(L.LightningDataModule, ABC):
         same = (flat[:, None] == flat[None]).all(dim=2) if self.mask_same_goal else None
         return diagonal_batch(state_actions, goals, same, size=len(rows))
 
+    def count_drawn(self, batches: int) -> Mapping[str, int]:
+        """How many different ``trajectories`` the first batches of training draw from, and how many ``triples``."""
+        held_back = self.validation_batches * self.batch_size
+        return count_drawn(
+            self.trajectories - held_back, self.triples_each, batches, batch_size=self.batch_size, seed=self.seed
+        )
+
     def train_dataloader(self) -> DataLoader[CriticBatch]:
         return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
 
@@ -213,19 +220,23 @@ def triple_table(
         multiprocessing_context="spawn" if workers else None,  # threads of this process cannot harm the workers
         generator=torch.Generator(),  # else the loader draws its seed from the global one
     )
-    found: dict[str, Int[ndarray, "T W"]] = {}
+    found: set[str] = set()
+    table: Int[ndarray, "N T W"] | None = None
     for drawn in searches:
         before = len(found)
         for key, rows in drawn:
-            if len(found) < trajectories:
-                found.setdefault(key, rows)
+            if len(found) < trajectories and key not in found:
+                if table is None:  # filled in place: 320,000 trajectories of V1 are 230 MB
+                    table = np.empty((trajectories, *rows.shape), dtype=rows.dtype)
+                table[len(found)] = rows
+                found.add(key)
         if progress:
             progress(len(found))
         if len(found) in (before, trajectories):
             break
-    if len(found) < trajectories:
+    if table is None or len(found) < trajectories:
         raise ValueError(f"{space} holds about {len(found)} training problems, {trajectories} are wanted")
-    return np.stack(list(found.values()))
+    return table
 
 
 def _triples_of(
@@ -270,6 +281,16 @@ def batch_rows(table: Int[ndarray, "N T W"], number: int, *, batch_size: int, se
     epoch, place = divmod(number, trajectories // batch_size)
     order = order_of_epoch(trajectories, seed=seed, epoch=epoch)
     return table[order[place * batch_size : (place + 1) * batch_size], epoch % triples_each].astype(np.int64)
+
+
+def count_drawn(trajectories: int, triples_each: int, batches: int, *, batch_size: int, seed: int) -> dict[str, int]:
+    """How many different trajectories, and triples of them, :func:`batch_rows` draws in its first ``batches``."""
+    drawn = np.zeros((trajectories, triples_each), dtype=bool)
+    of_an_epoch = trajectories // batch_size
+    for epoch in range(-(-batches // of_an_epoch)):
+        taken = min(batches - epoch * of_an_epoch, of_an_epoch) * batch_size
+        drawn[order_of_epoch(trajectories, seed=seed, epoch=epoch)[:taken], epoch % triples_each] = True
+    return {"trajectories": int(drawn.any(axis=1).sum()), "triples": int(drawn.sum())}
 
 
 @lru_cache(maxsize=4)

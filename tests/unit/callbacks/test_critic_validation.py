@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,18 +15,19 @@ from torch.utils.data import DataLoader
 from callbacks.critic_validation import (
     ActionProbe,
     Calibration,
+    DataCounts,
     GeometryProbe,
     SimilarityHeatmap,
     diagram,
     positive_diagonal,
+    shuffles,
     wilson,
-    with_shuffled_actions,
 )
 from callbacks.projections import EmbeddingProjection
 from contrastive_reasoning.critics import CriticBatch, NumericV1, NumericV2
 from contrastive_reasoning.critics.calibration import ReliabilityBins
 from contrastive_reasoning.losses import dot
-from datamodules.oracle_states import array_form, oracle_batches, target_form
+from datamodules.oracle_states import array_form, oracle_batches
 from lightning_modules.critic import CriticPretraining
 from lightning_modules.metrics import OracleMetrics
 from tests.quiet import quiet_trainer
@@ -86,7 +88,7 @@ def test_pictures_and_probes_are_logged_at_each_validation_and_only_watch(tmp_pa
     assert probes == {
         f"val/probe/{name}"
         for name in (
-            *("accuracy_actions_shuffled", "parity_from_components", "alignment"),
+            *("accuracy_actions_shuffled", "accuracy_starts_shuffled", "parity_from_components", "alignment"),
             *("positive_cosine", "uniformity", "effective_rank"),
         )
     }
@@ -95,13 +97,49 @@ def test_pictures_and_probes_are_logged_at_each_validation_and_only_watch(tmp_pa
     assert album.metrics["val/probe/alignment"] == pytest.approx(2 - 2 * album.metrics["val/probe/positive_cosine"])
 
 
-def test_only_the_action_moves_where_there_is_a_start() -> None:
+def test_start_and_action_move_each_alone_where_there_are_both() -> None:
     arrays = torch.arange(3 * 2 * 6).reshape(3, 2, 6)
-    shuffled = with_shuffled_actions(arrays)
-    assert torch.equal(shuffled[:, 0], arrays[:, 0])
-    assert torch.equal(shuffled[:, 1], arrays[[1, 2, 0], 1])
-    assert torch.equal(with_shuffled_actions(arrays[:, 0]), arrays[[1, 2, 0], 0])
-    assert torch.equal(with_shuffled_actions({"input_ids": arrays})["input_ids"], arrays[[1, 2, 0]])
+    shuffled = shuffles(arrays)
+    assert shuffled.keys() == {"actions", "starts"}
+    for moved, name in ((0, "starts"), (1, "actions")):
+        assert torch.equal(shuffled[name][:, 1 - moved], arrays[:, 1 - moved])
+        assert torch.equal(shuffled[name][:, moved], arrays[[1, 2, 0], moved])
+    whole, tokens = shuffles(arrays[:, 0]), shuffles({"input_ids": arrays})
+    assert whole.keys() == tokens.keys() == {"actions"}
+    assert torch.equal(whole["actions"], arrays[[1, 2, 0], 0])
+    assert torch.equal(tokens["actions"]["input_ids"], arrays[[1, 2, 0]])
+
+
+class ReadsOneOfTwo(NumericV1):
+    """Its state–action is the start's (0) or the action's (1) array as it is, and so is its goal."""
+
+    def __init__(self, part: int) -> None:
+        super().__init__(**SIZE, similarity=dot, seed=0)
+        self.part = part
+
+    def encode_state_action(self, state_actions: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.normalize(state_actions[:, self.part].float(), dim=1)
+
+    def encode_goal(self, goals: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.normalize(goals.float(), dim=1)
+
+
+@pytest.mark.parametrize(("part", "expected"), [(0, (1.0, 0.0)), (1, (0.0, 1.0))])
+def test_accuracy_falls_where_what_the_critic_reads_is_shuffled(part: int, expected: tuple[float, float]) -> None:
+    arrays = torch.randint(0, 50, (12, 6), generator=torch.Generator().manual_seed(0))
+    diagonal = torch.eye(12, dtype=torch.bool)
+    state_actions = torch.stack([arrays, arrays], dim=1)
+    batch = CriticBatch(state_actions=state_actions, goals=arrays, positive=diagonal, candidate=diagonal | True)
+    logged: dict[str, float] = {}
+    module: Any = SimpleNamespace(
+        critic=ReadsOneOfTwo(part),
+        counted=lambda batch, *_: batch.candidate,
+        log=lambda name, value, **_: logged.update({name: float(value)}),
+    )
+    trainer: Any = None
+    ActionProbe().on_validation_batch_end(trainer, module, None, batch, 0)
+    names = ("val/probe/accuracy_actions_shuffled", "val/probe/accuracy_starts_shuffled")
+    assert tuple(logged[name] for name in names) == expected
 
 
 def test_the_diagonal_is_positive_and_no_goal_stands_twice() -> None:
@@ -112,15 +150,46 @@ def test_the_diagonal_is_positive_and_no_goal_stands_twice() -> None:
     assert positive_diagonal(torch.zeros(3, 3, dtype=torch.bool), 2)[0].shape == (0,)
 
 
-def test_goals_that_are_targets_have_a_parity() -> None:
-    critic = NumericV2(**SIZE, similarity=dot, seed=0)
-    states = oracle_batches(target_form, batch_size=24, problems=3)[0]
-    diagonal = torch.eye(24, dtype=torch.bool)
-    batch = CriticBatch(
-        state_actions=states.state_actions, goals=torch.arange(24), positive=diagonal, candidate=diagonal | True
-    )
-    measured = GeometryProbe(components=4, folds=3).measure(critic, batch)
-    assert 0 <= measured["parity_from_components"] <= 1
+class PlainNumber(NumericV2):
+    """Embeds a target as its parity and its size."""
+
+    def encode_goal(self, goals: torch.Tensor) -> torch.Tensor:
+        return torch.stack([goals % 2, goals / 1000, 0 * goals, 0 * goals], dim=1).float()
+
+
+def test_parity_is_read_from_all_different_goals_of_a_validation() -> None:
+    probe = GeometryProbe(components=2, folds=3)
+    critic = PlainNumber(**SIZE, similarity=dot, seed=0)
+    assert probe.parity(critic, torch.arange(24)) == 1.0
+    assert isnan(probe.parity(critic, torch.tensor([3, 4] * 12))), "two goals are too few, however often they are drawn"
+    logged: dict[str, Any] = {}
+    module: Any = SimpleNamespace(critic=critic, log=lambda name, value, **_: logged.update({name: value}))
+    trainer: Any = None
+    diagonal = torch.eye(6, dtype=torch.bool)
+    for number in range(4):
+        goals = torch.arange(6) + 6 * number
+        state_actions = torch.zeros(6, 6, dtype=torch.long)
+        batch = CriticBatch(state_actions=state_actions, goals=goals, positive=diagonal, candidate=diagonal | True)
+        probe.on_validation_batch_end(trainer, module, None, batch, number)
+    seen: list[torch.Tensor] = []
+    probe.parity = lambda critic, goals: seen.append(goals) or 1.0  # type: ignore[method-assign]
+    probe.on_validation_epoch_end(trainer, module)
+    assert logged["val/probe/parity_from_components"] == 1.0
+    assert torch.equal(seen[0], torch.arange(24))
+    probe.on_validation_epoch_end(trainer, module)
+    assert len(seen) == 1, "the next validation begins without them"
+
+
+def test_what_training_has_drawn_is_logged_where_the_data_counts_it() -> None:
+    logged: dict[str, float] = {}
+    module: Any = SimpleNamespace(log=lambda name, value, **_: logged.update({name: value}))
+    counting = SimpleNamespace(count_drawn=lambda batches: {"trajectories": 16 * batches})
+    trainer: Any = SimpleNamespace(global_step=3, datamodule=counting)
+    DataCounts().on_validation_epoch_end(trainer, module)
+    assert logged == {"train/data/trajectories": 48.0}
+    for datamodule in (None, object()):
+        trainer.datamodule = datamodule
+        DataCounts().on_validation_epoch_end(trainer, module)
 
 
 def test_its_bins_are_of_equal_width_and_as_many_as_are_asked_for() -> None:

@@ -16,6 +16,7 @@ from datamodules.traces import (
     TracesV1,
     TracesV2,
     batch_rows,
+    count_drawn,
     shown,
     states_of,
     triple_table,
@@ -83,6 +84,19 @@ def test_a_batch_takes_each_trajectory_once_and_an_epoch_takes_them_all() -> Non
     assert np.array_equal(batch_rows(table, 4, batch_size=5, seed=0), batch_rows(table, 4, batch_size=5, seed=0))
     turns = np.arange(3)[None, :, None].repeat(4, axis=0)  # column t holds t
     assert [set(batch_rows(turns, k, batch_size=4, seed=0)[:, 0].tolist()) for k in range(4)] == [{0}, {1}, {2}, {0}]
+
+
+def test_what_was_seen_is_counted_as_it_is_drawn() -> None:
+    trajectories, each, size = 11, 3, 4
+    rows = np.arange(trajectories * each).reshape(trajectories, each, 1)  # row r belongs to trajectory r // 3
+    for batches in range(12):
+        drawn = [row for number in range(batches) for row in batch_rows(rows, number, batch_size=size, seed=5)[:, 0]]
+        expected = {"trajectories": len({row // each for row in drawn}), "triples": len(set(drawn))}
+        assert count_drawn(trajectories, each, batches, batch_size=size, seed=5) == expected
+    data = arrays(TracesV2)
+    assert data.count_drawn(0) == {"trajectories": 0, "triples": 0}
+    assert data.count_drawn(4) == {"trajectories": 32, "triples": 32}
+    assert data.count_drawn(8) == {"trajectories": 32, "triples": 64}, "those that validate are not counted"
 
 
 def test_the_table_holds_distinct_training_problems_whatever_the_workers() -> None:
