@@ -20,7 +20,7 @@ from callbacks.system_metrics import memory_in_use, peak_memory
 from contrastive_reasoning.distributed import total
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.pass_cost import NO_WORK, Work, decoder_size, learning_flops, reading_flops
-from contrastive_reasoning.progress import Pace, steps_done, steps_in_all
+from contrastive_reasoning.progress import Pace, step_is_logged, steps_done, steps_in_all
 
 SPENT, THROUGHPUT = "train/spent/", "train/throughput/"
 MATRIX_SIZES = {"cpu": 1024, "cuda": 8192}
@@ -59,10 +59,13 @@ class Cost(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Add the step that ended."""
         self._count()
-        pl_module.log(f"{SPENT}seconds", self.seconds, batch_size=1)
+        logged = step_is_logged(trainer)
+        if logged:
+            pl_module.log(f"{SPENT}seconds", self.seconds, batch_size=1)
         if getattr(batch, "rollouts", None) is not None:
             self.tokens += int(total(float(batch.generated.projected)))
-            pl_module.log(f"{SPENT}tokens", float(self.tokens), batch_size=1)
+            if logged:
+                pl_module.log(f"{SPENT}tokens", float(self.tokens), batch_size=1)
 
     def state_dict(self) -> dict[str, Any]:
         return {"tokens": self.tokens, "seconds": self.seconds}
@@ -77,7 +80,7 @@ class Cost(L.Callback):
 
 
 class Throughput(L.Callback):
-    """Logs the metrics of ``train/throughput/`` after every step, of this rank. Only watches.
+    """Logs the metrics of ``train/throughput/`` after every step that is logged, of this rank. Only watches.
 
     - ``steps_per_second``, ``seconds_left``, ``tokens_per_second``: over the last steps, validation between them too.
     - ``step_seconds`` without validation, of which ``rollout_seconds``, ``reward_seconds`` (advantages too),
@@ -136,6 +139,8 @@ class Throughput(L.Callback):
             taken["update"] = taken[WHOLE_BATCH]
         phases = {phase: taken[phase] for phase in ("rollout", "reward", "update") if phase in taken}
         seconds = {"step": step, **phases, "rest": step - sum(phases.values())}
+        if not step_is_logged(trainer):
+            return
         steps = steps_in_all(trainer, pl_module)
         values = {
             "steps_per_second": self._pace.rate,

@@ -22,7 +22,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.utilities import rank_zero_warn
 
-from contrastive_reasoning.progress import steps_done
+from contrastive_reasoning.progress import step_is_logged, steps_done
 
 RETURN, SUCCESS, CORRELATION = "train/steps/return", "train/verdict/ok", "train/steps/outcome_correlation"
 RISING = {
@@ -133,8 +133,8 @@ class Health(L.Callback):
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Check what the step has logged."""
-        logged: Mapping[str, Any] = trainer.callback_metrics
         # callback_metrics keep the last value of what this step did not log
+        logged: Mapping[str, Any] = trainer.callback_metrics if step_is_logged(trainer) else {}
         measured: Mapping[str, Any] = getattr(pl_module, "reported", logged)
         values: dict[str, float] = {}
         for name, (low, high) in self.limits.items():

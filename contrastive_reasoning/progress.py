@@ -237,6 +237,14 @@ def steps_done(trainer: Any, module: Any) -> int:
     return int(getattr(module, "rollout_step", trainer.global_step))
 
 
+def step_is_logged(trainer: Any) -> bool:
+    """Whether loggers get what this training step logs: one of ``trainer.log_every_n_steps`` is.
+
+    Lightning's ``log`` takes longer than a number of a small critic's step, so the others need not be logged at all.
+    """
+    return bool(trainer._logger_connector.should_update_logs)
+
+
 def steps_in_all(trainer: Any, module: Any) -> int | None:
     """How many of ``steps_done`` there will be; None where that is open.
 

@@ -122,6 +122,10 @@ class Backbone:
 
     pretrained: str = MISSING
     dtype: str = MISSING
+    training: Any = MISSING
+    """Which of its weights are trained."""
+    learning_rate: float = above(0)
+    """Of the text critic."""
 
 
 @dataclass

@@ -29,6 +29,7 @@ from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.losses.masked import draw_negatives
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.progress import step_is_logged
 from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.metrics import OracleMetrics, batch_metrics
 from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
@@ -75,7 +76,7 @@ class CriticPretraining(FiniteSteps):
         with seeded(derived_seed((self.seed, "critic dropout", self.global_step, self.global_rank))):
             loss, metrics = self._training_loss(batch)
         anchors = rows_of(batch.state_actions)
-        if loss.isfinite():
+        if step_is_logged(self.trainer) and loss.isfinite():
             mean = loss.detach() / len(members_of(self.critic))
             self.log("train/critic/loss", mean, prog_bar=True, batch_size=anchors)
             self.log_dict({f"train/critic/{name}": value for name, value in metrics.items()}, batch_size=anchors)
@@ -104,7 +105,7 @@ class CriticPretraining(FiniteSteps):
         """Log how many state–action–goal pairs are read per second, loading included."""
         now, before = perf_counter(), self._last_batch_end
         self._last_batch_end = now
-        if before is not None:
+        if before is not None and step_is_logged(self.trainer):
             rate = rows_of(batch.state_actions) / max(now - before, 1e-9)
             self.log("train/throughput/pairs_per_second", rate, batch_size=1)
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from contrastive_reasoning.distributed import SkippedSteps, keeping_batch, ranks
+from contrastive_reasoning.progress import step_is_logged
 from lightning_modules.zero import zero_of
 
 Schedule = Literal["constant", "linear", "cosine"]
@@ -199,7 +200,8 @@ class FiniteSteps(LightningModule, ABC):
             run, step = self.trainer.default_root_dir, self.trainer.global_step + 1
             with keeping_batch(lambda: self.plain(self._batch), run=run, step=step):
                 self.skipped.add("gradient is not finite")
-        self.log(SKIPPED, float(self.skipped.count), batch_size=1)
+        if step_is_logged(self.trainer):
+            self.log(SKIPPED, float(self.skipped.count), batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["steps_left_out"] = self.skipped.count

@@ -12,6 +12,7 @@ def quiet_trainer(**settings: Any) -> Trainer:
         "accelerator": "cpu",
         "max_epochs": -1 if "max_steps" in settings else 1,
         "logger": False,
+        "log_every_n_steps": 1,
         "enable_checkpointing": False,
         "enable_progress_bar": False,
         "enable_model_summary": False,

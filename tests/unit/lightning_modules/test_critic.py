@@ -8,17 +8,32 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from lightning.pytorch.loggers.logger import DummyLogger
 from torch.utils.data import DataLoader
 
+from callbacks.cost import Cost, Throughput
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, NumericV2
 from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, InfoNCE, SymmetricInfoNCE, dot
 from contrastive_reasoning.tasks.countdown.states import encode_state
 from lightning_modules.critic import CriticPretraining
 from lightning_modules.metrics import OracleMetrics, SiblingRanking, batch_metrics
-from lightning_modules.optim import AdamW
+from lightning_modules.optim import SKIPPED, AdamW
 from tests.quiet import quiet_trainer
 
 PAIRS = 64
+
+
+class Steps(DummyLogger):
+    """Keeps the steps at which each metric of training is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: dict[str, list[int]] = {}
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        for name in metrics:
+            if name.startswith("train/"):
+                self.steps.setdefault(name, []).append(step)
 
 
 def pairs() -> CriticBatch:
@@ -142,6 +157,34 @@ def test_resumes_bit_for_bit_with_drawn_negatives_and_dropout(tmp_path: Path) ->
     trainer(12, tmp_path).fit(resumed, loader(pairs(), 12), ckpt_path=str(tmp_path / "at_7.ckpt"), weights_only=True)
     for name, weight in uninterrupted.state_dict().items():
         assert torch.equal(weight, resumed.state_dict()[name]), name
+
+
+@pytest.mark.parametrize(("every", "logged"), [(1, [0, 1, 2, 3, 4, 5, 6]), (3, [2, 5])])
+def test_steps_that_are_not_logged_call_no_log_and_train_alike(tmp_path: Path, every: int, logged: list[int]) -> None:
+    calls: list[str] = []
+    watchers = [Throughput(window=2, tokens=None, peak_flops=None), Cost()]
+    learner, plain = module(), module()
+    through = learner.log
+
+    def log(name: str, *arguments: Any, **options: Any) -> None:
+        if name.startswith("train/"):
+            calls.append(name)
+        through(name, *arguments, **options)
+
+    learner.log = log  # type: ignore[method-assign]
+    logger = Steps()
+    settings: dict[str, Any] = {"limit_val_batches": 0, "default_root_dir": tmp_path, "max_steps": 7}
+    quiet_trainer(log_every_n_steps=every, logger=logger, callbacks=watchers, **settings).fit(
+        learner, loader(pairs(), 7)
+    )
+    quiet_trainer(**settings).fit(plain, loader(pairs(), 7))
+    names = {"train/critic/loss", "train/throughput/pairs_per_second", "train/spent/seconds", SKIPPED}
+    assert all(calls.count(name) == len(logged) for name in names)
+    assert names <= logger.steps.keys()
+    assert all(steps == logged for steps in logger.steps.values())
+    assert len(calls) == len(set(calls)) * len(logged)
+    for name, weight in plain.state_dict().items():
+        assert torch.equal(weight, learner.state_dict()[name]), name
 
 
 def test_dead_ends_without_a_positive_take_part() -> None:
