@@ -287,3 +287,26 @@ def test_every_value_of_a_sweep_can_be_taken(sweep: str) -> None:
             assert contradiction(config) is None
             if not (CONF / key).is_dir():
                 assert OmegaConf.select(config, key) == yaml.safe_load(value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "size"),
+    [
+        (["experiment=critic_numeric_v1"], (5000, 256, 20_000)),
+        (["experiment=critic_numeric_v2", "budget=numeric_paper"], (240_000, 16, 320_000)),
+        (["experiment=llama_critic_published"], (1500, 16, 20_000)),
+    ],
+)
+def test_sizes_of_the_numeric_critics(overrides: list[str], size: tuple[int, int, int]) -> None:
+    config = composed(*overrides)
+    assert (config.budget.critic.steps, config.datamodule.batch_size, config.datamodule.trajectories) == size
+    assert config.pretraining.optimizer.total_steps == config.budget.critic.steps
+
+
+@pytest.mark.parametrize(
+    ("scale", "training", "rate"), [("laptop", "FullTraining", 1e-3), ("paper", "LoRATraining", 2e-4)]
+)
+def test_a_text_critic_is_trained_whole_or_by_adapters(scale: str, training: str, rate: float) -> None:
+    config = composed("experiment=critic_text", f"scale={scale}")
+    assert config.critic.encoder.training._target_.endswith(f".{training}")
+    assert config.pretraining.optimizer.learning_rate == rate
