@@ -1,0 +1,88 @@
+"""The main job and CLIPO in ZeRO's shards on two ranks, one of which is killed once: the curves of one process.
+
+A step is several micro-batches, mini-batches and updates, and each rank has problems of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.testing import assert_close
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.integration.test_killed_ranks import PATIENCE, struck
+from tests.integration.test_kills import stage
+from tests.integration.test_ranks_run import numbers
+
+pytestmark = pytest.mark.whole
+COMMON = [
+    "debug=fast",
+    "logger.mirror=false",
+    "policy.compute_dtype=float32",
+    "budget.grpo.problems=4",
+    "budget.grpo.steps=3",
+    "budget.grpo.minibatches=2",
+    "budget.grpo.updates=2",
+    "budget.grpo.microbatch_tokens=128",
+]
+JOBS = {
+    "main": ["experiment=llama_critic", "stages=[critic,grpo]", "module.shard_reference=true"],
+    "clipo": [
+        "experiment=clipo_laptop",
+        "stages=[grpo]",
+        "policy.pretrained=embedded:llama_arithmetic",  # it solves a few, so that there is something to pull together
+        "budget.clipo.warmup_steps=1",
+        "budget.grpo.group_size=8",
+        "budget.grpo.max_completion_tokens=64",
+    ],
+}
+TAUGHT = {"main": "train/objective/kl", "clipo": "train/clipo/loss"}
+"""A part of each that must have been there for the comparison to mean something."""
+SHARDS = {"zero3": ["trainer=zero3", "trainer.strategy.whole_elements=0"]}
+LAST = {"main": 5, "clipo": 4}
+"""The last batch: three that the policy learns from, after those that the reward alone learns from."""
+
+
+def start(outputs: Path, *overrides: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "experiments.run", *COMMON, *overrides, f"output_dir={outputs}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module", params=list(JOBS))
+def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A job, and the folder of its GRPO by one process."""
+    outputs = tmp_path_factory.mktemp(request.param)
+    assert start(outputs, *JOBS[request.param]).wait(PATIENCE) == 0
+    return request.param, stage(outputs, "grpo")
+
+
+@pytest.mark.parametrize("trainer", SHARDS)
+def test_two_ranks_in_shards_of_which_one_is_killed_make_what_one_process_does(
+    trainer: str, alone: tuple[str, Path], tmp_path: Path
+) -> None:
+    job, whole = alone
+    run = [*JOBS[job], *SHARDS[trainer]]
+    said = struck(tmp_path, start(tmp_path, *run), LAST[job] - 2, lambda ranks: os.kill(ranks["1"], signal.SIGKILL))
+    assert "rank 1 failed first" in said
+    again = start(tmp_path, *run)
+    _, said = again.communicate(timeout=PATIENCE)
+    assert again.returncode == 0, said
+    folder = stage(tmp_path, "grpo")
+    expected, found = numbers(whole), numbers(folder)
+    assert max(step for _, step in expected) == LAST[job]
+    assert_close({key: found[key] for key in expected}, expected, rtol=1e-3, atol=1e-4)
+    assert any(value for (name, _), value in expected.items() if name == TAUGHT[job])
+    one, two = (load_file(path / "policy" / "model.safetensors") for path in (whole, folder))
+    assert_close(two, one, rtol=0, atol=1e-5)
+    model = AutoModelForCausalLM.from_pretrained(folder / "policy")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "policy")
+    assert torch.equal(model.model.norm.weight, two["model.norm.weight"])
+    assert model(**tokenizer("1+1=", return_tensors="pt")).logits.isfinite().all()
