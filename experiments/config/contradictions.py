@@ -29,7 +29,7 @@ CHANGES_NO_VALUE = ("seed", "pairs_per_chunk")
 DTYPES = ("float32", "bfloat16", "float16")
 ON_BAD = ("refuse", "leave_out")
 CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "contrastive_reasoning.critics.TextCritic": {"style": ("longproc", "annotated")},
+    "contrastive_reasoning.critics.TextCritic": {"style": ("longproc", "annotated", "released")},
     "contrastive_reasoning.critics.load_encoder": {"dtype": DTYPES},
     "contrastive_reasoning.tasks.problem_set.problem_sets": {"on_bad": ON_BAD},
     "contrastive_reasoning.policies.load.load_policy": {
@@ -43,7 +43,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "test": ("in_distribution", "perturb_simple", "perturb_hard")
     },
     "contrastive_reasoning.tasks.countdown.task.CountdownTask": {
-        "style": ("longproc", "annotated", "direct"),
+        "style": ("longproc", "annotated", "released", "direct"),
         "train": ("generated", "longproc", "file"),
         "test": ("longproc", "generated"),
         "on_bad": ON_BAD,
@@ -92,6 +92,7 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
         yield f"stages must be some of [{', '.join(STAGES)}], in this order, each once; got {stages}"
     yield from flaws(config)
     yield from _unknown_words(config)
+    yield from _unfit_prompts(config)
     size = config.rollout.group_size
     if "grpo" in stages and (not isinstance(size, int) or size < 2):
         yield f"rollout.group_size must be a whole number of at least 2 (advantages compare a group), got {size}"
@@ -117,6 +118,18 @@ def _unknown_words(config: DictConfig) -> Iterator[str]:
                 if isinstance(value, str | int | float) and str(value) not in words:
                     hint = did_you_mean(str(value), words, names=words)
                     yield f"{path}.{argument}={value}: no such {argument}; {hint}"
+
+
+def _unfit_prompts(config: DictConfig) -> Iterator[str]:
+    """A template that cannot be read, or lacks a placeholder."""
+    for path, part in parts(config):
+        if isinstance(file := part.get("prompt_file"), str):
+            from contrastive_reasoning.tasks.countdown.prompt_file import read_prompt_file  # only where one is named
+
+            try:
+                read_prompt_file(file)
+            except (OSError, ValueError) as error:
+                yield f"{path}.{error}"
 
 
 def _unfit_critics(config: DictConfig) -> Iterator[str]:

@@ -34,7 +34,10 @@ DRIVERS = {
     "evaluate": "experiments.stages.evaluate.evaluate",
 }
 """The function that runs each stage."""
-NAMING = {"pretrained": STRIDE, "checkpoint": STRIDE, "train_file": BLOCK, "longproc_dir": BLOCK, "path": BLOCK}
+NAMING = {
+    **dict.fromkeys(("pretrained", "checkpoint"), STRIDE),
+    **dict.fromkeys(("train_file", "longproc_dir", "prompt_file", "path"), BLOCK),
+}
 """Keys whose value may be a path: what lies there decides the result, not only its name. Data sets are read whole."""
 
 

@@ -55,7 +55,7 @@ def test_prompt_is_longprocs_byte_for_byte(golden_row: dict[str, Any], meta: dic
     examples = worked_examples(LONGPROC_EXAMPLES, "longproc")
     assert meta["prompt_template"].count(examples) == 1
     template = meta["prompt_template"].replace(examples, "{demonstration}")
-    prompt = fill_template(template, golden_row["nums"], golden_row["target"])
+    prompt = fill_template(template, golden_row["nums"], golden_row["target"], style="longproc")
     assert (len(prompt), sha256(prompt)) == (golden_row["prompt_chars"], golden_row["prompt_sha256"])
 
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, get_args
 from contrastive_reasoning.tasks.base import Problem, check_choice
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import problem_key
+from contrastive_reasoning.tasks.countdown.prompt_file import user_prompt
 from contrastive_reasoning.tasks.countdown.search import unsolvable
 from contrastive_reasoning.tasks.countdown.states import LARGEST, WIDTH
 from contrastive_reasoning.tasks.countdown.trace import WORDINGS, search_trace
@@ -95,12 +96,7 @@ def read_template(folder: str | Path) -> str:
     path = Path(folder) / "prompts.yaml"
     if not path.is_file():
         raise FileNotFoundError(f"no prompts.yaml in longproc_dir={str(folder)!r}")
-    block = re.search(
-        r"^USER_PROMPT: \|-[ \t\r]*\n((?:[ \t\r]*\n| .*(?:\n|\Z))*)", path.read_text("utf-8"), re.MULTILINE
-    )
-    lines = block[1].split("\n") if block else []
-    indent = min([len(line) - len(line.lstrip(" ")) for line in lines if line.strip()], default=0)
-    template = "\n".join([line[indent:] for line in lines]).rstrip("\n")
+    template = user_prompt(path.read_text("utf-8"))
     missing = [name for name in ("{demonstration}", "{nums}", "{target}") if name not in template]
     if missing:
         raise ValueError(f"USER_PROMPT in {str(path)!r} must be a literal block (|-) with {', '.join(missing)}")

@@ -1,8 +1,8 @@
 """A Countdown problem: numbers and target, identified by the multiset of its numbers, and the prompt that poses it.
 
 The prompt is one bare line for ``direct``, else instructions with two worked examples. The wording is the project's own
-and keeps LongProc's contract: the search under its header, the answer in tags. LongProc's own template is filled by
-``fill_template``, byte for byte as its loader does.
+and keeps LongProc's contract: the search under its header, the answer in tags. A template, LongProc's or one's own, is
+filled by ``fill_template``, byte for byte as LongProc's loader does.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CountdownProblem(Problem):
         Args:
             numbers: one or more integers ≥ 0, in the order shown.
             target: the number to reach.
-            style: the form of the completion asked for: ``longproc``, ``annotated`` or ``direct``.
+            style: the form of the completion asked for, one of ``STYLES``.
             prompt: the prompt; None for the project's own wording in that style.
             source: where the problem comes from.
 
@@ -108,11 +108,13 @@ def problem_prompt(numbers: Sequence[int], target: int, *, style: str) -> str:
     return _INSTRUCTIONS.format(limit=MAX_RESULT, examples=examples, header=header, problem=problem)
 
 
-def fill_template(template: str, numbers: Sequence[int], target: int) -> str:
-    """LongProc's template with its two examples for ``{demonstration}``, then ``{nums}`` and ``{target}``."""
-    before, rest = template.split("{demonstration}", 1)
-    problem = rest.replace("{nums}", str(list(numbers))).replace("{target}", str(target))
-    return before + worked_examples(LONGPROC_EXAMPLES, "longproc") + problem
+def fill_template(template: str, numbers: Sequence[int], target: int, *, style: str) -> str:
+    """A template with ``{nums}`` and ``{target}`` filled in, and two worked examples in the style where it has
+    ``{demonstration}``: LongProc's own in LongProc's style."""
+    before, place, rest = template.partition("{demonstration}")
+    examples = LONGPROC_EXAMPLES if style == "longproc" else EXAMPLES
+    parts = [part.replace("{nums}", str(list(numbers))).replace("{target}", str(target)) for part in (before, rest)]
+    return (worked_examples(examples, style) if place else "").join(parts)
 
 
 @lru_cache(maxsize=8)

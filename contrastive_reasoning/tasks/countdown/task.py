@@ -24,6 +24,7 @@ from contrastive_reasoning.tasks.countdown.problem import (
     problem_key,
     problem_prompt,
 )
+from contrastive_reasoning.tasks.countdown.prompt_file import read_prompt_file
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.trace import Style
 from contrastive_reasoning.tasks.countdown.verifier import verify
@@ -40,7 +41,7 @@ class CountdownTask:
     """Countdown with its problems. Building one reads and generates nothing; ``problems`` does, once per process."""
 
     style: str
-    """The form of completions: ``longproc``, ``annotated`` or ``direct``."""
+    """The form of completions: ``longproc``, ``annotated``, ``released`` or ``direct``."""
     train: str
     """``generated``, ``longproc`` (the benchmark's own problems, as the paper did) or ``file``."""
     test: str
@@ -51,6 +52,8 @@ class CountdownTask:
     """JSON lines of problems, for ``train="file"``."""
     on_bad: str = "refuse"
     """What to do with bad problems of a file: ``refuse`` or ``leave_out``."""
+    prompt_file: str | None = None
+    """A prompt template of one's own, for any style; None: LongProc's or the project's."""
     counts: Sequence[int]
     """This and the next three: see :class:`ProblemSpace`."""
     number_range: Sequence[int]
@@ -113,9 +116,12 @@ class CountdownTask:
 
     def problem(self, numbers: Sequence[int], target: int, *, source: str = "given") -> CountdownProblem:
         """A problem posed as this task poses it."""
-        prompt = None
-        if self.style == "longproc" and self.longproc_dir:
-            prompt = fill_template(read_template(self.longproc_dir), numbers, target)
+        template = None
+        if self.prompt_file is not None:
+            template = read_prompt_file(self.prompt_file)
+        elif self.style == "longproc" and self.longproc_dir:
+            template = read_template(self.longproc_dir)
+        prompt = None if template is None else fill_template(template, numbers, target, style=self.style)
         return CountdownProblem(numbers, target, style=self.style, prompt=prompt, source=source)
 
     def split_of(self, problem: CountdownProblem) -> Split | None:
@@ -142,6 +148,13 @@ class BareCountdownTask(CountdownTask):
     The prompt with two worked searches has some 1,800 tokens, ten times as many as a search of three numbers, and it
     fixes the order of the pairs. A policy that was warmed up on searches needs neither.
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prompt_file is not None:
+            raise ValueError(
+                f"a bare Countdown task poses one line, prompt_file must be null, got {self.prompt_file!r}"
+            )
 
     def problem(self, numbers: Sequence[int], target: int, *, source: str = "given") -> CountdownProblem:
         prompt = problem_prompt(numbers, target, style="direct")

@@ -1,4 +1,4 @@
-"""Written searches: LongProc's text byte for byte, the annotated variant, the bare solution, or in a drawn order.
+"""Written searches: LongProc's text byte for byte, two annotated variants, the bare solution, or in a drawn order.
 
 LongProc's search (arXiv:2501.05414) takes pairs in list order and ``+ - * /`` on each; it indents by depth.
 ``shuffled_trace`` draws both orders anew in every state; all else is the same: depth first, every result legal or
@@ -6,6 +6,9 @@ dropped with its reason, an end at the first solution.
 
 The annotated lines end with the state and follow the published examples, one of each. Where no example exists the
 choice is ours: no indentation, ``Pick`` lines without a mark, after a dropped operation the state is the one before it.
+The released lines are those of the prompt in the critic paper's later code: indented, and a dropped operation ends in
+the state that it would have led to, with its decimal. Ours there: a result above the limit is shown likewise, and after
+an operation without a result the state is the one before it.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from contrastive_reasoning.tasks.countdown.search import search, unsolvable
 from contrastive_reasoning.tasks.countdown.verifier import parse_equation
 
 T = TypeVar("T")
-Style = Literal["longproc", "annotated", "direct"]
+Style = Literal["longproc", "annotated", "released", "direct"]
 STYLES: tuple[Style, ...] = get_args(Style)
 
 
@@ -46,8 +49,11 @@ class Wording:
     pick: str
     add: str
     drop: str
+    """``state`` is the one before it, ``dropped`` the one that it would have led to."""
     miss: str
     found: str
+    margin: int
+    """Blanks before the lines of a level that go no level deeper; those that do have two. A level has two more."""
 
 
 WORDINGS = {
@@ -61,6 +67,7 @@ WORDINGS = {
         drop="{indent}|- Try {equation}",
         miss="{indent}|- Try {equation}. Evaluate {result} != {target}, drop this branch.",
         found="{indent}|- Try {equation}. Evaluate {target} == {target}, target found!",
+        margin=1,
     ),
     "annotated": Wording(
         header="<Search Procedure>",
@@ -73,6 +80,21 @@ WORDINGS = {
         drop="|- Try {equation} ### Current State: {state}",
         miss="|- Try {equation}. Evaluate {result} != {target}, drop this branch. ### Current State: [{result}]",
         found="|- Try {equation}. Evaluate {target} == {target}, target! ### Current State: [{target}]",
+        margin=0,
+    ),
+    "released": Wording(
+        header="<Search Procedure>",
+        end="\n</Search Procedure>\n\n",
+        opening="Initial number set: {state}, target: {target}{options}",
+        pick="{indent}|- Pick two numbers ({first}, {second}) (numbers left: {left}). Try possible operations. "
+        "### Current State: {state}",
+        add="{indent}|- Try {equation}. Add {result} to the number set. "
+        "Current number set: {state}, target: {target}{options} ### Current State: {state}",
+        drop="{indent}|- Try {equation} ### Current State: {dropped}",
+        miss="{indent}|- Try {equation}. Evaluate {result} != {target}, drop this branch. "
+        "### Current State: [{result}]",
+        found="{indent}|- Try {equation}. Evaluate {target} == {target}, target found! ### Current State: [{target}]",
+        margin=0,
     ),
 }
 
@@ -90,7 +112,7 @@ def search_trace(numbers: Sequence[int], target: int, *, style: str = "longproc"
         numbers: two or more numbers ≥ 0 in the order they are shown; LongProc's problems have four.
         target: the number to reach.
         style: ``longproc`` (the text of LongProc's builder), ``annotated`` (every line ends with the state),
-            ``direct`` (the solution's moves joined by ``;``).
+            ``released`` (so does this one, and it is indented), ``direct`` (the solution's moves joined by ``;``).
 
     Raises:
         ValueError: on an unknown style, fewer than two numbers, or a target that cannot be reached.
@@ -119,7 +141,7 @@ def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, sty
         numbers: the start.
         target: of the problem.
         moves: at least one, each from the state before it.
-        style: ``longproc`` or ``annotated``.
+        style: one that writes the search.
 
     Raises:
         ValueError: on another style.
@@ -147,7 +169,7 @@ def step_texts(problem: Problem, completion: str, steps: Sequence[Step], *, styl
         problem: a ``direct`` one has ``numbers`` and ``target`` in its fields.
         completion: where the steps were found.
         steps: the legal steps of the completion from its first on.
-        style: in which bare moves are written, ``longproc`` or ``annotated``.
+        style: in which bare moves are written: one that writes the search.
 
     Raises:
         ValueError: on another style.
@@ -209,9 +231,12 @@ class _SearchWriter:
         for i, j, rest in self._in_order(pair_indices(len(state))):
             left = [state[k] for k in rest]
             self.pick(state, state[i], state[j], left, level=level)
-            for result, equation in self._in_order(attempts(state[i], state[j])):
+            for result, equation, value in self._in_order(attempts(state[i], state[j])):
                 if result is None:
-                    self._write(self.wording.drop, level + 1 + bool(left), equation=equation, state=state)
+                    indent = level + (2 if left else self.wording.margin)
+                    dropped = [value, *map(str, left)] if value else map(str, state)
+                    shown = f"[{', '.join(dropped)}]"
+                    self._write(self.wording.drop, indent, equation=equation, state=state, dropped=shown)
                     continue
                 self.solution.append(equation)
                 self.result(result, equation, left, level=level)
@@ -226,7 +251,8 @@ class _SearchWriter:
 
     def pick(self, state: list[int], first: int, second: int, left: list[int], *, level: int) -> None:
         if left:
-            self._write(self.wording.pick, level + 1, state=state, first=first, second=second, left=left)
+            indent = level + self.wording.margin
+            self._write(self.wording.pick, indent, state=state, first=first, second=second, left=left)
 
     def result(self, result: int, equation: str, left: list[int], *, level: int) -> None:
         """A legal result: the state it leads to, or, where no number is left, whether it is the target."""
@@ -236,7 +262,7 @@ class _SearchWriter:
             self._write(self.wording.add, level + 2, equation=equation, result=result, state=state, options=options)
         else:
             template = self.wording.found if result == self.target else self.wording.miss
-            self._write(template, level + 1, equation=equation, result=result)
+            self._write(template, level + self.wording.margin, equation=equation, result=result)
 
     def _write(self, template: str, indent: int, **values: object) -> None:
         self.lines.append(template.format(indent=" " * indent, target=self.target, **values))
@@ -249,8 +275,19 @@ class _SearchWriter:
         return drawn
 
 
-def attempts(a: int, b: int) -> Iterator[tuple[int | None, str]]:
-    """The operations ``+ - * /`` on two numbers ≥ 0, the larger named first: (result, equation), or (None, why not)."""
+class Attempt(NamedTuple):
+    """An operation on two numbers."""
+
+    result: int | None
+    """None where the rules forbid it."""
+    text: str
+    """The equation, and why it is dropped."""
+    value: str
+    """What it would have given, as written; empty where there is no result."""
+
+
+def attempts(a: int, b: int) -> Iterator[Attempt]:
+    """The operations ``+ - * /`` on two numbers ≥ 0, the larger named first."""
     if a < b:
         a, b = b, a
     exact = [("+", a + b), ("-", a - b), ("*", a * b)]
@@ -259,13 +296,15 @@ def attempts(a: int, b: int) -> Iterator[tuple[int | None, str]]:
     for op, result in exact:
         equation = f"{a} {op} {b} = {result}"
         if result < MAX_RESULT:
-            yield result, equation
+            yield Attempt(result, equation, str(result))
         else:
-            yield None, f"{equation}. {result} exceeds the maximum intermediate result, drop this branch."
+            why = f"{result} exceeds the maximum intermediate result, drop this branch."
+            yield Attempt(None, f"{equation}. {why}", str(result))
     if b == 0:
-        yield None, f"{a} / {b} (invalid operation). drop this branch."
+        yield Attempt(None, f"{a} / {b} (invalid operation). drop this branch.", "")
     elif a % b:
-        yield None, f"{a} / {b} = {a / b:.1f}. {a / b:.1f} is a decimal, drop this branch."
+        quotient = f"{a / b:.1f}"
+        yield Attempt(None, f"{a} / {b} = {quotient}. {quotient} is a decimal, drop this branch.", quotient)
 
 
 def _options(state: list[int]) -> str:

@@ -255,7 +255,7 @@ def test_a_key_near_to_none_is_answered_with_the_rooms_alone(key: str) -> None:
         ),
         (
             "task=countdown task.style=longprok",
-            "task.style=longprok: no such style; did you mean 'longproc' of annotated, direct, longproc?",
+            "task.style=longprok: no such style; did you mean 'longproc' of annotated, direct, longproc, released?",
         ),
         ("optimizer.schedule=flat", "optimizer.schedule=flat: no such schedule; there are constant, cosine, linear"),
         (

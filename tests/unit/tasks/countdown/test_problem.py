@@ -27,7 +27,14 @@ def test_the_order_of_numbers_is_shown_but_not_the_identity() -> None:
     assert one.fields == {"numbers": (21, 16, 17, 26), "target": 46, "style": "longproc", "source": "given"}
 
 
-@pytest.mark.parametrize(("style", "header"), [("longproc", "# Search Procedure"), ("annotated", "<Search Procedure>")])
+@pytest.mark.parametrize(
+    ("style", "header"),
+    [
+        ("longproc", "# Search Procedure"),
+        ("annotated", "<Search Procedure>"),
+        ("released", "<Search Procedure>"),
+    ],
+)
 def test_instructions_hold_both_worked_examples_and_end_with_the_problem(style: str, header: str) -> None:
     prompt = problem_prompt((5, 6, 7), 29, style=style)
     for numbers, target in EXAMPLES:
@@ -37,14 +44,24 @@ def test_instructions_hold_both_worked_examples_and_end_with_the_problem(style: 
 
 
 def test_template_keeps_foreign_braces() -> None:
-    filled = fill_template("{keep} {demonstration} | {nums} -> {target} {x}", (5, 6), 11)
+    filled = fill_template("{keep} {demonstration} | {nums} -> {target} {x}", (5, 6), 11, style="longproc")
     assert filled.startswith("{keep} # Example\nNumbers: [40, 19, 23, 7]\nTarget: 29\n\n# Search Procedure\n")
     assert filled.endswith("</Solution>\n | [5, 6] -> 11 {x}")
+
+
+def test_a_template_without_examples_is_filled_wherever_it_names_the_problem() -> None:
+    assert fill_template("{target} of {nums}, {nums}!", (5, 6), 11, style="released") == "11 of [5, 6], [5, 6]!"
+
+
+def test_worked_examples_of_a_template_are_in_its_style() -> None:
+    filled = fill_template("{nums}{demonstration}{target}", (5, 6), 11, style="released")
+    for example in EXAMPLES:
+        assert search_trace(*example, style="released").text in filled
 
 
 @pytest.mark.parametrize("numbers", [(), (3, -1), (True, 2), (1.5, 2), ("3", 2)])
 def test_bad_numbers_and_styles_are_refused(numbers: tuple) -> None:
     with pytest.raises((ValueError, TypeError), match=r"integers ≥ 0|Type-check"):
         CountdownProblem(numbers, 3)
-    with pytest.raises(ValueError, match="style must be one of longproc, annotated, direct, got 'short'"):
+    with pytest.raises(ValueError, match="style must be one of longproc, annotated, released, direct, got 'short'"):
         CountdownProblem((1, 2), 3, style="short")

@@ -114,7 +114,7 @@ def test_prompts_follow_style_and_folder(benchmark: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"style": "short"}, "style must be one of longproc, annotated, direct, got 'short'"),
+        ({"style": "short"}, "style must be one of longproc, annotated, released, direct, got 'short'"),
         ({"train": "all"}, "train must be one of generated, longproc, file, got 'all'"),
         ({"test": "file"}, "test must be one of generated, longproc, got 'file'"),
         ({"on_bad": "skip"}, "on_bad must be one of"),
@@ -155,3 +155,17 @@ def test_a_bare_task_asks_for_a_search_in_one_line() -> None:
         ours, theirs = bare.problems(split), task(style="longproc").problems(split)
         assert [p.id for p in ours] == [p.id for p in theirs]
         assert all(len(p.prompt) < 20 < 3000 < len(q.prompt) for p, q in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("style", ["longproc", "annotated", "released", "direct"])
+def test_a_prompt_file_poses_the_problems_of_any_style(style: str, benchmark: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompt.txt"
+    file.write_text("Make {target} of {nums}: \\boxed{{answer}}\n\n")
+    posed = task(style=style, longproc_dir=str(benchmark), prompt_file=str(file)).problem((3, 4), 7)
+    assert posed.prompt == "Make 7 of [3, 4]: \\boxed{{answer}}"
+    assert posed.fields["style"] == style
+
+
+def test_a_bare_task_takes_no_prompt_file() -> None:
+    with pytest.raises(ValueError, match="prompt_file must be null, got 'x'"):
+        BareCountdownTask(**{**SETTINGS, "prompt_file": "x"})  # type: ignore[arg-type]

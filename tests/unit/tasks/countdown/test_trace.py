@@ -77,6 +77,53 @@ Output the solution in the required format:
 """
 
 
+RELEASED = """\
+<Search Procedure>
+Initial number set: [60, 45, 0], target: 45. Options for choosing two numbers: [(60, 45), (60, 0), (45, 0)].
+|- Pick two numbers (60, 45) (numbers left: [0]). Try possible operations. ### Current State: [60, 45, 0]
+  |- Try 60 + 45 = 105. Add 105 to the number set. Current number set: [105, 0], target: 45, just two numbers left. \
+### Current State: [105, 0]
+  |- Try 105 + 0 = 105. Evaluate 105 != 45, drop this branch. ### Current State: [105]
+  |- Try 105 - 0 = 105. Evaluate 105 != 45, drop this branch. ### Current State: [105]
+  |- Try 105 * 0 = 0. Evaluate 0 != 45, drop this branch. ### Current State: [0]
+  |- Try 105 / 0 (invalid operation). drop this branch. ### Current State: [105, 0]
+  |- Try 60 - 45 = 15. Add 15 to the number set. Current number set: [15, 0], target: 45, just two numbers left. \
+### Current State: [15, 0]
+  |- Try 15 + 0 = 15. Evaluate 15 != 45, drop this branch. ### Current State: [15]
+  |- Try 15 - 0 = 15. Evaluate 15 != 45, drop this branch. ### Current State: [15]
+  |- Try 15 * 0 = 0. Evaluate 0 != 45, drop this branch. ### Current State: [0]
+  |- Try 15 / 0 (invalid operation). drop this branch. ### Current State: [15, 0]
+  |- Try 60 * 45 = 2700. 2700 exceeds the maximum intermediate result, drop this branch. ### Current State: [2700, 0]
+  |- Try 60 / 45 = 1.3. 1.3 is a decimal, drop this branch. ### Current State: [1.3, 0]
+|- Pick two numbers (60, 0) (numbers left: [45]). Try possible operations. ### Current State: [60, 45, 0]
+  |- Try 60 + 0 = 60. Add 60 to the number set. Current number set: [60, 45], target: 45, just two numbers left. \
+### Current State: [60, 45]
+  |- Try 60 + 45 = 105. Evaluate 105 != 45, drop this branch. ### Current State: [105]
+  |- Try 60 - 45 = 15. Evaluate 15 != 45, drop this branch. ### Current State: [15]
+  |- Try 60 * 45 = 2700. 2700 exceeds the maximum intermediate result, drop this branch. ### Current State: [2700]
+  |- Try 60 / 45 = 1.3. 1.3 is a decimal, drop this branch. ### Current State: [1.3]
+  |- Try 60 - 0 = 60. Add 60 to the number set. Current number set: [60, 45], target: 45, just two numbers left. \
+### Current State: [60, 45]
+  |- Try 60 + 45 = 105. Evaluate 105 != 45, drop this branch. ### Current State: [105]
+  |- Try 60 - 45 = 15. Evaluate 15 != 45, drop this branch. ### Current State: [15]
+  |- Try 60 * 45 = 2700. 2700 exceeds the maximum intermediate result, drop this branch. ### Current State: [2700]
+  |- Try 60 / 45 = 1.3. 1.3 is a decimal, drop this branch. ### Current State: [1.3]
+  |- Try 60 * 0 = 0. Add 0 to the number set. Current number set: [0, 45], target: 45, just two numbers left. \
+### Current State: [0, 45]
+  |- Try 45 + 0 = 45. Evaluate 45 == 45, target found! ### Current State: [45]
+</Search Procedure>
+
+Now we have found the target, let's trace back the solution:
+Final step: 45 + 0 = 45
+The first step: 60 * 0 = 0
+
+Output the solution in the required format:
+<Solution>
+60 * 0 = 0
+45 + 0 = 45
+</Solution>
+"""
+
 TWO_NUMBERS_BACKWARDS = """\
 # Search Procedure
 Initial number set: [3, 8], target: 5, just two numbers left.
@@ -99,6 +146,7 @@ Output the solution in the required format:
     [
         ((50, 50, 7), 7, "longproc", THREE_NUMBERS),
         ((21, 16, 17, 26), 46, "annotated", ANNOTATED),
+        ((60, 45, 0), 45, "released", RELEASED),
         ((21, 16, 17, 26), 46, "direct", "21+16=37;37-17=20;26+20=46"),
     ],
 )
@@ -114,7 +162,7 @@ def test_texts_by_hand(numbers: tuple[int, ...], target: int, style: str, text: 
         ((1, 1, 1), 50, "direct", r"the numbers \[1, 1, 1\] do not reach the target 50"),
         ((1, 1, 1, 1, 1, 1), 1999, "annotated", "do not reach the target 1999"),
         ((3,), 3, "longproc", "two or more"),
-        ((1, 2), 3, "short", "style must be one of longproc, annotated, direct, got 'short'"),
+        ((1, 2), 3, "short", "style must be one of longproc, annotated, released, direct, got 'short'"),
     ],
 )
 def test_what_has_no_trace_is_refused_in_one_sentence(
@@ -154,14 +202,22 @@ def test_text_by_hand_in_another_order() -> None:
     assert shuffled_trace((3, 8), 5, style="longproc", rng=Backwards()).text == TWO_NUMBERS_BACKWARDS
 
 
-@pytest.mark.parametrize("style", ["longproc", "annotated"])
+@pytest.mark.parametrize(
+    ("style", "indents"), [("released", [0, 2, 2, 4, 4]), ("longproc", [1, 2, 3, 4, 5]), ("annotated", [0] * 5)]
+)
+def test_lines_are_indented_by_their_level(style: str, indents: list[int]) -> None:
+    lines = search_trace((21, 16, 17, 26), 46, style=style).text.splitlines()[2:7]
+    assert [len(line) - len(line.lstrip(" ")) for line in lines] == indents
+
+
+@pytest.mark.parametrize("style", ["longproc", "annotated", "released"])
 def test_the_list_order_is_the_fixed_search(style: str) -> None:
     for problem in problems(60, seed=1):
         drawn = shuffled_trace(problem.numbers, problem.target, style=style, rng=ListOrder())
         assert drawn == search_trace(problem.numbers, problem.target, style=style)
 
 
-@pytest.mark.parametrize("style", ["longproc", "annotated"])
+@pytest.mark.parametrize("style", ["longproc", "annotated", "released"])
 def test_drawn_searches_are_read_and_right(style: str) -> None:
     rng = random.Random(2)
     for problem in problems(90, seed=3, style=style):
@@ -188,7 +244,7 @@ def test_path_text_is_the_trace_of_a_search_that_was_right_at_once() -> None:
     numbers, target = (25, 39, 32, 4), 100  # 25 + 39 + 32 + 4: the first line of play
     first = legal_moves(numbers)[0]
     moves = [first, legal_moves(first.state)[0]]
-    for style in ("longproc", "annotated"):
+    for style in ("longproc", "annotated", "released"):
         assert search_trace(numbers, target, style=style).text.startswith(
             path_text(numbers, target, moves, style=style) + "\n"
         )
