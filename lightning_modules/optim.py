@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from math import cos, pi
+from math import ceil, cos, pi
 from typing import Any, Literal, get_args
 
 import torch
@@ -39,7 +39,8 @@ class AdamW:
     betas: Sequence[float]
     epsilon: float
     weight_decay: float
-    warmup_steps: int
+    warmup_steps: int | float
+    """A number below 1 is that share of ``total_steps``, rounded up."""
     schedule: Schedule
     """``constant``; ``linear`` or ``cosine``: falling to 0 at ``total_steps``."""
     total_steps: int | None
@@ -50,6 +51,10 @@ class AdamW:
             raise ValueError(f"schedule must be one of {', '.join(get_args(Schedule))}, got {self.schedule!r}")
         if self.learning_rate < 0:
             raise ValueError(f"learning_rate must not be negative, got {self.learning_rate}")
+        if 0 < self.warmup_steps < 1:
+            if self.total_steps is None:
+                raise ValueError(f"warmup_steps={self.warmup_steps} is a share of total_steps, which is null")
+            object.__setattr__(self, "warmup_steps", ceil(self.warmup_steps * self.total_steps))
         if self.schedule != "constant" and (self.total_steps is None or self.total_steps <= self.warmup_steps):
             raise ValueError(
                 f"schedule={self.schedule} needs total_steps above warmup_steps ({self.warmup_steps}), "

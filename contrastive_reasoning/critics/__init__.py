@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         CriticBatch,
         CriticOracleBatch,
         DotProductCritic,
+        TraceCritic,
         TwoTowerCritic,
         members_of,
         rows_of,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from contrastive_reasoning.critics.encoder import Frozen, FullTraining, LoRATraining, TextEncoder, load_encoder
     from contrastive_reasoning.critics.ensemble import EnsembleCritic
     from contrastive_reasoning.critics.joint import JointCritic
+    from contrastive_reasoning.critics.number_embedding import NumberCritic
     from contrastive_reasoning.critics.numeric import NumericV1, NumericV2
     from contrastive_reasoning.critics.preference import PreferenceBatch, PreferenceCritic
     from contrastive_reasoning.critics.text import TextCritic

@@ -95,6 +95,19 @@ def numbers_and_target(problem: Problem) -> tuple[Sequence[int], int]:
 
 
 @runtime_checkable
+class TraceCritic(Critic, Protocol):
+    """A critic that reads lines of a written search."""
+
+    def encode_actions(self, states: Sequence[str], actions: Sequence[str]) -> Any:
+        """N lines, each with the lines before it: the ``state_actions`` of N triples."""
+        ...
+
+    def encode_goals(self, goals: Sequence[str]) -> Any:
+        """N lines as goals."""
+        ...
+
+
+@runtime_checkable
 class DotProductCritic(Critic, Protocol):
     """f = similarity(φ(s, a), ψ(g)): the two embeddings can be looked at."""
 

@@ -27,7 +27,7 @@ class TextCritic(TwoTowerCritic):
     Args:
         pooling: (N, S, H) states and (N, S) mask → (N, H): the last token's state, or the mean.
         max_length: tokens of a text; longer ones lose their beginning.
-        style: of the traces it is trained on, ``longproc`` or ``annotated``; a completion of bare moves is read in it.
+        style: of the traces it is trained on, one that writes the search; a completion of bare moves is read in it.
         goal_text: the goal of a step when the critic scores a completion; ``{target}`` becomes the answer.
 
     Raises ValueError: ``goal_text`` does not name the target, or an unknown ``style``.
@@ -77,6 +77,13 @@ class TextCritic(TwoTowerCritic):
         texts = step_texts(problem, completion, steps, style=self.style)
         goal = self.goal_text.replace("{target}", problem.answer)
         return self.tokenize(texts), self.tokenize([goal] * len(steps))
+
+    def encode_actions(self, states: Sequence[str], actions: Sequence[str]) -> Tokens:
+        """Each line after the lines before it."""
+        return self.tokenize([f"{state}\n{action}" for state, action in zip(states, actions, strict=True)])
+
+    def encode_goals(self, goals: Sequence[str]) -> Tokens:
+        return self.tokenize(goals)
 
     def _pooled(self, tokens: Tokens) -> Float[Tensor, "N H"]:
         mask: Bool[Tensor, "N S"] = tokens["attention_mask"].bool()

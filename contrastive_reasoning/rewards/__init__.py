@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from contrastive_reasoning.rewards.function import FunctionReward, FunctionVerifier
     from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward
     from contrastive_reasoning.rewards.oracle import OracleReward, PerfectMoveReward
+    from contrastive_reasoning.rewards.ramped_critic import RampedCriticReward
+    from contrastive_reasoning.rewards.task_score import TaskScoreReward
     from contrastive_reasoning.rewards.trl import TRLReward
     from contrastive_reasoning.rewards.verifier import FormatReward, OverlongReward, VerifierReward
 

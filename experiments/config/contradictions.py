@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config.composition import critic_checkpoints, dangling_reference, leaves, parts
+from experiments.config.composition import critic_checkpoints, dangling_reference, leaves, parts, reward_parts
 from experiments.config.folders import EMBEDDED, EMBEDDED_FOLDER, experiment_names
 from experiments.config.hints import did_you_mean
 from experiments.config.whole import flaws
@@ -26,6 +26,10 @@ CRITIC_FILE = "critic.json"
 CHANGES_NO_VALUE = ("seed", "pairs_per_chunk")
 """Arguments of a critic that its values do not depend on, once its weights are loaded."""
 
+CRITICS = "contrastive_reasoning.critics."
+READ_LINES = ("NumberCritic", "TextCritic")
+"""Critics of ours that read lines of a search."""
+
 DTYPES = ("float32", "bfloat16", "float16")
 ON_BAD = ("refuse", "leave_out")
 CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -38,6 +42,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "kernels": ("torch", "liger"),
     },
     "contrastive_reasoning.rewards.CLIPOReward": {"level": ("group", "cross", "batch"), "positives": ("one", "all")},
+    "contrastive_reasoning.rewards.RampedCriticReward": {"goals": ("later_line", "target")},
     "contrastive_reasoning.tasks.problem_set.AnswerTask": {"judge": ("answer", "choice"), "on_bad": ON_BAD},
     "contrastive_reasoning.tasks.arithmetic.task.ArithmeticTask": {
         "test": ("in_distribution", "perturb_simple", "perturb_hard")
@@ -137,6 +142,11 @@ def _unfit_critics(config: DictConfig) -> Iterator[str]:
 
     Weights of the same shapes would load into a critic that was configured otherwise, and give other values.
     """
+    for path, part in reward_parts(config.reward):
+        critic = str(part.critic.get("_target_")) if str(part._target_).endswith(".RampedCriticReward") else ""
+        if critic.startswith(CRITICS) and critic.removeprefix(CRITICS) not in READ_LINES:
+            name = critic.removeprefix(CRITICS)
+            yield f"{path}.critic: {name} reads no lines of a search: choose critic=number_embedding or critic=text"
     for path, checkpoint in critic_checkpoints(config.reward) if "grpo" in config.stages else ():
         if checkpoint is None and "critic" not in config.stages:
             yield f"the reward asks a critic: add 'critic' to stages or give {path}.checkpoint=FOLDER"

@@ -36,6 +36,14 @@ def test_schedules_by_hand() -> None:
     assert adamw(warmup_steps=0, total_steps=None).scale(0) == 1.0
 
 
+def test_a_warm_up_below_one_is_a_share_of_all_steps_rounded_up() -> None:
+    shared, counted = adamw(warmup_steps=0.25, schedule="cosine"), adamw(warmup_steps=4, schedule="cosine")
+    assert [shared.scale(step) for step in range(16)] == [counted.scale(step) for step in range(16)]
+    assert adamw(warmup_steps=0.1, total_steps=2, schedule="cosine").scale(0) == 1.0
+    with pytest.raises(ValueError, match=r"warmup_steps=0.1 is a share of total_steps, which is null"):
+        adamw(warmup_steps=0.1, total_steps=None)
+
+
 def test_settings_and_rates_reach_torch_and_frozen_weights_do_not() -> None:
     frozen = nn.Parameter(torch.ones(1), requires_grad=False)
     made = adamw()([nn.Parameter(torch.ones(2)), frozen])

@@ -1,0 +1,228 @@
+"""The reward of the critic paper's later code: a critic that learns online from the searches that it values.
+
+        r = outcome + w(n) · mean over i, j of f(sᵢ, aᵢ, g),     w(n) = min(n / (N c), 1 / c)
+
+(sᵢ, aᵢ) are the triples of the completion's own search, g the line that announces success for the problem's target. As
+all goals are that one line, the mean over the matrix is one over i. n counts the rollout batches so far, this one too;
+the weight is full after N. Before a completion is valued its triples join the buffer, and the critic takes one step:
+
+    completion 1 ──► triples ──► buffer ──► 16 drawn ──► step ──► f of its own triples
+    completion 2 ──► triples ──► buffer ──► 16 drawn ──► step ──► f of its own triples …
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from contrastive_reasoning.critics.base import TraceCritic
+from contrastive_reasoning.critics.triple_buffer import TripleBuffer
+from contrastive_reasoning.distributed import SkippedSteps, finite_step, gather, share, unshare
+from contrastive_reasoning.losses import ContrastiveLoss
+from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
+from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.sampling import derived_seed
+from contrastive_reasoning.tasks.countdown.indented import line_triples, search_lines
+
+GOALS = ("later_line", "target")
+Values = list[float]
+
+
+class RampedCriticReward:
+    """``outcome`` plus the ramped mean of a critic that learns with every completion.
+
+    A plain object that owns its critic and the critic's optimizer: nothing registers them. Of several ranks each
+    gathers the completions of all and takes the steps that one process would take, in the same order: critics and
+    buffers stay equal. Where the loss of a step or its gradient is not finite the step is left out and counted.
+
+    Logs ``online_critic/`` ``ramp`` (the weight), ``buffer_triples``, ``loss`` (mean of the steps taken), ``searches``
+    (share of completions that hold one), ``triples`` (of a completion) and ``skipped_steps``.
+
+    Args:
+        outcome: what is added to.
+        critic: reads lines of a search, and is trained from its present weights.
+        loss: over the drawn triples, each with its own goal as the positive.
+        optimizer: called with parameters it gives the critic's optimizer; its schedule counts the critic's steps.
+        goal_text: the line that announces success; ``{target}`` becomes the answer.
+        goals: what the critic is trained with: the triple's ``later_line``, or the success line of its ``target``.
+        draw: triples of a step, at most.
+        ramp_steps: N, the rollout batches until the weight is full.
+        divisor: c.
+        batch_size: actions that are valued at once.
+        max_skipped_steps: how many of the critic's steps may be left out.
+
+    Raises:
+        TypeError: the critic reads no lines.
+        ValueError: for a number out of range, unknown goals, a ``goal_text`` without ``{target}``, an outcome that
+            learns.
+    """
+
+    warmup_steps = 0
+    """The policy learns from the first batch on."""
+
+    def __init__(
+        self,
+        *,
+        outcome: Reward,
+        critic: TraceCritic,
+        loss: ContrastiveLoss,
+        optimizer: Any,
+        goal_text: str,
+        goals: str,
+        draw: int,
+        ramp_steps: int,
+        divisor: float,
+        batch_size: int,
+        max_skipped_steps: int,
+        seed: int,
+    ) -> None:
+        if not (isinstance(critic, nn.Module) and isinstance(critic, TraceCritic)):
+            raise TypeError(f"the critic must read lines of a search, {type(critic).__name__} does not")
+        for name, value in (("draw", draw), ("ramp_steps", ramp_steps), ("batch_size", batch_size)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if not divisor > 0:
+            raise ValueError(f"divisor must be above 0, got {divisor}")
+        if goals not in GOALS:
+            raise ValueError(f"goals must be one of {', '.join(GOALS)}, got {goals!r}")
+        if "{target}" not in goal_text:
+            raise ValueError(f"goal_text must contain {{target}}, got {goal_text!r}")
+        refuse_learning("RampedCriticReward", outcome)
+        self.outcome = outcome
+        self.critic: Any = critic.eval()
+        self.loss = loss
+        self.optimizer = optimizer
+        self.goal_text = goal_text
+        self.goals = goals
+        self.draw = draw
+        self.ramp_steps = ramp_steps
+        self.divisor = divisor
+        self.batch_size = batch_size
+        self.seed = seed
+        self.buffer = TripleBuffer()
+        self.calls = 0
+        """n: rollout batches rewarded."""
+        self.steps = 0
+        """Of the critic, with those left out: the number of a step seeds its draws."""
+        self.skipped = SkippedSteps(max_skipped_steps, of="the critic that learns from the policy's searches")
+        self._stepper = optimizer(self.critic.parameters())
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        credit, size = self.outcome(rollouts), rollouts.group_size
+        self.calls += 1
+        self._move(rollouts.mask.device)
+        own = [(text, rollouts.problem_of(row).answer) for row, text in enumerate(rollouts.texts)]
+        groups = unshare(gather([own[start : start + size] for start in range(0, len(own), size)]))
+        losses: Values = []
+        found: list[tuple[bool, int]] = []
+        values = [[self._learn_and_value(*one, losses, found) for one in group] for group in groups]
+        part = credit.outcome.new_tensor([*chain.from_iterable(share(values))])
+        metrics = {
+            "ramp": self.ramp,
+            "buffer_triples": float(len(self.buffer)),
+            "searches": sum(search for search, _ in found) / len(found),
+            "triples": sum(triples for _, triples in found) / len(found),
+            "skipped_steps": float(self.skipped.count),
+        }
+        if losses:
+            metrics["loss"] = sum(losses) / len(losses)
+        return replace(
+            credit,
+            outcome=credit.outcome + self.ramp * part,
+            parts={**credit.parts, "critic": part},
+            metrics={**credit.metrics, **{f"online_critic/{name}": value for name, value in metrics.items()}},
+        )
+
+    @property
+    def ramp(self) -> float:
+        """w(n)."""
+        return min(self.calls / self.ramp_steps, 1.0) / self.divisor
+
+    def value(self, lines: Sequence[str], actions: Iterable[int], answer: str) -> float:
+        """The mean of f over actions of a search, each as often as it is given, for the problem's success line."""
+        counts = Counter(actions)
+        places = [*counts]
+        goal = self.goal_text.replace("{target}", answer)
+        scores: list[Tensor] = []
+        with torch.no_grad():
+            for start in range(0, len(places), self.batch_size):
+                some = places[start : start + self.batch_size]
+                states = ["\n".join(lines[:place]) for place in some]
+                scores.append(self._scores(states, [lines[place] for place in some], [goal])[:, 0])
+        weights = torch.tensor([counts[place] for place in places], dtype=torch.float)
+        return ((torch.cat(scores).float().cpu() * weights).sum() / weights.sum()).item()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "critic": self.critic.state_dict(),
+            "optimizer": self._stepper.state_dict(),
+            "buffer": self.buffer.state_dict(),
+            "calls": self.calls,
+            "steps": self.steps,
+            "skipped": self.skipped.count,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.critic.load_state_dict(state["critic"])
+        self._stepper.load_state_dict(state["optimizer"])
+        self.buffer.load_state_dict(state["buffer"])
+        self.calls = state["calls"]
+        self.steps = state["steps"]
+        self.skipped.count = state["skipped"]
+
+    def _learn_and_value(self, text: str, answer: str, losses: Values, found: list[tuple[bool, int]]) -> float:
+        """One completion: its triples join the buffer, a step, its value; 0 without a search or without triples."""
+        lines = search_lines(text)
+        triples = line_triples(lines)
+        found.append((bool(lines), len(triples)))
+        if not lines:
+            return 0.0
+        self.buffer.add(lines, answer, triples)
+        if len(self.buffer) and (loss := self._step()) is not None:
+            losses.append(loss)
+        return self.value(lines, [action for action, _ in triples], answer) if triples else 0.0
+
+    def _step(self) -> float | None:
+        """The loss of one optimizer step; None where it was left out."""
+        seed = derived_seed((self.seed, "triples of the online critic", self.steps))
+        drawn = self.buffer.draw(self.draw, np.random.default_rng(seed))
+        if self.goals == "target":
+            goals = [self.goal_text.replace("{target}", triple.answer) for triple in drawn]
+        else:
+            goals = [triple.goal for triple in drawn]
+        self.critic.train()
+        with seeded(seed), torch.enable_grad():
+            scores = self._scores([triple.state for triple in drawn], [triple.action for triple in drawn], goals)
+            own = torch.eye(len(drawn), dtype=torch.bool, device=scores.device)
+            loss = self.loss(scores, own, torch.ones_like(own))
+            self._stepper.zero_grad()
+            loss.backward()
+        self.critic.eval()
+        self.optimizer.set_learning_rate(self._stepper, self.steps)
+        reason = finite_step(self._stepper, loss=loss)
+        self.steps += 1
+        if reason is None:
+            return loss.item()
+        self.skipped.add(reason)
+        return None
+
+    def _scores(self, states: Sequence[str], actions: Sequence[str], goals: Sequence[str]) -> Tensor:
+        """f of every action with every goal."""
+        device = next(self.critic.parameters()).device
+        encoded = self.critic.encode_actions(states, actions), self.critic.encode_goals(goals)
+        return self.critic(*tree_map(lambda part: part.to(device), encoded))
+
+    def _move(self, device: torch.device) -> None:
+        """Bring the critic to the rollouts; the optimizer's moments do not follow by themselves."""
+        if next(self.critic.parameters()).device != device:
+            self.critic.to(device)
+            self._stepper.load_state_dict(self._stepper.state_dict())
