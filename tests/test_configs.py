@@ -143,7 +143,6 @@ def policies_are_read_once() -> Iterator[None]:
 
 NEEDS_REFERENCE = "the objective compares with a reference over the whole vocabulary: choose module=grpo_reference"
 NEEDS_CRITIC = "the reward asks a critic: add 'critic' to stages or give {}.checkpoint=FOLDER"
-READS_NO_LINES = " reads no lines of a search: choose critic=number_embedding or critic=text"
 SEEN: set[tuple[str, ...]] = set()
 """What was checked before: many experiments with one sibling or another are the same but for their name."""
 BUILT: set[tuple[str, ...]] = set()
@@ -272,8 +271,7 @@ def test_an_experiment_builds_with_every_sibling(experiment: str, scale: str, ti
         asking = open_critics(config)
         expected = NEEDS_CRITIC.format(asking[0]) if asking and "critic" not in config.stages else None
         if refused_for_its_critic(config):
-            assert str(contradiction(config)).endswith(READS_NO_LINES), label
-            continue
+            continue  # a sentence of its own, see test_contradictions.py
         if label == "objective=grpo_full_kl" and config.module.reference is None:
             expected = NEEDS_REFERENCE
         assert contradiction(config) == expected, label

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from contrastive_reasoning.critics import encoder
 from contrastive_reasoning.losses.completions import LEVELS
 from contrastive_reasoning.policies import load
+from contrastive_reasoning.rewards import ramped_critic
 from contrastive_reasoning.rewards.clipo import POSITIVES
 from contrastive_reasoning.tasks import problem_set, rows
 from contrastive_reasoning.tasks.arithmetic.task import TestSet as ArithmeticTest
@@ -22,6 +23,7 @@ from experiments.config.composition import critic_checkpoints
 from experiments.config.contradictions import CHOICES, contradiction
 from experiments.schema import register
 from lightning_modules.optim import Schedule
+from tests.config_kit import composed
 
 register()
 DOT, COSINE = (f"critic.similarity._target_=contrastive_reasoning.losses.{name}" for name in ("dot", "cosine"))
@@ -204,6 +206,7 @@ OF_THE_CODE = {
     "load_policy.kernels": load.KERNELS,
     "CLIPOReward.level": LEVELS,
     "CLIPOReward.positives": POSITIVES,
+    "RampedCriticReward.goals": ramped_critic.GOALS,
     "AnswerTask.judge": get_args(problem_set.Judge),
     "AnswerTask.on_bad": get_args(rows.OnBad),
     "ArithmeticTask.test": get_args(ArithmeticTest),
@@ -225,3 +228,12 @@ def test_the_words_are_those_of_the_code() -> None:
     }
     assert ours == {key: set(words) for key, words in OF_THE_CODE.items()}
     assert all(callable(get_object(part)) for part in CHOICES), "each is there by this name"
+
+
+@pytest.mark.parametrize(("critic", "name"), [("joint", "JointCritic"), ("numeric_v2", "NumericV2")])
+def test_a_reward_that_learns_from_searches_needs_a_critic_that_reads_their_lines(critic: str, name: str) -> None:
+    said = contradiction(composed("experiment=llama_critic_released", f"critic={critic}"))
+    wanted = f"{name} reads no lines of a search: choose critic=number_embedding or critic=text"
+    assert said == f"reward.critic: {wanted}"
+    for fitting in ("number_embedding", "text"):
+        assert contradiction(composed("experiment=llama_critic_released", f"critic={fitting}")) is None
