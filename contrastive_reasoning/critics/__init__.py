@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from contrastive_reasoning.critics.joint import JointCritic
     from contrastive_reasoning.critics.number_embedding import NumberCritic
     from contrastive_reasoning.critics.numeric import NumericV1, NumericV2
+    from contrastive_reasoning.critics.pairwise import PairwiseCritic
     from contrastive_reasoning.critics.preference import PreferenceBatch, PreferenceCritic
     from contrastive_reasoning.critics.text import TextCritic
 

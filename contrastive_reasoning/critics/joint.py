@@ -10,7 +10,7 @@ from every goal that the search under it reached or ruled out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -34,16 +34,17 @@ class NumberFeatures(nn.Module):
     the last digit), the size orders them. Which of these helps was measured, not derived.
 
     Args:
-        dimension: width of the learned part; the fixed part adds ``2·len(PERIODS) + 4``.
+        dimension: width of the learned part, beside the fixed one.
+        fixed: numbers (N,) → their fixed features (N, W).
     """
 
     waves: Tensor
 
-    def __init__(self, *, dimension: int) -> None:
+    def __init__(self, *, dimension: int, fixed: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VALUES + 2, dimension)
         nn.init.normal_(self.embedding.weight, std=0.3)
-        self.register_buffer("waves", fixed_features(torch.arange(PADDING, VALUES + 1)), persistent=False)
+        self.register_buffer("waves", fixed(torch.arange(PADDING, VALUES + 1)), persistent=False)
         self.width = dimension + self.waves.shape[1]
 
     def forward(self, numbers: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape F"]:
@@ -105,10 +106,9 @@ class JointCritic(nn.Module):
         self.dimension = dimension
         self.pairs_per_chunk = pairs_per_chunk
         with seeded(seed):
-            self.features = NumberFeatures(dimension=value_dimension)
+            self.features = NumberFeatures(dimension=value_dimension, fixed=self.fixed_features)
             seen = self.features.width
-            trunk = [ResidualBlock(width=width) for _ in range(blocks)]
-            self.trunk = nn.Sequential(nn.Linear(WIDTH * seen, width), *trunk, nn.LayerNorm(width))
+            self.trunk = self.build_trunk(seen=seen, width=width, blocks=blocks)
             self.goal_trunk = nn.Sequential(nn.Linear(seen, dimension), nn.GELU())
             self.state_head = nn.Linear(width, dimension)
             self.goal_head = nn.Linear(dimension, dimension)
@@ -119,6 +119,16 @@ class JointCritic(nn.Module):
             )
         # b starts where most goals are out of reach, as they are
         self.bias = nn.Parameter(torch.tensor([-2.0]))  # of one dimension, for ZeRO cannot share a scalar out
+
+    @staticmethod
+    def fixed_features(numbers: Int[Tensor, " N"]) -> Float[Tensor, "N W"]:
+        return fixed_features(numbers)
+
+    @staticmethod
+    def build_trunk(*, seen: int, width: int, blocks: int) -> nn.Module:
+        """From the features of six sorted numbers (N, 6, ``seen``), flat, to (N, ``width``)."""
+        trunk = [ResidualBlock(width=width) for _ in range(blocks)]
+        return nn.Sequential(nn.Linear(WIDTH * seen, width), *trunk, nn.LayerNorm(width))
 
     def forward(self, state_actions: Int[Tensor, "A 6"], goals: Int[Tensor, " C"]) -> Float[Tensor, "A C"]:
         """f for every state with every target."""

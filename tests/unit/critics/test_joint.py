@@ -64,7 +64,7 @@ def test_features_know_parity_digits_and_padding() -> None:
     assert_close(cosines[1:4, PERIODS.index(2)], torch.tensor([1.0, -1.0, -1.0]))
     assert_close(cosines[2, PERIODS.index(10)], cosines[3, PERIODS.index(10)])
     assert seen[0].tolist() == [0.0] * (seen.shape[1] - 1) + [1.0]
-    assert NumberFeatures(dimension=3)(torch.tensor([[1, 9_999]])).isfinite().all()
+    assert NumberFeatures(dimension=3, fixed=fixed_features)(torch.tensor([[1, 9_999]])).isfinite().all()
 
 
 def test_without_the_join_f_is_the_scaled_inner_product() -> None:

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from contrastive_reasoning.critics import PairwiseCritic
+from contrastive_reasoning.critics.pairwise import LOG_WAVES, PairTrunk, features_with_logarithms
+
+STATES = torch.tensor(
+    [[37, 26, 17, -1, -1, -1], [50, 4, -1, -1, -1, -1], [9, -1, -1, -1, -1, -1], [1999, 3, 2, 1, 0, 0]]
+)
+GOALS = torch.tensor([46, 10])
+
+
+def pairwise(*, seed: int = 0) -> PairwiseCritic:
+    return PairwiseCritic(
+        value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=1000, seed=seed
+    )
+
+
+def test_all_pairs_are_the_given_pairs() -> None:
+    critic = pairwise()
+    every = critic(STATES, GOALS)
+    for column, goal in enumerate(GOALS):
+        assert_close(every[:, column], critic.pairs(STATES, goal.expand(4)))
+
+
+def test_order_of_the_numbers_does_not_matter() -> None:
+    critic = pairwise()
+    assert_close(critic(STATES.flip(1), GOALS), critic(STATES, GOALS), rtol=0, atol=0)
+
+
+def test_seed_decides_the_weights() -> None:
+    assert_close(pairwise()(STATES, GOALS), pairwise()(STATES, GOALS), rtol=0, atol=0)
+    assert not torch.equal(pairwise()(STATES, GOALS), pairwise(seed=1)(STATES, GOALS))
+
+
+def by_loops(trunk: PairTrunk, numbers: list[Tensor]) -> Tensor:
+    """Of one state: the numbers that are there, features of each."""
+    total = sum((trunk.alone(number) for number in numbers), torch.zeros(()))
+    # padding has no features, and six numbers are taken alone whatever the state
+    total = total + (6 - len(numbers)) * trunk.alone.bias
+    for i, j in combinations(range(len(numbers)), 2):
+        rest = sum((n for k, n in enumerate(numbers) if k not in (i, j)), torch.zeros_like(numbers[0]))
+        pair = trunk.linear(torch.cat([numbers[i], numbers[j], rest]))
+        pair = pair + trunk.product(trunk.first(numbers[i]) * trunk.second(numbers[j]))
+        total = total + trunk.pair_blocks(pair[None])[0]
+    return trunk.state(total[None])[0]
+
+
+def test_the_trunk_is_a_sum_over_the_pairs_that_are_there() -> None:
+    critic = pairwise()
+    trunk = critic.trunk
+    assert isinstance(trunk, PairTrunk)
+    features = critic.features(STATES)
+    found = trunk(features.flatten(start_dim=1))
+    for row, state in enumerate(STATES.tolist()):
+        numbers = [features[row, place] for place, number in enumerate(state) if number >= 0]
+        assert_close(found[row], by_loops(trunk, numbers), rtol=1e-5, atol=1e-5)
+
+
+def test_waves_over_the_logarithm_turn_products_into_sums() -> None:
+    seen = features_with_logarithms(torch.tensor([-1, 0, 6, 7, 42])).double()
+    sin, cos = seen[:, :LOG_WAVES], seen[:, LOG_WAVES : 2 * LOG_WAVES]
+    assert_close(sin[2] * cos[3] + cos[2] * sin[3], sin[4], rtol=0, atol=1e-5)
+    assert seen[0].tolist() == [0.0] * (seen.shape[1] - 1) + [1.0]
+    assert seen.isfinite().all()
