@@ -25,7 +25,7 @@ from contrastive_reasoning.critics.calibration import (
     join_examples,
 )
 from contrastive_reasoning.distributed import gather
-from contrastive_reasoning.rewards.base import Credit, refuse_adding
+from contrastive_reasoning.rewards.base import Credit, Reward, refuse_adding
 from contrastive_reasoning.rewards.critic import on_steps
 from contrastive_reasoning.rewards.shaping import (
     FINISHED,
@@ -46,8 +46,8 @@ BINS = 15
 
 
 @runtime_checkable
-class LogitSource(Protocol):
-    """What can be calibrated: logits of states apart from the credit that is made of them."""
+class LogitSource(Reward, Protocol):
+    """A reward that can be calibrated: logits of states apart from the credit that is made of them."""
 
     task: Task
 
@@ -96,6 +96,7 @@ class CalibratedReward:
     Raises ValueError for a number below 1 (``warmup_steps``: below 0), and for a source with a weight of its own.
     """
 
+    values_steps = True
     reads_verdicts = True
     """Of no use where no part of the reward verifies."""
     reads_all_groups = True

@@ -136,6 +136,7 @@ def fit(module: CriticPretraining, folder: Path) -> dict[str, Any]:
     trainer = L.Trainer(
         accelerator="cpu",
         max_steps=STEPS,
+        log_every_n_steps=1,
         default_root_dir=folder,
         logger=False,
         enable_checkpointing=False,
