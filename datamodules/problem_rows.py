@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
@@ -134,21 +135,8 @@ class ProblemRows:
 
     def _downloaded(self, name: str) -> Iterator[PlacedRow]:
         """Kept in the cache of the libraries below, and read from there without a network."""
-        from datasets.exceptions import DatasetNotFoundError, DatasetsError
-        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
-
-        try:
+        with download_errors(name, revision=self.revision, instead=INSTEAD):
             yield from self._from_hub(name)
-        except (DatasetNotFoundError, RepositoryNotFoundError, RevisionNotFoundError) as error:
-            which = name if self.revision is None else f"{name} at revision {self.revision}"
-            raise FileNotFoundError(f"{which} is not on the hub for you ({said(error)}); {INSTEAD}") from error
-        except OSError as error:
-            if error.errno in (ENOSPC, EDQUOT):
-                raise
-            offline = f"cannot be reached and was not downloaded before ({said(error)}); {INSTEAD}"
-            raise FileNotFoundError(f"{name}: {offline}") from error
-        except (ValueError, RuntimeError, DatasetsError) as error:  # RuntimeError: a loading script, which is not run
-            raise ValueError(f"{name}: {said(error)}") from error
 
     def _from_hub(self, name: str) -> Iterator[PlacedRow]:
         from datasets import load_dataset
@@ -163,6 +151,46 @@ class ProblemRows:
             # Without a network load_dataset takes the version of its cache that is newest, whatever the revision says.
             folder = snapshot_download(name, repo_type="dataset", revision=self.revision)
             yield from self._from_folder(Path(folder), self.subset)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """The local copy of a file at an address, which is downloaded once and then kept in the cache of the data sets."""
+
+    instead: str
+    """What to do where the address cannot be reached, for the message."""
+
+    def __call__(self, address: str) -> Path:
+        """
+        Raises:
+            FileNotFoundError: where the file is neither in the cache nor can be downloaded.
+        """
+        from datasets import DownloadConfig, DownloadManager
+
+        # without an etag what is in the cache needs no network; an address names one version of a file
+        settings = DownloadConfig(use_etag=False, disable_tqdm=True)
+        with download_errors(address, revision=None, instead=self.instead):
+            return Path(str(DownloadManager(download_config=settings).download(address)))
+
+
+@contextmanager
+def download_errors(name: str, *, revision: str | None, instead: str) -> Iterator[None]:
+    """What a download may raise, as a FileNotFoundError or a ValueError of one sentence; a full disk as it is."""
+    from datasets.exceptions import DatasetNotFoundError, DatasetsError
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        yield
+    except (DatasetNotFoundError, RepositoryNotFoundError, RevisionNotFoundError) as error:
+        which = name if revision is None else f"{name} at revision {revision}"
+        raise FileNotFoundError(f"{which} is not on the hub for you ({said(error)}); {instead}") from error
+    except OSError as error:
+        if error.errno in (ENOSPC, EDQUOT):
+            raise
+        offline = f"cannot be reached and was not downloaded before ({said(error)}); {instead}"
+        raise FileNotFoundError(f"{name}: {offline}") from error
+    except (ValueError, RuntimeError, DatasetsError) as error:  # RuntimeError: a loading script, which is not run
+        raise ValueError(f"{name}: {said(error)}") from error
 
 
 def _numbered(rows: Any) -> Iterator[PlacedRow]:

@@ -184,5 +184,6 @@ def _tasks_in_use(config: DictConfig) -> Iterator[tuple[str, Task, Split]]:
         for name, task in build(config, "suite.sets").items():
             yield f"suite.sets, {name}", task, "test"
     elif "evaluate" in config.stages:
-        for name in config.suite.settings:
-            yield f"suite.settings.{name}.task", build(config, f"suite.settings.{name}.task"), "test"
+        for name in map(str, config.suite.settings):
+            split = config.suite.settings[name].get("split", "test")
+            yield f"suite.settings.{name}.task", build(config, f"suite.settings.{name}.task"), split

@@ -21,6 +21,8 @@ from contrastive_reasoning.tasks.base import Problem, Status, Task, Verdict
 
 GREEDY, SAMPLED = "verifier/accuracy", "verifier/accuracy_sampled"
 """The metrics that are followed, by the completions that they are over."""
+SEEN = "problems/seen_in_training"
+"""1 where the problems are those that were trained on, else 0."""
 Rates = Callable[[], Mapping[str, float]]
 """Metric → its value over what is written so far; short completions come first."""
 Watch = Callable[[int, Rates], None]
@@ -157,7 +159,7 @@ def evaluate(
     metrics |= {f"verdict/{status}": statuses[status] / len(verdicts) for status in get_args(Status)}
     # a task may train on its benchmark
     seen = bool(getattr(task, "trains_on_evaluation_problems", False))
-    metrics |= {"problems/count": float(len(problems)), "problems/seen_in_training": float(seen)}
+    metrics |= {"problems/count": float(len(problems)), SEEN: float(seen)}
     reasons = Counter(reason_kind(verdict) for verdict in verdicts)
     return Evaluation(metrics=metrics, reasons=reasons, rows=[one.row for one in found])
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
-from contrastive_reasoning.evaluation.evaluator import GREEDY, Evaluation, Watch, check_samples, evaluate
+from contrastive_reasoning.evaluation.evaluator import GREEDY, SEEN, Evaluation, Watch, check_samples, evaluate
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.published import PublishedTable, published_table
 from contrastive_reasoning.rollout.requests import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling
-from contrastive_reasoning.tasks.base import Problem, Task
+from contrastive_reasoning.tasks.base import Problem, Split, Task, check_choice
 
 Value = TypeVar("Value")
 MAIN = "main"
@@ -23,12 +23,14 @@ MAIN = "main"
 class Setting:
     """One task, with how many completions are written of each problem, and how.
 
-    Raises ValueError where a k of pass@k is beyond the samples.
+    Raises ValueError for an unknown split, or where a k of pass@k is beyond the samples.
     """
 
     task: Task
+    split: Split = "test"
+    """``train`` for the training problems themselves: how well a policy knows what it was trained on."""
     problems: int | None
-    """The first so many test problems; all of them where there are fewer, and with None."""
+    """The first so many problems of the split; all of them where there are fewer, and with None."""
     samples: int
     """Sampled completions per problem."""
     sampling: Sampling
@@ -37,12 +39,13 @@ class Setting:
     """pass@k for these k."""
 
     def __post_init__(self) -> None:
+        check_choice("split", self.split, get_args(Split))
         check_samples(self.samples, self.greedy, self.k_values)
 
     @property
     def asked(self) -> Sequence[Problem]:
         """The problems themselves."""
-        return self.task.problems("test")[: self.problems]
+        return self.task.problems(self.split)[: self.problems]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +99,8 @@ class Suite:
                 watch=None if watch is None else _within(watch, name, before),
             )
             before += len(problems)
-            metrics |= _named(name, found.metrics)
+            seen = {SEEN: 1.0} if setting.split == "train" else {}
+            metrics |= _named(name, {**found.metrics, **seen})
             reasons |= _named(name, found.reasons)
             rows += [{"setting": name, **row} for row in found.rows]
         return Evaluation(metrics=metrics, reasons=reasons, rows=rows)

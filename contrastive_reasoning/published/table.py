@@ -47,7 +47,8 @@ class PublishedTable:
     deltas: Mapping[str, Mapping[str, float]]
     """The Δ printed under a method, which the paper took before rounding."""
     arms: Sequence[PublishedArm]
-    """All rows but the base model's, and those of the paper's further tables on the same sets, or of other models.
+    """All rows but the base model's, and those of the paper's further tables on the same sets, or of other models, base
+    models too: a base model has no settings.
 
     A temperature is the one a table says, else the paper's default of 0.05; GRPO+CLIPO of Table 2 is its Table 17's row
     of 0.02, figure by figure, and GRPO+CLIPO of Table 1 is no row of Table 16, whose row of 0.05 has other figures.

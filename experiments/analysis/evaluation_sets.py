@@ -89,7 +89,8 @@ def published_beside(runs: Sequence[TrackedRun], metric: str) -> PublishedTable 
 
 def published_arm(arm: ArmRuns, table: PublishedTable | None) -> PublishedArm | None:
     """The first row whose base model and settings, the most of them, all runs of ``arm`` have; None where none is."""
-    rows = [row for row in table.arms if all(_repeats(run, row) for run in arm.runs.values())] if table else []
+    trained = [row for row in table.arms if row.method != table.base] if table else []
+    rows = [row for row in trained if all(_repeats(run, row) for run in arm.runs.values())]
     return max(rows, key=lambda row: len(row.settings), default=None)
 
 

@@ -53,6 +53,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "test": ("longproc", "generated"),
         "on_bad": ON_BAD,
     },
+    "contrastive_reasoning.evaluation.Setting": {"split": ("train", "validation", "test")},
     "contrastive_reasoning.tasks.problem_set.FunctionTask": {"on_bad": ON_BAD},
     "contrastive_reasoning.tasks.problem_set.stand_in_task": {"source": ("hub", "generated")},
     "lightning.Trainer": {

@@ -47,16 +47,12 @@ class ReadProblem(NamedTuple):
         return problem_key(self.numbers, self.target)
 
 
-def read_longproc(folder: str | Path, *, on_bad: str) -> tuple[ReadProblem, ...]:
-    """The problems of every ``countdown_*.json`` of a folder, in order of the file names.
+def read_longproc(files: Sequence[Path], *, on_bad: str) -> tuple[ReadProblem, ...]:
+    """The problems of LongProc's ``countdown_*.json``, file after file.
 
     Raises:
-        FileNotFoundError: if the folder holds no such file.
         ValueError: if a file is no JSON list, or with ``on_bad="refuse"`` if a problem is bad: all are listed.
     """
-    files = sorted(Path(folder).glob("countdown_*.json"))
-    if not files:
-        raise FileNotFoundError(f"no countdown_*.json in longproc_dir={str(folder)!r}")
     rows: list[tuple[str, str, Any]] = []
     for file in files:
         items = _decoded(file.read_text(encoding="utf-8-sig", errors="replace"))
@@ -86,16 +82,12 @@ def read_problem_lines(path: str | Path, *, on_bad: str) -> tuple[ReadProblem, .
 
 
 @lru_cache(maxsize=16)
-def read_template(folder: str | Path) -> str:
-    """The prompt template ``USER_PROMPT`` of a folder's ``prompts.yaml``: the one YAML form it uses, a literal block.
+def read_template(path: Path) -> str:
+    """The prompt template ``USER_PROMPT`` of a ``prompts.yaml``: the one YAML form it uses, a literal block.
 
     Raises:
-        FileNotFoundError: if there is no such file.
         ValueError: if it holds no such block, or the block lacks a placeholder.
     """
-    path = Path(folder) / "prompts.yaml"
-    if not path.is_file():
-        raise FileNotFoundError(f"no prompts.yaml in longproc_dir={str(folder)!r}")
     template = user_prompt(path.read_text("utf-8"))
     missing = [name for name in ("{demonstration}", "{nums}", "{target}") if name not in template]
     if missing:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal, get_args
 
 from contrastive_reasoning.tasks.base import Problem, Split, check_choice, split_of
@@ -32,6 +33,8 @@ from contrastive_reasoning.tasks.rows import OnBad
 
 Source = Literal["generated", "longproc"]
 TrainSource = Literal["generated", "longproc", "file"]
+EASIEST = "countdown_0.5k.json"
+TEMPLATE = "prompts.yaml"
 
 _EXAMPLE_KEYS = frozenset([problem_key(*example) for example in (*EXAMPLES, *LONGPROC_EXAMPLES)])
 
@@ -45,9 +48,15 @@ class CountdownTask:
     train: str
     """``generated``, ``longproc`` (the benchmark's own problems, as the paper did) or ``file``."""
     test: str
-    """``generated`` or ``longproc``; the generated ones while no ``longproc_dir`` is named."""
+    """``generated`` or ``longproc``."""
     longproc_dir: str | None
-    """Folder with LongProc's ``countdown_*.json`` and ``prompts.yaml``, the prompt of style ``longproc``."""
+    """Where LongProc's files lie, a folder or an address (``https://…``): its problems, and ``prompts.yaml``, the
+    prompt of style ``longproc``. None: its problems are neither posed nor kept out of the generated ones.
+    """
+    longproc_files: Sequence[str] = (EASIEST,)
+    """Those of its files that are used."""
+    fetch: Callable[[str], Path] | None = None
+    """The local copy of a file at an address; raises FileNotFoundError where there is none."""
     train_file: str | None = None
     """JSON lines of problems, for ``train="file"``."""
     on_bad: str = "refuse"
@@ -68,15 +77,21 @@ class CountdownTask:
     parse_steps = staticmethod(parse_steps)
 
     def __post_init__(self) -> None:
-        for name in ("counts", "number_range", "target_range"):
+        for name in ("longproc_files", "counts", "number_range", "target_range"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name, choices in (("style", Style), ("train", TrainSource), ("test", Source), ("on_bad", OnBad)):
             check_choice(name, getattr(self, name), get_args(choices))
         for name in ("train_problems", "validation_problems", "test_problems"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
-        if self.train == "longproc" and self.longproc_dir is None:
-            raise ValueError("train=longproc needs longproc_dir, the folder of LongProc's countdown files")
+        if not self.longproc_files:
+            raise ValueError(f"longproc_files must name one or more files, {EASIEST} say")
+        for split in ("train", "test"):
+            if getattr(self, split) == "longproc" and self.longproc_dir is None:
+                raise ValueError(
+                    f"{split}=longproc poses LongProc's own problems: name the folder or the address where "
+                    f"{', '.join(self.longproc_files)} lies as task.longproc_dir"
+                )
         if (self.train == "file") != (self.train_file is not None):
             raise ValueError(f"train=file and train_file go together, got {self.train} and {self.train_file}")
         _ = self.space
@@ -96,21 +111,16 @@ class CountdownTask:
         )
 
     @property
-    def test_source(self) -> str:
-        """``longproc`` or ``generated``: where the test problems really come from."""
-        return self.test if self.longproc_dir else "generated"
-
-    @property
     def trains_on_evaluation_problems(self) -> bool:
         """True if the test problems are the training problems: evaluation has to say so."""
-        return self.train == "longproc" and self.test_source == "longproc"
+        return self.train == self.test == "longproc"
 
     def problems(self, split: Split) -> Sequence[CountdownProblem]:
         """The problems of a split; none is in two splits unless ``trains_on_evaluation_problems``.
 
         Raises:
             ValueError: on bad problems in a file, or too small a space to draw from.
-            FileNotFoundError: if a named folder or file is missing.
+            FileNotFoundError: if a named file is missing or cannot be fetched.
         """
         return _problems(self, split)
 
@@ -120,14 +130,27 @@ class CountdownTask:
         if self.prompt_file is not None:
             template = read_prompt_file(self.prompt_file)
         elif self.style == "longproc" and self.longproc_dir:
-            template = read_template(self.longproc_dir)
+            template = read_template(self.longproc_path(TEMPLATE))
         prompt = None if template is None else fill_template(template, numbers, target, style=self.style)
         return CountdownProblem(numbers, target, style=self.style, prompt=prompt, source=source)
 
+    def longproc_path(self, file: str) -> Path:
+        """Where a file of ``longproc_dir`` lies on this machine, once it is fetched."""
+        place = str(self.longproc_dir).rstrip("/")
+        if "://" in place:
+            if self.fetch is None:
+                raise ValueError(f"longproc_dir={place} is an address, and nothing was given to fetch from one")
+            return self.fetch(f"{place}/{file}")
+        if not (path := Path(place).expanduser() / file).is_file():
+            raise FileNotFoundError(f"no {file} in longproc_dir={place!r}")
+        return path
+
     def split_of(self, problem: CountdownProblem) -> Split | None:
-        """The split a problem may be used in; None for LongProc's own unless they are the test, and worked examples."""
+        """The split a problem may be used in; None for LongProc's own that are in none, and for worked examples."""
         if problem.key in _longproc_keys(self):
-            return "test" if self.test_source == "longproc" else None
+            if self.train == "longproc":
+                return "train"
+            return "test" if self.test == "longproc" else None
         if problem.key in _train_file_keys(self):
             return "train"
         return None if problem.key in _EXAMPLE_KEYS else split_of(problem.key)
@@ -163,7 +186,7 @@ class BareCountdownTask(CountdownTask):
 
 @lru_cache(maxsize=16)
 def _problems(task: CountdownTask, split: Split) -> tuple[CountdownProblem, ...]:
-    source = {"train": task.train, "validation": "generated", "test": task.test_source}[split]
+    source = {"train": task.train, "validation": "generated", "test": task.test}[split]
     if source != "generated":
         rows = _longproc(task) if source == "longproc" else _train_file(task)
         return tuple([task.problem(row.numbers, row.target, source=row.source) for row in rows])
@@ -174,7 +197,9 @@ def _problems(task: CountdownTask, split: Split) -> tuple[CountdownProblem, ...]
 
 @lru_cache(maxsize=16)
 def _longproc(task: CountdownTask) -> tuple[ReadProblem, ...]:
-    return read_longproc(task.longproc_dir, on_bad=task.on_bad) if task.longproc_dir is not None else ()
+    if task.longproc_dir is None:
+        return ()
+    return read_longproc([task.longproc_path(file) for file in task.longproc_files], on_bad=task.on_bad)
 
 
 @lru_cache(maxsize=16)

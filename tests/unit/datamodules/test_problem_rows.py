@@ -17,7 +17,7 @@ import pytest
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
 from contrastive_reasoning.tasks.rows import Rows
-from datamodules.problem_rows import ProblemRows, json_rows
+from datamodules.problem_rows import Download, ProblemRows, json_rows
 from tests.hostile.trap import module, pickled
 
 CHAT = [
@@ -247,6 +247,22 @@ def test_what_the_hub_refuses_is_one_sentence(
     with pytest.raises(kind, match=reason) as raised:
         read(path)
     assert (isinstance(error, OSError) and error.errno == ENOSPC) or str(raised.value).startswith(path)
+
+
+def test_a_download_is_kept_and_needs_no_network_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "DOWNLOADED_DATASETS_PATH", tmp_path)
+    address, fetch = "https://example.org/data/a.json", Download(instead="name a folder")
+    kept = tmp_path / datasets.utils.file_utils.hash_url_to_filename(address)
+    kept.write_text("[]")
+    assert fetch(address) == kept
+    message = r"^https://example\.org/data/b\.json: cannot be reached and was not downloaded before .*; name a folder$"
+    monkeypatch.setattr("datasets.utils.file_utils.fsspec_head", absent)
+    with pytest.raises(FileNotFoundError, match=message):
+        fetch("https://example.org/data/b.json")
+
+
+def absent(*args: object, **kwargs: object) -> None:
+    raise ConnectionError("no network")
 
 
 PLAIN = {"question": "How many?", "answer": 4}

@@ -113,3 +113,18 @@ def test_contradictions_are_refused(track: Track) -> None:
             answers={"one": "1.csv"},
             choices={"one": "1.csv"},
         )
+
+
+def test_a_setting_of_the_training_split_says_that_its_problems_were_trained_on(
+    track: Track, policy: CausalLMPolicy
+) -> None:
+    rows = ProblemRows(path=None, subset=None, revision=None, split="train", file=None)
+    small = track.settings["small"]
+    known = replace(small, split="train", task=replace(small.task, train=rows.at(small.task.path), path=None))
+    suite = Suite(engine=track.engine, settings={"main": small, "training_problems": known}, published=None)
+    metrics = suite(policy, seed=0).metrics
+    assert metrics["problems/seen_in_training"] == 0.0
+    assert metrics["training_problems/problems/seen_in_training"] == 1.0
+    assert [problem.id for problem in known.asked] == ["small/train/0", "small/train/1"]
+    with pytest.raises(ValueError, match="split must be one of train, validation, test, got 'training'"):
+        replace(small, split="training")

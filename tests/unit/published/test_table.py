@@ -54,7 +54,7 @@ def test_no_two_arms_have_the_same_settings_and_each_names_parts_of_ours(name: s
     again = [arm for arm in table.arms if arm.repeats is not None]
     assert len(settings) + len(again) == len(table.arms)
     assert all(settings[arm.model, *sorted(arm.settings.items())].method == arm.repeats for arm in again)
-    for arm in table.arms:
+    for arm in (arm for arm in table.arms if arm.method != table.base):
         assert {"task", "reward", "objective", "advantage"} <= arm.settings.keys()
         for room, option in arm.settings.items():
             assert "." in room or (CONF / room / f"{option}.yaml").is_file(), (room, option)
@@ -76,7 +76,9 @@ def test_the_figures_of_the_critics_by_model_and_reward() -> None:
     """The oracle has two readings: the target stays reachable, or the move is perfect. Llama has none."""
     table = published_table("critics")
     assert table.base is None
-    figures = {(arm.model.partition("/")[0], arm.settings["reward"]): arm.figures["main"] for arm in table.arms}
+    (column,) = table.columns
+    assert column == "training_problems"
+    figures = {(arm.model.partition("/")[0], arm.settings["reward"]): arm.figures[column] for arm in table.arms}
     assert figures == {
         ("Qwen", "verifier"): 80,
         ("Qwen", "critic"): 70,
@@ -87,6 +89,15 @@ def test_the_figures_of_the_critics_by_model_and_reward() -> None:
     }
 
 
+def test_the_base_models_on_longprocs_problems() -> None:
+    table = published_table("countdown_base")
+    models = {"Qwen/Qwen2.5-7B-Instruct": 32, "models/Llama-3.1-8B-Instruct": 8, "Qwen/Qwen2.5-7B": 32, None: 32}
+    assert {model: table.of(model).rows for model in models} == {
+        model: {"Base Model": {"longproc_500": figure}} for model, figure in models.items()
+    }
+    assert table.base == "Base Model"
+
+
 def test_an_unknown_table_is_named_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="no published table 'clipo'; there are clipo_table1, clipo_table2, critics"):
+    with pytest.raises(ValueError, match="no published table 'clipo'; there are clipo_table1, clipo_table2, co"):
         published_table("clipo")

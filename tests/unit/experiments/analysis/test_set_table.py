@@ -116,7 +116,7 @@ def test_the_experiments_of_the_paper_on_critics_are_its_rows(
     policy = flatten({"policy": OmegaConf.to_container(config.policy, resolve=True)})
     run = replace(finished("x", seed=0, metrics={}, params=policy), tags={**tags, "experiment": "x", "seed": "0"})
     row = published_arm(arms_by([run], ["experiment"])[0], published_table(str(config.suite.published)))
-    assert (row and (row.method, row.figures["main"])) == expected
+    assert (row and (row.method, row.figures["training_problems"])) == expected
 
 
 def track_run(name: str, seed: int, *, gsm8k: float, p1: float | None, reward: str, model: str = MODEL) -> TrackedRun:

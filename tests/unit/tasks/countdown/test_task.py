@@ -16,8 +16,9 @@ from contrastive_reasoning.tasks.countdown.trace import search_trace
 SETTINGS = {
     "style": "direct",
     "train": "generated",
-    "test": "longproc",
+    "test": "generated",
     "longproc_dir": None,
+    "longproc_files": ["countdown_x.json"],
     "train_file": None,
     "on_bad": "refuse",
     "counts": [3],
@@ -66,7 +67,7 @@ def test_is_a_task_whose_splits_are_generated_once_and_do_not_overlap() -> None:
 
 
 def test_the_benchmark_stays_out_of_what_is_generated(benchmark: Path) -> None:
-    made, generated = task(longproc_dir=str(benchmark)), task(longproc_dir=str(benchmark), test="generated")
+    made, generated = task(longproc_dir=str(benchmark), test="longproc"), task(longproc_dir=str(benchmark))
     test = keys(made.problems("test"))
     assert len(test) == 15
     assert not (keys(made.problems("train")) | keys(made.problems("validation"))) & test
@@ -74,12 +75,56 @@ def test_the_benchmark_stays_out_of_what_is_generated(benchmark: Path) -> None:
     for split in ("train", "validation", "test"):
         assert not keys(generated.problems(split)) & test
     assert {generated.split_of(problem) for problem in made.problems("test")} == {None}
-    on_it = task(longproc_dir=str(benchmark), train="longproc")
+    on_it = task(longproc_dir=str(benchmark), train="longproc", test="longproc")
     assert keys(on_it.problems("train")) == test
     reported = [each.trains_on_evaluation_problems for each in (task(), made, generated, on_it)]
     assert reported == [False, False, False, True]
-    with pytest.raises(FileNotFoundError, match="longproc_dir='/nowhere'"):
+    with pytest.raises(FileNotFoundError, match=r"no countdown_x\.json in longproc_dir='/nowhere'"):
         task(longproc_dir="/nowhere", train="longproc").problems("train")
+
+
+def test_held_out_problems_are_none_of_those_trained_on_in_any_order_of_numbers(benchmark: Path) -> None:
+    """Its numbers stand in another order than the generator draws them in."""
+    file = benchmark / "countdown_x.json"
+    own = [{**row, "nums": row["nums"][::-1]} for row in json.loads(file.read_text())]
+    file.write_text(json.dumps(own))
+    made = task(longproc_dir=str(benchmark), train="longproc")
+    train = made.problems("train")
+    assert [list(problem.numbers) for problem in train] == [row["nums"] for row in own]
+    assert {made.split_of(problem) for problem in train} == {"train"}
+    assert not made.trains_on_evaluation_problems
+    trained_on = {(tuple(sorted(problem.numbers)), problem.target) for problem in train}
+    for split in ("validation", "test"):
+        drawn = made.problems(split)
+        assert not {(tuple(sorted(problem.numbers)), problem.target) for problem in drawn} & trained_on
+        twin = task(longproc_dir=None).problems(split)
+        assert {(tuple(sorted(problem.numbers)), problem.target) for problem in twin} & trained_on, "it would be drawn"
+
+
+def test_the_files_that_are_named_are_read_alone_in_their_order(benchmark: Path) -> None:
+    (benchmark / "countdown_y.json").write_text('[{"nums": [2, 3, 4], "target": 24}]')
+    one, other, both = (
+        task(longproc_dir=str(benchmark), train="longproc", longproc_files=files).problems("train")
+        for files in (["countdown_x.json"], ["countdown_y.json"], ["countdown_y.json", "countdown_x.json"])
+    )
+    assert [problem.key for problem in other] == ["2,3,4=24"]
+    assert list(both) == [*other, *one]
+    assert [problem.fields["source"] for problem in both] == ["countdown_y"] + ["countdown_x"] * 15
+
+
+def test_files_at_an_address_are_fetched_one_by_one(benchmark: Path) -> None:
+    fetched: list[str] = []
+
+    def fetch(address: str) -> Path:
+        fetched.append(address)
+        return benchmark / address.rpartition("/")[2]
+
+    made = task(longproc_dir="https://example.org/data/", train="longproc", style="longproc", fetch=fetch)
+    assert fetched == []
+    assert keys(made.problems("train")) == keys(task(longproc_dir=str(benchmark), train="longproc").problems("train"))
+    assert fetched[:2] == ["https://example.org/data/countdown_x.json", "https://example.org/data/prompts.yaml"]
+    with pytest.raises(ValueError, match="is an address, and nothing was given to fetch from one"):
+        task(longproc_dir="https://example.org/data", train="longproc").problems("train")
 
 
 def test_training_file_keeps_out_of_the_other_splits(tmp_path: Path) -> None:
@@ -118,7 +163,12 @@ def test_prompts_follow_style_and_folder(benchmark: Path) -> None:
         ({"train": "all"}, "train must be one of generated, longproc, file, got 'all'"),
         ({"test": "file"}, "test must be one of generated, longproc, got 'file'"),
         ({"on_bad": "skip"}, "on_bad must be one of"),
-        ({"train": "longproc"}, "train=longproc needs longproc_dir"),
+        (
+            {"train": "longproc"},
+            "train=longproc poses .* where countdown_x.json lies as task.longproc_dir",
+        ),
+        ({"test": "longproc"}, "test=longproc poses LongProc's own problems: name the folder or the address"),
+        ({"longproc_files": []}, "longproc_files must name one or more files"),
         ({"train": "file"}, "train=file and train_file go together"),
         ({"train_problems": -1}, "train_problems must be ≥ 0"),
         ({"counts": [9]}, "counts must be"),
