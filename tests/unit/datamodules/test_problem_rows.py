@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
+from datasets.utils.file_utils import hash_url_to_filename
 
 from contrastive_reasoning.tasks.rows import Rows
 from datamodules.problem_rows import Download, ProblemRows, json_rows
@@ -250,9 +251,9 @@ def test_what_the_hub_refuses_is_one_sentence(
 
 
 def test_a_download_is_kept_and_needs_no_network_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets.config, "DOWNLOADED_DATASETS_PATH", tmp_path)
+    monkeypatch.setattr("datasets.config.DOWNLOADED_DATASETS_PATH", tmp_path)
     address, fetch = "https://example.org/data/a.json", Download(instead="name a folder")
-    kept = tmp_path / datasets.utils.file_utils.hash_url_to_filename(address)
+    kept = tmp_path / hash_url_to_filename(address)
     kept.write_text("[]")
     assert fetch(address) == kept
     message = r"^https://example\.org/data/b\.json: cannot be reached and was not downloaded before .*; name a folder$"

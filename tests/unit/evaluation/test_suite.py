@@ -120,7 +120,10 @@ def test_a_setting_of_the_training_split_says_that_its_problems_were_trained_on(
 ) -> None:
     rows = ProblemRows(path=None, subset=None, revision=None, split="train", file=None)
     small = track.settings["small"]
-    known = replace(small, split="train", task=replace(small.task, train=rows.at(small.task.path), path=None))
+    task = track.sets["small"]
+    assert isinstance(task, Even)
+    assert task.path
+    known = replace(small, split="train", task=replace(task, train=rows.at(task.path), test=None, path=None))
     suite = Suite(engine=track.engine, settings={"main": small, "training_problems": known}, published=None)
     metrics = suite(policy, seed=0).metrics
     assert metrics["problems/seen_in_training"] == 0.0
