@@ -1,0 +1,117 @@
+"""From a sweep to what a browser shows of it, by the commands that a user types."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from html import unescape
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+
+from tests.browser import opened
+from tests.ports import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ("debug=fast", "stages=[warm_start,grpo,evaluate]", "logger.patience=300", "seed=0")
+"""Real stages in seconds."""
+GROUPS = "rollout.group_size=2,4"
+SWEEPS = {
+    "clipo_laptop": (GROUPS, "reward.temperature=0.2,0.05", "budget.clipo.warmup_steps=1"),
+    "grpo_laptop": (GROUPS,),
+}
+PNG = b"\x89PNG"
+
+
+def typed(module: str, *arguments: str, folder: Path) -> str:
+    """What a command prints, run in a folder of its own."""
+    command = [sys.executable, "-m", f"experiments.{module}", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """CLIPO by temperature and group size, the verifier alone by group size, and the comparison of both."""
+    folder = tmp_path_factory.mktemp("swept")
+    for name, swept in SWEEPS.items():
+        typed("run", "-m", f"experiment={name}", *SHARED, *swept, folder=folder)
+    axes = "by=experiment,reward.temperature,rollout.group_size"
+    typed("compare", "clipo_laptop", "grpo_laptop", axes, "metric=test/verifier/accuracy_sampled", folder=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def said(folder: Path) -> Iterator[str]:
+    """What ``make dashboard`` prints, while its pages are there."""
+    port, log = free_port(), folder / "server.log"
+    command = [sys.executable, "-m", "experiments.dashboard", "--port", str(port), "--workers", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
+    with log.open("w") as file:
+        server = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=file, stderr=file, start_new_session=True
+        )
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+            break
+        assert server.poll() is None, log.read_text()
+        time.sleep(0.5)
+    yield log.read_text()
+    os.killpg(server.pid, signal.SIGTERM)
+    server.wait(60)
+
+
+def page_and_pictures(address: str, folder: Path) -> tuple[str, dict[str, bytes]]:
+    """The page at an address as text, and by name the pictures of its description, fetched."""
+    page = opened(address, folder)
+    sources = [unescape(source) for source in re.findall(r'<img[^>]* src="(get-artifact[^"]*)"', page)]
+    pictures = {}
+    for source in sources:
+        with urllib.request.urlopen(urljoin(address.partition("#")[0], source), timeout=60) as answer:
+            pictures[re.findall(r"path=([^&]*)", source)[0]] = answer.read()
+    return page, pictures
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "heat_map", "shown"),
+    [
+        ("sweep", "heat_map.png", ("reward.temperature", "rollout.group_size", "tokens")),
+        ("comparison", "test-verifier-accuracy_sampled-heat-map.png", ("clipo_laptop", "grpo_laptop")),
+    ],
+)
+def test_the_page_of_a_sweep_and_of_its_comparison_begins_with_heat_map_and_table(
+    said: str, folder: Path, kind: str, heat_map: str, shown: tuple[str, ...]
+) -> None:
+    (address,) = re.findall(rf"^The newest {kind} of clipo_laptop: (\S+)$", said, re.MULTILINE)
+    page, pictures = page_and_pictures(address, folder)
+    assert heat_map in pictures
+    assert all(content.startswith(PNG) for content in pictures.values()), "the server has each picture of the page"
+    table = page[page.index("<table") :]
+    assert all(word in table for word in shown)
+
+
+@pytest.mark.slow
+def test_the_table_has_each_point_and_what_it_cost(folder: Path) -> None:
+    tables = [path for path in folder.glob("outputs/sweeps/*/summary.csv") if "reward.temperature" in path.read_text()]
+    (written,) = tables
+    points = [(row["reward.temperature"], row["rollout.group_size"]) for row in csv.DictReader(written.open())]
+    assert sorted(points) == [("0.05", "2"), ("0.05", "4"), ("0.2", "2"), ("0.2", "4")]
+    costs = {
+        row["rollout.group_size"]: float(row["mean"])
+        for row in csv.DictReader((written.parent / "metrics.csv").open())
+        if row["metric"] == "train/spent/tokens"
+    }
+    assert costs["4"] > costs["2"], "a larger group costs more"
