@@ -21,7 +21,7 @@ from contrastive_reasoning.losses import categorical_accuracy, mean_over
 from contrastive_reasoning.losses.masked import masked_logsumexp
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
-from contrastive_reasoning.tasks.base import Status, Task, Verdict
+from contrastive_reasoning.tasks.base import Status, Task, Verdict, correct_in_forms
 
 DEPTHS = (1, 2)
 """Moves before the held-out states."""
@@ -43,6 +43,7 @@ def credit_metrics(credit: Credit) -> dict[str, float]:
         metrics["train/reward/steps"] = sum(map(len, credit.steps)) / max(len(credit.steps), 1)
     if credit.verdicts is not None:
         metrics.update(verdict_shares(credit.verdicts, prefix="train/verdict/"))
+        metrics.update(accuracy_in_forms(credit.verdicts, prefix="train/verifier/accuracy_"))
     return metrics
 
 
@@ -58,6 +59,11 @@ def verdict_shares(verdicts: Sequence[Verdict], *, prefix: str) -> dict[str, flo
     """The share of every status, 0 for those that did not occur."""
     counts = Counter(verdict.status for verdict in verdicts)
     return {f"{prefix}{status}": counts[status] / max(len(verdicts), 1) for status in get_args(Status)}
+
+
+def accuracy_in_forms(verdicts: Sequence[Verdict], *, prefix: str, suffix: str = "") -> dict[str, float]:
+    """The share of right answers in a box (``boxed``) and in any form (``any``), where the task knows their form."""
+    return {f"{prefix}{form}{suffix}": sum(right) / len(right) for form, right in correct_in_forms(verdicts).items()}
 
 
 def rollout_metrics(rollouts: RolloutBatch) -> dict[str, float]:
@@ -92,6 +98,7 @@ def validation_metrics(
     verdicts = verdicts_of(task, greedy)[:count]
     correct = sum(verdict.correct for verdict in verdicts)
     metrics = {"val/verifier/accuracy": correct / count, **verdict_shares(verdicts, prefix="val/verdict/")}
+    metrics |= accuracy_in_forms(verdicts, prefix="val/verifier/accuracy_")
     columns: dict[str, list[float]] = defaultdict(list)
     for row, text in enumerate(greedy.texts[:count]):
         for name, value in task.scores(greedy.problem_of(row), text).items():
@@ -99,9 +106,11 @@ def validation_metrics(
     metrics.update({f"val/{name}": sum(values) / count for name, values in columns.items()})
     if sampled is not None:
         size = sampled.group_size
-        right = [verdict.correct for verdict in verdicts_of(task, sampled)[: count * size]]
+        judged = verdicts_of(task, sampled)[: count * size]
+        right = [verdict.correct for verdict in judged]
         solved = sum(any(right[start : start + size]) for start in range(0, len(right), size))
         metrics["val/verifier/accuracy_sampled"] = sum(right) / len(right)
+        metrics |= accuracy_in_forms(judged, prefix="val/verifier/accuracy_", suffix="_sampled")
         metrics[f"val/verifier/pass_at_{size}"] = solved / count
     return metrics
 

@@ -17,7 +17,7 @@ from contrastive_reasoning.rollout.batch import RolloutBatch, judge
 from contrastive_reasoning.rollout.requests import RolloutEngine, Written
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.spans import readable
-from contrastive_reasoning.tasks.base import Problem, Status, Task, Verdict
+from contrastive_reasoning.tasks.base import Problem, Status, Task, Verdict, correct_in_forms
 
 GREEDY, SAMPLED = "verifier/accuracy", "verifier/accuracy_sampled"
 """The metrics that are followed, by the completions that they are over."""
@@ -181,6 +181,7 @@ def _judge(
     scores = [task.scores(best.problem_of(row), text) for row, text in enumerate(best.texts)]
     columns = {
         GREEDY: [float(verdict.correct) for verdict in verdicts],
+        **{f"{GREEDY}_{form}": list(map(float, right)) for form, right in correct_in_forms(verdicts).items()},
         **{name: [float(score[name]) for score in scores] for name in scores[0]},
         "completion/tokens": best.mask.sum(1).double().tolist(),
         "completion/truncated": [float(reason == "length") for reason in best.finish_reasons],
@@ -188,8 +189,11 @@ def _judge(
     correct, samples = [], 0
     if drawn is not None:
         samples = drawn.group_size
-        correct = correct_per_problem(so_far.verdicts(SAMPLED, drawn), samples)
+        judged = so_far.verdicts(SAMPLED, drawn)
+        correct = correct_per_problem(judged, samples)
         columns |= sampled_values(correct, samples, k_values)
+        for form, right in correct_in_forms(judged).items():
+            columns[f"{GREEDY}_{form}_sampled"] = [share / samples for share in per_group(right, samples)]
     found = []
     for place, verdict in enumerate(verdicts):
         problem = best.problem_of(place)
@@ -210,10 +214,12 @@ def _judge(
 
 def correct_per_problem(verdicts: Sequence[Verdict], group_size: int) -> list[int]:
     """How many of each group are correct."""
-    return [
-        sum(verdict.correct for verdict in verdicts[start : start + group_size])
-        for start in range(0, len(verdicts), group_size)
-    ]
+    return per_group([verdict.correct for verdict in verdicts], group_size)
+
+
+def per_group(right: Sequence[bool], group_size: int) -> list[int]:
+    """How many are true in each group."""
+    return [sum(right[start : start + group_size]) for start in range(0, len(right), group_size)]
 
 
 def sampled_values(correct: Sequence[int], samples: int, k_values: Sequence[int]) -> dict[str, list[float]]:

@@ -65,6 +65,10 @@ def messages_of(prompt: str) -> tuple[Message, ...]:
     return prompt.messages if isinstance(prompt, ChatPrompt) else (Message("user", prompt),)
 
 
+CORRECT_IN = "correct_in"
+"""In a verdict's ``fields``: form of an answer (``boxed``, ``any``) → whether the completion is right in that form."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The verifier's decision on one completion, with its reason: reasons are counted and logged, never swallowed."""
@@ -88,6 +92,14 @@ class Verdict:
 
 
 OK = Verdict(status="ok", reason="")
+
+
+def correct_in_forms(verdicts: Sequence[Verdict]) -> dict[str, list[bool]]:
+    """Form of an answer → whether each completion is right in it; empty where a verdict does not know its forms."""
+    known = [verdict.fields.get(CORRECT_IN) for verdict in verdicts]
+    if not known or None in known:
+        return {}
+    return {form: [forms[form] for forms in known] for form in known[0]}
 
 
 def wrong(reason: str) -> Verdict:

@@ -16,13 +16,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from contrastive_reasoning.tasks.answer import check_golds, in_asked_measure, verify_answer, verify_choice
+from contrastive_reasoning.tasks.answer import (
+    NO_BOX,
+    check_golds,
+    has_box,
+    in_asked_measure,
+    verify_answer,
+    verify_choice,
+)
 from contrastive_reasoning.tasks.answer.extract import THOUGHT_ENDS, without_thoughts
-from contrastive_reasoning.tasks.base import Problem, Split, Step, Task, Verdict, check_choice
+from contrastive_reasoning.tasks.base import CORRECT_IN, Problem, Split, Step, Task, Verdict, check_choice, unparsed
 from contrastive_reasoning.tasks.formats import without_instruction
 from contrastive_reasoning.tasks.rows import Format, OnBad, ReadSet, Rows, read_set
 
 Judge = Literal["answer", "choice"]
+Accept = Literal["boxed", "any"]
 Source = Literal["hub", "generated"]
 VerifyMany = Callable[[Sequence[tuple[str, str]], Judge], list[Verdict]]
 """(gold, completion) pairs → their verdicts."""
@@ -120,9 +128,13 @@ class AnswerTask(ProblemSet):
     """Judges many completions at once, in processes of its own; None: in this process."""
     thought_ends: Sequence[str] = THOUGHT_ENDS
     """Tags that end the thoughts of a completion, by model family: what follows the last one is judged."""
+    accept: str = "any"
+    """``boxed``: an answer counts in a box alone; ``any``: also where the last line states it. A verdict's ``fields``
+    hold what both of them give."""
 
     def __post_init__(self) -> None:
         check_choice("judge", self.judge, get_args(Judge))
+        check_choice("accept", self.accept, get_args(Accept))
         object.__setattr__(self, "thought_ends", tuple(self.thought_ends))
         super().__post_init__()
 
@@ -134,6 +146,26 @@ class AnswerTask(ProblemSet):
 
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
         completions = [without_thoughts(text, self.thought_ends) for text in completions]
+        verdicts = self._in_any_form(problems, completions)
+        rows = zip(problems, completions, verdicts, strict=True)
+        return [self._accepted(problem, text, verdict) for problem, text, verdict in rows]
+
+    def _accepted(self, problem: Problem, completion: str, verdict: Verdict) -> Verdict:
+        """The verdict in the accepted form, given the one in any; ``fields`` hold whether it is right in each form."""
+        boxed = self._boxed(problem, completion, verdict)
+        correct_in: dict[Accept, bool] = {"boxed": boxed.correct, "any": verdict.correct}
+        return replace(boxed if self.accept == "boxed" else verdict, fields={CORRECT_IN: correct_in})
+
+    def _boxed(self, problem: Problem, completion: str, verdict: Verdict) -> Verdict:
+        """The verdict on what stands in a box, given the one on an answer in any form."""
+        if self.judge == "choice":
+            boxed = verify_choice(problem.answer, completion, boxed_only=True)
+        else:
+            readable = has_box(completion) or verdict.status in ("unparsed", "error")
+            boxed = verdict if readable else unparsed(NO_BOX)
+        return unparsed("not boxed") if verdict.correct and not boxed.correct else boxed
+
+    def _in_any_form(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
         verdicts = self._judged([(one.answer, text) for one, text in zip(problems, completions, strict=True)])
         if self.judge == "choice":
             return verdicts
@@ -267,13 +299,14 @@ def problem_sets(
     answers: Mapping[str, str],
     choices: Mapping[str, str],
     thought_ends: Sequence[str] = THOUGHT_ENDS,
+    accept: str = "any",
 ) -> dict[str, AnswerTask]:
     """A task for each of many sets of one format in one folder, whose rows are all test problems. Nothing is read.
 
     Args:
         path: the folder, or the address below which the files lie; None: reading raises.
         rows: how a file is read; each set reads its own.
-        format, on_bad, verifier, thought_ends: as of an :class:`AnswerTask`.
+        format, on_bad, verifier, thought_ends, accept: as of an :class:`AnswerTask`.
         answers: name → file of the sets whose gold is an answer.
         choices: name → file of the sets whose gold is a letter; a name of both raises a ValueError.
     """
@@ -295,6 +328,7 @@ def problem_sets(
             test_problems=0,
             verifier=verifier,
             thought_ends=thought_ends,
+            accept=accept,
         )
         for name, file in (*answers.items(), *choices.items())
     }
@@ -309,6 +343,7 @@ def stand_in_task(
     train_problems: int | None,
     validation_problems: int | None,
     test_problems: int | None,
+    accept: str = "any",
 ) -> Task:
     """The real problem set, or generated problems for the source ``generated`` while no local path is named.
 
@@ -318,8 +353,10 @@ def stand_in_task(
         real, generated: the two.
         train_problems: how many are trained on; None, here and below: the chosen set's own number.
         validation_problems, test_problems: of the other splits.
+        accept: what the real set's own ``accept`` is; in the stories that stand in only a box counts.
     """
     check_choice("task.source", source, get_args(Source))
+    check_choice("task.accept", accept, get_args(Accept))
     chosen: Any = generated if source == "generated" and path is None else real
     wanted = {"train": train_problems, "validation": validation_problems, "test": test_problems}
     return replace(chosen, **{f"{split}_problems": size for split, size in wanted.items() if size is not None})

@@ -32,10 +32,11 @@ READ_LINES = ("NumberCritic", "TextCritic")
 
 DTYPES = ("float32", "bfloat16", "float16")
 ON_BAD = ("refuse", "leave_out")
+ACCEPT = ("boxed", "any")
 CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "contrastive_reasoning.critics.TextCritic": {"style": ("longproc", "annotated", "released")},
     "contrastive_reasoning.critics.load_encoder": {"dtype": DTYPES},
-    "contrastive_reasoning.tasks.problem_set.problem_sets": {"on_bad": ON_BAD},
+    "contrastive_reasoning.tasks.problem_set.problem_sets": {"on_bad": ON_BAD, "accept": ACCEPT},
     "contrastive_reasoning.policies.load.load_policy": {
         "weights_dtype": DTYPES,
         "compute_dtype": (*DTYPES, "auto"),
@@ -43,7 +44,11 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "contrastive_reasoning.rewards.CLIPOReward": {"level": ("group", "cross", "batch"), "positives": ("one", "all")},
     "contrastive_reasoning.rewards.RampedCriticReward": {"goals": ("later_line", "target")},
-    "contrastive_reasoning.tasks.problem_set.AnswerTask": {"judge": ("answer", "choice"), "on_bad": ON_BAD},
+    "contrastive_reasoning.tasks.problem_set.AnswerTask": {
+        "judge": ("answer", "choice"),
+        "on_bad": ON_BAD,
+        "accept": ACCEPT,
+    },
     "contrastive_reasoning.tasks.arithmetic.task.ArithmeticTask": {
         "test": ("in_distribution", "perturb_simple", "perturb_hard")
     },
@@ -55,7 +60,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "contrastive_reasoning.evaluation.Setting": {"split": ("train", "validation", "test")},
     "contrastive_reasoning.tasks.problem_set.FunctionTask": {"on_bad": ON_BAD},
-    "contrastive_reasoning.tasks.problem_set.stand_in_task": {"source": ("hub", "generated")},
+    "contrastive_reasoning.tasks.problem_set.stand_in_task": {"source": ("hub", "generated"), "accept": ACCEPT},
     "lightning.Trainer": {
         "accelerator": ("auto", "cpu", "cuda", "gpu", "mps", "tpu"),
         "precision": (

@@ -15,14 +15,16 @@ math-verify, within a budget of steps. From text to verdict:
 second chance to an answer in the measure that the question asked for.
 """
 
-from contrastive_reasoning.tasks.answer.extract import extract_answer
+from contrastive_reasoning.tasks.answer.extract import NO_BOX, extract_answer, has_box
 from contrastive_reasoning.tasks.answer.measure import in_asked_measure
 from contrastive_reasoning.tasks.answer.verify import Question, check_golds, pose, settle, verify_answer, verify_choice
 
 __all__ = [
+    "NO_BOX",
     "Question",
     "check_golds",
     "extract_answer",
+    "has_box",
     "in_asked_measure",
     "pose",
     "settle",

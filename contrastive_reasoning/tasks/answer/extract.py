@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 MAX_ANSWER = 512
 """Characters of an answer; the longest gold answer of the sets in use has 159."""
+NO_BOX = "no boxed answer"
+"""The reason of a verdict on a text without a box."""
 MAX_BOXES = 8
 """Boxes in boxes, or side by side, that are looked through."""
 MAX_GAP = 60
@@ -82,6 +84,11 @@ def extract_answer(completion: str) -> str | None:
     return extract(completion).answer
 
 
+def has_box(completion: str) -> bool:
+    """Whether the answer of a completion, if it gives one, stands in a box."""
+    return extract(completion).boxed
+
+
 def extract(completion: str) -> Extraction:
     """The answer of a completion, and whether it stood in a box."""
     text = without_thoughts(completion)
@@ -90,7 +97,7 @@ def extract(completion: str) -> Extraction:
         return _checked(inside, missing="empty box", boxed=True)
     if _BOX.search(text):
         return Extraction(None, "box not closed", True)
-    return _checked(stated(text), missing="no boxed answer" if text.strip() else "empty completion", boxed=False)
+    return _checked(stated(text), missing=NO_BOX if text.strip() else "empty completion", boxed=False)
 
 
 def without_thoughts(completion: str, ends: Sequence[str] = THOUGHT_ENDS) -> str:

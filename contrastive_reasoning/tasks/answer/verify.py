@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from contrastive_reasoning.tasks.answer.compare import compare
-from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, extract, stated, without_thoughts
+from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, NO_BOX, extract, stated, without_thoughts
 from contrastive_reasoning.tasks.answer.golds import MISSING, gold_text, repaired
 from contrastive_reasoning.tasks.answer.limits import objection
 from contrastive_reasoning.tasks.answer.measure import in_asked_measure
@@ -99,14 +99,20 @@ def settle(question: Question, steps: int = STEPS) -> Verdict:
         return unparsed(f"comparison ends in {type(error).__name__}")
 
 
-def verify_choice(gold_letter: str, completion: str) -> Verdict:
-    """The verdict on the letter that a completion gives; several letters are wrong, whatever they are."""
+def verify_choice(gold_letter: str, completion: str, *, boxed_only: bool = False) -> Verdict:
+    """The verdict on the letter that a completion gives; several letters are wrong, whatever they are.
+
+    With ``boxed_only`` a letter counts in a box alone.
+    """
     gold = _read_letter(gold_letter)
     if gold is None:
         return Verdict(status="error", reason="no gold letter")
     found = extract(completion)
+    if boxed_only and not found.boxed:
+        return unparsed(NO_BOX)
     letter = None if found.answer is None else _read_letter(found.answer)
-    if letter is None and found.boxed:  # the box may be a part of the reasoning: the last line names the letter
+    if letter is None and found.boxed and not boxed_only:
+        # the box may be a part of the reasoning: the last line names the letter
         letter = _read_letter(stated(without_thoughts(completion)))
     if letter is None:
         return unparsed("no single letter" if found.answer else found.reason)

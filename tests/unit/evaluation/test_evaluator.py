@@ -21,7 +21,7 @@ from contrastive_reasoning.evaluation import (
 )
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Engine, HFEngine, RolloutEngine, Sampling
-from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
+from contrastive_reasoning.tasks.base import CORRECT_IN, Problem, Split, Step, Verdict
 
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=[])
 GREEDY = replace(SAMPLED, temperature=0.0)
@@ -49,6 +49,15 @@ class Parity:
 
     def scores(self, problem: Problem, completion: str) -> dict[str, float]:
         return {"parity/half": float(len(completion) % 2 == 0) / 2}
+
+
+class BoxedParity(Parity):
+    """The same, where an answer longer than three characters stands in no box."""
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        verdict = super().verify(problem, completion)
+        forms = {"boxed": verdict.correct and len(completion) <= 3, "any": verdict.correct}
+        return replace(verdict, fields={CORRECT_IN: forms})
 
 
 def found(
@@ -90,6 +99,31 @@ def test_metrics_are_those_of_judging_one_by_one(policy: CausalLMPolicy) -> None
     assert {"verifier/accuracy", "verifier/accuracy_sampled", "verifier/pass_at_8", "parity/half"} <= set(names)
     for name in names:
         assert metrics[f"{name}_low"] <= metrics[name] <= metrics[f"{name}_high"]
+
+
+def test_both_forms_of_an_answer_have_their_rates(policy: CausalLMPolicy) -> None:
+    task, sampling = BoxedParity(), replace(SAMPLED, max_tokens=3)
+    problems = task.problems("test")
+    evaluation = evaluate(
+        policy,
+        task,
+        problems,
+        engine=ENGINE,
+        samples=SAMPLES,
+        sampling=sampling,
+        greedy=replace(sampling, temperature=0.0),
+        k_values=[],
+        seed=0,
+    )
+    drawn = ENGINE.generate(policy, problems, group_size=SAMPLES, sampling=sampling, seed=(0, "evaluate"))
+    right = [task.verify(problems[row // SAMPLES], text).correct for row, text in enumerate(drawn.texts)]
+    boxed = [correct and len(text) <= 3 for correct, text in zip(right, drawn.texts, strict=True)]
+    metrics = evaluation.metrics
+    assert 0 < mean(boxed) < mean(right)
+    assert metrics["verifier/accuracy_boxed_sampled"] == pytest.approx(mean(boxed))
+    assert metrics["verifier/accuracy_any_sampled"] == pytest.approx(mean(right))
+    assert metrics["verifier/accuracy_any"] == metrics["verifier/accuracy"] >= metrics["verifier/accuracy_boxed"]
+    assert not any("accuracy_any" in name for name in found(policy).metrics), "of a task that knows no forms"
 
 
 def test_a_question_that_is_asked_twice_makes_no_interval_narrower() -> None:

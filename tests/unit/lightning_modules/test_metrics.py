@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from contrastive_reasoning.rewards import Credit, StepCredit
-from contrastive_reasoning.tasks.base import Problem, Verdict
+from contrastive_reasoning.tasks.base import CORRECT_IN, Problem, Verdict
 from lightning_modules.metrics import credit_metrics, reward_counts, validation_metrics
 from tests.unit.callbacks.test_dynamic_sampling import Numbered, Scripted
 from tests.unit.callbacks.test_rollout_generation import SAMPLED
@@ -32,6 +33,17 @@ def test_parts_verdicts_and_steps_by_name() -> None:
     assert metrics["train/reward/steps"] == 1.5
     shares = {"ok": 0.5, "wrong": 0.5, "unparsed": 0.0, "timeout": 0.0, "error": 0.0}
     assert {name: metrics[f"train/verdict/{name}"] for name in shares} == shares, "of every status"
+
+
+def test_right_answers_are_counted_by_their_form() -> None:
+    in_forms = [{"boxed": True, "any": True}, {"boxed": False, "any": True}, {"boxed": False, "any": False}]
+    verdicts = [replace(WRONG, fields={CORRECT_IN: forms}) for forms in in_forms]
+    credit = Credit(outcome=torch.zeros(3), parts={}, verdicts=verdicts)
+    metrics = credit_metrics(credit)
+    assert metrics["train/verifier/accuracy_boxed"] == 1 / 3
+    assert metrics["train/verifier/accuracy_any"] == 2 / 3
+    unknown = credit_metrics(replace(credit, verdicts=[*verdicts[:2], WRONG]))
+    assert not any("accuracy_any" in name for name in unknown)
 
 
 def test_what_a_reward_failed_on_counts_in_no_mean() -> None:
@@ -63,6 +75,14 @@ class ByLength(Numbered):
         return {"letters": float(len(completion))}
 
 
+class InForms(Numbered):
+    """Nothing stands in a box."""
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        verdict = super().verify(problem, completion)
+        return replace(verdict, fields={CORRECT_IN: {"boxed": False, "any": verdict.correct}})
+
+
 def test_validation_is_over_the_problems_that_count() -> None:
     """Of 1 and 3 all completions are right, of 0 none, of 2 every second; the last problem only fills up the batch."""
     problems = [Numbered().posed[number] for number in (1, 0, 2, 3)]
@@ -73,3 +93,7 @@ def test_validation_is_over_the_problems_that_count() -> None:
     assert metrics["val/letters"] == 5
     assert metrics["val/verifier/accuracy_sampled"] == 0.5
     assert metrics["val/verifier/pass_at_2"] == 2 / 3
+    metrics = validation_metrics(InForms(), greedy, sampled, count=3)
+    assert metrics["val/verifier/accuracy_any"] == 1 / 3
+    assert metrics["val/verifier/accuracy_any_sampled"] == 0.5
+    assert metrics["val/verifier/accuracy_boxed"] == metrics["val/verifier/accuracy_boxed_sampled"] == 0

@@ -16,7 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from contrastive_reasoning.tasks.answer import verify_answer
-from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict, VerifiesTogether
+from contrastive_reasoning.tasks.base import (
+    CORRECT_IN,
+    Problem,
+    Split,
+    Task,
+    Verdict,
+    VerifiesTogether,
+    correct_in_forms,
+)
 from contrastive_reasoning.tasks.examples import same_text
 from contrastive_reasoning.tasks.formats import PlainAnswer, RowTemplate
 from contrastive_reasoning.tasks.problem_set import (
@@ -192,6 +200,7 @@ def test_what_cannot_be_read_is_named(task: AnswerTask, tmp_path: Path) -> None:
     ("change", "sentence"),
     [
         ({"judge": "guess"}, "judge must be one of answer, choice, got 'guess'"),
+        ({"accept": "most"}, "accept must be one of boxed, any, got 'most'"),
         ({"on_bad": "ignore"}, "on_bad must be one of refuse, leave_out, got 'ignore'"),
         ({"train_problems": 0}, r"train_problems must be at least 1 \(or null: all\), got 0"),
         ({"validation_problems": -1}, "validation_problems must be ≥ 0, got -1"),
@@ -217,6 +226,54 @@ def test_judging_one_is_judging_many(task: AnswerTask, tmp_path: Path) -> None:
     problem = choice.problems("test")[1]
     assert choice.verify(problem, r"It is \boxed{B}.").correct
     assert not choice.verify(problem, r"It is \boxed{A}.").correct
+
+
+SAID = r"So the answer is 42."
+"""Right, but in no box."""
+
+
+@pytest.mark.parametrize(
+    ("completion", "status", "reason", "right_in_any"),
+    [
+        (r"It is \boxed{42}.", "ok", "", True),
+        (SAID, "unparsed", "not boxed", True),
+        ("<answer>42</answer>", "unparsed", "not boxed", True),
+        (r"<think>\boxed{42}</think> The answer is 42.", "unparsed", "not boxed", True),
+        ("So the answer is 41.", "unparsed", "no boxed answer", False),
+        ("no idea", "unparsed", "no boxed answer", False),
+        (r"So \boxed{41}. The answer is 42.", "wrong", "another number", False),
+        (r"\boxed{42", "unparsed", "box not closed", False),
+    ],
+)
+@pytest.mark.parametrize("pooled", [False, True])
+def test_where_only_a_box_counts_an_answer_elsewhere_is_not_boxed(
+    task: AnswerTask, completion: str, status: str, reason: str, right_in_any: bool, pooled: bool
+) -> None:
+    def verifier(pairs: Sequence[tuple[str, str]], judge: str) -> list[Verdict]:
+        return [verify_answer(gold, text) for gold, text in pairs]
+
+    problem = Problem(id="0", prompt="What is 41 + 1?", answer="42")
+    strict = replace(task, accept="boxed", verifier=verifier if pooled else None)
+    verdict = strict.verify(problem, completion)
+    assert (verdict.status, verdict.reason) == (status, reason)
+    assert verdict.fields[CORRECT_IN] == {"boxed": verdict.correct, "any": right_in_any}
+    either = replace(strict, accept="any").verify(problem, completion)
+    assert either.correct is right_in_any
+    assert either.fields == verdict.fields, "both say both"
+    assert verify_answer("42", SAID).correct, "the function itself takes any form"
+
+
+def test_of_letters_too_only_a_box_counts(task: AnswerTask) -> None:
+    problem = Problem(id="0", prompt="Which?", answer="B")
+    texts = [r"\boxed{B}", "The answer is B.", "\\boxed{2x}\nThe answer is B.", r"\boxed{C}", "I do not know."]
+    strict = replace(task, judge="choice", accept="boxed").verify_all([problem] * 5, texts)
+    either = replace(task, judge="choice", accept="any").verify_all([problem] * 5, texts)
+    assert [verdict.correct for verdict in strict] == [True, False, False, False, False]
+    assert [verdict.correct for verdict in either] == [True, True, True, False, False]
+    reasons = ["", "not boxed", "not boxed", "another letter", "no boxed answer"]
+    assert [verdict.reason for verdict in strict] == reasons
+    assert correct_in_forms(strict) == correct_in_forms(either)
+    assert correct_in_forms(either) == {"boxed": [True] + [False] * 4, "any": [True] * 3 + [False] * 2}
 
 
 @pytest.mark.parametrize("pooled", [False, True])
