@@ -17,7 +17,7 @@ from contrastive_reasoning.advantages import TrustGate
 from contrastive_reasoning.advantages.trust_gate import refuse_stale_trust
 from contrastive_reasoning.critics.ensemble import EnsembleCritic
 from contrastive_reasoning.policies.load import tokenizer_and_context
-from contrastive_reasoning.policies.prompting import prompt_ids
+from contrastive_reasoning.policies.prompting import NO_SYSTEM, check_system, prompt_ids
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.rewards.critic import INNER
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict
@@ -162,9 +162,14 @@ def check_prompts_fit(config: DictConfig) -> None:
     except (ValueError, OSError) as error:
         message, named = one_line(error), f"policy.pretrained={policy.pretrained}"
         raise AssemblyError(message if message.startswith("policy.") else f"{named}: {message}") from error
+    rendering = {"chat_template": policy.chat_template, "system": policy.get("system", NO_SYSTEM)}
+    try:
+        check_system(tokenizer, **rendering)
+    except ValueError as error:
+        raise AssemblyError(str(error)) from error
     for problem in problems:
         try:
-            length = len(prompt_ids(tokenizer, problem.prompt, chat_template=policy.chat_template))
+            length = len(prompt_ids(tokenizer, problem.prompt, **rendering))
         except ValueError as error:
             raise AssemblyError(str(error)) from error
         if length >= context:

@@ -22,7 +22,7 @@ from contrastive_reasoning.policies.log_probs import full_kl, placed, token_log_
 from contrastive_reasoning.policies.packed import packed
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.pooling import mean_pool_rows
-from contrastive_reasoning.policies.prompting import prompt_ids, turn_end
+from contrastive_reasoning.policies.prompting import NO_SYSTEM, check_system, prompt_ids, turn_end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,10 @@ class CausalLMPolicy(nn.Module):
     """π(completion | prompt) of any Hugging Face causal LM.
 
     ``compute_dtype`` is the dtype of forward passes under autocast (bf16 on CPU is 2–4 times as fast as fp32); the
-    weights stay as they are. With ``chat_template`` a prompt is rendered as one user message without a system message;
-    None does so where the tokenizer has a template. With ``compiled`` the passes below run through compiled layers;
-    generation does not. ``score`` is ``token_log_probs`` or a sibling of it.
+    weights stay as they are. With ``chat_template`` a prompt is rendered as one user message; None does so where the
+    tokenizer has a template. ``system`` is what stands before it: ``none``, ``default`` or a text, see ``render``. With
+    ``compiled`` the passes below run through compiled layers; generation does not. ``score`` is ``token_log_probs`` or
+    a sibling of it.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class CausalLMPolicy(nn.Module):
         tokenizer: PreTrainedTokenizerBase,
         compute_dtype: torch.dtype,
         chat_template: bool | None,
+        system: str = NO_SYSTEM,
         chunk: int = 1024,
         compiled: bool = False,
         score: Callable[..., Tensor] = token_log_probs,
@@ -63,6 +65,7 @@ class CausalLMPolicy(nn.Module):
             raise ValueError(
                 f"the tokenizer does not fit the policy: it has {len(tokenizer)} tokens, the policy embeds {embedded}"
             )
+        check_system(tokenizer, chat_template=chat_template, system=system)
         if compiled:
             require_compilable(unwrapped(model).base_model)
         plan_attention(unwrapped(model))
@@ -70,6 +73,7 @@ class CausalLMPolicy(nn.Module):
         self.tokenizer = tokenizer
         self.compute_dtype = compute_dtype
         self.chat_template = chat_template
+        self.system = system
         self.chunk = chunk
         self.compiled = compiled
         self.score = score
@@ -115,7 +119,7 @@ class CausalLMPolicy(nn.Module):
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """Token ids of one prompt, with the beginning-of-text token where the tokenizer has one."""
-        return prompt_ids(self.tokenizer, prompt, chat_template=self.chat_template)
+        return prompt_ids(self.tokenizer, prompt, chat_template=self.chat_template, system=self.system)
 
     def encode_prompts(self, prompts: Sequence[str]) -> tuple[Int[Tensor, "P S"], Bool[Tensor, "P S"]]:
         """Prompts as left-padded ids with their mask, on the policy's device."""

@@ -19,6 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.log_probs import liger_log_probs, require_liger, token_log_probs
+from contrastive_reasoning.policies.prompting import NO_SYSTEM
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
 
@@ -75,6 +76,7 @@ def load_policy(
     kernels: str,
     seed: int,
     corpus: Callable[[], Sequence[str]] | None = None,
+    system: str = NO_SYSTEM,
 ) -> CausalLMPolicy:
     """Build a policy.
 
@@ -85,6 +87,8 @@ def load_policy(
         compute_dtype: the dtype of forward passes under autocast; auto: see :func:`native_dtype`.
         lora: adapters to train instead of the weights; None trains all weights.
         chat_template: render prompts by the tokenizer's chat template; None: where it has one.
+        system: the system message before each prompt that brings none: ``none``, ``default`` (what the chat template
+            writes by itself) or its text.
         trust_remote_code: run code that comes with a checkpoint; leave it off.
         gradient_checkpointing: keep only each layer's input for the backward pass and compute the layer again there:
             less memory, a third more work, the same gradients. Generation and evaluation do not pass through it.
@@ -94,7 +98,8 @@ def load_policy(
         corpus: texts for a fresh tokenizer; needed only where a fresh model is built.
 
     Raises:
-        ValueError: for an unknown dtype, kernel or embedded name, where neither source is given, where this machine
+        ValueError: for an unknown dtype, kernel or embedded name, a system message that the chat template does not
+            show, where neither source is given, where this machine
             cannot compile or has not what the kernels need, and for files that hold anything but weights.
         FileNotFoundError: for a path that holds no model.
     """
@@ -119,6 +124,7 @@ def load_policy(
         tokenizer=tokenizer,
         compute_dtype=_dtype("compute_dtype", native_dtype() if compute_dtype == AUTO else compute_dtype),
         chat_template=chat_template,
+        system=system,
         compiled=compiled,
         score=score,
     )

@@ -1,12 +1,14 @@
 """Prompts as a model reads them: rendered by its chat template, and as token ids.
 
-A plain prompt is one message of the user. The template's own default system message is left out, its date is fixed,
-and what a problem says is text: a special token that it quotes ends no turn.
+A plain prompt is one message of the user. Before it stands no system message, the template's own default one, or a
+given text; a prompt that brings one keeps it. The template's date is fixed, and what a problem says is text: a special
+token that it quotes ends no turn.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -15,6 +17,8 @@ from transformers import PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.tiny import BOS
 
+NO_SYSTEM, DEFAULT_SYSTEM = "none", "default"
+"""No system message, and the one that the template writes where none is given; any other word is the message itself."""
 TEMPLATE_DATE = date(2024, 7, 26)
 """What a template takes for today, so that the prompts of a run are the same on the day it goes on.
 
@@ -27,28 +31,58 @@ _QUOTED = 0xF0000
 """Private characters from here on stand for special tokens that a prompt quotes, while a template is rendered."""
 
 
-def render(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> str:
+def render(
+    tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None, system: str = NO_SYSTEM
+) -> str:
     """The prompt as the model reads it: its text, or its messages in the tokenizer's chat template.
 
-    With ``chat_template`` None a template is used where there is one.
+    With ``chat_template`` None a template is used where there is one. ``system`` is ``none``, ``default`` (the
+    template's own) or the text of a system message, for prompts that bring none.
 
     Raises:
         ValueError: where ``chat_template`` is asked of a tokenizer that has none, or the template cannot be rendered
             (``transformers`` renders it in a sandbox: one that reaches for Python is refused).
     """
-    return _rendered(tokenizer, prompt, {}, chat_template=chat_template)
+    return _rendered(tokenizer, prompt, {}, chat_template=chat_template, system=system)
 
 
-def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None) -> list[int]:
+def prompt_ids(
+    tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None, system: str = NO_SYSTEM
+) -> list[int]:
     """Token ids of one prompt, with the beginning-of-text token where the tokenizer itself adds it."""
-    quoted = _quoted(tokenizer, prompt)
-    text = _rendered(tokenizer, prompt, quoted, chat_template=chat_template)
+    quoted = _quoted(tokenizer, _turns(prompt, system))
+    text = _rendered(tokenizer, prompt, quoted, chat_template=chat_template, system=system)
     ids: list[int] = []
     for piece, literal in _pieces(text, quoted):
         encoded: Any = tokenizer(piece, add_special_tokens=False, split_special_tokens=literal)
         ids += encoded["input_ids"]
     start: Any = tokenizer.bos_token_id
     return ids if start is None or ids[:1] == [start] or not _adds(tokenizer, start) else [int(start), *ids]
+
+
+def check_system(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None, system: str) -> None:
+    """Refuse a system message that no prompt would show.
+
+    Raises:
+        ValueError: for an empty one, and for a text without a chat template, or with one that does not show it.
+    """
+    if not system.strip():
+        raise ValueError(f"policy.system must be {NO_SYSTEM}, {DEFAULT_SYSTEM} or a text, got {system!r}")
+    if system in (NO_SYSTEM, DEFAULT_SYSTEM):
+        return
+    if chat_template is False or not tokenizer.chat_template:
+        why = "policy.chat_template is false" if chat_template is False else "the tokenizer has none"
+        raise ValueError(f"policy.system: a system message needs a chat template, and {why}")
+    turns = [{"role": "system", "content": system}, {"role": "user", "content": _CONTENT}]
+    try:
+        shown = system.strip() in _apply(tokenizer, turns)
+    except (TemplateError, OverflowError):
+        shown = False
+    if not shown:
+        raise ValueError(
+            f"policy.system: the tokenizer's chat template shows no system message; choose {NO_SYSTEM} or "
+            f"{DEFAULT_SYSTEM}"
+        )
 
 
 def turn_end(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None) -> int | None:
@@ -69,7 +103,7 @@ def turn_end(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None) 
 
 
 def _rendered(
-    tokenizer: PreTrainedTokenizerBase, prompt: str, quoted: dict[str, str], *, chat_template: bool | None
+    tokenizer: PreTrainedTokenizerBase, prompt: str, quoted: dict[str, str], *, chat_template: bool | None, system: str
 ) -> str:
     """The rendered prompt with a private character for each special token that the prompt itself quotes."""
     template = tokenizer.chat_template
@@ -77,19 +111,26 @@ def _rendered(
         return _hidden(str(prompt), quoted)
     if not template:
         raise ValueError("policy.chat_template is true, but the tokenizer has no chat template")
-    turns = getattr(prompt, "messages", (("user", prompt),))  # a ChatPrompt of the tasks brings its own
-    messages = [{"role": role, "content": _hidden(content, quoted)} for role, content in turns]
+    messages = [{"role": role, "content": _hidden(content, quoted)} for role, content in _turns(prompt, system)]
     try:
         text = _apply(tokenizer, messages)
     except (TemplateError, OverflowError) as error:
         raise ValueError(f"policy.chat_template: the tokenizer's own template cannot be rendered ({error})") from error
-    if messages[0]["role"] == "system":
+    if messages[0]["role"] == "system" or system == DEFAULT_SYSTEM:
         return text
     try:  # a template that writes a system message of its own, Qwen's for example, writes an empty one instead
         without_default = _apply(tokenizer, [{"role": "system", "content": ""}, *messages])
     except (TemplateError, OverflowError):  # it knows no system messages, so it writes none
         return text
     return without_default if len(without_default) < len(text) else text
+
+
+def _turns(prompt: str, system: str) -> Sequence[tuple[str, str]]:
+    """Role and content of each message of a prompt, a given system message first unless it brings its own."""
+    turns: Sequence[tuple[str, str]] = getattr(prompt, "messages", (("user", prompt),))  # a ChatPrompt of the tasks
+    if system in (NO_SYSTEM, DEFAULT_SYSTEM) or turns[0][0] == "system":
+        return turns
+    return [("system", system), *turns]
 
 
 def _apply(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], *, answer: bool = True) -> str:
@@ -107,11 +148,11 @@ def _apply(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], *
     )
 
 
-def _quoted(tokenizer: PreTrainedTokenizerBase, prompt: str) -> dict[str, str]:
+def _quoted(tokenizer: PreTrainedTokenizerBase, turns: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Private character → special token, for each special token in the text of a prompt."""
     added: Any = tokenizer.added_tokens_decoder
     special = sorted((token.content for token in added.values() if token.special), key=len, reverse=True)
-    said = "".join(content for _, content in getattr(prompt, "messages", (("user", prompt),)))
+    said = "".join(content for _, content in turns)
     return {chr(_QUOTED + index): token for index, token in enumerate(special) if token in said}
 
 

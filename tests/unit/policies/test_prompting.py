@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.prompting import prompt_ids, render, turn_end
+from contrastive_reasoning.policies.prompting import check_system, prompt_ids, render, turn_end
 from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.tasks.base import ChatPrompt
 
@@ -153,3 +153,62 @@ def test_a_special_token_that_a_problem_quotes_stays_text() -> None:
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     assert plain.count(end) == quoting.count(end) == 2
     assert "<|im_end|>" in tokenizer.decode([token for token in quoting if token != end]).replace(" ", "")
+
+
+@pytest.mark.parametrize("template", [PLAIN, ADDS_ITS_OWN])
+def test_a_system_message_stands_before_prompts_that_bring_none(
+    tokenizer: PreTrainedTokenizerFast, template: str
+) -> None:
+    changed = with_template(tokenizer, template)
+    assert render(changed, "3 4", chat_template=True, system="Be short.") == "<system>Be short.<user>3 4<answer>"
+    own = ChatPrompt([("system", "Be long."), ("user", "3 4")])
+    assert render(changed, own, chat_template=True, system="Be short.") == "<system>Be long.<user>3 4<answer>"
+
+
+def test_the_default_is_what_the_template_itself_writes(tokenizer: PreTrainedTokenizerFast) -> None:
+    changed = with_template(tokenizer, ADDS_ITS_OWN)
+    whole = "<system>You are a helper.<user>3 4<answer>"
+    assert render(changed, "3 4", chat_template=True, system="default") == whole
+    assert render(with_template(tokenizer, PLAIN), "3 4", chat_template=True, system="default") == "<user>3 4<answer>"
+    assert render(tokenizer, "3 4", chat_template=False, system="default") == "3 4"
+
+
+def test_a_policy_reads_its_prompts_behind_its_system_message(tokenizer: PreTrainedTokenizerFast) -> None:
+    changed = with_template(tokenizer, ADDS_ITS_OWN)
+    model = tiny_llama(changed, hidden_size=16).model
+    said = {}
+    for system in ("none", "default", "Add them."):
+        policy = CausalLMPolicy(
+            model=model, tokenizer=changed, compute_dtype=torch.float32, chat_template=True, system=system
+        )
+        said[system] = changed.decode(policy.prompt_ids("3 4"), skip_special_tokens=True)
+    assert "You are a helper." in said["default"]
+    assert "Add them." in said["Add them."]
+    assert not any(text in said["none"] for text in ("You are", "Add them."))
+
+
+REFUSES = "{% if messages[0].role == 'system' %}{{ raise_exception('none') }}{% endif %}<user>{{ messages[0].content }}"
+SWALLOWS = "{% for m in messages if m.role == 'user' %}<user>{{ m.content }}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "used", "system", "sentence"),
+    [
+        (REFUSES, True, "Be short.", "the tokenizer's chat template shows no system message; choose none or default"),
+        (SWALLOWS, None, "Be short.", "the tokenizer's chat template shows no system message; choose none or default"),
+        (None, None, "Be short.", "a system message needs a chat template, and the tokenizer has none"),
+        (PLAIN, False, "Be short.", "a system message needs a chat template, and policy.chat_template is false"),
+        (PLAIN, True, " ", "must be none, default or a text, got ' '"),
+    ],
+)
+def test_a_system_message_that_no_prompt_would_show_is_refused(
+    tokenizer: PreTrainedTokenizerFast, template: str | None, used: bool | None, system: str, sentence: str
+) -> None:
+    changed = tokenizer if template is None else with_template(tokenizer, template)
+    with pytest.raises(ValueError, match=rf"^policy\.system:? {sentence}$"):
+        check_system(changed, chat_template=used, system=system)
+    model = tiny_llama(changed, hidden_size=16).model
+    with pytest.raises(ValueError, match=r"^policy\.system"):
+        CausalLMPolicy(model=model, tokenizer=changed, compute_dtype=torch.float32, chat_template=used, system=system)
+    for word in ("none", "default"):
+        assert check_system(changed, chat_template=used, system=word) is None

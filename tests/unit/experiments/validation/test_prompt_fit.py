@@ -73,3 +73,16 @@ def test_a_policy_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     missing.policy.pretrained = str(tmp_path / "nowhere")
     with pytest.raises(AssemblyError, match=r"policy\.pretrained=\S+nowhere: "):
         check_prompts_fit(missing)
+
+
+def test_a_system_message_counts_and_one_that_cannot_be_shown_is_refused(tmp_path: Path) -> None:
+    system = config(tmp_path, context=64)
+    (tmp_path / "chat_template.jinja").write_text("{% for one in messages %}{{ one.content }}{% endfor %}")
+    system.policy.chat_template, system.policy.system = True, "Be short."
+    assert check_prompts_fit(system) is None
+    system.policy.system = "Be short. " * 40
+    with pytest.raises(AssemblyError, match="leaves no room"):
+        check_prompts_fit(system)
+    system.policy.chat_template = False
+    with pytest.raises(AssemblyError, match=r"^policy\.system: a system message needs a chat template"):
+        check_prompts_fit(system)
