@@ -38,6 +38,7 @@ class FitBudget:
 
 @dataclass
 class WarmStartBudget(FitBudget):
+    learning_rate: float = above(0)
     unaimed_steps: int = at_least(0)
     """The first of the steps: of Countdown, plays without a target; of stories, sums."""
 
@@ -130,8 +131,10 @@ class Backbone:
 
 @dataclass
 class WarmStart:
-    """The supervised stage: both null where the policy is pretrained."""
+    """The supervised stage; module and datamodule are null where there is nothing to teach."""
 
+    train: bool | Literal["auto"] = "auto"
+    """Whether it trains; auto: a fresh policy alone."""
     module: Any = MISSING
     datamodule: Any = MISSING
 

@@ -111,6 +111,11 @@ class CausalLMPolicy(nn.Module):
         own = [*ids, self.tokenizer.eos_token_id, *([] if self._turn_end is None else [self._turn_end])]
         return tuple(dict.fromkeys(int(token) for token in own))  # pyright: ignore[reportArgumentType]
 
+    @property
+    def end_token_id(self) -> int:
+        """What a completion ends with: the end of a turn where the chat template writes one, else of the text."""
+        return int(self.tokenizer.eos_token_id if self._turn_end is None else self._turn_end)  # pyright: ignore
+
     def autocast(self, *, cached: bool = True) -> AbstractContextManager[object]:
         """Matrices are cast to the compute dtype within; with ``cached`` trained ones once, and kept until its end."""
         if self.compute_dtype == torch.float32:
@@ -127,8 +132,8 @@ class CausalLMPolicy(nn.Module):
 
     def encode_completions(self, completions: Sequence[str]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
         """Completions with the end token, right-padded, with their mask, on the policy's device."""
-        encoded = self.tokenizer(list(completions), add_special_tokens=False)["input_ids"]
-        return self.padded([[*ids, int(self.tokenizer.eos_token_id)] for ids in encoded], side="right")  # pyright: ignore
+        encoded: Any = self.tokenizer(list(completions), add_special_tokens=False)
+        return self.padded([[*ids, self.end_token_id] for ids in encoded["input_ids"]], side="right")
 
     def padded(self, rows: Sequence[Sequence[int]], *, side: str) -> tuple[Int[Tensor, "N L"], Bool[Tensor, "N L"]]:
         """Rows of token ids, filled up on a side, with their mask, on the policy's device."""

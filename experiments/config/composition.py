@@ -23,6 +23,8 @@ from experiments.config.folders import config_dir_option
 JOB_MODE = "hydra.mode=RUN"
 """The override that a sweep gives each of its jobs, so that it does not start the sweep again."""
 
+AUTO = "auto"
+"""Of ``warm_start.train``: a fresh policy is taught, a pretrained one is taken as it is."""
 REFERENCE = re.compile(r"\$\{[\w.]+\}")
 """An interpolation that is nothing but another key."""
 
@@ -30,6 +32,12 @@ REFERENCE = re.compile(r"\$\{[\w.]+\}")
 def given_overrides() -> list[str] | None:
     """The overrides given on the command line, of a job of a sweep its own; None where Hydra started nothing."""
     return [*HydraConfig.get().overrides.task, *config_dir_option()] if HydraConfig.initialized() else None
+
+
+def teaches(config: DictConfig) -> bool:
+    """Whether the warm start trains the policy: by default a fresh one, and a pretrained one is taken as it is."""
+    train = config.warm_start.get("train", AUTO)
+    return config.policy.pretrained is None if train == AUTO else bool(train)
 
 
 def parse(lines: Sequence[str]) -> list[Override]:

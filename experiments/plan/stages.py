@@ -19,7 +19,7 @@ from typing import Any
 
 from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.policies.shape import find_shape
-from experiments.config.composition import critic_checkpoints
+from experiments.config.composition import critic_checkpoints, teaches
 from experiments.plan.activations import activations, loss_workspace, reading, scoring_workspace
 from experiments.plan.learner import (
     Learner,
@@ -159,8 +159,8 @@ def _rollout_parts(learner: Learner, rows: Rows, sharding: Sharding, *, copied: 
 
 
 def _warm_start(plan: Experiment, sharding: Sharding) -> list[Moment]:
-    """A whole batch passes at once; a pretrained policy is taken as it is."""
-    if plan.config.policy.pretrained is not None or plan.config.warm_start.module is None:
+    """A whole batch passes at once; a policy that is taken as it is costs nothing."""
+    if not teaches(plan.config) or plan.config.warm_start.module is None:
         return []
     rows, rollouts = -(-plan.config.budget.warm_start.batch_size // sharding.devices), plan.rollouts
     lengths = even_lengths(rows, 1, prompt=rollouts.prompt_tokens, completion=rollouts.completion_tokens)

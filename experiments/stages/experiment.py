@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
 from contrastive_reasoning.progress import clock
 from experiments.assemble import AssemblyError, build, with_values
-from experiments.config.composition import critic_checkpoints, given_overrides
+from experiments.config.composition import critic_checkpoints, given_overrides, teaches
 from experiments.config.folders import summaries
 from experiments.config.hints import command_line
 from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
@@ -133,16 +133,18 @@ def check_parts(config: DictConfig) -> None:
 
 
 def builds(stage: str, config: DictConfig) -> bool:
-    """Whether the stage builds its parts: a policy or critics that are given leave nothing to train.
+    """Whether the stage builds its parts: a policy that is taken as it is and critics that are given train nothing.
 
     Raises:
         AssemblyError: for a warm start that is to train a policy, and is none.
     """
     if stage != "warm_start":
         return needed(stage, config)
-    if config.policy.pretrained is None and config.warm_start.module is None:
-        raise AssemblyError("policy.pretrained=null with warm_start=none: give the policy, or choose a warm_start")
-    return config.policy.pretrained is None
+    if teaches(config) and config.warm_start.module is None:
+        if config.policy.pretrained is None:
+            raise AssemblyError("policy.pretrained=null with warm_start=none: give the policy, or choose a warm_start")
+        raise AssemblyError("warm_start.train=true with warm_start=none: choose what is taught, a warm_start")
+    return teaches(config)
 
 
 def plans(config: DictConfig) -> dict[str, StagePlan]:

@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.assemble import AssemblyError
-from experiments.config.composition import critic_checkpoints, open_critics
+from experiments.config.composition import critic_checkpoints, open_critics, teaches
 from experiments.config.folders import EMBEDDED
 from experiments.import_paths import with_current_targets
 from experiments.run_folder.reader import CRITIC, POLICY
@@ -111,7 +111,7 @@ def needed(stage: str, config: DictConfig) -> bool:
 def parents(stage: str, config: DictConfig) -> list[str]:
     """The stages of this experiment whose results ``stage`` uses."""
     earlier = list(config.stages)[: list(config.stages).index(stage)]
-    start = ("warm_start",) if config.policy.pretrained is None else ()
+    start = ("warm_start",) if teaches(config) else ()
     wanted = {
         "warm_start": (),
         "critic": (),
@@ -124,7 +124,7 @@ def parents(stage: str, config: DictConfig) -> list[str]:
 def values_from_parents(stage: str, config: DictConfig, folders: Mapping[str, Path]) -> dict[str, Any]:
     """The values, by dotted path, that finished stages give to the configuration of ``stage``."""
     values: dict[str, Any] = {}
-    if config.policy.pretrained is None and stage in ("grpo", "evaluate") and "warm_start" in folders:
+    if teaches(config) and stage in ("grpo", "evaluate") and "warm_start" in folders:
         values |= {"policy.pretrained": str(folders["warm_start"] / POLICY)}
     if stage == "grpo" and "critic" in folders:
         values |= {f"{path}.checkpoint": str(folders["critic"] / CRITIC) for path in open_critics(config)}

@@ -21,6 +21,7 @@ from contrastive_reasoning.distributed import barrier, from_first, this_rank
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
 from experiments.assemble import AssemblyError, build
+from experiments.config.composition import teaches
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest_sound
@@ -38,9 +39,9 @@ PARTS = {
 
 
 def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
-    """Teach a fresh policy the format and the rules; a pretrained one is taken as it is."""
-    if config.policy.pretrained is not None:
-        print(f"warm_start: the policy comes from {config.policy.pretrained}")
+    """Teach a policy the format and the rules, as ``warm_start.train`` has it; else it is taken as it is."""
+    if not teaches(config):
+        print(f"warm_start: the policy is taken as it is: {config.policy.pretrained or 'a fresh one'}")
         return {"policy": config.policy.pretrained}
     module, data = (build(config, key) for key in PARTS["warm_start"])
     fit(config, "warm_start", folder, module, data, acting=[])

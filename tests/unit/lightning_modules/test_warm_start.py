@@ -24,21 +24,23 @@ def policy(seed: int = 0) -> CausalLMPolicy:
     )
 
 
+OPTIMIZER = AdamW(
+    learning_rate=3e-3,
+    betas=(0.9, 0.95),
+    epsilon=1e-8,
+    weight_decay=0.1,
+    warmup_steps=2,
+    schedule="cosine",
+    total_steps=40,
+)
+
+
 def module(max_skipped_steps: int = 0, seed: int = 0, dropout: float = 0.0) -> WarmStart:
-    optimizer = AdamW(
-        learning_rate=3e-3,
-        betas=(0.9, 0.95),
-        epsilon=1e-8,
-        weight_decay=0.1,
-        warmup_steps=2,
-        schedule="cosine",
-        total_steps=40,
-    )
     trained = policy(seed)
     forgetful = next(part for part in trained.modules() if isinstance(part, torch.nn.Linear))
     forgetful.register_forward_hook(lambda part, _, output: torch.dropout(output, dropout, part.training))
     return WarmStart(
-        policy=trained, optimizer=optimizer, seed=0, gradient_clip=1.0, max_skipped_steps=max_skipped_steps
+        policy=trained, optimizer=OPTIMIZER, seed=0, gradient_clip=1.0, max_skipped_steps=max_skipped_steps
     )
 
 
@@ -69,6 +71,32 @@ def test_the_loss_is_the_mean_over_completion_tokens() -> None:
     loss, tokens = trained.loss(pairs)
     assert tokens == count
     assert_close(loss.item(), total / count, rtol=1e-5, atol=1e-5)
+
+
+def test_behind_a_chat_template_the_end_of_the_turn_is_taught_and_nothing_of_the_prompt() -> None:
+    """The policy's own prompt, its system message too, then the completion and the token that ends a rollout."""
+    tokenizer = train_tokenizer(PlayCorpus(task=TASK, plays=50, seed=0)(), vocab_size=300)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|end|>"]})
+    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|end|>{% endfor %}"
+    taught = CausalLMPolicy(
+        model=tiny_llama(tokenizer),
+        tokenizer=tokenizer,
+        compute_dtype=torch.float32,
+        chat_template=None,
+        system="Play.",
+    )
+    trained = WarmStart(policy=taught, optimizer=OPTIMIZER, seed=0, gradient_clip=1.0, max_skipped_steps=0)
+    prompt, completion = "9 3 2 = 10\n", "9+3=12;12-2=10"
+    end = tokenizer.convert_tokens_to_ids("<|end|>")
+    start = tokenizer(f"<system>Play.<|end|><user>{prompt}<|end|>", add_special_tokens=False)["input_ids"]
+    start, written = [tokenizer.bos_token_id, *start], tokenizer(completion, add_special_tokens=False)["input_ids"]
+    ids = [*written, end]
+    assert end in taught.eos_token_ids
+    logits = taught.model(torch.tensor([[*start, *ids]])).logits[0].log_softmax(-1)
+    expected = -sum(float(logits[len(start) - 1 + t, token]) for t, token in enumerate(ids)) / len(ids)
+    loss, tokens = trained.loss([(prompt, completion)])
+    assert tokens == len(ids)
+    assert_close(loss.item(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_it_learns_the_format(tmp_path: Path) -> None:

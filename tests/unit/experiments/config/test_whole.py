@@ -33,6 +33,7 @@ def refusal(body: str) -> str | None:
             "checkpoints.best.gprO: no such key; did you mean 'checkpoints.best.grpo'",
         ),
         ("logger: {mirrror: false}", "logger.mirrror: no such key; did you mean 'logger.mirror' of "),
+        ("warm_start: {train: maybe}", "warm_start.train must be true or false or 'auto', got the text 'maybe'"),
         ("warm_start: {modul: null}", "warm_start.modul: no such key; did you mean 'warm_start.module' of "),
         (
             "progress: {seconds_between: 1.0}",

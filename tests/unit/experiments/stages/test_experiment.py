@@ -41,6 +41,8 @@ def check(*overrides: str) -> None:
             ["warm_start=none", "policy.pretrained=null"],
             r"^policy\.pretrained=null with warm_start=none: give the policy",
         ),
+        (["warm_start=none", "warm_start.train=true"], r"^warm_start\.train=true with warm_start=none: choose what"),
+        (["warm_start.train=true", "warm_start.module.optimizer.betas=[0.9,2.0]"], r"module\.optimizer: Invalid beta"),
     ],
 )
 def test_what_a_later_stage_would_refuse_is_refused_first(overrides: list[str], sentence: str) -> None:

@@ -12,7 +12,7 @@ from experiments.assemble import AssemblyError
 from experiments.stages import plan as planning
 from experiments.stages.checkpoints import CheckpointError
 from experiments.stages.experiment import run_stage
-from experiments.stages.plan import changed_since, plan_stage, plan_stages
+from experiments.stages.plan import changed_since, plan_stage, plan_stages, values_from_parents
 from tests import config_kit
 
 
@@ -84,6 +84,40 @@ def edit_code(monkeypatch: pytest.MonkeyPatch, module: str, content: str = "edit
 def test_what_a_pretrained_policy_was_made_by_decides_nothing() -> None:
     """It is known by what it holds: the warm start that is not run is no parent."""
     assert plan_stages(composed())["grpo"].parents == {}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "taught"),
+    [
+        ((), False),
+        (("policy.pretrained=null",), True),
+        (("warm_start.train=true",), True),
+        (("warm_start.train=true", "policy.pretrained=null"), True),
+        (("warm_start.train=false",), False),
+        (("warm_start.train=false", "policy.pretrained=null"), False),
+    ],
+)
+def test_what_builds_on_a_warm_start_begins_from_the_policy_that_it_taught(
+    overrides: tuple[str, ...], taught: bool, tmp_path: Path
+) -> None:
+    config = composed(*overrides)
+    planned = plan_stages(config)
+    folders = {"warm_start": tmp_path}
+    begun = {"policy.pretrained": str(tmp_path / "policy")}
+    for stage in ("grpo", "evaluate"):
+        assert ("warm_start" in planned[stage].parents) == taught
+        assert values_from_parents(stage, config, folders) == (begun if taught else {})
+    assert values_from_parents("warm_start", config, folders) == {}
+
+
+def test_a_taught_policy_is_known_by_what_it_was_before(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    config = composed("warm_start.train=true", f"policy.pretrained={tmp_path}")
+    before = plan_stages(config)
+    (tmp_path / "config.json").write_text('{"hidden_size": 8}')
+    after = plan_stages(config)
+    for stage, plan in before.items():
+        assert plan.settings != after[stage].settings, stage
 
 
 def test_settings_know_a_policy_by_what_it_holds_wherever_it_lies(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""``warm_start.train=true``: a pretrained policy is taught with its own tokenizer and template, and GRPO goes on."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from contrastive_reasoning.policies.load import resolve
+from experiments.config.contradictions import contradiction
+from experiments.stages.experiment import Interrupted, run_experiment
+from lightning_modules.warm_start import WarmStart
+from tests import config_kit
+
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<answer>{% endif %}"
+)
+SMALL = ["experiment=llama_baseline", "debug=fast", "logger.mirror=false", "warm_start.train=true"]
+TAUGHT = ["policy.chat_template=null", "policy.compute_dtype=float32"]
+SIZES = ["budget.warm_start.steps=12", "budget.warm_start.unaimed_steps=0", "budget.warm_start.evaluate_every=12"]
+LORA = ["adapter=lora", "policy.lora.rank=4"]
+
+
+@pytest.fixture
+def pretrained(tmp_path: Path) -> Path:
+    """A bundled policy as a folder in Hugging Face format, with a chat template that it has never seen."""
+    folder, bundled = tmp_path / "pretrained", resolve("embedded:llama_countdown")
+    AutoModelForCausalLM.from_pretrained(bundled).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(bundled)
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def run(pretrained: Path, output: Path, *overrides: str) -> dict[str, Path]:
+    """The folder of each stage."""
+    words = [*SMALL, *TAUGHT, *SIZES, f"policy.pretrained={pretrained}", f"output_dir={output}", *overrides]
+    config = deepcopy(config_kit.composed(*words))
+    assert contradiction(config) is None
+    entries = json.loads((run_experiment(config) / "stages.json").read_text())
+    return {stage: Path(entry["folder"]) for stage, entry in entries.items()}
+
+
+def weights(folder: Path) -> torch.Tensor:
+    """All of a saved model in one vector."""
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def losses(folder: Path) -> list[float]:
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [line["value"] for line in lines if line["name"] == "val/warm_start/loss"]
+
+
+@pytest.mark.parametrize("adapter", [[], pytest.param(LORA, marks=pytest.mark.whole)], ids=["weights", "lora"])
+def test_a_pretrained_policy_is_taught_and_grpo_goes_on_from_it(
+    pretrained: Path, tmp_path: Path, adapter: list[str]
+) -> None:
+    stages = run(pretrained, tmp_path / "outputs", "budget.grpo.learning_rate=1e-6", *adapter)
+    before, *_, after = losses(stages["warm_start"])
+    assert after < 0.9 * before
+    original, taught = weights(pretrained), weights(stages["warm_start"] / "policy")
+    by_grpo = weights(stages["grpo"] / "policy")
+    assert taught.shape == original.shape, "adapters are merged"
+    # two batches may hold no group that differs, and so leave the weights as they were
+    assert (by_grpo - taught).norm() < 0.1 * (taught - original).norm()
+    assert AutoTokenizer.from_pretrained(stages["warm_start"] / "policy").chat_template == TEMPLATE
+    result = json.loads((stages["grpo"] / "result.json").read_text())
+    assert result["parents"] == {"warm_start": stages["warm_start"].name}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("adapter", [[], LORA], ids=["weights", "lora"])
+def test_a_stopped_teaching_goes_on_to_the_same_weights(
+    pretrained: Path, tmp_path: Path, adapter: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = ["stages=[warm_start]", *adapter]
+    whole = run(pretrained, tmp_path / "whole", *only)["warm_start"]
+    training_step = WarmStart.training_step
+
+    def stop_in_the_sixth(module: WarmStart, batch: Any, batch_idx: int) -> torch.Tensor:
+        if module.global_step == 5:
+            raise KeyboardInterrupt
+        return training_step(module, batch, batch_idx)
+
+    monkeypatch.setattr(WarmStart, "training_step", stop_in_the_sixth)
+    with pytest.raises(Interrupted, match="warm_start: stopped at step 5"):
+        run(pretrained, tmp_path / "stopped", *only)
+    monkeypatch.undo()
+    resumed = run(pretrained, tmp_path / "stopped", *only)["warm_start"]
+    assert torch.equal(weights(resumed / "policy"), weights(whole / "policy"))
