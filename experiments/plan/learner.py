@@ -117,11 +117,13 @@ def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
 
 
 def _computed_in(dtype: str, *, on_cpu: bool) -> str:
-    from contrastive_reasoning.policies.load import AUTO, native_dtype
-
-    if dtype != AUTO:
+    if dtype != "auto":
         return dtype
-    return native_dtype() if on_cpu else "bfloat16"  # of a GPU that this machine need not have
+    if not on_cpu:
+        return "bfloat16"  # of a GPU that this machine need not have
+    from contrastive_reasoning.policies.load import native_dtype  # imports torch and transformers
+
+    return native_dtype()
 
 
 def encoder_learner(encoder: Any, policy: Learner) -> Learner:

@@ -102,7 +102,7 @@ def test_commands_are_answered_outside_of_a_clone(installed: Installed) -> None:
     assert "\n  llama_critic " in listed.stdout
     typo = installed(COMMAND, "exp", "llama_critic", "reward.wieght=1")
     assert typo.returncode == 2
-    assert typo.stderr.startswith("reward.wieght: no such key; did you mean 'reward.weight' of batch_size, ")
+    assert typo.stderr.startswith("reward.wieght: no such key; did you mean 'reward.weight' of batches, ")
     study = installed(COMMAND, "study", "countdown_cerdit")
     assert (study.returncode, study.stderr) == (2, "no study 'countdown_cerdit'; did you mean 'countdown_credit'?\n")
     wrong = installed(COMMAND, "sample", "model=embedded:llama_countdwn")

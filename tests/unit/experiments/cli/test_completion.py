@@ -41,7 +41,7 @@ def test_what_could_stand_at_the_end_of_a_line(words: list[str], found: list[str
 def test_names_and_keys_are_offered_together_where_both_may_stand() -> None:
     found = candidates(["exp", ""])
     assert set(experiment_names()) < set(found)
-    assert {"objective=", "reward."} <= set(found)
+    assert {"optimizer=", "reward."} <= set(found)
     assert set(study_names()) <= set(candidates(["study", ""]))
 
 

@@ -18,6 +18,7 @@ from contrastive_reasoning.rewards import ramped_critic
 from contrastive_reasoning.rewards.clipo import POSITIVES
 from contrastive_reasoning.tasks import problem_set, rows
 from contrastive_reasoning.tasks.arithmetic.task import TestSet as ArithmeticTest
+from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown import task, trace
 from experiments.config.composition import critic_checkpoints
 from experiments.config.contradictions import CHOICES, contradiction
@@ -218,6 +219,7 @@ OF_THE_CODE = {
     "CountdownTask.on_bad": get_args(rows.OnBad),
     "FunctionTask.on_bad": get_args(rows.OnBad),
     "stand_in_task.source": get_args(problem_set.Source),
+    "Setting.split": get_args(Split),
     "stand_in_task.accept": get_args(problem_set.Accept),
     "Trainer.accelerator": {"auto", "gpu", *AcceleratorRegistry.available_accelerators()},
     "Trainer.precision": {str(word) for kind in get_args(_PRECISION_INPUT) for word in get_args(kind)},
