@@ -96,8 +96,8 @@ OK = Verdict(status="ok", reason="")
 
 def correct_in_forms(verdicts: Sequence[Verdict]) -> dict[str, list[bool]]:
     """Form of an answer → whether each completion is right in it; empty where a verdict does not know its forms."""
-    known = [verdict.fields.get(CORRECT_IN) for verdict in verdicts]
-    if not known or None in known:
+    known = [verdict.fields[CORRECT_IN] for verdict in verdicts if CORRECT_IN in verdict.fields]
+    if not known or len(known) < len(verdicts):
         return {}
     return {form: [forms[form] for forms in known] for form in known[0]}
 
