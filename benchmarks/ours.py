@@ -135,8 +135,10 @@ def main() -> None:
     be_quiet()
     overrides = {
         "experiment": "llama_baseline",
+        "module": "grpo",  # no reference, as the peers
         "trainer": TRAINERS[work["device"]],
         "policy.pretrained": work["policy"],
+        "policy.compute_dtype": "bfloat16",
         "budget.grpo.group_size": work["group_size"],
         "budget.grpo.max_completion_tokens": work["max_tokens"],
         "budget.grpo.microbatch_tokens": work["microbatch_tokens"],
