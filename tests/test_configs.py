@@ -73,7 +73,7 @@ def localise(node: DictConfig, folder: str) -> None:
             node[key] = folder
 
 
-def rooms_of(group: str, sibling: str, experiment: str, scale: str) -> dict[str, Any]:
+def nodes_changed_by(group: str, sibling: str, experiment: str, scale: str) -> dict[str, Any]:
     """Every node that choosing a sibling changes, unresolved: of an axis also what is chosen by it."""
     if group not in AXES:
         return {group: with_values(part_of(group, sibling), values(experiment).get(group))}
@@ -110,7 +110,7 @@ def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Itera
 @contextmanager
 def exchanged_for(config: DictConfig, group: str, sibling: str, scale: str, models: dict[str, Path]) -> Iterator[None]:
     """Within it the configuration is as if composed with the sibling: the same, in a small part of the time."""
-    parts = rooms_of(group, sibling, config.name, scale)
+    parts = nodes_changed_by(group, sibling, config.name, scale)
     before = {key: config._get_node(key) for key in parts}
     for key, node in parts.items():
         config[key] = node

@@ -1,4 +1,4 @@
-"""The arrows between the rooms: who may import whom, read from the syntax tree so that lazy imports count too."""
+"""Between packages: who may import whom, read from the syntax tree so that lazy imports count too."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ PURE = "contrastive_reasoning"
 OURS = (PURE, "lightning_modules", "datamodules", "callbacks", "experiments", "benchmarks", "conf")
 MATHEMATICS = ("losses", "advantages", "objectives", "geometry")
 
-# room -> (our rooms it may import besides itself, other libraries it must never import)
-ARROWS: dict[str, tuple[set[str], set[str]]] = {
+# package -> (our packages it may import besides itself, other libraries it must never import)
+MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     f"{PURE}.tasks": (set(), {"torch", "lightning", "hydra", "mlflow", "numpy", "transformers"}),
     **{
-        f"{PURE}.{room}": (
-            {f"{PURE}.losses"} if room == "geometry" else set(),
+        f"{PURE}.{package}": (
+            {f"{PURE}.losses"} if package == "geometry" else set(),
             {"transformers", "lightning", "hydra", "mlflow"},
         )
-        for room in MATHEMATICS
+        for package in MATHEMATICS
     },
     f"{PURE}.distributed": (set(), {"transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.lazy": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
@@ -35,7 +35,10 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
     f"{PURE}.critics": ({f"{PURE}.losses", f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.rollout": ({f"{PURE}.policies", f"{PURE}.tasks", f"{PURE}.distributed"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.rewards": (
-        {f"{PURE}.{room}" for room in ("rollout", "tasks", "critics", "losses", "policies", "geometry", "distributed")},
+        {
+            f"{PURE}.{package}"
+            for package in ("rollout", "tasks", "critics", "losses", "policies", "geometry", "distributed")
+        },
         {"lightning", "hydra", "mlflow"},
     ),
     f"{PURE}.evaluation": (
@@ -50,7 +53,7 @@ ARROWS: dict[str, tuple[set[str], set[str]]] = {
     "conf": (set(), {"torch", "lightning", "hydra", "mlflow"}),
 }
 ADVANTAGES_TAKE = {f"{PURE}.advantages": {f"{PURE}.rewards", f"{PURE}.distributed"}}
-"""Nouns that cross the table of rooms: an advantage is called with a Credit."""
+"""Nouns that cross the table of packages: an advantage is called with a Credit."""
 ONLY_IN = {
     "mlflow": {"experiments/mlflow_sync/store.py", "experiments/mlflow_sync/tracker.py"},
     "math_verify": {"contrastive_reasoning/tasks/answer/symbolic.py"},
@@ -84,7 +87,7 @@ LAYERS: tuple[set[str], ...] = (
 imports make no circle."""
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     parts = module.split(".")
     return ".".join(parts[:2]) if parts[0] == PURE else parts[0]
 
@@ -129,28 +132,28 @@ def reachable(imports: dict[str, set[str]], start: str) -> set[str]:
 
 
 def product_files() -> list[Path]:
-    return sorted(path for room in OURS for path in (ROOT / room).rglob("*.py"))
+    return sorted(path for package in OURS for path in (ROOT / package).rglob("*.py"))
 
 
-def room_of_file(path: Path) -> str:
-    return room_of(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+def package_of_file(path: Path) -> str:
+    return package_of(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
 
 
 @pytest.mark.parametrize("path", product_files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_only_what_its_room_may(path: Path) -> None:
-    room = room_of_file(path)
-    if room == PURE:
+def test_imports_only_what_its_package_may(path: Path) -> None:
+    package = package_of_file(path)
+    if package == PURE:
         assert not list(imported(path)) or set(imported(path)) == {"__future__"}, "the package itself imports nothing"
         return
-    allowed, never = ARROWS[room]
-    allowed = allowed | ADVANTAGES_TAKE.get(room, set()) | {f"{PURE}.lazy"}
+    allowed, never = MAY_IMPORT[package]
+    allowed = allowed | ADVANTAGES_TAKE.get(package, set()) | {f"{PURE}.lazy"}
     for module in imported(path):
-        other = room_of(module)
+        other = package_of(module)
         if other.split(".")[0] in OURS:
-            may = other == room or other in allowed or other.split(".")[0] in allowed
-            assert may, f"{room} must not import {module}"
+            may = other == package or other in allowed or other.split(".")[0] in allowed
+            assert may, f"{package} must not import {module}"
         else:
-            assert other not in never, f"{room} must not import {other}"
+            assert other not in never, f"{package} must not import {other}"
 
 
 def test_no_layer_of_experiments_imports_a_higher_one() -> None:
@@ -166,9 +169,9 @@ def test_no_circle_of_imports_inside_experiments() -> None:
     assert not {unit for unit in imports if unit in reachable(imports, unit)}
 
 
-def test_every_room_has_its_arrows() -> None:
-    rooms = {room_of_file(path) for path in product_files()} - {PURE}
-    assert rooms == set(ARROWS)
+def test_every_package_has_its_row() -> None:
+    packages = {package_of_file(path) for path in product_files()} - {PURE}
+    assert packages == set(MAY_IMPORT)
 
 
 @pytest.mark.parametrize(("library", "files"), ONLY_IN.items())
@@ -176,7 +179,7 @@ def test_library_has_few_doors(library: str, files: set[str]) -> None:
     importers = {
         str(path.relative_to(ROOT))
         for path in product_files()
-        if any(room_of(module) == library for module in imported(path))
+        if any(package_of(module) == library for module in imported(path))
     }
     assert importers == files
 

@@ -82,7 +82,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return run
 
 
-def test_the_wheel_holds_the_code_and_the_data_of_the_rooms_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_the_code_and_the_data_of_the_packages_and_nothing_else(wheel: Path) -> None:
     code = {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     data = {str(path.relative_to(ROOT)) for pattern in DATA for path in ROOT.glob(pattern) if path.is_file()}
     assert {path.split("/")[0] for path in data} == {*PACKAGES}
