@@ -99,8 +99,8 @@ def load_policy(
 
     Raises:
         ValueError: for an unknown dtype, kernel or embedded name, a system message that the chat template does not
-            show, where neither source is given, where this machine
-            cannot compile or has not what the kernels need, and for files that hold anything but weights.
+            show, where neither source is given, where this machine cannot compile or has not what the kernels need,
+            and for files that hold anything but weights.
         FileNotFoundError: for a path that holds no model.
     """
     score = _score(kernels)

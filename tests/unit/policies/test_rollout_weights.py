@@ -107,3 +107,12 @@ def test_a_copy_is_gone_when_all_is_drawn(monkeypatch: pytest.MonkeyPatch) -> No
         assert sum(parameter.nbytes for parameter in copy.parameters()) > 10_000
     assert sum(parameter.nbytes for parameter in copy.parameters()) == 0
     assert sum(parameter.nbytes for parameter in own.parameters()) > 10_000
+
+
+@pytest.mark.parametrize("system", ["none", "default"])
+def test_a_copy_reads_prompts_and_scores_as_the_policy_does(system: str) -> None:
+    own = policy(True, F, F, None)
+    own.system, own.chunk = system, 7
+    copy = copy_of_shards(own)
+    kept = ("tokenizer", "compute_dtype", "chat_template", "system", "chunk", "score")
+    assert {name: getattr(copy, name) for name in kept} == {name: getattr(own, name) for name in kept}
