@@ -39,10 +39,10 @@ class CausalLMPolicy(nn.Module):
     """π(completion | prompt) of any Hugging Face causal LM.
 
     ``compute_dtype`` is the dtype of forward passes under autocast; the weights stay as they are. bf16 is 2–4 times as
-    fast as fp32 on a CPU that multiplies it natively, and far slower on others. With ``chat_template`` a prompt is rendered as one user message; None does so where the
-    tokenizer has a template. ``system`` is what stands before it: ``none``, ``default`` or a text, see ``render``. With
-    ``compiled`` the passes below run through compiled layers; generation does not. ``score`` is ``token_log_probs`` or
-    a sibling of it.
+    fast as fp32 on a CPU that multiplies it natively, and far slower on others. With ``chat_template`` a prompt is
+    rendered as one user message; None does so where the tokenizer has a template. ``system`` is what stands before it:
+    ``none``, ``default`` or a text, see ``render``. With ``compiled`` the passes below run through compiled layers;
+    generation does not. ``score`` is ``token_log_probs`` or a sibling of it.
     """
 
     def __init__(
