@@ -74,6 +74,11 @@ class Suite:
         return {name: GREEDY if name == MAIN else f"{name}/{GREEDY}" for name in self.settings}
 
     @property
+    def main_problems(self) -> str | None:
+        """The name of the task in the main setting: with gsm8k at laptop scale, that of the generated stories."""
+        return self.settings[MAIN].task.name if MAIN in self.settings else None
+
+    @property
     def size(self) -> int:
         """Problems of all settings."""
         return sum(len(setting.asked) for setting in self.settings.values())

@@ -55,12 +55,15 @@ def columns_of(
         if name not in found:
             raise Refused(f"No finished run has {metric} of a set {name!r}; {did_you_mean(name, found, names=found)}")
     headings = dict(published.columns) if published else {}
+    problems = {run.tags.get("problems", MAIN) for run in runs}
 
     def place(name: str) -> tuple[bool, bool, int, str]:
         order = list(headings).index(name) if name in headings else len(headings)
         return name != MAIN, found[name].startswith(AVERAGE), order, name
 
     names = sorted(found, key=place) if sets is None else sets
+    if len(problems) == 1:
+        headings.setdefault(MAIN, problems.pop())
     return [Column(name=name, heading=headings.get(name, name), metric=found[name]) for name in names]
 
 

@@ -19,7 +19,7 @@ ABSENT = "—"
 BEGUN_FROM = ("policy.pretrained", "reference.pretrained")
 """Parameters that name the policy a run begins from; the reference of a KL penalty is that policy again."""
 FIRST_AXES = ("experiment", "arm", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
-NO_AXES = ("seed", "git_sha", "key", "kind", "sweep", "method")
+NO_AXES = ("seed", "git_sha", "key", "kind", "sweep", "method", "problems")
 """Tags by which runs are never told apart."""
 TRAINING_STAGES = ("grpo", "critic", "warm_start")
 """In the order in which a metric is looked for."""

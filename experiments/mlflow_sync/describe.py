@@ -80,7 +80,8 @@ def describe(folder: Path) -> list[RunDescription]:
     """The runs that one run folder stands for, parents first."""
     folder = folder.resolve()
     config, experiment_name = read_config(folder), folder.parent.name
-    tags = _tags(folder, config, experiment_name)
+    stages = list(stage_folders(folder))
+    tags = _tags(folder, config, experiment_name) | _problems(stages)
     sweep = _describe_sweep(folder, experiment_name)
     failure = read_json(folder / FAILURE)
     experiment = RunDescription(
@@ -94,8 +95,14 @@ def describe(folder: Path) -> list[RunDescription]:
         status="FINISHED" if (folder / SUMMARY).exists() else "FAILED" if failure else None,
         ended=failure.get("ended"),
     )
-    stages = [_describe_stage(experiment, *stage) for stage in stage_folders(folder)]
-    return [*([sweep] if sweep else []), experiment, *stages]
+    described = [_describe_stage(experiment, *stage) for stage in stages]
+    return [*([sweep] if sweep else []), experiment, *described]
+
+
+def _problems(stages: Sequence[tuple[str, Path, Mapping[str, Any]]]) -> dict[str, str]:
+    """What ``test/…`` without a set's name is of, as the evaluation recorded it: generated stories, for gsm8k say."""
+    results = [read_json(folder / RESULT) for _, folder, _ in stages]
+    return {"problems": result["problems"] for result in results if result.get("problems")}
 
 
 def _describe_stage(experiment: RunDescription, stage: str, folder: Path, entry: Mapping[str, Any]) -> RunDescription:
@@ -207,13 +214,19 @@ def _data_nodes(stage: str, config: Mapping[str, Any], choices: Mapping[str, str
         for key in place.split("."):
             node = node.get(key, {}) if isinstance(node, Mapping) else {}
         if node:
-            yield choices.get(group, place), node
+            yield _data_name(choices.get(group, place), node), node
         return
     suite, name = config.get("suite", {}), choices.get("suite", "suite")
     if "sets" in suite:
         yield name, suite["sets"]
     for setting, settings in suite.get("settings", {}).items():
-        yield f"{name}/{setting}", settings["task"]
+        yield _data_name(f"{name}/{setting}", settings["task"]), settings["task"]
+
+
+def _data_name(name: str, node: Mapping[str, Any]) -> str:
+    """Generated problems that stand in for a set are not called by its name alone."""
+    stand_in = node.get("source") == "generated" and node.get("path") is None
+    return f"{name} (generated stories)" if stand_in else name
 
 
 def flatten(config: Any, prefix: str = "", *, longest: int | None = LONGEST_VALUE) -> dict[str, str]:

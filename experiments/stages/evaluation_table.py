@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from contrastive_reasoning.evaluation.suite import MAIN
 from contrastive_reasoning.published import PublishedTable, same_model
 from experiments.system.files import write_text
 from experiments.table import Table, with_sign
@@ -53,7 +54,8 @@ def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, mode
         for values, other in ((first, published.base), (last, getattr(suite, "compare_with", None))):
             if other is not None and other in published.rows:
                 lines.append((f"{DELTA} to {other}", difference(values, published.rows[other])))
-    headings = published.columns if published else {}
+    main = getattr(suite, "main_problems", None)
+    headings = {**({MAIN: main} if main else {}), **(published.columns if published else {})}
     names = {column: headings.get(column, column) for column in suite.columns}
     return [{LABEL: label, **{name: values.get(column) for column, name in names.items()}} for label, values in lines]
 

@@ -116,7 +116,7 @@ class ArithmeticTask:
 
     @property
     def name(self) -> str:
-        return "arithmetic"
+        return "arithmetic stories"
 
     @property
     def space(self) -> StorySpace:

@@ -211,6 +211,8 @@ def environment_of(found: Gathered) -> Iterable[tuple[str, str]]:
     def each(values: Iterable[str]) -> str:
         return ", ".join(sorted({without_paths(value) for value in values})) or UNKNOWN
 
+    if any("problems" in run.tags for run in found.runs):
+        yield "test problems", each(run.tags.get("problems", UNKNOWN) for run in found.runs)
     yield "commit", each(run.tags.get("git_sha") or UNKNOWN for run in found.runs)
     for name, parameter in (("device", "trainer.accelerator"), ("precision", "trainer.precision")):
         yield name, each(run.params.get(parameter, UNKNOWN) for run in found.runs)
