@@ -45,6 +45,7 @@ class WarmStartBudget(FitBudget):
 
 @dataclass
 class CriticBudget(FitBudget):
+    learning_rate: float = above(0)
     trajectories: int = at_least(1)
     """Searches that the published recipes draw from."""
 

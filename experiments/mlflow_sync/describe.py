@@ -101,8 +101,8 @@ def describe(folder: Path) -> list[RunDescription]:
 
 def _problems(stages: Sequence[tuple[str, Path, Mapping[str, Any]]]) -> dict[str, str]:
     """What ``test/…`` without a set's name is of, as the evaluation recorded it: generated stories, for gsm8k say."""
-    results = [read_json(folder / RESULT) for _, folder, _ in stages]
-    return {"problems": result["problems"] for result in results if result.get("problems")}
+    names = [name for _, folder, _ in stages if (name := read_json(folder / RESULT).get("problems"))]
+    return {"problems": names[-1]} if names else {}
 
 
 def _describe_stage(experiment: RunDescription, stage: str, folder: Path, entry: Mapping[str, Any]) -> RunDescription:

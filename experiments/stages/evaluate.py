@@ -49,8 +49,8 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
     logger.finalize("success")
     if this_rank() == 0:
         evaluation_table.write(folder, rows, evaluation_table.caption(suite, model=model))
-    problems = {"problems": suite.main_problems} if getattr(suite, "main_problems", None) else {}
-    return {**problems, "metrics": {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}}
+    metrics = {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}
+    return {"metrics": metrics, "problems": getattr(suite, "main_problems", None)}
 
 
 def evaluate_one(
