@@ -10,6 +10,7 @@ import lightning as L
 from jinja2 import Environment
 
 from callbacks.figures import due, log_with, watching
+from contrastive_reasoning.evaluation.suite import MAIN
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout.batch import verdicts_of
 from contrastive_reasoning.rollout.spans import readable, visible_tokens
@@ -65,6 +66,8 @@ class Completions(L.Callback):
     def on_validation_batch_end(
         self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
+        if batch.setting != MAIN:
+            return
         for row, problem in enumerate(batch.problems[: self.problems - len(self.rows)]):
             text = batch.rollouts.texts[row * batch.rollouts.group_size]
             verdict = self.task.verify(problem, text)

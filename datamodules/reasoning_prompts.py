@@ -11,12 +11,15 @@ from lightning import LightningDataModule, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 from torch.utils.data import DataLoader
 
+from contrastive_reasoning.evaluation.suite import MAIN
 from contrastive_reasoning.policies.pass_cost import NO_WORK
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 
 LISTED = 1_000
 """Rows of the table of problems left out, at most."""
+TRAINING_PROBLEMS = "training_problems"
+"""The setting of a validation's training problems: their metrics are ``val/training_problems/…``."""
 LEFT_OUT = "train/prompts_left_out"
 """The metric that counts them, and the table that lists them."""
 
@@ -28,8 +31,10 @@ class ProblemBatch:
     raises on frozen ones, but leaves a plain object alone; what the callback puts in is what ``training_step`` sees.
     """
 
-    def __init__(self, problems: Sequence[Problem], *, counted: int | None = None) -> None:
+    def __init__(self, problems: Sequence[Problem], *, counted: int | None = None, setting: str = MAIN) -> None:
         self.problems = tuple(problems)
+        self.setting = setting
+        """While validating: what the problems are of, as in a suite: held-out ones (``main``) or training problems."""
         self.counted = len(self.problems) if counted is None else counted
         """How many of them, from the first on, are this rank's own; those after only fill it up, unscored."""
         self.rollouts: RolloutBatch | None = None
@@ -59,6 +64,8 @@ class ReasoningPrompts(LightningDataModule):
     """P, the problems of one rollout batch."""
     validation_problems: int
     """How many of the validation split are used, from its beginning."""
+    training_problems: int
+    """How many of the training split are tried beside them, from its beginning."""
     steps: int
     """Rollout batches that the policy learns from, one Lightning epoch; a reward that is warmed up alone (the module's
     ``warmup_steps``) gets its own before them.
@@ -75,6 +82,8 @@ class ReasoningPrompts(LightningDataModule):
             raise ValueError(f"problems_per_step must be at least 1, got {self.problems_per_step}")
         if self.validation_problems < 0:
             raise ValueError(f"validation_problems must not be negative, got {self.validation_problems}")
+        if self.training_problems < 0:
+            raise ValueError(f"training_problems must not be negative, got {self.training_problems}")
 
     def train_dataloader(self) -> ProblemSteps:
         module = self.trainer.lightning_module if self.trainer is not None else None
@@ -135,10 +144,15 @@ class ReasoningPrompts(LightningDataModule):
             raise ValueError(
                 f"validation_problems is {self.validation_problems}, but the split has only {len(problems)} problems"
             )
-        kept, size = list(problems[: self.validation_problems]), self.problems_per_step
-        rank, ranks = place_of(self.trainer)
-        starts = range(0, len(kept), size)
-        batches: Any = [own_batch(kept[start : start + size], rank=rank, ranks=ranks) for start in starts]
+        tried = {MAIN: problems[: self.validation_problems]}
+        if self.training_problems:
+            tried[TRAINING_PROBLEMS] = self.task.problems("train")[: self.training_problems]
+        size, (rank, ranks) = self.problems_per_step, place_of(self.trainer)
+        batches: Any = [
+            own_batch(kept[start : start + size], rank=rank, ranks=ranks, setting=setting)
+            for setting, kept in tried.items()
+            for start in range(0, len(kept), size)
+        ]
         return DataLoader(batches, batch_size=None)
 
 
@@ -147,11 +161,11 @@ def place_of(trainer: Trainer | None) -> tuple[int, int]:
     return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 
 
-def own_batch(problems: Sequence[Problem], *, rank: int, ranks: int) -> ProblemBatch:
+def own_batch(problems: Sequence[Problem], *, rank: int, ranks: int, setting: str = MAIN) -> ProblemBatch:
     """A rank's problems of a batch, with the first one of the batch to fill it up where others have one more."""
     own = list(problems[rank::ranks])
     longest = -(-len(problems) // ranks)
-    return ProblemBatch([*own, *[problems[0]] * (longest - len(own))], counted=len(own))
+    return ProblemBatch([*own, *[problems[0]] * (longest - len(own))], counted=len(own), setting=setting)
 
 
 @dataclass(kw_only=True)

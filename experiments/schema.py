@@ -66,6 +66,8 @@ class GRPOBudget:
     max_completion_tokens: int = at_least(1)
     evaluate_every: int = at_least(1)
     validation_problems: int = at_least(0)
+    training_problems: int = at_least(0)
+    """Training problems that are tried beside them."""
     checkpoint_every: int = at_least(1)
 
 

@@ -97,21 +97,21 @@ def validation_metrics(
     """
     verdicts = verdicts_of(task, greedy)[:count]
     correct = sum(verdict.correct for verdict in verdicts)
-    metrics = {"val/verifier/accuracy": correct / count, **verdict_shares(verdicts, prefix="val/verdict/")}
-    metrics |= accuracy_in_forms(verdicts, prefix="val/verifier/accuracy_")
+    metrics = {"verifier/accuracy": correct / count, **verdict_shares(verdicts, prefix="verdict/")}
+    metrics |= accuracy_in_forms(verdicts, prefix="verifier/accuracy_")
     columns: dict[str, list[float]] = defaultdict(list)
     for row, text in enumerate(greedy.texts[:count]):
         for name, value in task.scores(greedy.problem_of(row), text).items():
             columns[name].append(value)
-    metrics.update({f"val/{name}": sum(values) / count for name, values in columns.items()})
+    metrics.update({name: sum(values) / count for name, values in columns.items()})
     if sampled is not None:
         size = sampled.group_size
         judged = verdicts_of(task, sampled)[: count * size]
         right = [verdict.correct for verdict in judged]
         solved = sum(any(right[start : start + size]) for start in range(0, len(right), size))
-        metrics["val/verifier/accuracy_sampled"] = sum(right) / len(right)
-        metrics |= accuracy_in_forms(judged, prefix="val/verifier/accuracy_", suffix="_sampled")
-        metrics[f"val/verifier/pass_at_{size}"] = solved / count
+        metrics["verifier/accuracy_sampled"] = sum(right) / len(right)
+        metrics |= accuracy_in_forms(judged, prefix="verifier/accuracy_", suffix="_sampled")
+        metrics[f"verifier/pass_at_{size}"] = solved / count
     return metrics
 
 

@@ -248,7 +248,8 @@ def test_a_value_of_an_experiment_has_its_place_or_is_refused(experiment: str, t
         assert said.startswith(f"{exchange}: experiment={experiment} sets ")
         assert "\n" not in said
     assert all(exchange.partition("=")[0] in values(experiment) for exchange in refused)
-    assert bool(refused) == ("reward" in values(experiment))
+    own = values(experiment)
+    assert bool(refused) == ("reward" in own or "depth_shares" in own.get("datamodule", {}))
 
 
 def refused_for_its_critic(config: DictConfig) -> bool:

@@ -105,18 +105,19 @@ class Suite:
             )
             before += len(problems)
             seen = {SEEN: 1.0} if setting.split == "train" else {}
-            metrics |= _named(name, {**found.metrics, **seen})
-            reasons |= _named(name, found.reasons)
+            metrics |= named(name, {**found.metrics, **seen})
+            reasons |= named(name, found.reasons)
             rows += [{"setting": name, **row} for row in found.rows]
         return Evaluation(metrics=metrics, reasons=reasons, rows=rows)
 
 
 def _within(watch: Watch, setting: str, before: int) -> Watch:
     """For one setting, when so many problems of others are done."""
-    return lambda done, rates: watch(before + done, lambda: _named(setting, rates()))
+    return lambda done, rates: watch(before + done, lambda: named(setting, rates()))
 
 
-def _named(setting: str, values: Mapping[str, Value]) -> dict[str, Value]:
+def named(setting: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    """Values of a setting under the names that they are logged by."""
     return {name if setting == MAIN else f"{setting}/{name}": value for name, value in values.items()}
 
 

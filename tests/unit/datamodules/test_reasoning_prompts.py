@@ -61,9 +61,15 @@ def test_a_validation_batch_that_does_not_come_out_even_is_filled_up_unscored(co
     assert sorted(counted) == [problem.id for problem in PROBLEMS[:count]], "each counts once"
 
 
-def prompts(validation_problems: int = 5) -> ReasoningPrompts:
+def prompts(validation_problems: int = 5, *, training_problems: int = 0, problems_per_step: int = 3) -> ReasoningPrompts:
     return ReasoningPrompts(
-        task=TASK, problems_per_step=3, validation_problems=validation_problems, steps=2, max_prompt_tokens=None, seed=0
+        task=TASK,
+        problems_per_step=problems_per_step,
+        validation_problems=validation_problems,
+        training_problems=training_problems,
+        steps=2,
+        max_prompt_tokens=None,
+        seed=0,
     )
 
 
@@ -81,7 +87,21 @@ def test_batches_of_a_task() -> None:
     with pytest.raises(ValueError, match="validation_problems is 50, but the split has only 6 problems"):
         prompts(validation_problems=50).val_dataloader()
     with pytest.raises(ValueError, match="problems_per_step must be at least 1, got 0"):
-        ReasoningPrompts(task=TASK, problems_per_step=0, validation_problems=1, steps=1, max_prompt_tokens=None, seed=0)
+        prompts(problems_per_step=0)
+
+
+def test_training_problems_are_tried_beside_the_held_out_ones_and_apart_from_them() -> None:
+    batches = list(prompts(training_problems=4).val_dataloader())
+    assert [(batch.setting, len(batch)) for batch in batches] == [
+        ("main", 3),
+        ("main", 2),
+        ("training_problems", 3),
+        ("training_problems", 1),
+    ]
+    tried = [problem for batch in batches[2:] for problem in batch.problems]
+    assert tried == list(TASK.problems("train")[:4])
+    with pytest.raises(ValueError, match="training_problems must not be negative, got -1"):
+        prompts(training_problems=-1)
 
 
 def test_the_module_gives_the_step_and_the_share_of_the_ranks() -> None:
@@ -117,6 +137,7 @@ def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log)
         task=SimpleNamespace(problems=lambda split: problems),  # pyright: ignore[reportArgumentType]
         problems_per_step=1,
         validation_problems=0,
+        training_problems=0,
         steps=8,
         max_prompt_tokens=max_prompt_tokens,
         seed=0,

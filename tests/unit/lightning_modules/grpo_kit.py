@@ -157,9 +157,10 @@ def fit(
     validate_every: int | None = None,
     engine: Engine | None = None,
     root: Path | None = None,
+    training_problems: int = 0,
     **instead: Any,
 ) -> Trainer:
-    """``stop_after`` steps of a run of ``steps``."""
+    """``stop_after`` steps of a run of ``steps``; ``training_problems`` are validated on beside the held-out ones."""
     trainer = quiet_trainer(
         max_epochs=1,
         limit_train_batches=steps + trained.warmup_steps,
@@ -174,15 +175,23 @@ def fit(
         default_root_dir=root,
         **instead,
     )
-    trainer.fit(trained, datamodule=prompts(3, steps), ckpt_path=resume, weights_only=None if resume is None else True)
+    data = prompts(3, steps, training_problems=training_problems)
+    trainer.fit(trained, datamodule=data, ckpt_path=resume, weights_only=None if resume is None else True)
     return trainer
 
 
-def prompts(problems: int, steps: int, task: CountdownTask = TASK, validation_problems: int = 5) -> ReasoningPrompts:
+def prompts(
+    problems: int,
+    steps: int,
+    task: CountdownTask = TASK,
+    validation_problems: int = 5,
+    training_problems: int = 0,
+) -> ReasoningPrompts:
     return ReasoningPrompts(
         task=task,
         problems_per_step=problems,
         validation_problems=validation_problems,
+        training_problems=training_problems,
         steps=steps,
         max_prompt_tokens=None,
         seed=0,

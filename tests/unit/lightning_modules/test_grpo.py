@@ -143,7 +143,8 @@ class EveryOther(Digits):
 
 def test_what_is_logged_and_where(tmp_path: Path) -> None:
     logger = RunFolderLogger(folder=tmp_path)
-    fit(module(updates_per_rollout=2, reward=EveryOther()), 4, logger=logger, validate_every=2)
+    trained = module(updates_per_rollout=2, reward=EveryOther())
+    fit(trained, 4, logger=logger, validate_every=2, training_problems=4)
     logger.finalize("success")
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     steps: dict[str, list[int]] = {}
@@ -154,7 +155,7 @@ def test_what_is_logged_and_where(tmp_path: Path) -> None:
         assert steps[f"train/{name}"] == [1, 2, 3, 4]
     names = ("accuracy", "accuracy_sampled", "pass_at_2")
     for name in (*[f"verifier/{name}" for name in names], "longproc/partial_accuracy", "verdict/unparsed"):
-        assert steps[f"val/{name}"] == [2, 4]
+        assert steps[f"val/{name}"] == steps[f"val/training_problems/{name}"] == [2, 4]
     rates = [row["value"] for row in rows if row["name"] == "train/optimizer/learning_rate"]
     assert rates == pytest.approx([5e-4, 1e-3, 1e-3, 1e-3 * (1 - 1 / 98)])
 

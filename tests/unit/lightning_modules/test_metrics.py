@@ -89,11 +89,11 @@ def test_validation_is_over_the_problems_that_count() -> None:
     settings: dict[str, Any] = {"sampling": SAMPLED, "seed": (0,), "pooled": False}
     greedy, sampled = (Scripted().generate(None, problems, group_size=size, **settings) for size in (1, 2))
     metrics = validation_metrics(ByLength(), greedy, sampled, count=3)
-    assert metrics["val/verifier/accuracy"] == 1 / 3
-    assert metrics["val/letters"] == 5
-    assert metrics["val/verifier/accuracy_sampled"] == 0.5
-    assert metrics["val/verifier/pass_at_2"] == 2 / 3
+    assert metrics["verifier/accuracy"] == 1 / 3
+    assert metrics["letters"] == 5
+    assert metrics["verifier/accuracy_sampled"] == 0.5
+    assert metrics["verifier/pass_at_2"] == 2 / 3
     metrics = validation_metrics(InForms(), greedy, sampled, count=3)
-    assert metrics["val/verifier/accuracy_any"] == 1 / 3
-    assert metrics["val/verifier/accuracy_any_sampled"] == 0.5
-    assert metrics["val/verifier/accuracy_boxed"] == metrics["val/verifier/accuracy_boxed_sampled"] == 0
+    assert metrics["verifier/accuracy_any"] == 1 / 3
+    assert metrics["verifier/accuracy_any_sampled"] == 0.5
+    assert metrics["verifier/accuracy_boxed"] == metrics["verifier/accuracy_boxed_sampled"] == 0
