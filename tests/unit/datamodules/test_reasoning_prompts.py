@@ -61,7 +61,7 @@ def test_a_validation_batch_that_does_not_come_out_even_is_filled_up_unscored(co
     assert sorted(counted) == [problem.id for problem in PROBLEMS[:count]], "each counts once"
 
 
-def prompts(validation_problems: int = 5, *, training_problems: int = 0, problems_per_step: int = 3) -> ReasoningPrompts:
+def prompts(validation_problems: int = 5, training_problems: int = 0, problems_per_step: int = 3) -> ReasoningPrompts:
     return ReasoningPrompts(
         task=TASK,
         problems_per_step=problems_per_step,
