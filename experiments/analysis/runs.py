@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.config.hints import command_line, did_you_mean
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.mlflow_sync.describe import OBSERVING
+from experiments.mlflow_sync.describe import EVALUATED, OBSERVING
 from experiments.system.secrets import without_paths
 
 ABSENT = "—"
@@ -54,7 +54,7 @@ class ArmRuns:
 
 
 def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
-    """The finished runs of these experiments, oldest first.
+    """The finished runs of these experiments, oldest first, with all that their stages measured.
 
     Raises:
         Refused: for an experiment that MLflow does not have, or of which no run has finished.
@@ -68,7 +68,15 @@ def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
     if missing := [name for name in names if name not in {run.experiment for run in finished}]:
         command = command_line("exp", missing[0])
         raise Refused(f"None of the runs of {', '.join(missing)} has finished: run `{command}` first")
-    return finished
+    below = stages_below(tracker, names)
+    return [with_measured(run, below.get(run.run_id, {})) for run in finished]
+
+
+def with_measured(run: TrackedRun, stages: Stages) -> TrackedRun:
+    """An experiment's run with the last values of all that its stages measured, of which it has a few itself."""
+    every = [item for stage in stages.values() for item in stage.metrics.items()]
+    last = {name: value for name, value in every if name.startswith(EVALUATED)}
+    return replace(run, metrics=last | dict(run.metrics))
 
 
 def stages_below(tracker: Tracker, names: Sequence[str]) -> dict[str, dict[str, TrackedRun]]:

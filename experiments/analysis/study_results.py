@@ -15,7 +15,7 @@ from torch import Tensor
 from contrastive_reasoning.evaluation import pass_at_k
 from experiments.analysis.equal_cost import CostCurve, curve_of
 from experiments.analysis.evaluation_sets import GREEDY
-from experiments.analysis.runs import Stages, stages_below, value_of
+from experiments.analysis.runs import Stages, stages_below, value_of, with_measured
 from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.studies.finished import Mark, counted
@@ -112,7 +112,9 @@ def read_results(
     arms = []
     for name in dict.fromkeys([baseline, *(arm for row in study.order for arm in row)]):
         found = {seed: newest[name, seed] for seed in sorted((s for arm, s in newest if arm == name), key=int)}
-        results = {seed: _read(tracker, study, run, stages[run.run_id]) for seed, run in found.items()}
+        below = {seed: stages[run.run_id] for seed, run in found.items()}
+        measured = {seed: with_measured(run, below[seed]) for seed, run in found.items()}
+        results = {seed: _read(tracker, study, run, below[seed]) for seed, run in measured.items()}
         arms += [ArmResult(name=name, seeds=results)] if results else []
     if not arms or arms[0].name != baseline:
         raise StudyError(f"{study.name}: no seed of the baseline {baseline} has finished yet")

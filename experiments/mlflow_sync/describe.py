@@ -28,7 +28,11 @@ from experiments.system.checksums import fingerprint
 Kind = Literal["sweep", "experiment", "stage"]
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 SWEEP_STATUS: Mapping[str, Status] = {"done": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
-HEADLINES = ("test/", "start/", "val/")
+EVALUATED = ("test/", "start/", "val/")
+"""What a stage measured of a policy or a critic."""
+FINAL = re.compile(r"(test|start)/(.+/)?verifier/accuracy(_sampled)?|test/average/.+|train/spent/(tokens|seconds)")
+CURVES = re.compile(r"val/verifier/accuracy(_sampled)?|train/reward/.+|val/oracle/auroc_depth[12]|val/critic/loss")
+"""What the page of an experiment's run shows: success before and after, its cost; over steps success and rewards."""
 LONGEST_NAME = 120
 LONGEST_VALUE = 250
 """Characters of a name or a parameter's value, a limit of MLflow; the whole YAML is an artifact."""
@@ -174,11 +178,14 @@ def _name(folder: Path, tags: Mapping[str, str]) -> str:
 
 
 def headline_metrics(folder: Path) -> list[Metric]:
-    """The last ``test/``, ``start/`` and ``val/`` values of all stages, by which experiments are compared; step 0."""
+    """The few metrics of all stages by which experiments are compared: final ones at step 0, curves at their steps."""
     last: dict[str, Metric] = {}
+    curves: list[Metric] = []
     for _, stage_folder, _ in stage_folders(folder):
-        last |= {metric.name: metric for metric in read_metrics(stage_folder) if metric.name.startswith(HEADLINES)}
-    return [metric._replace(step=0) for metric in last.values()]
+        metrics = list(read_metrics(stage_folder))
+        last |= {metric.name: metric._replace(step=0) for metric in metrics if FINAL.fullmatch(metric.name)}
+        curves += [metric for metric in metrics if CURVES.fullmatch(metric.name)]
+    return [*last.values(), *curves]
 
 
 def data_sets(

@@ -91,20 +91,22 @@ class FolderSync:
         for run in describe(self.folder):
             if (sent := self._ensure(run)) is None:
                 continue
+            status = run.status or ("RUNNING" if live or run.kind == "sweep" else "KILLED")
             if not sent.described and run.params:
                 self.tracker.describe(sent.run_id, params=run.params, tags=run.tags)
                 if run.data_sets:
                     self.tracker.log_data_sets(sent.run_id, run.data_sets)
                 sent.described = True
+            elif status != sent.status:  # some tags are known at the end alone
+                self.tracker.describe(sent.run_id, params={}, tags=run.tags)
             self._send_files(run, sent)
             if run.kind == "stage":
                 self._send_metrics(run, sent)
                 self._send_tables(run, sent)
                 self._send_policy(run, sent)
-            if run.kind == "experiment" and (run.status or not live):
-                self.tracker.log_metrics(sent.run_id, headline_metrics(self.folder))
-            status = run.status or ("RUNNING" if live or run.kind == "sweep" else "KILLED")
             if status != sent.status:
+                if run.kind == "experiment" and status != "RUNNING":
+                    self.tracker.log_metrics(sent.run_id, headline_metrics(self.folder))
                 self.tracker.set_status(sent.run_id, status, end=_ended(run))
                 sent.status = status
             self._remember()

@@ -133,7 +133,7 @@ def test_names_that_no_folder_could_bear(tracker: Tracker, outputs: Any, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["{0}x"], "No experiment '{0}x' in MLflow at .*; did you mean '{0}' of .*{1}"),
+        (["{0}x"], "No experiment '{0}x' in MLflow at .*; did you mean '{0}'"),
         (
             ["{0}", "metric=test/verifier/accuracy_sample"],
             "No finished run has the metric 'test/verifier/accuracy_sample'; did you mean "

@@ -16,6 +16,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from experiments.analysis.runs import finished_runs
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.mlflow_sync.describe import describe
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync, start_sync, stop_sync, sync
@@ -75,6 +76,36 @@ def test_an_experiment_is_a_parent_with_a_child_for_each_stage(tracker: Tracker,
     path = tracker._client.download_artifacts(grpo.run_id, "tables/val/completions.json")
     assert json.loads(Path(path).read_text()) == {"columns": ["step", "text"], "data": [[5, "a"], [10, "b"]]}
     assert json.loads(grpo.tags["mlflow.loggedArtifacts"]) == [{"path": "tables/val/completions.json", "type": "table"}]
+
+
+def test_an_experiments_run_has_the_few_metrics_that_a_comparison_needs(tracker: Tracker, outputs: Any) -> None:
+    """Its stages have the rest, which a comparison reads there."""
+    folder = outputs.run("few", seed=0, final=0.4)
+    stages = {run.tags["stage"]: run.folder for run in describe(folder) if run.kind == "stage"}
+    outputs.log(stages["grpo"], "train/reward/critic", {1: 0.5, 2: 0.75})
+    outputs.log(stages["grpo"], "train/objective/kl", {1: 0.1})
+    outputs.log(stages["evaluate"], "test/verdict/unparsed", {0: 0.1})
+    send(folder, tracker, live=True)
+    write_json(stages["evaluate"] / "result.json", {"problems": "arithmetic stories"})
+    send(folder, tracker)
+    (parent,) = tracker.runs(["few"], kind="experiment")
+    assert parent.metrics.keys() == {TEST, START, VAL, "train/reward/critic"}
+    assert tracker.history(parent.run_id, "train/reward/critic") == [(1, 0.5), (2, 0.75)]
+    (run,) = finished_runs(tracker, ["few"])
+    assert run.metrics["test/verdict/unparsed"] == 0.1
+    assert "train/objective/kl" not in run.metrics
+
+
+def test_tags_that_are_known_at_the_end_alone_are_sent_then(tracker: Tracker, outputs: Any) -> None:
+    folder = outputs.run("late tags", seed=0, final=0.4)
+    (folder / "summary.json").unlink()
+    send(folder, tracker, live=True)
+    assert "problems" not in tracker.runs(["late tags"], kind="experiment")[0].tags
+    (evaluate,) = (run.folder for run in describe(folder) if run.tags.get("stage") == "evaluate")
+    write_json(evaluate / "result.json", {"problems": "arithmetic stories"})
+    write_text(folder / "summary.json", "{}")
+    send(folder, tracker)
+    assert tracker.runs(["late tags"], kind="experiment")[0].tags["problems"] == "arithmetic stories"
 
 
 @pytest.mark.parametrize("memory", ["kept", "lost", "of another version"])
