@@ -22,7 +22,7 @@ from experiments.studies.plan import find_study
 
 register()
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("experiments", "callbacks", "lightning_modules", "contrastive_reasoning")
 CODE = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>.*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)

@@ -1,0 +1,117 @@
+"""How many words a Markdown page has, and how long its sentences are.
+
+    python -m tests.page_language [PAGE …]      one row for each page (default: all), and each sentence that is too long
+
+Fenced code, tables, formulas, HTML, pictures and the targets of links are left out; code within a sentence is one word.
+The limits are data: ``tests/cases/pages.yaml``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMITS_FILE = ROOT / "tests" / "cases" / "pages.yaml"
+LEFT_OUT = (
+    re.compile(r"^ *(?P<fence>`{3,}).*?^ *(?P=fence)$", re.M | re.S),
+    re.compile(r"<!--.*?-->", re.S),
+    re.compile(r"\$\$.*?\$\$", re.S),
+    re.compile(r"^\s*\|.*$", re.M),
+    re.compile(r"!\[[^\]]*\]\([^)]*\)(\{[^}]*\})?"),
+    re.compile(r"</?[a-zA-Z][^>]*>"),
+)
+CODE = re.compile(r"(?<!\$)\$[^$\n]+\$|`[^`]+`")
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+BLOCK_START = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+|^\s*(?=#)|^\s*>\s?")
+SENTENCE_END = re.compile(r"(?<=[.!?])[*_)\"]*\s+(?=[*_(\"]*[^\Wa-z])|(?<=[.!?])[*_)\"]*\s+(?=[*_]*code\b)")
+ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|Eq|Eqs|al|cf|approx)\.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """mean, longest: words a sentence; words: the most words of a page; checked: patterns of pages that comply."""
+
+    mean: float
+    longest: int
+    words: dict[str, int]
+    checked: tuple[str, ...]
+
+    def pages(self) -> list[Path]:
+        """The pages that are checked. Raises ValueError where a pattern matches none."""
+        found: set[Path] = set()
+        for pattern in (*self.checked, *self.words):
+            matched = [*ROOT.glob(pattern)]
+            if not matched:
+                raise ValueError(f"{LIMITS_FILE.relative_to(ROOT)}: {pattern} matches no page")
+            found.update(matched)
+        return sorted(found)
+
+
+def limits() -> Limits:
+    told = yaml.safe_load(LIMITS_FILE.read_text(encoding="utf-8"))
+    return Limits(**told["sentences"], words=told["words"], checked=tuple(told["checked"]))
+
+
+def words(text: str) -> int:
+    """Words, numbers included; signs alone are none."""
+    return sum(any(letter.isalnum() for letter in token) for token in text.split())
+
+
+def paragraphs(page: str) -> Iterator[tuple[bool, str]]:
+    """Whether it is a heading, and its text: paragraphs, items of a list and headings, each on one line."""
+    for pattern in LEFT_OUT:
+        page = pattern.sub("\n", page)
+    page = LINK.sub(r"\1", CODE.sub("code", page))
+    kept: list[str] = []
+    for line in [*page.splitlines(), ""]:
+        starts = BLOCK_START.match(line)
+        if kept and (starts or not line.strip() or kept[0].startswith("#")):
+            text = " ".join(kept)
+            yield text.startswith("#"), text.lstrip("# ")
+            kept = []
+        if line.strip():
+            kept.append(line[starts.end() :] if starts else line.strip())
+
+
+def sentences(page: str) -> list[str]:
+    """The sentences of a page; a heading is none. One ends at . ! or ? before a capital, a digit or code."""
+    texts = [ABBREVIATION.sub(r"\1", text) for heading, text in paragraphs(page) if not heading]
+    found = [part.strip() for text in texts for part in SENTENCE_END.split(text)]
+    return [sentence for sentence in found if words(sentence)]
+
+
+def complaints(name: str, page: str, limit: Limits) -> list[str]:
+    """What of a page exceeds the limits, a line each."""
+    found = []
+    total = sum(words(text) for _, text in paragraphs(page))
+    lengths = {sentence: words(sentence) for sentence in sentences(page)}
+    mean = sum(lengths.values()) / max(len(lengths), 1)
+    if total > limit.words.get(name, total):
+        found.append(f"{name}: {total} words, at most {limit.words[name]}")
+    if mean > limit.mean:
+        found.append(f"{name}: {mean:.1f} words a sentence, at most {limit.mean}")
+    long = {sentence: length for sentence, length in lengths.items() if length > limit.longest}
+    return found + [f"{name}: {length} words, at most {limit.longest}: {sentence}" for sentence, length in long.items()]
+
+
+def main(names: list[str]) -> None:
+    limit = limits()
+    every = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    for path in [Path(name).resolve() for name in names] or every:
+        page = path.read_text(encoding="utf-8")
+        lengths = [words(sentence) for sentence in sentences(page)] or [0]
+        total = sum(words(text) for _, text in paragraphs(page))
+        name = path.relative_to(ROOT).as_posix()
+        print(f"{total:6d} words  {sum(lengths) / len(lengths):5.1f} a sentence  {max(lengths):4d} longest  {name}")
+        if names:
+            print(*complaints(name, page, limit), sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

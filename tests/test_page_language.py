@@ -1,0 +1,63 @@
+"""Pages keep to their limits on words and sentences, and a record of a study has its fixed form."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.page_language import ROOT, Limits, complaints, limits, paragraphs, sentences, words
+
+RECORD = ["Question", "Set-up", "Table", "Verdict", "What went wrong or is limited", "Commands", "Commit"]
+RECORDS = [path for path in sorted((ROOT / "docs" / "results").glob("*.md")) if path.name != "conventions.md"]
+PAGE = """# A heading of five words
+
+One sentence has `a lot of code` in it. Another, e.g. this one, gained +5.3 ± 2.8 points
+over [GRPO](https://example.org/a/b.html).
+
+```sh
+make exp name=llama_critic    # not a sentence. Nor this.
+```
+
+| a | table |
+|---|---|
+
+- First item, without a full stop
+- **Second item.** It has two sentences!
+  `code` starts a third.
+"""
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", limits().pages(), ids=name_of)
+def test_a_page_is_within_its_limits(path: Path) -> None:
+    assert complaints(name_of(path), path.read_text(encoding="utf-8"), limits()) == []
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=name_of)
+def test_a_record_has_its_parts_in_order(path: Path) -> None:
+    assert re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.M) == RECORD
+
+
+def test_what_is_counted() -> None:
+    assert [words(sentence) for sentence in sentences(PAGE)] == [6, 10, 6, 2, 4, 4]
+    assert sum(words(text) for _, text in paragraphs(PAGE)) == 5 + 32
+
+
+def test_each_limit_that_is_exceeded_is_named() -> None:
+    limit = Limits(mean=5, longest=9, words={"a.md": 36}, checked=())
+    assert complaints("a.md", PAGE, limit) == [
+        "a.md: 37 words, at most 36",
+        "a.md: 5.3 words a sentence, at most 5",
+        "a.md: 10 words, at most 9: Another, e.g this one, gained +5.3 ± 2.8 points over GRPO.",
+    ]
+    assert complaints("b.md", PAGE, Limits(mean=6, longest=10, words={"a.md": 1}, checked=())) == []
+
+
+def test_a_pattern_without_pages_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"tests/cases/pages\.yaml: docs/gone\.md matches no page"):
+        Limits(mean=18, longest=35, words={}, checked=("docs/gone.md",)).pages()
