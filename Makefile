@@ -15,13 +15,14 @@ prompt ?=
 scale  ?=
 gpus   ?=
 
-TARGETS := help setup exp sweep test test-whole test-all lint types check study list dashboard compare report sync eval sample plan bench docs clean
+TARGETS := help setup exp sweep test test-whole test-all lint types check study list model dashboard compare report sync eval sample plan bench docs clean
 
 # What may be said to each on the command line. Another word in small letters would be lost without a word, so it is
 # refused; one in capitals is a variable of the environment, which every recipe sees: CUDA_VISIBLE_DEVICES=1. So are https_proxy and its like.
 exp_takes := name over
 sweep_takes := name sweep over
 study_takes := name over
+model_takes := name over
 compare_takes := name over
 report_takes := name over
 sync_takes := name over
@@ -80,10 +81,10 @@ test: $(STAMP)  ## run the tests
 	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile tests
 
 test-whole: $(STAMP)  ## run the tests of whole runs, real ranks and all combinations, which make test leaves out
-	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile -m "whole and not slow" tests
+	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile -m "whole and not slow and not real" tests
 
 test-all: $(STAMP)  ## run all tests, those of minutes too
-	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile -m "slow or not slow" tests
+	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile -m "not real" tests
 
 lint: $(STAMP)  ## check style and formatting
 	@$(BIN)/ruff check .
@@ -96,6 +97,9 @@ check: lint types test test-whole  ## what a change must pass: lint, types and b
 
 list:  ## every experiment with its question, the studies, the sweeps
 	@$(PYTHON) -m experiments.cli.catalogue
+
+model: $(STAMP)  ## fetch a pretrained model into outputs/models:  name=smollm2-135m-q4, or name=OWNER/NAME of the hub
+	@$(BIN)/python -m experiments.model $(if $(filter file,$(origin name)),,$(name)) $(over)
 
 dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone:  name='llama_baseline llama_critic', else the newest
 	@$(BIN)/python -m experiments.dashboard $(if $(filter file,$(origin name)),,$(name)) $(over)

@@ -113,7 +113,8 @@ def main() -> None:
     arguments = get_args_parser().parse_args()
     if not (arguments.help or arguments.hydra_help or arguments.shell_completion):
         lines, only_shows = arguments.overrides, arguments.cfg is not None or arguments.info is not None
-        error = override_error(lines, multirun=arguments.multirun or starts_multirun(lines))
+        multirun = arguments.multirun or starts_multirun(lines)
+        error = override_error(lines, multirun=multirun, loads=not only_shows)
         error = error or (None if only_shows else _folder_error(lines))
         if error is not None:
             _end(error, USAGE_ERROR)

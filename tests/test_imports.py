@@ -79,6 +79,7 @@ LAYERS: tuple[set[str], ...] = (
         "compare",
         "dashboard",
         "embed",
+        "model",
         "track",
         "run",
     },

@@ -122,6 +122,13 @@ COMMANDS = {
         example="list",
         module="experiments.cli.catalogue",
     ),
+    "model": Command(
+        summary="fetch a pretrained model into outputs/models",
+        usage="NAME [revision=BRANCH_TAG_OR_COMMIT] [output_dir=outputs]",
+        example="model smollm2-135m-q4",
+        module="experiments.model",
+        arguments=for_study,
+    ),
     "plan": Command(
         summary="what an experiment costs before anything is loaded",
         usage="NAME [scale=paper] [gpus=8] [gpu_memory=80] [mfu=0.4] [tflops=989] [prompt_tokens=200] "

@@ -29,6 +29,7 @@ from experiments.config.composition import (
 from experiments.config.contradictions import READ_THERE, SECRET, contradiction
 from experiments.config.folders import CONF, own_folder
 from experiments.config.hints import command_line, did_you_mean, install_command, nearest
+from experiments.config.known_models import missing_model
 from experiments.config.whole import unread_keys
 from experiments.system.secrets import secret_finder
 from experiments.system.terminal import one_line
@@ -49,18 +50,23 @@ HYDRA_HEADING = re.compile(r"\w+ raised while composing config:\s*")
 HYDRA_PLACE = re.compile(r"In '[^']*': ")
 
 
-def override_error(overrides: Sequence[str], *, multirun: bool = True) -> str | None:
+def override_error(overrides: Sequence[str], *, multirun: bool = True, loads: bool = False) -> str | None:
     """What is wrong with these overrides; None where they compose. Every value of a sweep is tried.
 
-    ``multirun``: whether one override may have several values.
+    Args:
+        overrides: of one command line.
+        multirun: whether one override may have several values.
+        loads: whether the policy is going to be loaded, so that a model which is fetched must be there.
     """
-    return next(override_errors([overrides], multirun=multirun))
+    return next(override_errors([overrides], multirun=multirun, loads=loads))
 
 
-def override_errors(commands: Iterable[Sequence[str]], *, multirun: bool = True) -> Iterator[str | None]:
+def override_errors(
+    commands: Iterable[Sequence[str]], *, multirun: bool = True, loads: bool = False
+) -> Iterator[str | None]:
     """The same of several command lines; what they have in common is composed once, and kept for later."""
     forget_compositions()
-    return (_command_error(overrides, multirun) for overrides in commands)
+    return (_command_error(overrides, multirun, loads) for overrides in commands)
 
 
 def starts_multirun(overrides: Sequence[str]) -> bool:
@@ -68,7 +74,7 @@ def starts_multirun(overrides: Sequence[str]) -> bool:
     return JOB_MODE not in overrides and any(line.startswith(("hydra.mode=MULTIRUN", "sweep=")) for line in overrides)
 
 
-def _command_error(lines: Sequence[str], multirun: bool) -> str | None:
+def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | None:
     overrides: list[Override] = []
     for line in lines:
         try:
@@ -93,8 +99,8 @@ def _command_error(lines: Sequence[str], multirun: bool) -> str | None:
     with initialize_config_module("conf", version_base="1.3"):
         return (
             _first(_plugin_error(override, overrides) for override in overrides)
-            or _first(_run_error(parse(run)) for run in single_runs(overrides))
-            or _hydra_error(overrides)
+            or _first(_run_error(parse(run), loads) for run in single_runs(overrides))
+            or _hydra_error(overrides, loads)
         )
 
 
@@ -137,7 +143,7 @@ def _plugin_error(override: Override, overrides: Sequence[Override]) -> str | No
     return f"{choice} is not installed: {install_command(EXTRAS[choice])}"
 
 
-def _hydra_error(overrides: Sequence[Override]) -> str | None:
+def _hydra_error(overrides: Sequence[Override], loads: bool) -> str | None:
     """Hydra's own keys, and every value that a preset of ``conf/sweep/`` varies, beside the overrides, which win."""
     given = next(single_runs(overrides))
     preset = any(override.key_or_group == "sweep" for override in overrides)
@@ -149,10 +155,10 @@ def _hydra_error(overrides: Sequence[Override]) -> str | None:
         return _composition_error(error)
     params = (hydras.sweeper.get("params") or {}) if preset else {}
     varied = parse([f"{key}={values}" for key, values in params.items()])
-    return _first(_run_error(parse([*run, *given])) for run in single_runs(varied))
+    return _first(_run_error(parse([*run, *given]), loads) for run in single_runs(varied))
 
 
-def _run_error(overrides: Sequence[Override]) -> str | None:
+def _run_error(overrides: Sequence[Override], loads: bool) -> str | None:
     """Of one run's overrides."""
     ours = [override for override in overrides if not is_hydras(override)]
     chosen = [override for override in ours if is_group(override)]
@@ -165,7 +171,7 @@ def _run_error(overrides: Sequence[Override]) -> str | None:
         if (wrong := _first(_key_error(base, override) for override in keys)) is not None:
             return wrong
         whole = composed(*map(_line, ours))
-        return _exchange_error(chosen, whole) or contradiction(whole)
+        return _exchange_error(chosen, whole) or contradiction(whole) or (missing_model(whole) if loads else None)
     except yaml.YAMLError as error:
         return one_line(error)
     except (HydraException, OmegaConfBaseException, ValueError) as error:

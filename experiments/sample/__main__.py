@@ -144,7 +144,7 @@ def main(arguments: Sequence[str]) -> int:
     register()
     try:
         options, overrides = parse_arguments(take_config_dir(arguments))
-        if (error := override_error([*BASE, *overrides], multirun=False)) is not None:
+        if (error := override_error([*BASE, *overrides], multirun=False, loads=True)) is not None:
             raise ValueError(error)
         with initialize_config_module("conf", version_base="1.3"):
             config = composed(*BASE, *overrides)

@@ -76,7 +76,8 @@ def check(study: Study) -> None:
         StudyError: for the first that is refused, or would leave nothing to compare.
     """
     first = {job.arm: job for job in [*start_jobs(study).values(), *jobs_of(study, {})]}
-    for arm, sentence in zip(first, override_errors(job.overrides for job in first.values()), strict=True):
+    sentences = override_errors((job.overrides for job in first.values()), loads=True)
+    for arm, sentence in zip(first, sentences, strict=True):
         if sentence is not None:
             raise StudyError(f"arm {arm}: {sentence}")
     for arm in study.arms:

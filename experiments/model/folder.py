@@ -1,0 +1,96 @@
+"""The folder of a fetched model: complete, with a record of where it comes from, or not there at all.
+
+outputs/models/smollm2-135m-q4/origin.json        {"name": …, "sha256": …, "versions": …, "files": checksums}
+outputs/models/.smollm2-135m-q4.b179c9523d0e.partial/    while it is made; renamed at the end
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from contrastive_reasoning.progress import Phase, Quiet
+from experiments.run_folder import read_json
+from experiments.system.checksums import checksums, damage
+from experiments.system.files import put_in_place, sync_all, write_json
+
+ORIGIN = "origin.json"
+MB = 1_000_000
+LOOK_SECONDS = 0.2
+
+
+class FetchError(Exception):
+    """A model that cannot be fetched; the message is one sentence."""
+
+
+def partial_of(folder: Path, mark: str) -> Path:
+    """Where a model is put together; ``mark``: of its version, so that two are never mixed."""
+    return folder.with_name(f".{folder.name}.{mark[:12]}.partial")
+
+
+def finish(partial: Path, folder: Path, origin: Mapping[str, Any], *, packages: tuple[str, ...]) -> None:
+    """Record the origin, the versions of ``packages`` and the checksums; then put the folder in place.
+
+    One that is damaged is replaced, and what was begun of other versions is removed.
+    """
+    versions = {package: version(package) for package in packages}
+    write_json(partial / ORIGIN, {**origin, "versions": versions, "files": checksums(partial)})
+    sync_all(partial)
+    if folder.exists():
+        shutil.rmtree(folder)
+    put_in_place(partial, folder)
+    for left in folder.parent.glob(f".{folder.name}.*.partial"):
+        shutil.rmtree(left)
+
+
+def flaw(folder: Path, *, revision: str | None) -> str | None:
+    """What is wrong with a model that is there already, in a sentence; None: every file is as it was fetched.
+
+    Raises:
+        FetchError: for a folder that was not fetched, or that holds another revision; neither is touched.
+    """
+    origin = read_json(folder / ORIGIN)
+    if not origin:
+        raise FetchError(
+            f"{folder} is there, but was not fetched ({ORIGIN} is missing): move it away, or name it as it is, "
+            f"policy.pretrained={folder}"
+        )
+    if revision is not None and revision not in (origin.get("revision"), origin.get("commit")):
+        there = f"revision {origin['revision']} ({origin['commit'][:12]})"
+        raise FetchError(f"revision={revision}: {folder} holds {there}; remove that folder to fetch another one")
+    return damage(folder, origin["files"], what="file")
+
+
+@contextmanager
+def downloading(folder: Path, name: str, display: Quiet, *, megabytes: int) -> Iterator[None]:
+    """Within it the progress of a download is shown by what lies in the folder."""
+    with Phase(display, stage=name, name="downloading", unit="MB", total=megabytes) as phase:
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(LOOK_SECONDS):
+                phase.move(min(_bytes_in(folder) // MB, megabytes))
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+
+def _bytes_in(folder: Path) -> int:
+    """Of all files; those of a download come and go meanwhile."""
+    size = 0
+    for above, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += (Path(above) / name).stat().st_size
+    return size

@@ -1,0 +1,79 @@
+"""A model of the Hugging Face hub, at the commit that its revision names; a download that was cut short goes on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from httpx2 import HTTPError
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+from contrastive_reasoning.progress import Quiet
+from experiments.model.folder import MB, FetchError, downloading, finish, partial_of
+from experiments.system.checksums import checksums
+from experiments.system.terminal import first_line
+
+REVISION = "main"
+ENDINGS = (".json", ".safetensors", ".model", ".txt", ".jinja", ".py", ".md")
+"""Of the files at the top of a repository that are fetched; the same weights in other formats are not."""
+PACKAGES = ("huggingface_hub",)
+
+
+def fetch(name: str, revision: str | None, folder: Path, display: Quiet) -> None:
+    """Download the model into ``folder``; where that fails, the next call goes on with what there is.
+
+    Raises:
+        FetchError: without a network, for a model or revision that is not there for this account, one without
+            safetensors, or a file that is not the hub's.
+    """
+    asked = revision or REVISION
+    with _answered(name, asked):
+        info = HfApi().model_info(name, revision=asked, files_metadata=True)
+    wanted = {
+        file.rfilename: file
+        for file in info.siblings or []
+        if "/" not in file.rfilename and (file.rfilename.endswith(ENDINGS) or file.rfilename == "LICENSE")
+    }
+    if "config.json" not in wanted or not any(file.endswith(".safetensors") for file in wanted):
+        raise FetchError(f"{name}: that repository holds no config.json with weights as safetensors")
+    partial = partial_of(folder, str(info.sha))
+    partial.mkdir(exist_ok=True)
+    megabytes = sum(file.size or 0 for file in wanted.values()) // MB
+    with downloading(partial, name, display, megabytes=megabytes), _answered(name, asked):
+        snapshot_download(name, revision=info.sha, local_dir=partial, allow_patterns=[*wanted])
+    shutil.rmtree(partial / ".cache", ignore_errors=True)  # the hub's notes on the download
+    _check(name, wanted, partial)
+    card = info.card_data
+    origin = {"name": name, "revision": asked, "commit": info.sha, "licence": card.get("license") if card else None}
+    finish(partial, folder, origin, packages=PACKAGES)
+
+
+def _check(name: str, wanted: dict[str, Any], partial: Path) -> None:
+    """Every file is there and has the hub's size, and its hash where the hub names one (large files)."""
+    found = checksums(partial)
+    for file, expected in wanted.items():
+        there = found.get(file, {"bytes": 0, "sha256": ""})
+        hashed = expected.lfs.sha256 if expected.lfs else there["sha256"]
+        if there["bytes"] != expected.size or there["sha256"] != hashed:
+            shutil.rmtree(partial)
+            raise FetchError(f"{name}: {file} is not the hub's (its size or sha256 differs); nothing was kept")
+
+
+@contextmanager
+def _answered(name: str, revision: str) -> Iterator[None]:
+    """What the hub refuses, or a network that is not there, in one sentence."""
+    try:
+        yield
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise FetchError(
+            f"{name} at revision {revision} is not on the hub for you ({first_line(error)}); for a gated model accept "
+            "its licence there and set HF_TOKEN"
+        ) from error
+    except (HTTPError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk
+            raise
+        raise FetchError(f"{name}: the hub cannot be reached ({first_line(error)})") from error

