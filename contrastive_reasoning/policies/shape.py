@@ -156,8 +156,9 @@ def find_shape(pretrained: str) -> FoundShape:
         except (KeyError, ValueError) as error:
             said = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"{config}: {said}") from error
-    if pretrained in PUBLISHED:
-        return FoundShape(shape=PUBLISHED[pretrained], source="the table of published shapes")
+    for name in (pretrained, Path(pretrained).name):  # the second: of a model that make model has yet to fetch
+        if name in PUBLISHED:
+            return FoundShape(shape=PUBLISHED[name], source="the table of published shapes")
     raise ValueError(
         f"policy.pretrained={pretrained}: its shape is not at hand; there is no config.json in that folder or in the "
         f"hub's cache, and the table of published shapes holds {', '.join(PUBLISHED)}"
@@ -195,13 +196,17 @@ def _shape(kind: str, *sizes: int, tied: bool) -> ModelShape:
 
 
 # hidden, inner, layers, heads, key-value heads, head width, vocabulary, context
+LLAMA_1B = _shape("llama", 2048, 8192, 16, 32, 8, 64, 128256, 131072, tied=True)
 LLAMA_8B = _shape("llama", 4096, 14336, 32, 32, 8, 128, 128256, 131072, tied=False)
 QWEN_HALF_B = _shape("qwen2", 896, 4864, 24, 14, 2, 64, 151936, 32768, tied=True)
 QWEN_1B = _shape("qwen2", 1536, 8960, 28, 12, 2, 128, 151936, 32768, tied=True)
 QWEN_3B = _shape("qwen2", 2048, 11008, 36, 16, 2, 128, 151936, 32768, tied=True)
 QWEN_7B = _shape("qwen2", 3584, 18944, 28, 28, 4, 128, 152064, 32768, tied=False)
+SMOLLM2_135M = _shape("llama", 576, 1536, 30, 9, 3, 64, 49152, 8192, tied=True)
 RHO_1B = _shape("llama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, tied=False)
 PUBLISHED = {
+    "meta-llama/Llama-3.2-1B": LLAMA_1B,
+    "meta-llama/Llama-3.2-1B-Instruct": LLAMA_1B,
     "meta-llama/Llama-3.1-8B": LLAMA_8B,
     "meta-llama/Llama-3.1-8B-Instruct": LLAMA_8B,
     "Qwen/Qwen2.5-0.5B": QWEN_HALF_B,
@@ -213,6 +218,10 @@ PUBLISHED = {
     "Qwen/Qwen2.5-7B": QWEN_7B,
     "Qwen/Qwen2.5-7B-Instruct": QWEN_7B,
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": QWEN_7B,
+    "HuggingFaceTB/SmolLM2-135M": SMOLLM2_135M,
+    "HuggingFaceTB/SmolLM2-135M-Instruct": SMOLLM2_135M,
+    "smollm2-135m-q4": SMOLLM2_135M,
     "microsoft/rho-math-1b-v0.1": RHO_1B,
 }
-"""Hub name → shape. The context of models of one shape may differ; nothing here is computed from it but a limit."""
+"""Hub name, or that of ``make model`` → shape. The context of models of one shape may differ; nothing here is computed
+from it but a limit."""
