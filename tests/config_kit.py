@@ -14,8 +14,9 @@ from experiments.schema import register
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
-SCALES = sorted(path.stem for path in (CONF / "scale").glob("*.yaml"))
-NAMING_OTHERS = ("task", "policy", "budget", "objective", "reward", "rollout")
+SCALES = sorted((path.stem for path in (CONF / "scale").glob("*.yaml")), key=lambda scale: (scale != "laptop", scale))
+"""The default first."""
+NAMING_OTHERS = ("task", "policy", "budget", "warm_start", "objective", "reward", "rollout")
 """Groups whose files name options of other groups, so that they cannot be composed alone."""
 register()
 

@@ -1,4 +1,4 @@
-"""Every YAML of every group: it composes, spells its constructor's arguments, and builds, at both scales."""
+"""Every YAML of every group: it composes, spells its constructor's arguments, and builds, at every scale."""
 
 from __future__ import annotations
 
@@ -220,7 +220,9 @@ def test_a_node_exchanged_is_the_sibling_composed(experiment: str, tiny_models: 
                 assert as_text(offline(config, tiny_models)) == as_text(wanted), f"{group}={others[-1]}"
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize(
+    "scale", ["laptop", "paper", *(pytest.param(scale, marks=pytest.mark.whole) for scale in ("gpu", "workstation"))]
+)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_builds(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
     config = offline(composed(f"experiment={experiment}", f"scale={scale}"), tiny_models)
@@ -314,7 +316,11 @@ def test_sizes_of_the_numeric_critics(overrides: list[str], size: tuple[int, int
 
 
 @pytest.mark.parametrize(
-    ("scale", "training", "rate"), [("laptop", "FullTraining", 1e-3), ("paper", "LoRATraining", 2e-4)]
+    ("scale", "training", "rate"),
+    [
+        *(("laptop", "FullTraining", 1e-3), ("workstation", "FullTraining", 1e-3)),
+        *(("gpu", "LoRATraining", 2e-4), ("paper", "LoRATraining", 2e-4)),
+    ],
 )
 def test_a_text_critic_is_trained_whole_or_by_adapters(scale: str, training: str, rate: float) -> None:
     config = composed("experiment=critic_text", f"scale={scale}")

@@ -196,6 +196,7 @@ def _shape(kind: str, *sizes: int, tied: bool) -> ModelShape:
 
 
 # hidden, inner, layers, heads, key-value heads, head width, vocabulary, context
+LLAMA_1B = _shape("llama", 2048, 8192, 16, 32, 8, 64, 128256, 131072, tied=True)
 LLAMA_8B = _shape("llama", 4096, 14336, 32, 32, 8, 128, 128256, 131072, tied=False)
 QWEN_HALF_B = _shape("qwen2", 896, 4864, 24, 14, 2, 64, 151936, 32768, tied=True)
 QWEN_1B = _shape("qwen2", 1536, 8960, 28, 12, 2, 128, 151936, 32768, tied=True)
@@ -204,6 +205,8 @@ QWEN_7B = _shape("qwen2", 3584, 18944, 28, 28, 4, 128, 152064, 32768, tied=False
 SMOLLM2_135M = _shape("llama", 576, 1536, 30, 9, 3, 64, 49152, 8192, tied=True)
 RHO_1B = _shape("llama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, tied=False)
 PUBLISHED = {
+    "meta-llama/Llama-3.2-1B": LLAMA_1B,
+    "meta-llama/Llama-3.2-1B-Instruct": LLAMA_1B,
     "meta-llama/Llama-3.1-8B": LLAMA_8B,
     "meta-llama/Llama-3.1-8B-Instruct": LLAMA_8B,
     "Qwen/Qwen2.5-0.5B": QWEN_HALF_B,

@@ -13,7 +13,7 @@ GROUPS = {
     "experiment": "What is asked: the method, by the parts it exchanges.",
     "study": "Arms × seeds of one question: `make study name=…`.",
     "sweep": "Presets of values that are tried: `make sweep name=… sweep=…`.",
-    "scale": "A laptop or the papers' models.",
+    "scale": "A laptop, a workstation, one GPU or the papers' models.",
     "budget": "Every size and number of steps, by scale and task.",
     "preset": "CLIPO as its paper prints it, or as its released code computes it.",
     "debug": "The whole path in seconds.",

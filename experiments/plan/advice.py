@@ -1,7 +1,7 @@
-"""Which trainer and how many devices an experiment takes, for who asks a CPU to do what it cannot.
+"""Which trainer and how many devices an experiment takes, for who asks a machine to do what it cannot.
 
-Whether it can is a matter of time: GRPO with a policy of billions fits into the memory of many a server, and would run
-there for years. The formulas are those of ``make plan``.
+A GPU must be there, and for a CPU the memory. Whether a CPU can is then a matter of time: GRPO with a policy of
+billions fits into the memory of many a server, and would run there for years. The formulas are those of ``make plan``.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from omegaconf.errors import OmegaConfBaseException
 
 from experiments.plan.learner import MILD_TO_STRONG, Sharding, by_name, sharding_of
-from experiments.plan.page import GIB, H100, MFU, hours_of, work_of_step
+from experiments.plan.page import GIB, H100, MFU, fullest_on_host, hours_of, setting_behind, work_of_step
 from experiments.plan.stages import Experiment, experiment_of
+from experiments.system.devices import host_memory
 
 CARD = 80.0
 """GiB of a GPU that is advised."""
@@ -56,23 +58,27 @@ def advice(config: Any) -> Advice | None:
 
 
 def refusal(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
-    """Why this trainer would never end, and which one would; None where it may, or where that is not known.
+    """Why this trainer cannot run it here, or would never end, and which one would; None where it may, or if unknown.
 
     Args:
         config: of the experiment, composed.
         trainer: the choice of that group.
         node: its content, resolved.
     """
-    accelerator = node.get("accelerator")
-    if accelerator != "cpu" and (accelerator != "auto" or torch.cuda.is_available()):
+    accelerator, cuda = node.get("accelerator"), torch.cuda.is_available()
+    if (accelerator == "cuda" and not cuda) or (accelerator == "gpu" and not cuda and not torch.mps.is_available()):
+        return f"trainer={trainer}: torch finds no GPU on this machine; scale=workstation or trainer=cpu takes its CPU"
+    if accelerator != "cpu" and (accelerator != "auto" or cuda):
         return None
-    devices = sharding_of(trainer, node, gpus=None).devices
+    sharding = sharding_of(trainer, node, gpus=None)
+    devices = sharding.devices
     try:
-        hours = _hours(_plan(config, devices=devices, on_cpu=True), devices=devices, tflops=CPU_TFLOPS)
+        plan = _plan(config, devices=devices, on_cpu=True)
+        hours = _hours(plan, devices=devices, tflops=CPU_TFLOPS)
         if hours <= PATIENCE:
-            return None
+            return _too_large(plan, trainer, sharding)
         found = advice(config)
-    except ValueError:  # a model whose shape is not at hand: loading it says what is wrong with it
+    except (ValueError, OmegaConfBaseException):  # a model whose shape is not at hand, or a part of one's own
         return None
     slow = f"trainer={trainer}: GRPO of {config.name} at this size would take {hours / 24:,.0f} days on a CPU"
     if found is None:
@@ -81,6 +87,19 @@ def refusal(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
     return (
         f"{slow}; use {found.overrides}, which needs {found.memory:.1f} GiB on "
         f"{'one GPU' if count == 1 else f'each of {count} GPUs'} (make plan)"
+    )
+
+
+def _too_large(plan: Experiment, trainer: str, sharding: Sharding) -> str | None:
+    """Why it does not fit into this machine's memory; None where it does."""
+    if not plan.moments(sharding):
+        return None
+    worst, needs = fullest_on_host(plan, sharding)
+    if needs <= (has := host_memory()):
+        return None
+    return (
+        f"trainer={trainer}: {plan.config.name} needs {needs:.1f} GiB, in {worst.stage} {worst.name}, and this machine "
+        f"has {has:.1f}; what to lower: {setting_behind(worst)} (make plan)"
     )
 
 

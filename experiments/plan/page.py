@@ -22,6 +22,7 @@ from contrastive_reasoning.policies.pass_cost import DecoderSize, learning_flops
 from experiments.plan.learner import MILD_TO_STRONG, Sharding, by_name, sharding_of
 from experiments.plan.rollouts import Rollouts
 from experiments.plan.stages import CONTEXT, SLACK, Experiment, Moment, experiment_of, uncounted
+from experiments.system.devices import host_memory
 
 if TYPE_CHECKING:
     from experiments.plan.__main__ import Options
@@ -31,6 +32,8 @@ H100 = 989.0
 """10¹² operations a second in bfloat16, dense, by its data sheet."""
 MFU = 0.4
 """Share of the peak that a step is taken to use."""
+PYTHON = 1.0
+"""GiB of a process before any tensor: Python and its libraries."""
 PARTS = (
     *("weights", "gathered", "gradients", "optimizer", "exchange", "reference", "critic", "head", "server"),
     *("activations", "passing", "loss", "cache", "logits", "weight copies"),
@@ -78,7 +81,7 @@ def _page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) 
     if moments := plan.moments(sharding):
         yield _memory_table(moments, on_cpu=on_cpu)
         if on_cpu:
-            yield "tensors alone; what Python and its libraries take comes on top, about 1 GiB"
+            yield _host_verdict(plan, sharding)
         else:
             lost = f"{SLACK:.0%} of tensors, lost between blocks"
             yield f"context, slack: {CONTEXT / GIB:.1f} GiB of CUDA and libraries; {lost}"
@@ -133,11 +136,25 @@ def _verdict(plan: Experiment, sharding: Sharding, memory: float) -> str:
             would = f"the mildest that fits of {trainers}: trainer={name}, {least:.1f} GiB"
             break
     else:
-        would = f"none of {trainers} fits on {sharding.devices}; what to lower: {_setting_behind(other)}"
+        would = f"none of {trainers} fits on {sharding.devices}; what to lower: {setting_behind(other)}"
     return f"does not fit: needs {needs:.1f} of {memory:g} GiB, in {where}; {would}"
 
 
-def _setting_behind(moment: Moment) -> str:
+def _host_verdict(plan: Experiment, sharding: Sharding) -> str:
+    """Whether the fullest moment fits into the memory of this machine, which all its processes share."""
+    worst, needs = fullest_on_host(plan, sharding)
+    has, where = host_memory(), f"{worst.stage} {worst.name}"
+    of = f"needs {needs:.1f} of the {has:.1f} GiB of this machine, in {where}, 1 GiB of Python and libraries included"
+    return f"fits: {of}" if needs <= has else f"does not fit: {of}; what to lower: {setting_behind(worst)}"
+
+
+def fullest_on_host(plan: Experiment, sharding: Sharding) -> tuple[Moment, float]:
+    """The fullest moment of CPU processes, and GiB of all of them with Python; of a plan that has moments."""
+    worst = max(plan.moments(sharding), key=lambda moment: moment.tensors)
+    return worst, sharding.devices * (worst.total(on_cpu=True) / GIB + PYTHON)
+
+
+def setting_behind(moment: Moment) -> str:
     """The setting behind the largest part of a moment."""
     largest = max(moment.parts, key=lambda part: moment.parts[part])
     if largest in ("cache", "logits"):

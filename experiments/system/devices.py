@@ -1,4 +1,4 @@
-"""Cores and GPUs of this machine, divided among the jobs that run on it at the same time.
+"""Cores, memory and GPUs of this machine; cores and GPUs divided among the jobs that run on it at the same time.
 
 8 GPUs, 3 jobs at once, trainer.devices=2      groups 0,1 · 2,3 · 4,5
 2 GPUs, 3 jobs at once, trainer.devices=1      groups 0 · 1 · 0
@@ -25,6 +25,11 @@ GPU_GROUPS, SEPARATOR = "CONTRASTIVE_REASONING_GPU_GROUPS", ";"
 def cores_each(at_once: int) -> int:
     """This machine's cores divided among so many jobs, at least one for each."""
     return max(1, (os.cpu_count() or 1) // at_once)
+
+
+def host_memory() -> float:
+    """GiB of this machine's memory, whoever uses it."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
 def gpu_groups(trainers: Sequence[Any], at_once: int) -> list[str]:

@@ -58,6 +58,7 @@ def test_adapters_are_those_that_peft_makes(targets: Any) -> None:
     ("name", "parameters"),
     [
         ("meta-llama/Llama-3.1-8B", 8_030_261_248),
+        ("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400),
         ("Qwen/Qwen2.5-0.5B-Instruct", 494_032_768),
         ("Qwen/Qwen2.5-1.5B", 1_543_714_304),
         ("Qwen/Qwen2.5-3B-Instruct", 3_085_938_688),

@@ -69,7 +69,12 @@ def test_a_task_of_ones_own_is_one_file(text: str, scale: str, folder: Path) -> 
     assert config.warm_start.module is None
     assert config.suite.settings.main.task == config.task
     assert config.budget == fresh("name=any", "task=rows", f"scale={scale}").budget
-    models = {"laptop": "embedded:llama_arithmetic", "paper": "meta-llama/Llama-3.1-8B-Instruct"}
+    models = {
+        "laptop": "embedded:llama_arithmetic",
+        "workstation": f"{config.output_dir}/models/smollm2-135m-q4",
+        "gpu": "meta-llama/Llama-3.2-1B-Instruct",
+        "paper": "meta-llama/Llama-3.1-8B-Instruct",
+    }
     assert config.policy.pretrained == models[scale]
     assert config.policy.corpus is None
 

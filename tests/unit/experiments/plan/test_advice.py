@@ -84,11 +84,10 @@ def test_one_gpu_is_advised_where_a_run_fits_and_ends_within_a_day_on_it() -> No
     [
         ["experiment=llama_oracle"],
         ["experiment=llama_oracle", "trainer=zero3"],
-        ["experiment=clipo_math", "scale=paper", "trainer=gpu"],
         ["experiment=clipo_math", "scale=paper", "policy.pretrained=nobody/nothing"],
         ["experiment=clipo_math", "scale=paper", "stages=[evaluate]"],
     ],
-    ids=["laptop", "laptop on ranks", "on a GPU", "of unknown shape", "without GRPO"],
+    ids=["laptop", "laptop on ranks", "of unknown shape", "without GRPO"],
 )
 def test_what_may_come_to_an_end_is_not_refused(overrides: list[str]) -> None:
     config, node, trainer = config_of(*overrides)

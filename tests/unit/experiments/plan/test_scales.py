@@ -1,0 +1,175 @@
+"""The scales between a laptop and the papers: what each chooses, and that what it chooses fits the machine it names."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from experiments.plan import advice
+from experiments.plan.learner import by_name
+from experiments.plan.page import GIB, PYTHON, hours_of, work_of_step
+from experiments.plan.stages import Experiment, Moment, experiment_of
+from tests.config_kit import EXPERIMENTS, composed
+
+ROOT = Path(__file__).resolve().parents[4]
+SMALL_CARD, LARGE_CARD, WORKSTATION = 24.0, 80.0, 16.0
+"""GiB."""
+LARGER = {"critic_preference", "llama_"}
+"""Beginnings of experiments whose default model takes more than the small card at ``scale=gpu``."""
+ROW = re.compile(r"^\| .*\| `(experiment=[^`]+)` \| [^|]*\| ([\d.]+) \| ([\d.]+|—) \|$", re.MULTILINE)
+"""Of the table in docs/scaling.md: command line, GiB, hours of GRPO."""
+DOCUMENTED = [row.groups() for row in ROW.finditer((ROOT / "docs" / "scaling.md").read_text(encoding="utf-8"))]
+UTILISATION = 0.1
+"""Of an H100's peak, as the table says."""
+
+
+def planned(*overrides: str) -> tuple[Experiment, Moment, float]:
+    """The plan on one device of the scale's trainer, its fullest moment and that moment's GiB."""
+    config = composed(*overrides)
+    on_cpu = config.trainer.accelerator == "cpu"
+    plan = experiment_of(config, on_cpu=on_cpu, devices=1, prompt_tokens=None, completion_tokens=None)
+    moments = plan.moments(by_name("cpu" if on_cpu else "gpu", 1))
+    if not moments:  # a small critic alone
+        return plan, Moment(stage="critic", name="", parts={}), 0.0
+    worst = max(moments, key=lambda moment: moment.tensors)
+    return plan, worst, worst.total(on_cpu=on_cpu) / GIB + (PYTHON if on_cpu else 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "model", "accelerator"),
+    [
+        ("experiment=llama_critic scale=gpu", "meta-llama/Llama-3.2-1B-Instruct", "gpu"),
+        ("experiment=clipo_gsm8k scale=gpu", "Qwen/Qwen2.5-0.5B-Instruct", "gpu"),
+        ("experiment=clipo_math scale=gpu policy=qwen_1_5b", "Qwen/Qwen2.5-1.5B-Instruct", "gpu"),
+        ("experiment=qwen_critic scale=gpu policy=qwen_3b", "Qwen/Qwen2.5-3B-Instruct", "gpu"),
+        ("experiment=llama_critic scale=gpu policy=smollm2", "outputs/models/smollm2-135m-q4", "gpu"),
+        ("experiment=llama_critic scale=workstation", "outputs/models/smollm2-135m-q4", "cpu"),
+        ("experiment=clipo_gsm8k scale=workstation", "Qwen/Qwen2.5-0.5B-Instruct", "cpu"),
+        ("experiment=llama_critic scale=gpu trainer=zero2", "meta-llama/Llama-3.2-1B-Instruct", "auto"),
+    ],
+)
+def test_a_scale_selects_a_model_for_each_family_and_its_trainer(line: str, model: str, accelerator: str) -> None:
+    config = composed(*line.split())
+    assert (config.policy.pretrained, config.trainer.accelerator) == (model, accelerator)
+    assert config.policy.chat_template is True
+
+
+@pytest.mark.parametrize("scale", ["gpu", "workstation"])
+def test_real_problems_are_read_and_plays_of_countdown_are_taught_first(scale: str) -> None:
+    answers, countdown, stories = (
+        composed("name=any", f"task={task}", f"scale={scale}") for task in ("gsm8k", "countdown", "arithmetic")
+    )
+    assert (answers.task.source, answers.warm_start.train) == ("hub", "auto")
+    assert answers.suite.settings.main.task == answers.task
+    assert (countdown.task.style, countdown.warm_start.train) == ("direct", True)
+    assert stories.task.instructed
+
+
+@pytest.mark.parametrize("scale", ["gpu", "workstation"])
+@pytest.mark.parametrize("task", ["gsm8k", "countdown"])
+def test_adapters_take_a_larger_learning_rate(scale: str, task: str) -> None:
+    line = ("name=any", f"task={task}", f"scale={scale}")
+    whole, adapters = composed(*line), composed(*line, "adapter=lora")
+    assert (whole.policy.lora, adapters.policy.lora.rank) == (None, 16)
+    assert whole.optimizer.learning_rate < adapters.optimizer.learning_rate == 1e-5
+
+
+def test_a_critics_size_is_that_of_the_scale_where_it_has_no_other() -> None:
+    steps = {
+        scale: [
+            composed(f"experiment={name}", f"scale={scale}").budget.critic.steps
+            for name in ("llama_critic", "critic_text")
+        ]
+        for scale in ("laptop", "workstation", "gpu", "paper")
+    }
+    assert steps == {
+        "laptop": [1200, 300],
+        "workstation": [1200, 1500],
+        "gpu": [1200, 1500],
+        "paper": [240_000, 240_000],
+    }
+
+
+def test_the_table_lists_each_family_at_each_scale() -> None:
+    lines = {line for line, _, _ in DOCUMENTED}
+    for family in ("llama", "qwen"):
+        for scale in ("workstation", "gpu"):
+            assert any(f"={family}_critic scale={scale}" in line for line in lines)
+
+
+@pytest.mark.parametrize(("line", "memory", "hours"), DOCUMENTED, ids=lambda value: value.replace(" ", ","))
+def test_the_table_says_what_the_plan_says(line: str, memory: str, hours: str) -> None:
+    bfloat16 = ["policy.compute_dtype=bfloat16"] if "workstation" in line else []  # auto: what this machine has
+    plan, _, needs = planned(*line.split(), *bfloat16)
+    assert needs == pytest.approx(float(memory), abs=0.51)
+    assert needs <= (WORKSTATION if "workstation" in line else LARGE_CARD)
+    if hours != "—":
+        took = hours_of(plan, work_of_step(plan), devices=1, tflops=advice.H100 * UTILISATION)
+        assert took == pytest.approx(float(hours), abs=0.051)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"experiment={name}" for name in ("clipo_gsm8k", "clipo_math", "grpo_math", "qwen_critic", "qwen_baseline")),
+        *(f"experiment={name} policy=qwen_1_5b adapter=lora" for name in ("clipo_gsm8k", "clipo_math", "qwen_critic")),
+        "experiment=llama_critic adapter=lora",
+    ],
+)
+def test_what_a_card_of_24_gb_takes(line: str) -> None:
+    assert planned(*line.split(), "scale=gpu")[2] <= SMALL_CARD
+
+
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+@pytest.mark.parametrize("policy", ["qwen_1_5b", "qwen_3b"])
+@pytest.mark.parametrize("name", ["clipo_math", "qwen_critic"])
+def test_what_a_card_of_80_gb_takes(name: str, policy: str, adapter: str) -> None:
+    assert planned(f"experiment={name}", "scale=gpu", f"policy={policy}", f"adapter={adapter}")[2] <= LARGE_CARD
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_fits_a_workstation(name: str, dtype: str) -> None:
+    assert planned(f"experiment={name}", "scale=workstation", f"policy.compute_dtype={dtype}")[2] <= WORKSTATION
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_fits_one_gpu(name: str) -> None:
+    larger = name.startswith(tuple(LARGER))
+    assert planned(f"experiment={name}", "scale=gpu")[2] <= (LARGE_CARD if larger else SMALL_CARD)
+
+
+needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+
+
+@needs_no_gpu
+def test_a_gpu_that_is_not_there_is_said_before_anything_starts(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "experiments.run", "experiment=clipo_gsm8k", "scale=gpu", f"output_dir={tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    said = "trainer=gpu: torch finds no GPU on this machine; scale=workstation or trainer=cpu takes its CPU\n"
+    assert (done.returncode, done.stderr) == (2, said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_little_memory_is_said_with_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = composed("experiment=grpo_gsm8k", "family=llama", "scale=workstation")
+    node: Any = OmegaConf.to_container(config.trainer, resolve=True)
+    monkeypatch.setattr(advice, "host_memory", lambda: 4.0)
+    sentence = advice.refusal(config, "cpu", node)
+    assert sentence is not None
+    assert re.fullmatch(
+        r"trainer=cpu: grpo_gsm8k needs [\d.]+ GiB, in grpo \w+, and this machine has 4.0; "
+        r"what to lower: budget\.grpo\.microbatch_tokens \(make plan\)",
+        sentence,
+    )
+    monkeypatch.setattr(advice, "host_memory", lambda: WORKSTATION)
+    assert advice.refusal(config, "cpu", node) is None
