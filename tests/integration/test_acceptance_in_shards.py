@@ -45,7 +45,7 @@ JOBS = {
 }
 TAUGHT = {"main": "train/objective/kl", "clipo": "train/clipo/loss"}
 """A part of each that must have been there for the comparison to mean something."""
-SHARDS = {"zero3": ["trainer=zero3", "trainer.strategy.whole_elements=0"]}
+SHARDS = {"zero2": ["trainer=zero2"], "zero3": ["trainer=zero3", "trainer.strategy.whole_elements=0"]}
 LAST = {"main": 5, "clipo": 4}
 """The last batch: three that the policy learns from, after those that the reward alone learns from."""
 
