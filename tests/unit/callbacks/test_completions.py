@@ -34,8 +34,9 @@ def validate(callback: Completions, trainer: Any, batches: list[list[str]], step
     for number, texts in enumerate(batches):
         problems = [CountdownProblem((5, 3 + i), 8 + i, style="direct") for i in range(len(texts))]
         rollouts = SimpleNamespace(texts=[text for one in texts for text in (one, "x")], group_size=2)
-        batch = SimpleNamespace(problems=problems, rollouts=rollouts)
-        callback.on_validation_batch_end(trainer, module, None, batch, number)
+        for setting in ("training_problems", "main"):  # what is tried beside the held-out problems is not shown
+            batch = SimpleNamespace(problems=problems, rollouts=rollouts, setting=setting)
+            callback.on_validation_batch_end(trainer, module, None, batch, number)
     callback.on_validation_epoch_end(trainer, module)
 
 
