@@ -56,8 +56,8 @@ def test_no_two_arms_have_the_same_settings_and_each_names_parts_of_ours(name: s
     assert all(settings[arm.model, *sorted(arm.settings.items())].method == arm.repeats for arm in again)
     for arm in (arm for arm in table.arms if arm.method != table.base):
         assert {"task", "reward", "objective", "advantage"} <= arm.settings.keys()
-        for room, option in arm.settings.items():
-            assert "." in room or (CONF / room / f"{option}.yaml").is_file(), (room, option)
+        for path, option in arm.settings.items():
+            assert "." in path or (CONF / path / f"{option}.yaml").is_file(), (path, option)
 
 
 def test_the_arms_of_the_further_tables() -> None:
