@@ -1,3 +1,3 @@
 from __future__ import annotations
 
-from tests.unit.experiments.studies.conftest import runs as runs  # noqa: PLC0414  a fixture
+from tests.unit.experiments.studies.conftest import runs as runs
