@@ -204,7 +204,7 @@ def _impossible_devices(config: DictConfig) -> Iterator[str]:
         wanted = f"trainer.devices={devices} and trainer.num_nodes={nodes} are {ranks}"
         yield f"{world_size()} ranks were started, but {wanted}"
     if nodes > 1 and not launched():
-        yield f"trainer.num_nodes={nodes}: start the run by torchrun on every node, see docs/scaling.md"
+        yield f"trainer.num_nodes={nodes}: start the run by torchrun on every node, see docs/gpus_and_clusters.md"
     if "grpo" not in config.stages:
         return
     problems, minibatches = config.budget.grpo.problems, config.budget.grpo.minibatches

@@ -24,8 +24,8 @@ SMALL_CARD, LARGE_CARD, WORKSTATION = 24.0, 80.0, 16.0
 LARGER = {"critic_preference", "llama_"}
 """Beginnings of experiments whose default model takes more than the small card at ``scale=gpu``."""
 ROW = re.compile(r"^\| .*\| `(experiment=[^`]+)` \| [^|]*\| ([\d.]+) \| ([\d.]+|—) \|$", re.MULTILINE)
-"""Of the table in docs/scaling.md: command line, GiB, hours of GRPO."""
-DOCUMENTED = [row.groups() for row in ROW.finditer((ROOT / "docs" / "scaling.md").read_text(encoding="utf-8"))]
+"""Of the table in docs/scales.md: command line, GiB, hours of GRPO."""
+DOCUMENTED = [row.groups() for row in ROW.finditer((ROOT / "docs" / "scales.md").read_text(encoding="utf-8"))]
 UTILISATION = 0.1
 """Of an H100's peak, as the table says."""
 
