@@ -15,12 +15,10 @@ from urllib.parse import quote
 
 from experiments.analysis.runs import Refused
 from experiments.config.hints import did_you_mean
-from experiments.mlflow_sync import TrackedRun, Tracker, TrackerError, connect, tracking_address
+from experiments.mlflow_sync import Tracker, TrackerError, connect, first_view, tracking_address
 from experiments.system.terminal import protect_output
 
 HOST, PORT = "127.0.0.1", "5000"
-BY_INTEREST = ("grpo", "critic", "warm_start", "evaluate")
-"""Every stage; of an experiment the runs of the first one that it has are compared."""
 MOST = 8
 """Experiments that can be told apart."""
 
@@ -51,37 +49,18 @@ def shown(names: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
     return {name: there[name] for name in names} or dict(islice(there.items(), MOST))
 
 
-def search_filter(stages: Sequence[TrackedRun]) -> str:
-    """MLflow's filter for the runs to compare, so that no experiment is without; all pass it where there are none.
-
-    It has no "or" for tags: where experiments differ, what is left out is named.
-    """
-    there: dict[str, set[str]] = {}
-    for run in stages:
-        if "stage" in run.tags:  # one that begins just now is described in a moment
-            there.setdefault(run.experiment, set()).add(run.tags["stage"])
-    compared = {min(names, key=BY_INTEREST.index) for names in there.values()}
-    if len(compared) == 1:
-        return f"tags.stage = '{compared.pop()}'"
-    left_out = [stage for stage in BY_INTEREST if stage not in compared] if compared else []
-    return " AND ".join(f"tags.stage != '{stage}'" for stage in left_out)
-
-
-def side_by_side(experiments: Mapping[str, str], at: str, *, those: str) -> str:
-    """The address of MLflow's charts over these experiments, a curve for each of their runs in every panel.
-
-    Of one experiment its own page has them; the arms of a study are the runs of one.
+def side_by_side(experiments: Mapping[str, str], at: str) -> tuple[str, str]:
+    """The addresses of MLflow's charts and of its table over the runs of these experiments, in their first view.
 
     Args:
         experiments: name → id.
         at: where the pages are.
-        those: a filter of their runs.
     """
     ids = [*experiments.values()]
-    view = f"searchFilter={quote(those, safe='')}&compareRunsMode=CHART"
-    if len(ids) == 1:
-        return f"{at}/#/experiments/{ids[0]}/runs?{view}"
-    return f"{at}/#/compare-experiments/s?experiments={quote(json.dumps(ids, separators=(',', ':')), safe='')}&{view}"
+    beside = quote(json.dumps(ids, separators=(",", ":")), safe="")
+    page = f"experiments/{ids[0]}/runs?" if len(ids) == 1 else f"compare-experiments/s?experiments={beside}&"
+    table = f"{at}/#/{page}viewStateShareKey={first_view.KEY}"
+    return f"{table}&compareRunsMode=CHART", table
 
 
 def results(tracker: Tracker, experiments: Mapping[str, str], at: str) -> Iterator[str]:
@@ -100,13 +79,16 @@ def main(typed: Sequence[str]) -> None:
     try:
         tracker = connect()
         beside = shown(names, tracker.experiment_ids())
-        those = search_filter(tracker.runs([*beside], kind="stage"))
         at = pages(flags, tracker.address)
+        view = first_view.first_view(tracker.runs([*beside], kind="experiment"))
+        for name in beside:
+            tracker.tag_experiment(name, first_view.TAG, view)
         there = [*results(tracker, beside, at)]
     except (TrackerError, Refused) as error:
         sys.exit(str(error))
     if beside:
-        print(f"The runs of {', '.join(beside)} side by side:\n{side_by_side(beside, at, those=those)}", flush=True)
+        charts, table = side_by_side(beside, at)
+        print(f"The runs of {', '.join(beside)} side by side, charts:\n{charts}\nand a table:\n{table}", flush=True)
     for line in there:
         print(line, flush=True)
     if at == tracker.address.rstrip("/"):

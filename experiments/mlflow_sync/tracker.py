@@ -149,6 +149,10 @@ class Tracker:
         else:
             self._client.set_terminated(run_id, status, end_time=round(1000 * end))
 
+    def tag_experiment(self, name: str, tag: str, value: str) -> None:
+        """Tag an experiment, in place of what the tag was."""
+        self._client.set_experiment_tag(self._experiment_id(name), tag, value)
+
     # Reading
 
     def experiments(self) -> list[str]:

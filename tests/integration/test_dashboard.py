@@ -17,11 +17,10 @@ from urllib.parse import parse_qs
 import pytest
 
 from experiments.analysis.runs import Refused
-from experiments.dashboard import BY_INTEREST, command, pages, search_filter, shown, side_by_side
+from experiments.dashboard import command, pages, shown, side_by_side
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync
 from experiments.run_folder import read_json
-from experiments.schema import STAGES
 from experiments.system.files import write_json
 from tests.browser import opened
 from tests.ports import free_port
@@ -50,67 +49,14 @@ def test_the_pages_are_on_this_machine_alone_or_where_the_server_is(typed: list[
 
 
 def test_the_address_of_all_side_by_side_holds_their_ids_and_of_one_its_own() -> None:
-    there = {"llama_baseline": "3", "llama_critic": "11"}
-    address = side_by_side(there, "http://127.0.0.1:5000", those="tags.stage = 'grpo'")
-    place, _, query = address.partition("?")
+    charts, table = side_by_side({"llama_baseline": "3", "llama_critic": "11"}, "http://127.0.0.1:5000")
+    place, _, query = charts.partition("?")
     assert place == "http://127.0.0.1:5000/#/compare-experiments/s"
-    assert parse_qs(query) == {
-        "experiments": ['["3","11"]'],
-        "searchFilter": ["tags.stage = 'grpo'"],
-        "compareRunsMode": ["CHART"],
-    }
-    assert side_by_side({"countdown_credit": "7"}, "http://127.0.0.1:5000", those="tags.stage = 'grpo'") == (
-        "http://127.0.0.1:5000/#/experiments/7/runs?searchFilter=tags.stage%20%3D%20%27grpo%27&compareRunsMode=CHART"
-    )
-
-
-OF_EACH = {
-    "whole": STAGES,
-    "critic_only": ("critic",),
-    "eval": ("evaluate",),
-    "start_only": ("warm_start",),
-    "not_sent": (),
-}
-
-
-@pytest.mark.parametrize(
-    ("names", "seen"),
-    [
-        (["whole"], {"whole grpo"}),
-        (["critic_only"], {"critic_only critic"}),
-        (["eval"], {"eval evaluate"}),
-        (["start_only"], {"start_only warm_start"}),
-        (["not_sent"], set[str]()),
-        (["whole", "not_sent"], {"whole grpo"}),
-        (["whole", "eval"], {"whole grpo", "whole evaluate", "eval evaluate"}),
-        (["whole", "critic_only"], {"whole grpo", "whole critic", "critic_only critic"}),
-        ([*OF_EACH], {f"{name} {stage}" for name, stages in OF_EACH.items() for stage in stages}),
-    ],
-)
-def test_of_every_experiment_something_passes_the_filter(
-    names: list[str], seen: set[str], stages_of_each: Tracker
-) -> None:
-    assert sorted(BY_INTEREST) == sorted(STAGES)
-    those = search_filter(stages_of_each.runs(names, kind="stage"))
-    ids = stages_of_each.experiment_ids()
-    found = stages_of_each._client.search_runs([ids[name] for name in names], those)
-    told = (run.data.tags for run in found)
-    assert {f"{tags['experiment']} {tags['stage']}" for tags in told if "stage" in tags} == seen
-
-
-@pytest.fixture(scope="module")
-def stages_of_each(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
-    """MLflow with an experiment for each of ``OF_EACH``."""
-    folder = tmp_path_factory.mktemp("stages")
-    tracker = Tracker(f"sqlite:///{folder / 'mlflow.db'}")
-    for name, stages in OF_EACH.items():
-        run = Outputs(folder).run(name, seed=0, final=0.4)
-        (run / "config.yaml").write_text("seed: 0\n")
-        entry = read_json(run / "stages.json")["grpo"]
-        write_json(run / "stages.json", dict.fromkeys(stages, entry))
-        FolderSync(run, tracker).send(live=False)
-    tracker.create_run("not_sent", name="begins just now", start=0.0, tags={"kind": "stage"}, parent=None)
-    return tracker
+    shared = {"experiments": ['["3","11"]'], "viewStateShareKey": ["success"]}
+    assert parse_qs(query) == {**shared, "compareRunsMode": ["CHART"]}
+    assert parse_qs(table.partition("?")[2]) == shared
+    _, table = side_by_side({"countdown_credit": "7"}, "http://127.0.0.1:5000")
+    assert table == "http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=success"
 
 
 def test_names_choose_what_is_shown_else_the_newest_are() -> None:
@@ -182,15 +128,17 @@ def test_the_dashboard_listens_on_loopback_and_a_login_is_written_nowhere(port: 
 @pytest.mark.slow
 def test_what_it_says_leads_to_the_runs_of_all_and_the_arms_of_a_study_side_by_side(port: int, tmp_path: Path) -> None:
     said = (tmp_path / "server.log").read_text()
-    (address,) = re.findall(rf"^http://127\.0\.0\.1:{port}/#/compare\S+$", said, re.MULTILINE)
-    assert re.search(r"^The runs of (\w+, ){3}\w+ side by side:$", said, re.MULTILINE)
-    page = opened(address, tmp_path)
+    charts, table = re.findall(rf"^http://127\.0\.0\.1:{port}/#/compare\S+$", said, re.MULTILINE)
+    assert re.search(r"^The runs of (\w+, ){3}\w+ side by side, charts:$", said, re.MULTILINE)
+    page = opened(charts, tmp_path)
     assert "Displaying Runs from 4 Experiments" in page
     assert all(f"{name} · seed 0" in page for name in NAMES)
+    assert re.search(r"Success.*Reward", page, re.DOTALL)
+    assert "test/verifier/accuracy" in opened(table, tmp_path)
     there = Tracker(f"http://127.0.0.1:{port}").experiment_ids()
-    address = side_by_side({STUDY: there[STUDY]}, f"http://127.0.0.1:{port}", those="tags.stage = 'grpo'")
-    page = opened(address, tmp_path)
-    assert page.count(f"{STUDY} · seed 6") == page.count(f"{STUDY} · seed 8") > 1  # in the list, and on a chart
+    charts, _ = side_by_side({STUDY: there[STUDY]}, f"http://127.0.0.1:{port}")
+    page = opened(charts, tmp_path)
+    assert page.count(f"{STUDY} · seed 6") == page.count(f"{STUDY} · seed 8") >= 1
 
 
 @pytest.mark.slow

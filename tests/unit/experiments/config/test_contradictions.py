@@ -70,7 +70,10 @@ def test_adapters_are_one_option() -> None:
         ("trainer.devices=[0,1]", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got [0, 1]"),
         ("trainer.devices=auto trainer.accelerator=gpu", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says"),
         ("trainer.num_nodes=0", "trainer.num_nodes must be a whole number of at least 1, got 0"),
-        ("trainer.num_nodes=2", "trainer.num_nodes=2: start the run by torchrun on every node, see docs/gpus_and_clusters.md"),
+        (
+            "trainer.num_nodes=2",
+            "trainer.num_nodes=2: start the run by torchrun on every node, see docs/gpus_and_clusters.md",
+        ),
         (
             "trainer.devices=3",
             "budget.grpo.problems=64 cannot be shared out evenly over ranks (3) × mini-batches (1): take a",
