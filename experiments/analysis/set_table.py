@@ -14,6 +14,7 @@ One set without published figures is shown with more: trained and before, three 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,8 @@ from experiments.analysis.statistics import (
 from experiments.table import Table, as_csv
 
 ID_LENGTH = 8
+MOST_NAMED = 3
+"""Gains that one sentence names."""
 SAME = 1e-9
 """Values that differ by no more are of the same policy."""
 
@@ -78,6 +81,28 @@ class SetTable:
         """The one baseline, or that there are several."""
         baselines = dict.fromkeys(arm.label for arm in self.against.values())
         return next(iter(baselines)) if len(baselines) == 1 else "the baseline of each arm's own setting"
+
+    def verdict(self) -> str:
+        """One sentence on the first set: what each arm gained over its baseline, and which intervals exclude 0."""
+        column = self.columns[0]
+        gains = {arm.label: gain for arm in self.arms if (gain := self.gain(column.name, arm.label)) is not None}
+        if not gains:
+            return "No arm has a baseline here, so nothing is compared."
+        unit = "percentage points of " if self.is_share else ""
+        over = f"{unit}{column.metric}, over {self.compared_to}"
+        if len(gains) > MOST_NAMED:
+            known = sum(gain.excludes_zero for gain in gains.values())
+            most = max(gains, key=lambda label: gains[label].value)
+            best = f"the largest gain is that of {most}, {self._gained(gains[most])}"
+            return (
+                f"In {over}: of {len(gains)} arms {known or 'none'} differ{'s' * (known == 1)} significantly; {best}."
+            )
+        return f"In {over}: {'; '.join(f'{label} {self._gained(gain)}' for label, gain in gains.items())}."
+
+    def _gained(self, gain: Difference) -> str:
+        """``+2.0 ± 1.1 (significant)``; one seed has no interval, which is said."""
+        known = "significant" if gain.excludes_zero else "not significant"
+        return f"{self._written(gain, seeds=gain.n)} ({'one seed' if math.isnan(gain.half) else known})"
 
     @property
     def is_share(self) -> bool:

@@ -57,6 +57,11 @@ class Difference(SeedEstimate):
         """``WELCH`` where it has an interval, which is Welch's; else empty."""
         return WELCH if self.method == "welch" and not math.isnan(self.half) else ""
 
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval has no 0 in it; without an interval that is not known: False."""
+        return self.low > 0 or self.high < 0
+
     def points(self) -> str:
         """Of shares, in percentage points with Welch's mark: ``+2.0 ± 1.1 ʷ``."""
         return self.text(".1f", factor=100) + self.mark

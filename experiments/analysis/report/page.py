@@ -120,10 +120,17 @@ def experiment(found: Gathered, name: str) -> dict[str, Any] | None:
     counts = {"arm": arms, "run": len(runs), "seed": len({value_of(run, "seed") for run in runs})}
     return {
         "name": name,
-        "about": sorted({found.origins[run.run_id].about for run in runs if run.run_id in found.origins} - {""}),
+        "about": sorted(
+            {_question(found.origins[run.run_id].about) for run in runs if run.run_id in found.origins} - {""}
+        ),
         "counts": ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in counts.items()),
         "choices": ", ".join(one for one in shared if not one.endswith((f" {ABSENT}", " none", " null"))),
     }
+
+
+def _question(about: str) -> str:
+    """The first line of an experiment's file without the command behind it, which the page has elsewhere."""
+    return about.partition(" make exp ")[0]
 
 
 def tables(found: Gathered) -> Iterable[SetTable]:

@@ -169,3 +169,40 @@ def test_arms_that_began_alike_have_one_line_before_training_and_others_their_ow
 @pytest.mark.parametrize("name", published_names())
 def test_latex_has_a_command_for_every_sign_of_published_methods(name: str) -> None:
     assert [row.method for row in published_table(name).arms if not escaped_latex(row.method).isascii()] == []
+
+
+def gains(**finals: Sequence[float]) -> SetTable:
+    """Arms by their greedy success for seeds 0, 1, …, each compared with ``plain``."""
+    return table_of(
+        [
+            finished(name, seed=seed, metrics={GREEDY: value}, reward=name)
+            for name, values in finals.items()
+            for seed, value in enumerate(values)
+        ]
+    )
+
+
+PLAIN = [0.2, 0.3, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("finals", "sentence"),
+    [
+        ({"better": [0.3, 0.4, 0.36]}, "over plain: better +10.3 ± 1.4 (significant)."),
+        ({"worse": [0.1, 0.2, 0.16]}, "over plain: worse -9.7 ± 1.4 (significant)."),
+        ({"alike": [0.3, 0.2, 0.25]}, "over plain: alike +0.0 ± 24.8 (not significant)."),
+        ({"once": [0.5]}, "over plain: once +30.0 (one seed)."),
+        (
+            {name: [0.2, 0.3, 0.26] for name in "abc"} | {"d": [0.3, 0.4, 0.36]},
+            "over plain: of 4 arms 1 differs significantly; the largest gain is that of d, +10.3 ± 1.4 (significant).",
+        ),
+    ],
+)
+def test_the_verdict_is_one_sentence_on_every_gain_or_on_the_largest(
+    finals: Mapping[str, Sequence[float]], sentence: str
+) -> None:
+    assert gains(plain=PLAIN, **finals).verdict() == f"In percentage points of {GREEDY}, {sentence}"
+
+
+def test_without_a_baseline_the_verdict_says_so() -> None:
+    assert gains(one=PLAIN, other=PLAIN).verdict() == "No arm has a baseline here, so nothing is compared."
