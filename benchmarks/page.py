@@ -24,27 +24,27 @@ ARMS = """\
 ## How each arm does the work
 
 The policy is the same files for all: a Llama of 4 layers, random weights, a vocabulary of 512. Weights are fp32,
-forward passes run under bf16 autocast, sampling is at temperature 1 without top-k and top-p. A step is: completions
-for every prompt, a reward of 1 for every other row (so that every row has an advantage), GRPO's clipped loss as a
-token mean without a KL term, one AdamW step with the gradient clipped to 1. The learning rate is 1e-12, so all repeats
-see the same policy. Each arm is a process of its own, warmed up before anything is counted. The number of prompt and
-completion tokens is compared with ours; an arm that differs is left out.
+forward passes run under bf16 autocast, sampling is at temperature 1 without top-k and top-p. A step draws completions
+for every prompt and rewards every other row with 1, so that every row has an advantage. Then it takes GRPO's clipped
+loss as a token mean, without a KL term, and one AdamW step with the gradient clipped to 1. The learning rate is
+1e-12, so all repeats see the same policy. Each arm is a process of its own, warmed up before anything is counted. The
+number of prompt and completion tokens is compared with ours; an arm that differs is left out.
 
 - **Ours**: the configuration's own parts in Lightning's loop: the engine, the reward, the GRPO module's training step.
   `generation` ends with the rollout batch (texts and log-probs included), `update` is the rest of the step, reward
   included. `scoring` is the pass that a reference or a second mini-batch needs; a plain step has none.
-- **TRL**: `GRPOTrainer` on its transformers path, one optimizer step per rollout batch, its defaults but for what is
-  said here: no gradient checkpointing, no shuffling of prompts, `bf16`, micro-batches of as many rows as our token
+- **TRL**: `GRPOTrainer` on its transformers path with its defaults, one optimizer step per rollout batch. What
+  differs: no gradient checkpointing, no shuffling of prompts, `bf16`, and micro-batches of as many rows as our token
   budget holds (64, 8 and 32). `generation` is its `_generate`; `update` is the step without
-  `_generate_and_score_completions`; `scoring` is `_get_per_token_logps_and_entropies` on all rows, without gradients.
+  `_generate_and_score_completions`. `scoring` is `_get_per_token_logps_and_entropies` on all rows, without gradients.
 - **transformers**: `generate` with prompts repeated for their group, left-padded; no log-probs are kept.
 
 **Lengths.** With *short prompts* and *LongProc prompts* the end token is so unlikely in the policy that it is never
-drawn: every completion has its full length. With *uneven lengths* the policy's own weights give the end token a
-probability of 1/200 at every token; our engine draws, the problems' ids are such that no row ends before 32 tokens, and
-the longest are cut at 512. The lengths that come out are then given to the peers: a logits processor forbids the end
-token before a row's last token and forces it there. So every row has the same length everywhere, and the peers spend
-next to nothing on it.
+drawn. So every completion has its full length. With *uneven lengths* the policy's own weights give the end token a
+probability of 1/200 at every token, and our engine draws. The problems' ids are chosen so that no row ends before 32
+tokens; the longest are cut at 512. Then the peers get these lengths: a logits processor forbids the end token before
+a row's last token and forces it there. So every row has the same length everywhere, and the peers spend next to
+nothing on it.
 
 **`shared_prefix`** is forward and backward of all completions with each prompt passing through the policy once, against
 once for each completion. **`decode_roofline`** is the fraction of the memory roofline that our decoding reaches: the
