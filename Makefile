@@ -15,7 +15,7 @@ prompt ?=
 scale  ?=
 gpus   ?=
 
-TARGETS := help setup exp sweep test test-whole test-all lint types check study list model dashboard compare report sync eval sample plan bench docs clean
+TARGETS := help setup exp sweep test test-whole test-all lint types check study list model dashboard compare report sync eval sample plan bench gpu-check docs clean
 
 # What may be said to each on the command line. Another word in small letters would be lost without a word, so it is
 # refused; one in capitals is a variable of the environment, which every recipe sees: CUDA_VISIBLE_DEVICES=1. So are https_proxy and its like.
@@ -31,6 +31,7 @@ eval_takes := name model suite over
 sample_takes := model prompt over
 plan_takes := name scale gpus over
 bench_takes := over
+gpu-check_takes := name over
 
 SMALL   := a b c d e f g h i j k l m n o p q r s t u v w x y z
 small    = $(strip $(foreach letter,$(SMALL),$(findstring $(letter),$(1))))
@@ -124,6 +125,9 @@ plan: $(STAMP)  ## what an experiment costs before anything is loaded:  name=grp
 
 bench: $(STAMP)  ## measure a GRPO step side by side with its peers, as ratios on this machine
 	@$(BIN)/python -m benchmarks $(over)
+
+gpu-check: $(STAMP)  ## on a machine with a GPU: what works there, into docs/gpu.md:  name=smollm2-135m-q4, else the hub's model
+	@$(BIN)/python -m benchmarks.gpu_check $(if $(filter file,$(origin name)),,$(name)) $(over)
 
 docs: $(STAMP)  ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -17,6 +17,8 @@ from experiments.system.files import write_json
 Tell = Callable[[str], None]
 """Shows what is being measured right now."""
 ROOT = Path(__file__).resolve().parents[1]
+TRAINERS = {"cpu": "cpu", "cuda": "gpu"}
+"""Where all arms compute → the trainer of ours."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 

@@ -3,8 +3,8 @@
     python -m benchmarks --workloads short --measures generation update --repeats 3      a part of it
     python -m benchmarks --device cuda                                   two shapes of Qwen2, on a GPU
 
-Results go to ``outputs/bench.json``; a whole run on the CPU also writes ``docs/performance.md``. ``scaling`` and
-``clipo_overhead`` are of the small policy on the CPU and left out elsewhere. It has not been run on a GPU yet.
+Results and notes go to ``outputs/bench.json``; a whole run on the CPU also writes ``docs/performance.md``. ``scaling``
+and ``clipo_overhead`` are of the small policy on the CPU and left out elsewhere. It has not been run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.arms import ArmFailed, NoEnvironment, Tell, peer_python
+from benchmarks.arms import TRAINERS, ArmFailed, NoEnvironment, Tell, peer_python
 from benchmarks.clipo import clipo_overhead
 from benchmarks.measures import MEASURES, PAIRS, PARTS, Findings
 from benchmarks.page import page
@@ -42,7 +42,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5, help="counted repeats of every measure")
     parser.add_argument("--workloads", nargs="+", choices=KEYS, default=KEYS)
     parser.add_argument("--measures", nargs="+", choices=MEASURES, default=list(MEASURES))
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where all arms compute")
+    parser.add_argument("--device", choices=TRAINERS, default="cpu", help="where all arms compute")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="takes the results and the notes")
     parser.add_argument("--models", nargs="+", choices=MODELS, help="default: small on the CPU, the others on a GPU")
     chosen = parser.parse_args()
     chosen.models = chosen.models or ([SMALL] if chosen.device == "cpu" else list(QWEN2))
@@ -84,9 +85,9 @@ def run(chosen: argparse.Namespace, found: Findings, tell: Tell) -> None:
         found.results.append(clipo_overhead(repeats=chosen.repeats))
 
 
-def report(found: Findings, console: Console) -> None:
-    """A table for each workload."""
-    write_json(OUTPUT, [asdict(result) for result in found.results])
+def report(found: Findings, console: Console, output: Path) -> None:
+    """A table for each workload, and all of it in a file."""
+    write_json(output, asdict(found))
     tables: dict[str, Table] = {}
     for result in found.results:
         columns = ("measure", "against", "ratio", "from", "to", "ours s", "peer s")
@@ -96,7 +97,7 @@ def report(found: Findings, console: Console) -> None:
     console.print(*tables.values(), *found.notes, sep="\n")
     console.print("A ratio is the peer's seconds over ours; of clipo_overhead ours over the peer's.")
     console.print("Of decode_roofline it is the fraction of what the memory's bandwidth allows.")
-    console.print(f"Written: {OUTPUT}")
+    console.print(f"Written: {output}")
 
 
 def main() -> None:
@@ -108,7 +109,9 @@ def main() -> None:
             run(chosen, found, status.update if console.is_terminal else console.print)
         except (ArmFailed, UnequalWork) as error:  # ours: what was measured before it is kept
             failure = str(error)
-    report(found, console)
+        except KeyboardInterrupt:
+            failure = "stopped before its end; what was measured until then is kept"
+    report(found, console, chosen.output)
     if failure is not None:
         raise SystemExit(failure)
     if chosen.whole:

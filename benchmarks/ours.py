@@ -13,6 +13,7 @@ import lightning as L
 import torch
 from hydra import compose, initialize_config_module
 
+from benchmarks.arms import TRAINERS
 from benchmarks.peers.conversation import Conversation, now, read_work, timed
 from benchmarks.roofline import COPIED, copy_bandwidth, decode_bytes, traffic_of
 from contrastive_reasoning.rewards.base import Credit
@@ -23,8 +24,6 @@ from experiments.assemble import build
 from experiments.schema import register
 from experiments.system.terminal import be_quiet
 from lightning_modules.microbatches import microbatches, score
-
-TRAINERS = {"cpu": "cpu", "cuda": "gpu"}
 
 
 class EveryOther:

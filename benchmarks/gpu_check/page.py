@@ -1,0 +1,93 @@
+"""The outcomes as a page of Markdown, the same whoever's machine it was: no paths, no hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.gpu_check.parts import PARTS
+from benchmarks.gpu_check.results import Outcome
+
+HEAD = """\
+# What works on a GPU
+
+`make gpu-check` runs what needs a GPU, one part after the other, and writes this page. It takes at most 30 minutes, the
+downloads included. Without a GPU it says so and ends with exit code 2.
+
+```sh
+make gpu-check
+make gpu-check name=smollm2-135m-q4                            # this model instead of the hub's
+make gpu-check over='parts=experiment,roofline minutes=60'     # some parts, more time for each
+```
+
+A part that fails or reaches its time limit is named with its reason, and the next one runs all the same. At the end the
+command reports an error. What each part prints is in `outputs/gpu_check/`. With `over='device=cpu'` the same parts run
+on the CPU, and this page stays as it is.
+
+"""
+NOTHING = """\
+## This machine
+
+No check on a GPU is recorded here yet, so no figure of a GPU either.
+"""
+ON_CPU = "The parts ran on the CPU. Their figures say nothing about a GPU."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where the check ran."""
+
+    date: str
+    commit: str
+    device: str
+    environment: Mapping[str, Any]
+    """Of ``experiments.run_folder.record``."""
+    processor: str
+    versions: Mapping[str, str]
+
+
+def page(machine: Machine | None, outcomes: Mapping[str, Outcome]) -> str:
+    """The whole page; without a machine that of a fresh clone."""
+    parts = table(
+        ("part", "what runs", "at most"), [(f"`{name}`", p.what, f"{p.minutes:g} min") for name, p in PARTS.items()]
+    )
+    if machine is None:
+        return "\n".join([HEAD.rstrip(), "", *parts, "", NOTHING])
+    lines = [HEAD.rstrip(), "", *parts, "", *_machine(machine), "", "## Parts", ""]
+    rows = [(f"`{name}`", one.state, f"{one.seconds:.0f} s", one.not_run) for name, one in outcomes.items()]
+    lines += [*table(("part", "outcome", "took", "why it was not run"), rows), ""]
+    failures = [(f"`{name}`", *failure) for name, one in outcomes.items() for failure in one.failures]
+    lines += ["## What failed", "", *(table(("part", "what", "why"), failures) if failures else ["Nothing."]), ""]
+    figures = [(f"`{name}`", *figure) for name, one in outcomes.items() for figure in one.figures]
+    lines += ["## Figures", "", *(table(("part", "what", "figure"), figures) if figures else ["None."]), ""]
+    notes = [f"- `{name}`: {note}" for name, one in outcomes.items() for note in one.notes]
+    lines += [
+        "Figures of steps are medians. A ratio of the benchmark is the peer's seconds over ours, with its range.",
+        "",
+    ]
+    lines += [*notes, ""] if notes else []
+    return "\n".join(lines)
+
+
+def _machine(machine: Machine) -> list[str]:
+    found = machine.environment
+    devices = ", ".join(found["accelerators"]) or "no GPU"
+    rows = [
+        ("date, commit", f"{machine.date}, {machine.commit or 'unknown'}"),
+        ("devices", devices),
+        ("processor", f"{machine.processor}, {found['processors']} cores, {found['memory_megabytes']:,} MB"),
+        ("system", f"{found['system']}, {found['python']}, CUDA {found['cuda'] or 'none'}"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in machine.versions.items())),
+    ]
+    lines = ["## This machine", "", *table(("", ""), rows)]
+    return lines if machine.device != "cpu" else [*lines, "", ON_CPU]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table; a line break or a bar in a cell does not end it."""
+    return [_row(head), "|" + "---|" * len(head), *(_row(row) for row in rows)]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,198 @@
+"""The parts of the check: what each runs, its share of the time, and where it writes what it shows."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.request import urlopen
+
+from benchmarks.arms import ROOT, TRAINERS
+from benchmarks.gpu_check.processes import failure, run, shareable, start, stop
+from benchmarks.gpu_check.results import Outcome, of_benchmark, of_run, of_tests
+from experiments.config.known_models import OUTPUTS, model_folder
+from experiments.system.terminal import one_line
+
+MODELS = ("Qwen/Qwen2.5-0.5B-Instruct", "smollm2-135m-q4")
+"""Where none is chosen: the first that can be fetched, from the hub or else from the package index."""
+EXPERIMENT = (
+    "clipo_gsm8k scale=gpu budget.grpo.steps=10 budget.clipo.warmup_steps=1 budget.grpo.max_completion_tokens=256 "
+    "budget.grpo.evaluate_every=10 budget.grpo.validation_problems=16 budget.evaluate.problems=16"
+)
+"""Its name and overrides: what the scale sets, but for numbers that would take longer than the check may."""
+STORIES = "task=arithmetic"
+"""Generated problems, where the model is not from the hub: GSM8K is on the hub as well."""
+WORK = ("--workloads", "short", "--repeats", "3")
+MEASURED = {"cpu": "small", "cuda": "qwen2_05b"}
+"""What the benchmark takes of its work, and by device of its models, so that it ends within minutes."""
+VLLM = ROOT / "vllm-env" / "bin" / "vllm"
+"""Where docs/vllm.md installs it."""
+SERVED = ("--worker-extension-cls", "weight_sync.WeightSync", "--gpu-memory-utilization", "0.3")
+"""Options of the server; the trainer needs the rest of the same device."""
+BY_VLLM = "budget.grpo.steps=3"
+"""Fewer, for the server takes minutes to start."""
+OPENED = {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": "contrastive_reasoning/rollout/vllm_server"}
+"""Variables of the server, see docs/vllm.md."""
+NO_MODEL = "there is no model"
+
+
+@dataclass(kw_only=True)
+class Check:
+    """What all parts share. A method for each part takes the seconds that it may last."""
+
+    device: str
+    """cuda or cpu."""
+    model: str | None
+    """As ``make model`` names it, or a folder; None: the first of ``MODELS`` that can be fetched."""
+    experiment: str
+    """The experiment's name, and its overrides."""
+    vllm: str | None
+    """The command that ``serve`` is appended to; None: where docs/vllm.md installs it, or the one on the path."""
+    folder: Path
+    """For what the parts write."""
+    policy: Path | None = None
+    """The model's folder, once there is one."""
+    from_hub: bool = False
+
+    def tests(self, seconds: float) -> Outcome:
+        results = self.folder / "tests.xml"
+        options = (
+            "-v",
+            "-c",
+            "pyproject.toml",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            f"--junit-xml={results.resolve()}",
+        )
+        return of_tests(results, self._run("tests", "pytest", *options, "tests/gpu", seconds=seconds))
+
+    def fetch(self, seconds: float) -> Outcome:
+        if self.model is not None and Path(self.model).is_dir():
+            self.policy = Path(self.model)
+            return Outcome(figures=(("model", self.policy.name),))
+        failures, end = list[tuple[str, str]](), time.monotonic() + seconds
+        for name in MODELS if self.model is None else (self.model,):
+            reason = self._run("model", "experiments.model", name, seconds=max(end - time.monotonic(), 0.0))
+            if reason is None:
+                self.policy, self.from_hub = model_folder(name, OUTPUTS), "/" in name
+                return Outcome(figures=(("model", name),), failures=tuple(failures))
+            failures.append((name, reason))
+        return Outcome(failures=tuple(failures))
+
+    def train(self, seconds: float) -> Outcome:
+        return self._train("experiment", [], seconds)
+
+    def bench(self, seconds: float) -> Outcome:
+        return self._measure("bench", ("generation", "scoring", "update", "whole_step"), seconds)
+
+    def roofline(self, seconds: float) -> Outcome:
+        return self._measure("roofline", ("decode_roofline",), seconds)
+
+    def train_by_vllm(self, seconds: float) -> Outcome:
+        program = self.vllm or (str(VLLM) if VLLM.is_file() else shutil.which("vllm"))
+        if program is None:
+            return Outcome(not_run="vLLM is not installed; docs/vllm.md says how")
+        if self.policy is None:
+            return Outcome(not_run=NO_MODEL)
+        end, port, log = time.monotonic() + seconds, free_port(), self.folder / "vllm_server.log"
+        command = [*shlex.split(program), "serve", str(self.policy.resolve()), "--port", str(port), *SERVED]
+        server = start(command, log=log, variables=OPENED)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            if (reason := not_up(server, url, log=log, end=end)) is not None:
+                return Outcome(failures=(("server", reason),))
+            engine = ["rollout=vllm", f"rollout.engine.url={url}", BY_VLLM]
+            return self._train("vllm", engine, max(end - time.monotonic(), 0.0))
+        finally:
+            stop(server)
+
+    def _train(self, part: str, more: Sequence[str], seconds: float) -> Outcome:
+        if self.policy is None:
+            return Outcome(not_run=NO_MODEL)
+        outputs = self.folder / part
+        overrides = [
+            *f"experiment={self.experiment}".split(),
+            f"trainer={TRAINERS[self.device]}",
+            f"policy.pretrained={self.policy}",
+            f"output_dir={outputs}",
+            "logger.mirror=false",
+            *([] if self.from_hub else [STORIES]),
+            *more,
+        ]
+        return of_run(outputs, self._run(part, "experiments.run", *overrides, seconds=seconds))
+
+    def _measure(self, part: str, measures: Sequence[str], seconds: float) -> Outcome:
+        output = self.folder / f"{part}.json"
+        arguments = (
+            "--device",
+            self.device,
+            "--models",
+            MEASURED[self.device],
+            "--output",
+            str(output),
+            *WORK,
+            "--measures",
+            *measures,
+        )
+        return of_benchmark(output, self._run(part, "benchmarks", *arguments, seconds=seconds))
+
+    def _run(self, part: str, module: str, *arguments: str, seconds: float) -> str | None:
+        return run([sys.executable, "-m", module, *arguments], log=self.folder / f"{part}.log", seconds=seconds)
+
+
+class Part(NamedTuple):
+    what: str
+    """It runs."""
+    minutes: float
+    """At most, of thirty for all."""
+    run: Callable[[Check, float], Outcome]
+
+
+PARTS = {
+    "tests": Part("the tests in `tests/gpu`", 8, Check.tests),
+    "model": Part("`make model`: Qwen2.5-0.5B-Instruct of the hub, else `smollm2-135m-q4`", 3, Check.fetch),
+    "experiment": Part("ten steps of CLIPO with this model, at `scale=gpu`", 5, Check.train),
+    "bench": Part("`make bench` with its short prompts", 7, Check.bench),
+    "roofline": Part("decoding against the memory's bandwidth", 2, Check.roofline),
+    "vllm": Part("three steps with rollouts by vLLM, where it is installed", 5, Check.train_by_vllm),
+}
+"""In their order."""
+NEEDS = {"experiment": "model", "vllm": "model"}
+
+
+def outcome_of(part: Part, check: Check, *, seconds: float) -> Outcome:
+    """Run a part for at most so many seconds, and take the time."""
+    began = time.monotonic()
+    try:
+        outcome = part.run(check, seconds)
+    except OSError as error:  # a program that is not there, a full disk
+        outcome = Outcome(failures=(("start", shareable(one_line(error))),))
+    return replace(outcome, seconds=time.monotonic() - began)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def not_up(server: subprocess.Popen[bytes], url: str, *, log: Path, end: float) -> str | None:
+    """Wait until the server is up; returns why it is not, or None."""
+    while time.monotonic() < end:
+        if (code := server.poll()) is not None:
+            return failure(code, log)
+        try:
+            with urlopen(f"{url}/health", timeout=5):
+                return None
+        except OSError:
+            time.sleep(0.5)
+    return "it did not answer within the time limit"

@@ -1,0 +1,71 @@
+"""A part's process: run to its end or for so many seconds, with its output in a file, and nothing of it left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks.arms import ROOT
+from experiments.system.secrets import hide_secrets, without_paths
+
+GRACE_SECONDS = 15.0
+"""Between the interrupt of a part that is over its limit, after which pytest writes its results, and its kill."""
+
+
+def start(command: Sequence[str], *, log: Path, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Start the command in the repository's root as a process group of its own; its output goes to ``log``."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(variables or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started: by an interrupt, then by a kill."""
+    with suppress(ProcessLookupError):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_SECONDS)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def run(command: Sequence[str], *, log: Path, seconds: float) -> str | None:
+    """Run the command for at most so many seconds. Returns why it failed, in one line, or None."""
+    process = start(command, log=log)
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return f"stopped at its time limit of {seconds:.0f} s; its last output: {last_line(log)}"
+    finally:
+        stop(process)
+    return failure(code, log) if code else None
+
+
+def failure(code: int, log: Path) -> str:
+    """Why a process ended with this code, as far as its output says."""
+    how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"{how}: {last_line(log)}"
+
+
+def last_line(log: Path) -> str:
+    """The last line of the output that is not blank, without secrets and local paths."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    return shareable(next((line for line in reversed(lines) if line), "no output"))
+
+
+def shareable(text: str) -> str:
+    """The text without secrets and local paths."""
+    return without_paths(hide_secrets(text))

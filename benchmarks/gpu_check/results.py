@@ -1,0 +1,103 @@
+"""What a part shows, read from the files that its process wrote: tests, metrics of a run, ratios."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from xml.etree import ElementTree
+
+from benchmarks.gpu_check.processes import shareable
+from experiments.run_folder import read_metrics, stage_folders
+from experiments.run_folder.reader import find_run_folders
+
+SHOWN = {
+    "train/throughput/tokens_per_second": "tokens a second",
+    "train/throughput/step_seconds": "seconds a step",
+    "train/throughput/rollout_seconds": "of these, rollouts",
+    "train/throughput/update_seconds": "of these, the update",
+    "train/throughput/peak_memory_megabytes": "peak memory of the trainer, MB",
+    "train/rollout/log_prob_gap": "largest gap between log-probs of rollout and trainer",
+}
+"""Metrics of GRPO's steps, as medians over the steps."""
+
+KINDS = ("failure", "error", "skipped")
+"""What a test that did not pass has in a JUnit file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one part shows."""
+
+    seconds: float = 0.0
+    figures: tuple[tuple[str, str], ...] = ()
+    """What was measured, and the number."""
+    failures: tuple[tuple[str, str], ...] = ()
+    """What failed, and why."""
+    notes: tuple[str, ...] = ()
+    not_run: str = ""
+    """Why it was not run; empty where it was."""
+
+    @property
+    def state(self) -> str:
+        return "failed" if self.failures else "not run" if self.not_run else "works"
+
+
+def of_tests(results: Path, reason: str | None) -> Outcome:
+    """Of pytest, from its JUnit file, which lacks where it was killed. ``reason``: why the process failed, or None."""
+    cases = [*ElementTree.parse(results).iter("testcase")] if results.is_file() else []
+    cases = [case for case in cases if case.get("name")]  # the test in which pytest was interrupted has none
+    kinds = {kind: [(case.get("name", ""), found) for case in cases for found in case.iter(kind)] for kind in KINDS}
+    failures = [(name, message_of(found)) for kind in ("failure", "error") for name, found in kinds[kind]]
+    if reason is not None:
+        failures.append(("pytest", reason))
+    passed = len(cases) - sum(map(len, kinds.values()))
+    skipped = [message_of(found) for _, found in kinds["skipped"]]
+    reasons = "; ".join(sorted(set(skipped)))
+    if not passed and not failures:
+        return Outcome(not_run=f"all {len(cases)} tests were skipped: {reasons}")
+    notes = (f"Tests skipped: {len(skipped)} ({reasons}).",) if skipped else ()
+    return Outcome(figures=(("tests passed", f"{passed} of {len(cases)}"),), failures=tuple(failures), notes=notes)
+
+
+def message_of(found: ElementTree.Element) -> str:
+    lines = [line.strip() for line in (found.get("message") or "").splitlines()]
+    return shareable(next((line for line in lines if line), "no message"))
+
+
+def of_run(outputs: Path, reason: str | None) -> Outcome:
+    """Of an experiment, from the metrics of the one run in its folder of outputs."""
+    steps: dict[str, list[float]] = {name: [] for name in SHOWN}
+    for run in find_run_folders(outputs):
+        for metric in [
+            metric for stage, place, _ in stage_folders(run) if stage == "grpo" for metric in read_metrics(place)
+        ]:
+            if metric.name in steps:
+                steps[metric.name].append(metric.value)
+    figures = [(SHOWN[name], f"{median(values):.4g}") for name, values in steps.items() if values]
+    if figures:
+        figures.insert(0, ("steps", str(max(map(len, steps.values())))))
+    elif reason is None:
+        reason = "no step of GRPO was logged"
+    return Outcome(figures=tuple(figures), failures=because(reason, "experiment"))
+
+
+def of_benchmark(output: Path, reason: str | None) -> Outcome:
+    """Of the benchmark, from its file: ratios, and what was left out."""
+    found = json.loads(output.read_text(encoding="utf-8")) if output.is_file() else {"results": [], "notes": []}
+    figures = tuple(
+        (
+            f"{one['measure']}: {one['workload']}, against {one['peer']}",
+            f"{one['ratio']:.2f} ({one['ratio_min']:.2f} – {one['ratio_max']:.2f})",
+        )
+        for one in found["results"]
+    )
+    if reason is None and not figures:
+        reason = "no ratio was measured"
+    notes = tuple(shareable(note) for note in found["notes"])
+    return Outcome(figures=figures, notes=notes, failures=because(reason, "benchmark"))
+
+
+def because(reason: str | None, what: str) -> tuple[tuple[str, str], ...]:
+    return () if reason is None else ((what, reason),)

@@ -1,0 +1,224 @@
+"""Parts of the check on a GPU: limits, reasons, what is read from their files, and the page."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from benchmarks.command import report
+from benchmarks.gpu_check.__main__ import NO_GPU, machine, main, run_parts
+from benchmarks.gpu_check.page import HEAD, page
+from benchmarks.gpu_check.parts import EXPERIMENT, PARTS, Check
+from benchmarks.gpu_check.processes import run
+from benchmarks.gpu_check.results import Outcome, of_benchmark, of_run, of_tests
+from benchmarks.measures import Findings, compare
+from tests.config_kit import composed
+from tests.page_language import complaints, limits
+
+ROOT = Path(__file__).resolve().parents[3]
+TESTS = """
+import time
+
+import pytest
+
+
+def test_right() -> None:
+    pass
+
+
+def test_wrong() -> None:
+    assert 1 + 1 == 3
+
+
+@pytest.mark.skip(reason="needs what is not here")
+def test_skipped() -> None:
+    pass
+"""
+ENDLESS = """
+
+def test_endless() -> None:
+    time.sleep(60)
+"""
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print("started", child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def check(folder: Path, **settings: str | None) -> Check:
+    return Check(
+        **{"device": "cpu", "model": None, "experiment": EXPERIMENT, "vllm": None, "folder": folder} | settings
+    )
+
+
+def python(script: str) -> list[str]:
+    return [sys.executable, "-c", script]
+
+
+def is_alive(process: int) -> bool:
+    """A zombie is not: it waits for a parent that is gone as well."""
+    status = Path(f"/proc/{process}/status")
+    return status.exists() and "State:\tZ" not in status.read_text()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so_and_touches_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "gpu_check").mkdir()
+    (tmp_path / "gpu_check" / "kept.log").write_text("of an earlier check")
+    assert main([f"output_dir={tmp_path}", f"page={tmp_path / 'gpu.md'}"]) == 2
+    assert capsys.readouterr().err == f"{NO_GPU}\n"
+    assert [path.name for path in tmp_path.rglob("*")] == ["gpu_check", "kept.log"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [("parts=tests,tset", "there is no part 'tset'; the parts are tests, "), ("minutes=0", "minutes must be positive")],
+)
+def test_a_wrong_setting_is_refused(argument: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([argument, "device=cpu"])
+    assert said in capsys.readouterr().err
+
+
+def test_a_process_is_ended_at_its_limit_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.gpu_check.processes.GRACE_SECONDS", 0.2)
+    reason = run(python(STUBBORN), log=tmp_path / "log", seconds=3)
+    assert reason is not None
+    assert reason.startswith("stopped at its time limit of 3 s; its last output: started ")
+    child = int(reason.split()[-1])
+    end = time.monotonic() + 5
+    while is_alive(child) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_alive(child)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("pass", None),
+        (
+            "print('it began'); print(); raise SystemExit('no such thing in /srv/data/x')",
+            "exit code 1: no such thing in …/x",
+        ),
+        ("print('at step 3', flush=True); import os; os.kill(os.getpid(), 9)", "ended by SIGKILL: at step 3"),
+        ("raise SystemExit(3)", "exit code 3: no output"),
+    ],
+)
+def test_the_reason_of_a_failure_is_its_last_line(script: str, reason: str | None, tmp_path: Path) -> None:
+    assert run(python(script), log=tmp_path / "log", seconds=60) == reason
+
+
+def of_pytest(folder: Path, text: str, *, seconds: float) -> Outcome:
+    """What pytest leaves of these tests; without its plugins, which take seconds to load."""
+    (folder / "test_part.py").write_text(text)
+    results = folder / "tests.xml"
+    command = [
+        "env",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1",
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-p",
+        "no:cacheprovider",
+        f"--junit-xml={results}",
+    ]
+    return of_tests(results, run([*command, str(folder)], log=folder / "log", seconds=seconds))
+
+
+def test_failed_and_skipped_tests_are_named(tmp_path: Path) -> None:
+    outcome = of_pytest(tmp_path, TESTS, seconds=60)
+    assert outcome.figures == (("tests passed", "1 of 3"),)
+    assert outcome.notes == ("Tests skipped: 1 (needs what is not here).",)
+    (test, why), (program, end) = outcome.failures
+    assert (test, why) == ("test_wrong", "assert (1 + 1) == 3")
+    assert program == "pytest"
+    assert end.startswith("exit code 1: ")
+
+
+def test_tests_over_the_limit_leave_the_results_of_those_before(tmp_path: Path) -> None:
+    outcome = of_pytest(tmp_path, TESTS.replace("== 3", "== 2") + ENDLESS, seconds=6)
+    assert outcome.figures == (("tests passed", "2 of 3"),)
+    ((program, why),) = outcome.failures
+    assert program == "pytest"
+    assert why.startswith("stopped at its time limit of 6 s; its last output: ")
+    assert why.endswith("test_part.py::test_endless")
+
+
+def test_where_all_tests_are_skipped_nothing_was_shown(tmp_path: Path) -> None:
+    skipped = "import pytest\npytestmark = pytest.mark.skip(reason='no GPU')\ndef test_one() -> None: ...\n"
+    outcome = of_pytest(tmp_path, skipped, seconds=60)
+    assert (outcome.state, outcome.not_run) == ("not run", "all 1 tests were skipped: no GPU")
+
+
+def test_ratios_and_notes_are_those_of_the_benchmarks_own_file(tmp_path: Path) -> None:
+    result = compare("update", "short prompts", "TRL 1.0", ours=[2.0, 2.0], theirs=[1.0, 3.0])
+    found = Findings(results=[result], notes=["vLLM was not measured: no GPU."])
+    report(found, Console(quiet=True), tmp_path / "bench.json")
+    outcome = of_benchmark(tmp_path / "bench.json", None)
+    assert outcome.figures == (("update: short prompts, against TRL 1.0", "1.00 (0.50 – 1.50)"),)
+    assert outcome.notes == ("vLLM was not measured: no GPU.",)
+    assert outcome.state == "works"
+    assert of_benchmark(tmp_path / "bench.json", "ours ended").failures == (("benchmark", "ours ended"),)
+    report(Findings(notes=found.notes), Console(quiet=True), tmp_path / "none.json")
+    assert of_benchmark(tmp_path / "none.json", None).failures == (("benchmark", "no ratio was measured"),)
+    assert of_run(tmp_path, None).failures == (("experiment", "no step of GRPO was logged"),)
+
+
+def test_a_program_that_is_not_there_is_a_failure_and_what_lacks_its_model_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    place = tmp_path / "gpu.md"
+    here = check(tmp_path / "parts", model=str(tmp_path / "model"), vllm="/no/such/vllm")
+    outcomes = run_parts(here, {"model", "vllm"}, 30, place)
+    assert outcomes["vllm"].failures == (("start", "[Errno 2] No such file or directory: '…/vllm'"),)
+    assert "| `vllm` | start | [Errno 2] No such file or directory: '…/vllm' |" in place.read_text()
+    assert run_parts(check(tmp_path / "parts", vllm="x"), {"experiment", "vllm"}, 30, place)["vllm"].not_run
+
+
+def test_all_parts_together_take_half_an_hour_at_most() -> None:
+    assert sum(part.minutes for part in PARTS.values()) <= 30
+
+
+def test_the_experiment_is_one_of_ten_steps_on_a_gpu() -> None:
+    for task in ("gsm8k", "arithmetic"):
+        config = composed(*f"experiment={EXPERIMENT}".split(), "trainer=gpu", "policy.pretrained=x", f"task={task}")
+        assert (config.scale, config.trainer.accelerator, config.budget.grpo.steps) == ("gpu", "gpu", 10)
+
+
+def test_a_page_has_every_figure_and_reason_and_keeps_to_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "HF_TOKEN", "hf_a_secret_token")
+    outcomes = {name: Outcome(not_run="it was not chosen") for name in PARTS} | {
+        "tests": Outcome(failures=(("test_a", "out|of\nmemory"),), figures=(("tests passed", "1 of 2"),), seconds=3.2),
+        "bench": Outcome(figures=(("update", "2.00 (1.00 – 3.00)"),), notes=("TRL was not measured.",)),
+    }
+    text = page(machine("cpu"), outcomes)
+    for line in (
+        "| `tests` | failed | 3 s |  |",
+        "| `bench` | works | 0 s |  |",
+        "| `vllm` | not run | 0 s | it was not chosen |",
+        "| `tests` | test_a | out\\|of memory |",
+        "| `bench` | update | 2.00 (1.00 – 3.00) |",
+        "- `bench`: TRL was not measured.",
+        "The parts ran on the CPU. Their figures say nothing about a GPU.",
+    ):
+        assert line in text.splitlines()
+    assert f"torch {torch.__version__}".partition("+")[0] in text
+    assert "recorded" not in text
+    assert complaints("docs/gpu.md", text, limits()) == []
+
+
+def test_the_page_of_the_repository_is_of_this_command() -> None:
+    text = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    assert text.startswith(HEAD)
+    assert text == page(None, {}) or "\n## Parts\n" in text
