@@ -25,7 +25,7 @@ from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
 from experiments.config.known_models import OUTPUTS
 from experiments.run_folder.record import PACKAGES, environment, git_sha, processor
 from experiments.system.files import write_text
-from experiments.system.launch import FAILED
+from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.system.terminal import be_quiet, protect_output
 
 FOLDER, PAGE = "gpu_check", Path("docs") / "gpu.md"
@@ -64,7 +64,12 @@ def main(arguments: Sequence[str]) -> int:
         folder=folder,
     )
     shutil.rmtree(folder, ignore_errors=True)  # a finished stage would be reused, and nothing measured
-    outcomes = run_parts(check, {*chosen, *(NEEDS[part] for part in chosen if part in NEEDS)}, options.minutes, place)
+    needed = {*chosen, *(NEEDS[part] for part in chosen if part in NEEDS)}
+    try:
+        outcomes = run_parts(check, needed, options.minutes, place)
+    except KeyboardInterrupt:
+        print("stopped; the parts that had ended are on the page", file=sys.stderr)
+        return INTERRUPTED
     print(f"Written: {place}")
     return FAILED if any(outcome.failures for outcome in outcomes.values()) else 0
 

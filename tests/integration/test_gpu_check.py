@@ -10,7 +10,7 @@ import pytest
 
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 
-EXPERIMENT = "clipo_laptop debug=fast policy.compute_dtype=float32"
+EXPERIMENT = "clipo_laptop debug=fast stages=[warm_start,grpo] policy.compute_dtype=float32 budget.clipo.warmup_steps=1"
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +41,19 @@ def test_a_page_has_the_figures_of_parts_that_work_and_the_reason_of_one_that_fa
 ) -> None:
     server = f"{sys.executable} -m tests.contract.served"
     parts = "parts=tests,experiment,roofline,vllm"
-    code, said, page = checked(model, tmp_path, parts, f"experiment={EXPERIMENT}", f"vllm={server}")
+    code, said, page = checked(model, tmp_path, parts, f"experiment={EXPERIMENT}", f"vllm={server}", "minutes=120")
     assert code == 0, said
     assert "| `bench` | not run | 0 s | it was not chosen |" in page
     assert "\n## What failed\n\nNothing.\n" in page
-    for part in ("experiment", "vllm"):
+    for part, steps in (("experiment", 3), ("vllm", 4)):  # one of them before the policy's first
         of_part = figures(page, part)
-        assert of_part["steps"] == "2"
+        assert of_part["steps"] == str(steps)
         assert all(float(of_part[name]) > 0 for name in ("seconds a step", "peak memory of the trainer, MB"))
     assert float(figures(page, "vllm")["largest gap between log-probs of rollout and trainer"]) < 1e-4
     (share,) = figures(page, "roofline").values()
     assert float(share.split()[0]) > 0
 
-    wrong = f"{EXPERIMENT} budget.grpo.group_size=1"
+    wrong = f"{EXPERIMENT} budget.grpo.group_size=0"
     code, said, page = checked(model, tmp_path, "parts=experiment,vllm", f"experiment={wrong}", "vllm=false")
     assert code == 1
     failed = page.partition("## What failed")[2].partition("## Figures")[0]
