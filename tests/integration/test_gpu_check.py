@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 
 EXPERIMENT = "clipo_laptop debug=fast stages=[warm_start,grpo] policy.compute_dtype=float32 budget.clipo.warmup_steps=1"
+AT_LEISURE = "minutes=300"
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +38,11 @@ def figures(page: str, part: str) -> dict[str, str]:
 
 
 @pytest.mark.whole
-def test_a_page_has_the_figures_of_parts_that_work_and_the_reason_of_one_that_fails(
+def test_a_page_has_the_figures_of_a_run_with_rollouts_by_the_engine_and_by_a_server(
     model: Path, tmp_path: Path
 ) -> None:
-    server = f"{sys.executable} -m tests.contract.served"
-    parts = "parts=tests,experiment,roofline,vllm"
-    code, said, page = checked(model, tmp_path, parts, f"experiment={EXPERIMENT}", f"vllm={server}", "minutes=120")
+    server = f"vllm={sys.executable} -m tests.contract.served"
+    code, said, page = checked(model, tmp_path, "parts=experiment,vllm", f"experiment={EXPERIMENT}", server, AT_LEISURE)
     assert code == 0, said
     assert "| `bench` | not run | 0 s | it was not chosen |" in page
     assert "\n## What failed\n\nNothing.\n" in page
@@ -49,12 +50,25 @@ def test_a_page_has_the_figures_of_parts_that_work_and_the_reason_of_one_that_fa
         of_part = figures(page, part)
         assert of_part["steps"] == str(steps)
         assert all(float(of_part[name]) > 0 for name in ("seconds a step", "peak memory of the trainer, MB"))
-    assert float(figures(page, "vllm")["largest gap between log-probs of rollout and trainer"]) < 1e-4
+        assert float(of_part["largest gap between log-probs of rollout and trainer"]) < 1e-4
+
+
+@pytest.mark.whole
+def test_a_page_has_what_decoding_reaches_of_the_memorys_bandwidth_and_how_many_tests_were_skipped(
+    model: Path, tmp_path: Path
+) -> None:
+    code, said, page = checked(model, tmp_path, "parts=tests,roofline", AT_LEISURE)
+    assert code == 0, said
     (share,) = figures(page, "roofline").values()
     assert float(share.split()[0]) > 0
+    (tests,) = [line for line in page.splitlines() if line.startswith("| `tests` | not run |")] or [""]
+    assert ("tests were skipped: needs a CUDA device |" in tests) == (not torch.cuda.is_available())
 
+
+@pytest.mark.whole
+def test_a_part_that_fails_is_named_with_its_reason_and_the_next_one_runs(model: Path, tmp_path: Path) -> None:
     wrong = f"{EXPERIMENT} budget.grpo.group_size=0"
-    code, said, page = checked(model, tmp_path, "parts=experiment,vllm", f"experiment={wrong}", "vllm=false")
+    code, _, page = checked(model, tmp_path, "parts=experiment,vllm", f"experiment={wrong}", "vllm=false")
     assert code == 1
     failed = page.partition("## What failed")[2].partition("## Figures")[0]
     assert "| `experiment` | experiment | exit code " in failed
