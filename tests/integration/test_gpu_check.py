@@ -33,7 +33,7 @@ def checked(model: Path, outputs: Path, *settings: str) -> tuple[int, str, str]:
 
 
 def figures(page: str, part: str) -> dict[str, str]:
-    found = [line.strip("| ").split(" | ") for line in page.partition("## Figures")[2].splitlines() if line[:1] == "|"]
+    found = [line.strip("| ").split(" | ") for line in page.partition("## Figures")[2].splitlines() if line[:2] == "| "]
     return {what: number for name, what, number in found if name == f"`{part}`"}
 
 
