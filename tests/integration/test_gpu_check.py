@@ -76,6 +76,7 @@ def test_a_part_that_fails_is_named_with_its_reason_and_the_next_one_runs(model:
     assert "| `vllm` | server | exit code 1: no output |" in failed
 
 
+@pytest.mark.whole
 def test_parts_over_their_limit_are_stopped_and_named(model: Path, tmp_path: Path) -> None:
     code, _, page = checked(model, tmp_path, "parts=experiment,roofline", "minutes=0.03")
     assert code == 1
