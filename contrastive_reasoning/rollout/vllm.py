@@ -133,10 +133,14 @@ class VLLMEngine:
 
         def group(p: int) -> list[Drawn]:
             prompt = requests.prompt_ids[p][requests.prompt_mask[p]].tolist()
-            limit, size = int(requests.limits[p]), requests.group_size
+            limit = int(requests.limits[p])
+            size = (
+                1 if sampling.greedy else requests.group_size
+            )  # vLLM refuses several greedy ones: they are all the same
             body = request_body(policy, prompt, group_size=size, limit=limit, sampling=sampling, seed=seeds[p])
             answer = self.server.post("/v1/completions", body)
-            return reader.read(answer, prompt=prompt, group_size=size, limit=limit, begun=requests.prefixes[p])
+            rows = reader.read(answer, prompt=prompt, group_size=size, limit=limit, begun=requests.prefixes[p])
+            return rows * (requests.group_size // size)
 
         with ThreadPoolExecutor(self.concurrency) as pool:
             drawn: list[Drawn] = []
@@ -174,11 +178,15 @@ def request_body(
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
         "seed": seed,
-        "stop": list(sampling.stop),
+        "stop": list(sampling.stop)[:MOST_STOPS],  # at the others the reader cuts what came
         "stop_token_ids": list(policy.eos_token_ids),
         "logprobs": 0,  # of the token that was drawn, and of no other
         "return_token_ids": True,
     }
+
+
+MOST_STOPS = 4
+"""Stop strings that a request to vLLM may have."""
 
 
 def _filled(drawn: Sequence[Drawn], requests: Requests, policy: CausalLMPolicy) -> Completions:

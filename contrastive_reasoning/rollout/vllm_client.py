@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.sampling import Sampling
-from contrastive_reasoning.rollout.vllm_server.weight_sync import fingerprint, stored_tensors
+from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture, fingerprint, stored_tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class Report:
 
     fingerprint: str | None
     logprobs_mode: str | None
+    architecture: dict[str, Any]
 
 
 class ServedPolicy:
@@ -49,13 +50,14 @@ class ServedPolicy:
     def bring(self, policy: CausalLMPolicy) -> Report:
         """Bring the weights if they are not those brought last, and check what the server holds.
 
-        Raises ServerError where the server holds other weights, or cannot say.
+        Raises ServerError where the server's model is another one, it holds other weights, or cannot say.
         """
         # The weights themselves, not the counters of their changes: what is written through `.data` (DeepSpeed does)
         # moves no counter.
         content = fingerprint(chain(policy.model.named_parameters(), policy.model.named_buffers()))
         if content != self._content:
             self.forget()
+            self._check_model(policy)
             self._served = self._transfer(policy, self.folder / content)
             self._content = content
         return self.check()
@@ -74,6 +76,17 @@ class ServedPolicy:
         """Bring the weights next time, changed or not."""
         self._content = self._served = None
 
+    def _check_model(self, policy: CausalLMPolicy) -> None:
+        ours = architecture(policy.model.config)
+        theirs = self._ask("policy_report").architecture
+        different = [name for name in ours if theirs.get(name) != ours[name]]
+        if different:
+            shown = "; ".join(f"{name} {theirs.get(name)}, not {ours[name]}" for name in different)
+            raise ServerError(
+                f"{self.server.url} serves another model than the policy's ({shown}): "
+                "start it with the policy's own model"
+            )
+
     def _transfer(self, policy: CausalLMPolicy, folder: Path) -> str:
         try:
             policy.save(folder)
@@ -84,7 +97,11 @@ class ServedPolicy:
         if theirs != ours:
             raise ServerError(f"{self.server.url} loaded other weights ({theirs}) than were written ({ours})")
         # keys and values of prompts that the old weights read must not serve the new ones
-        self.server.post("/reset_prefix_cache")
+        answer = self.server.post("/reset_prefix_cache")
+        if isinstance(answer, dict) and answer.get("success") is False:
+            raise ServerError(
+                f"{self.server.url} keeps what the old weights read, as it still works on requests: another run uses it"
+            )
         return ours
 
     def _ask(self, method: str, *arguments: str) -> Report:
@@ -93,11 +110,14 @@ class ServedPolicy:
         results: Any = answer.get("results") if isinstance(answer, dict) else None
         if not isinstance(results, list) or not results or not all(isinstance(result, dict) for result in results):
             raise ServerError(f"{self.server.url} has no {method}: start it as docs/vllm.md says, got {answer!r}")
-        reports = {(result.get("fingerprint"), result.get("logprobs_mode")) for result in results}
-        if len(reports) > 1:
-            raise ServerError(f"the workers of {self.server.url} do not agree: {sorted(map(str, reports))}")
-        held, mode = reports.pop()
-        return Report(fingerprint=held, logprobs_mode=mode)
+        first = results[0]
+        if any(result != first for result in results):
+            raise ServerError(f"the workers of {self.server.url} do not agree: {results}")
+        return Report(
+            fingerprint=first.get("fingerprint"),
+            logprobs_mode=first.get("logprobs_mode"),
+            architecture=first.get("architecture") or {},
+        )
 
 
 def check_log_probs(mode: str | None, sampling: Sampling) -> None:

@@ -8,7 +8,8 @@ from http.server import ThreadingHTTPServer
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.contract.conftest import FakeVLLM, FakeWorker, TokenIn, handler_of
+from tests.contract.fake_vllm import FakeVLLM, FakeWorker, TokenIn
+from tests.contract.recording import Served, handler_of
 
 
 def main() -> None:
@@ -24,7 +25,7 @@ def main() -> None:
         model.get_input_embeddings().weight.zero_()
     policy = TokenIn(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
 
-    class Handler(handler_of(FakeVLLM(FakeWorker(policy)))):
+    class Handler(handler_of(Served(FakeVLLM(FakeWorker(policy, logprobs_mode="raw_logprobs"))))):
         def do_GET(self) -> None:
             self.send_response(200 if self.path == "/health" else 404)
             self.send_header("Content-Length", "0")

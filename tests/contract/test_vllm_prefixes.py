@@ -15,13 +15,13 @@ from contrastive_reasoning.tasks.base import Problem
 from tests.contract.vllm_kit import GREEDY, SEED, scored
 
 if TYPE_CHECKING:
-    from tests.contract.conftest import FakeVLLM
+    from tests.contract.recording import Served
 
 OURS = Engine(max_batch_tokens=10_000)
 
 
 def test_a_greedy_completion_goes_on_as_in_our_engine_with_the_log_probs_of_scoring(
-    engine: VLLMEngine, fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem]
+    engine: VLLMEngine, server: Served, policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
     whole = OURS.generate(policy, problems, group_size=1, sampling=GREEDY, seed=SEED)
     prefixes = [row[:n].tolist() for n, row in enumerate(whole.completion_ids)]
@@ -32,8 +32,8 @@ def test_a_greedy_completion_goes_on_as_in_our_engine_with_the_log_probs_of_scor
     for name in ("prompt_ids", "prompt_mask", "completion_ids", "mask"):
         assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
     assert ours.finish_reasons == theirs.finish_reasons
-    assert (scored(policy, theirs) - theirs.old_log_probs).abs().max() <= 1e-5
-    asked = {tuple(body["prompt"]): body["max_tokens"] for path, body in fake.requests if path == "/v1/completions"}
+    assert (scored(policy, theirs) - theirs.old_log_probs).abs().max() <= server.backend.closeness
+    asked = {tuple(body["prompt"]): body["max_tokens"] for body in server.completions()}
     assert asked == {
         (*policy.prompt_ids(problem.prompt), *prefix): GREEDY.max_tokens - len(prefix)
         for problem, prefix in zip(problems, prefixes, strict=True)
@@ -41,10 +41,10 @@ def test_a_greedy_completion_goes_on_as_in_our_engine_with_the_log_probs_of_scor
 
 
 def test_prefixes_of_one_problem_are_drawn_with_different_seeds(
-    draw: Callable[..., RolloutBatch], fake: FakeVLLM, problems: Sequence[Problem]
+    draw: Callable[..., RolloutBatch], server: Served, problems: Sequence[Problem]
 ) -> None:
     draw(posed=[problems[0]] * 3, prefixes=[[], [7], [8]])
-    assert len({body["seed"] for path, body in fake.requests if path == "/v1/completions"}) == 3
+    assert len({body["seed"] for body in server.completions()}) == 3
 
 
 def test_a_stop_string_that_begins_in_the_prefix_ends_what_the_server_lets_run_on(

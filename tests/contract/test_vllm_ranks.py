@@ -12,10 +12,10 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.distributed import this_rank
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import vllm
 from contrastive_reasoning.tasks.base import Problem
-from tests.contract.conftest import FakeVLLM, policy_of
+from tests.contract.conftest import policy_of
+from tests.contract.recording import Served
 from tests.contract.vllm_kit import SAMPLED, SEED, engine_of
 from tests.two_ranks import on_ranks
 
@@ -40,16 +40,17 @@ def _drawn(url: str, folder: Path, tokenizer: PreTrainedTokenizerFast, problems:
         return send(path, *body)
 
     engine.server.post = post
-    policy = policy_of(tokenizer, seed=1, kind=CausalLMPolicy)
+    policy = policy_of(tokenizer, seed=1)
     rollouts = engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
     return {"found": found, "ids": rollouts.completion_ids}
 
 
 @pytest.mark.whole
+@pytest.mark.parametrize("kind", ["fake"], indirect=True)  # more processes there, not more of the server
 def test_a_server_is_woken_when_every_process_has_given_its_memory_back(
-    fake: FakeVLLM, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], tmp_path: Path
+    server: Served, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], tmp_path: Path
 ) -> None:
-    first, second = on_ranks(_drawn, tmp_path, fake.url, tmp_path, tokenizer, problems[:2])
+    first, second = on_ranks(_drawn, tmp_path, server.url, tmp_path, tokenizer, problems[:2])
     assert first["found"][0] == ("/wake_up?tags=weights", ["gave0", "gave1"])
     assert [path for path, _ in second["found"]] == ["/v1/completions"] * 2
     assert first["ids"].shape == second["ids"].shape

@@ -20,29 +20,27 @@ from tests.ports import free_port
 from tests.unit.lightning_modules import grpo_kit as kit
 
 if TYPE_CHECKING:
-    from tests.contract.conftest import FakeVLLM
+    from tests.contract.recording import Served
 
 Draw = Callable[..., RolloutBatch]
 
 
 @pytest.mark.parametrize("sampling", [SAMPLED, GREEDY, replace(SAMPLED, top_k=5, top_p=0.9)], ids=repr)
-def test_completions_are_those_that_the_weights_and_the_seed_give(
-    draw: Draw,
-    policy: CausalLMPolicy,
-    problems: Sequence[Problem],
-    expected: Callable[..., RolloutBatch],
-    sampling: Sampling,
+def test_completions_are_those_that_the_server_draws_for_the_prompt_and_the_seed_alone(
+    draw: Draw, server: Served, problems: Sequence[Problem], sampling: Sampling
 ) -> None:
     rollouts = draw(group_size=3, sampling=sampling)
-    for p, (problem, seed) in enumerate(zip(problems, request_seeds(problems, SEED), strict=True)):
-        alone = expected(policy.prompt_ids(problem.prompt), seed=seed, group_size=3, sampling=sampling)
-        rows = slice(3 * p, 3 * p + 3)
-        assert rollouts.texts[rows] == alone.texts
-        assert rollouts.token_spans[rows] == alone.token_spans
-        assert rollouts.finish_reasons[rows] == alone.finish_reasons
-        for row, one in zip(range(3 * p, 3 * p + 3), range(3), strict=True):
-            ours = rollouts.completion_ids[row][rollouts.mask[row]]
-            assert torch.equal(ours, alone.completion_ids[one][alone.mask[one]])
+    bodies = {body["seed"]: body for body in server.completions()}
+    for p, seed in enumerate(request_seeds(problems, SEED)):
+        status, alone = server.backend.answer("/v1/completions", bodies[seed])
+        assert status == 200
+        choices = alone["choices"] * (3 // len(alone["choices"]))  # of greedy ones the server draws a single one
+        for row, choice in enumerate(choices, start=3 * p):
+            assert rollouts.completion_ids[row][rollouts.mask[row]].tolist() == choice["token_ids"]
+            assert rollouts.finish_reasons[row] == choice["finish_reason"]
+            log_probs = rollouts.old_log_probs[row][rollouts.mask[row]]
+            expected = torch.tensor(choice["logprobs"]["token_logprobs"])
+            torch.testing.assert_close(log_probs, expected, atol=server.backend.closeness, rtol=0)
 
 
 def test_who_listens_is_told_of_each_completion(draw: Draw) -> None:
@@ -94,16 +92,15 @@ def test_greedy_and_sampled_rollouts_are_a_whole_batch(
     ids=lambda value: value if isinstance(value, str) else f"T={value.temperature} k={value.top_k}",
 )
 def test_log_probs_are_the_policys_at_the_temperature(
-    draw: Draw, fake: FakeVLLM, policy: CausalLMPolicy, mode: str, sampling: Sampling
+    draw: Draw, server: Served, policy: CausalLMPolicy, sampling: Sampling
 ) -> None:
-    fake.worker.vllm_config.model_config.logprobs_mode = mode
     rollouts = draw(group_size=3, sampling=sampling)
     assert rollouts.temperature == sampling.scoring_temperature
-    assert (scored(policy, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
+    assert (scored(policy, rollouts) - rollouts.old_log_probs).abs().max() <= server.backend.closeness
 
 
 @pytest.mark.parametrize(
-    ("mode", "sampling", "remedy"),
+    ("reported", "sampling", "remedy"),
     [
         ("raw_logprobs", replace(SAMPLED, temperature=0.6), "--logprobs-mode processed_logprobs"),
         ("processed_logprobs", replace(SAMPLED, top_p=0.9), "--logprobs-mode raw_logprobs"),
@@ -112,12 +109,14 @@ def test_log_probs_are_the_policys_at_the_temperature(
     ],
 )
 def test_log_probs_of_another_distribution_are_refused_before_anything_is_drawn(
-    draw: Draw, fake: FakeVLLM, mode: str, sampling: Sampling, remedy: str
+    draw: Draw, server: Served, reported: str, sampling: Sampling, remedy: str
 ) -> None:
-    fake.worker.vllm_config.model_config.logprobs_mode = mode
-    with pytest.raises(ServerError, match=f"log-probs are {mode}, not those at temperature .*: .*{remedy}"):
+    server.tamper["policy_report"] = lambda answer: {
+        "results": [{**result, "logprobs_mode": reported} for result in answer["results"]]
+    }
+    with pytest.raises(ServerError, match=f"log-probs are {reported}, not those at temperature .*: .*{remedy}"):
         draw(sampling=sampling)
-    assert "/v1/completions" not in fake.paths()
+    assert "/v1/completions" not in server.paths()
 
 
 def test_stop_strings_end_a_completion_and_stay_in_it(draw: Draw) -> None:
@@ -130,7 +129,7 @@ def test_stop_strings_end_a_completion_and_stay_in_it(draw: Draw) -> None:
     assert wanted not in rollouts.texts[0][: rollouts.token_spans[0][-1][0]]
 
 
-def test_tokens_after_the_end_are_dropped(draw: Draw, fake: FakeVLLM, policy: CausalLMPolicy) -> None:
+def test_tokens_after_the_end_are_dropped(draw: Draw, server: Served, policy: CausalLMPolicy) -> None:
     """A server that draws several tokens at a time may hand on what it drew behind a stop string."""
 
     def longer(answer: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +138,7 @@ def test_tokens_after_the_end_are_dropped(draw: Draw, fake: FakeVLLM, policy: Ca
             choice["logprobs"]["token_logprobs"] = [-1.0, -2.0, -3.0, -4.0]
         return answer
 
-    fake.tamper = longer
+    server.tamper["/v1/completions"] = longer
     rollouts = draw()
     assert rollouts.completion_ids.tolist() == [[7, policy.eos_token_ids[0]]] * 10
     assert rollouts.old_log_probs.tolist() == [[-1.0, -2.0]] * 10
@@ -170,11 +169,11 @@ def test_a_problem_that_comes_twice_gets_other_completions(draw: Draw, problems:
 
 
 def test_a_request_spells_every_setting_and_leaves_room_in_the_context(
-    draw: Draw, fake: FakeVLLM, policy: CausalLMPolicy
+    draw: Draw, server: Served, policy: CausalLMPolicy
 ) -> None:
     near = Problem(id="near", prompt="7" * 500, answer="")
     draw(posed=[near], sampling=replace(SAMPLED, max_tokens=50))
-    body = next(body for path, body in fake.requests if path == "/v1/completions")
+    body = server.completions()[0]
     assert body["prompt"] == policy.prompt_ids(near.prompt)
     assert body["max_tokens"] == policy.max_length - len(body["prompt"]) < 50
     assert body["stop_token_ids"] == list(policy.eos_token_ids)
@@ -186,25 +185,25 @@ def test_a_request_spells_every_setting_and_leaves_room_in_the_context(
 
 @pytest.mark.parametrize("level", [1, 2])
 def test_a_sleeping_server_is_woken_for_the_weights_then_for_its_cache(
-    fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path, level: int
+    server: Served, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path, level: int
 ) -> None:
-    engine = engine_of(fake.url, tmp_path, sleep_level=level)
+    engine = engine_of(server.url, tmp_path, sleep_level=level)
     for _ in range(2):
         engine.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=SEED)
-    load = ["load_policy", "/reset_prefix_cache"]
+    load = ["policy_report", "load_policy", "/reset_prefix_cache"]
     draw = ["policy_report", "/wake_up?tags=kv_cache", "/v1/completions", "policy_report", f"/sleep?level={level}"]
     again = load if level == 2 else []  # at level 2 the weights are gone
-    assert fake.paths() == ["/wake_up?tags=weights", *load, *draw, "/wake_up?tags=weights", *again, *draw]
+    assert server.paths() == ["/wake_up?tags=weights", *load, *draw, "/wake_up?tags=weights", *again, *draw]
 
 
 def test_a_dropped_connection_is_tried_again_a_bounded_number_of_times(
-    fake: FakeVLLM, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
+    server: Served, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
 ) -> None:
-    patient = engine_of(fake.url, tmp_path, retries=1)
-    fake.drop = 1
+    patient = engine_of(server.url, tmp_path, retries=1)
+    server.drop = 1
     rollouts = patient.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=SEED)
     assert len(rollouts) == 2
-    fake.drop = 2
+    server.drop = 2
     with pytest.raises(ServerError, match=r"/collective_rpc cannot be reached \(tried 2 times\)"):
         patient.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=SEED)
 
@@ -220,14 +219,8 @@ def test_a_server_that_is_not_there_is_named(
         engine.generate(policy, [], group_size=2, sampling=SAMPLED, seed=SEED)
 
 
-def test_training_brings_every_update_to_the_server(fake: FakeVLLM, tmp_path: Path) -> None:
-    other = kit.policy(seed=5)
-    fake.worker.policy = type(fake.worker.policy)(
-        model=other.model, tokenizer=other.tokenizer, compute_dtype=torch.float32, chat_template=False
-    )
-    fake.worker.vllm_config.model_config.logprobs_mode = "processed_logprobs"
-    drawing = kit.generation()
-    drawing.engine = engine_of(fake.url, tmp_path)
-    trainer = kit.fit(kit.module(), 3, drawing)
-    assert fake.paths().count("load_policy") == 3
-    assert trainer.callback_metrics["train/rollout/log_prob_gap"] <= 1e-5
+@pytest.mark.parametrize("mode", ["processed_logprobs"])
+def test_training_brings_every_update_to_the_server(server: Served, policy: CausalLMPolicy, tmp_path: Path) -> None:
+    trainer = kit.fit(kit.module(policy=policy), 3, engine=engine_of(server.url, tmp_path))
+    assert server.paths().count("load_policy") == 3
+    assert trainer.callback_metrics["train/rollout/log_prob_gap"] <= server.backend.closeness

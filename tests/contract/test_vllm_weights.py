@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.vllm import VLLMEngine
-from contrastive_reasoning.rollout.vllm_client import ServerError
+from contrastive_reasoning.rollout.vllm_client import JSONServer, ServerError
 from contrastive_reasoning.tasks.base import Problem
-from tests.contract.vllm_kit import SAMPLED, SEED, scored
+from tests.contract.conftest import policy_of
+from tests.contract.vllm_kit import SAMPLED, SEED, engine_of, scored
+from tests.unit.lightning_modules import grpo_kit as kit
 
 if TYPE_CHECKING:
-    from tests.contract.conftest import FakeVLLM
+    from tests.contract.recording import Served
 
 Draw = Callable[..., RolloutBatch]
 
 
 def test_weights_travel_when_they_changed_and_only_then(
-    draw: Draw, fake: FakeVLLM, policy: CausalLMPolicy, tmp_path: Path
+    draw: Draw, server: Served, policy: CausalLMPolicy, tmp_path: Path
 ) -> None:
     first, again = draw(1), draw(1)
     assert torch.equal(first.old_log_probs, again.old_log_probs)
-    assert fake.paths().count("load_policy") == 1
+    assert server.paths().count("load_policy") == 1
     next(policy.model.parameters()).data[5] *= 3.0  # moves no counter of changes
     changed = draw(1)
-    assert fake.paths().count("load_policy") == fake.paths().count("/reset_prefix_cache") == 2
-    assert (scored(policy, changed) - changed.old_log_probs).abs().max() <= 1e-5
+    assert server.paths().count("load_policy") == server.paths().count("/reset_prefix_cache") == 2
+    assert (scored(policy, changed) - changed.old_log_probs).abs().max() <= server.backend.closeness
     assert (scored(policy, first) - first.old_log_probs).abs().max() > 1e-2
     assert list((tmp_path / "weights").iterdir()) == [], "nothing is left of a transfer"
 
 
 def test_a_policy_with_adapters_arrives_merged(
-    engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem]
+    engine: VLLMEngine, server: Served, policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
     adapted = CausalLMPolicy(
@@ -52,31 +57,109 @@ def test_a_policy_with_adapters_arrives_merged(
             if "lora_" in name:
                 parameter.add_(0.1)
     rollouts = engine.generate(adapted, problems, group_size=2, sampling=SAMPLED, seed=SEED)
-    assert (scored(adapted, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
+    assert (scored(adapted, rollouts) - rollouts.old_log_probs).abs().max() <= server.backend.closeness
 
 
-def test_a_server_that_was_started_again_is_refused(draw: Draw, fake: FakeVLLM) -> None:
+def reporting(fingerprint: str | None) -> Callable[[Any], Any]:
+    """An answer of workers that hold other weights."""
+    return lambda answer: {"results": [{**result, "fingerprint": fingerprint} for result in answer["results"]]}
+
+
+def test_a_server_that_was_started_again_is_refused(draw: Draw, server: Served) -> None:
     draw()
-    fake.worker.policy_fingerprint = None
+    server.tamper["policy_report"] = reporting(None)
     with pytest.raises(ServerError, match=r"holds other weights \(None\) than it was given \([0-9a-f]{32}\)"):
         draw()
 
 
-def test_a_server_that_another_run_uses_is_refused_though_the_draw_had_begun(draw: Draw, fake: FakeVLLM) -> None:
+def test_a_server_that_another_run_uses_is_refused_though_the_draw_had_begun(
+    draw: Draw, server: Served, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    policy_of(tokenizer, seed=5).save(tmp_path / "another")
+
     def meddle(answer: dict[str, Any]) -> dict[str, Any]:
-        fake.worker.policy_fingerprint = "0" * 32
+        call = {"method": "load_policy", "args": [str(tmp_path / "another")]}
+        assert server.backend.answer("/collective_rpc", call)[0] == 200
         return answer
 
-    fake.tamper = meddle
+    server.tamper["/v1/completions"] = meddle
     with pytest.raises(ServerError, match="another run uses it"):
-        draw()
+        draw(1)
 
 
-def test_a_server_that_loads_something_else_is_refused(
-    draw: Draw, fake: FakeVLLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stale = {"fingerprint": "1" * 32, "logprobs_mode": "raw_logprobs"}
-    monkeypatch.setattr(fake.worker, "load_policy", lambda folder: stale, raising=True)
+def test_a_server_that_loads_something_else_is_refused(draw: Draw, server: Served) -> None:
+    server.tamper["load_policy"] = reporting("1" * 32)
     with pytest.raises(ServerError, match="loaded other weights"):
         draw()
-    assert "/v1/completions" not in fake.paths()
+    assert "/v1/completions" not in server.paths()
+
+
+def test_a_server_that_keeps_what_the_old_weights_read_is_refused(draw: Draw, server: Served) -> None:
+    server.tamper["/reset_prefix_cache"] = lambda answer: {**answer, "success": False}
+    with pytest.raises(ServerError, match="keeps what the old weights read"):
+        draw()
+    assert "/v1/completions" not in server.paths()
+
+
+def test_a_server_that_does_not_see_the_folder_names_it(server: Served) -> None:
+    asked = JSONServer(url=server.url, timeout=60.0, retries=0)
+    with pytest.raises(ServerError, match=r"status 500: .*/nowhere holds no \*\.safetensors"):
+        asked.post("/collective_rpc", {"method": "load_policy", "args": ["/nowhere"]})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "difference"),
+    [({"layers": 1}, "num_hidden_layers 2, not 1"), ({"hidden_size": 32, "heads": 1}, "hidden_size 64, not 32")],
+    ids=["layers", "width"],
+)
+def test_a_server_of_another_model_is_refused_before_weights_travel(
+    engine: VLLMEngine,
+    server: Served,
+    tokenizer: PreTrainedTokenizerFast,
+    problems: Sequence[Problem],
+    sizes: dict[str, int],
+    difference: str,
+) -> None:
+    other = policy_of(tokenizer, seed=1, **sizes)
+    with pytest.raises(ServerError, match=rf"serves another model than the policy's \(.*{difference}"):
+        engine.generate(other, problems, group_size=2, sampling=SAMPLED, seed=SEED)
+    assert server.paths() == ["policy_report"]
+
+
+def test_a_server_of_another_vocabulary_is_refused_before_weights_travel(
+    engine: VLLMEngine, server: Served, problems: Sequence[Problem]
+) -> None:
+    other = policy_of(train_tokenizer(["Another text, with other merges"] * 3, vocab_size=262), seed=1)
+    with pytest.raises(ServerError, match=r"serves another model than the policy's \(vocab_size \d+, not 262\)"):
+        engine.generate(other, problems, group_size=2, sampling=SAMPLED, seed=SEED)
+    assert server.paths() == ["policy_report"]
+
+
+@pytest.mark.parametrize("mode", ["processed_logprobs"])
+def test_a_fault_in_the_servers_weights_shows_in_the_first_step(
+    server: Served, policy: CausalLMPolicy, tmp_path: Path
+) -> None:
+    """The loader took the right tensors; then one matrix was lost."""
+    faulty = copy.deepcopy(policy)
+    with torch.no_grad():
+        faulty.model.model.layers[1].mlp.down_proj.weight.zero_()  # pyright: ignore
+    faulty.save(tmp_path / "faulty")
+
+    def spoil(answer: dict[str, Any]) -> dict[str, Any]:
+        call = {"method": "load_policy", "args": [str(tmp_path / "faulty")]}
+        assert server.backend.answer("/collective_rpc", call)[0] == 200
+        server.tamper["policy_report"] = reporting(answer["results"][0]["fingerprint"])
+        return answer
+
+    def metrics() -> tuple[float, float]:
+        engine = engine_of(server.url, tmp_path)
+        logged = kit.fit(kit.module(policy=copy.deepcopy(policy)), 1, engine=engine).callback_metrics
+        return float(logged["train/rollout/log_prob_gap"]), float(logged["train/objective/ratio_max"])
+
+    sound = metrics()
+    server.tamper["load_policy"] = spoil
+    gap, ratio = metrics()
+    assert sound[0] <= server.backend.closeness
+    assert abs(sound[1] - 1) <= 2 * server.backend.closeness
+    assert gap > 0.1
+    assert ratio > 1.1

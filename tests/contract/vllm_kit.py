@@ -23,7 +23,7 @@ def engine_of(url: str, folder: Path, **changed: Any) -> VLLMEngine:
         "weights_folder": str(folder / "weights"),
         "sleep_level": None,
         "concurrency": 3,
-        "timeout": 60.0,
+        "timeout": 600.0,
         "retries": 0,
         "max_batch_tokens": 200,
     }

