@@ -35,7 +35,7 @@ def tokenizer(problems: Sequence[Problem]) -> PreTrainedTokenizerFast:
 
 
 def policy_of(
-    tokenizer: PreTrainedTokenizerFast, *, seed: int, kind: type[CausalLMPolicy] = CausalLMPolicy, **sizes: int
+    tokenizer: PreTrainedTokenizerFast, *, seed: int, kind: type[CausalLMPolicy] = CausalLMPolicy, **sizes: Any
 ) -> Any:
     """Weights drawn wide, so that completions differ and some of them end by themselves."""
     small: dict[str, int] = {

@@ -132,4 +132,4 @@ def refusal(body: dict[str, Any]) -> dict[str, Any] | None:
         said = f"n must be 1 when using greedy sampling, got {body['n']}."
     if len(body["stop"]) > 4:
         said = f"List should have at most 4 items after validation, not {len(body['stop'])}"
-    return said and {"error": {"message": said, "type": "BadRequestError", "code": 400}}
+    return None if said is None else {"error": {"message": said, "type": "BadRequestError", "code": 400}}

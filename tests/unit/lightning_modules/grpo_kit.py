@@ -20,7 +20,7 @@ from contrastive_reasoning.objectives import K3, NoCorrection, TokenMean
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
 from contrastive_reasoning.rewards import Credit
-from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.rollout import Engine, RolloutBatch, RolloutEngine, Sampling
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.stages.stage_checkpoint import StageCheckpoint, StopRequest
@@ -135,7 +135,7 @@ def sampling(temperature: float) -> Sampling:
     return Sampling(temperature=temperature, top_k=None, top_p=1.0, max_tokens=12, stop=tuple(ascii_lowercase))
 
 
-def generation(validation_samples: int = 0, engine: Engine | None = None) -> RolloutGeneration:
+def generation(validation_samples: int = 0, engine: RolloutEngine | None = None) -> RolloutGeneration:
     return RolloutGeneration(
         engine=engine or Engine(max_batch_tokens=100_000),
         group_size=4,
@@ -155,7 +155,7 @@ def fit(
     stop_after: int | None = None,
     resume: Path | None = None,
     validate_every: int | None = None,
-    engine: Engine | None = None,
+    engine: RolloutEngine | None = None,
     root: Path | None = None,
     training_problems: int = 0,
     **instead: Any,
