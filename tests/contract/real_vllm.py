@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -56,6 +57,12 @@ class RealVLLM:
         status, content = self._request("POST", path, json.dumps(body).encode())
         return status, json.loads(content) if content else None
 
+    def kill(self) -> None:
+        """End the server and its workers, which outlive it otherwise."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
     def ready(self) -> bool:
         try:
             return self._request("GET", "/health", b"")[0] == 200
@@ -90,7 +97,9 @@ def real_vllm(model: Path, log: Path, *options: str, port: int | None = None) ->
     ]
     with (
         log.open("wb") as said,
-        subprocess.Popen(command, env=os.environ | ENVIRONMENT, cwd=log.parent, stdout=said, stderr=said) as process,
+        subprocess.Popen(
+            command, env=os.environ | ENVIRONMENT, cwd=log.parent, stdout=said, stderr=said, start_new_session=True
+        ) as process,
     ):
         server = RealVLLM(process, port)
         try:
@@ -101,4 +110,4 @@ def real_vllm(model: Path, log: Path, *options: str, port: int | None = None) ->
                 time.sleep(1)
             yield server
         finally:
-            process.terminate()
+            server.kill()

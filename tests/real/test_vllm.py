@@ -149,8 +149,7 @@ def test_a_server_that_dies_between_two_completions_ends_the_draw_in_a_sentence(
     engine = engine_of(server.url, tmp_path, concurrency=1)
 
     def kill(row: int, text: str) -> None:
-        server.process.kill()
-        server.process.wait()
+        server.kill()
 
     with pytest.raises(ServerError, match=rf"{server.url}/\S+ cannot be reached \(tried once\)"):
         engine.generate(policy, problems, group_size=1, sampling=GREEDY, seed=SEED, written=kill)
