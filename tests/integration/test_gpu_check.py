@@ -53,7 +53,7 @@ def test_a_page_has_the_figures_of_a_run_with_rollouts_by_the_engine_and_by_a_se
         assert float(of_part["largest gap between log-probs of rollout and trainer"]) < 1e-4
 
 
-@pytest.mark.whole
+@pytest.mark.slow  # bfloat16 on a processor that does not multiply it natively
 def test_a_page_has_what_decoding_reaches_of_the_memorys_bandwidth_and_how_many_tests_were_skipped(
     model: Path, tmp_path: Path
 ) -> None:
