@@ -49,7 +49,7 @@ def first_view(runs: Sequence[TrackedRun]) -> str:
     return "deflate;" + base64.b64encode(zlib.compress(json.dumps(_DEFAULTS | state).encode())).decode()
 
 
-_DEFAULTS: Mapping[str, Any] = {
+_DEFAULTS: dict[str, Any] = {
     "searchFilter": "tags.kind = 'experiment'",  # an address with a filter of its own would lose the view
     "runsExpanded": {},
     "runsPinned": [],

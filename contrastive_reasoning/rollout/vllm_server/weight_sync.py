@@ -57,7 +57,7 @@ def pack_tied_head(model: Any) -> None:
     tied head: new layers would be read out through the old head.
     """
     head = getattr(model, "lm_head", None)
-    if hasattr(head, "cpu_linear"):
+    if head is not None and hasattr(head, "cpu_linear"):
         head.quant_method.process_weights_after_loading(head)
 
 
