@@ -43,7 +43,7 @@ def trained(name: str, kind: str, few_layers: Path) -> dict[str, Any]:
         reward=Vowels(),
         optimizer=grpo_kit.optimizer(LEARNING_RATE),
         minibatches_per_rollout=2,
-        microbatch_tokens=100,  # two or three completions behind their prompt
+        microbatch_tokens=50,  # two completions behind their prompt
     )
     passes, known, loss = [], Known(), module.loss
     module.loss = lambda *args: (passes.append(1), loss(*args))[1]

@@ -29,6 +29,7 @@ def test_a_killed_run_is_the_run_that_was_not(run: Forks, few_layers: Path, tmp_
         "budget.grpo.checkpoint_every=1",
         "budget.grpo.evaluate_every=3",
     ]
+    words += ["budget.grpo.max_completion_tokens=5", "budget.grpo.microbatch_tokens=40"]  # two rows in a micro-batch
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run(*words, f"output_dir={whole}") == 0, run.log.read_text()
     expected = numbers(stage(whole, "grpo"))

@@ -124,7 +124,7 @@ def test_credit_of_a_critic(step: Step, model: Path, tmp_path: Path) -> None:
     folder = step("experiment=llama_critic_process", "stages=[critic,grpo]", *game, *critic, *few, *ADAPTERS)
     page = (folder / "pages" / "train" / "credit" / "1.html").read_text()
     credited = 0
-    for tokens in re.findall(r"<pre>\n(.*?)</pre>", page, flags=re.DOTALL):
+    for tokens in re.findall(r"<pre>(.*?)</pre>", page, flags=re.DOTALL):
         spelled = [
             (html.unescape(text), value) for value, text in re.findall(r'title="(.*?)">(.*?)</span>', tokens, re.S)
         ]
