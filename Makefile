@@ -15,7 +15,7 @@ prompt ?=
 scale  ?=
 gpus   ?=
 
-TARGETS := help setup exp sweep test test-whole test-all lint types check study list model dashboard compare report sync eval sample plan bench gpu-check docs clean
+TARGETS := help setup exp sweep test test-whole test-all test-real lint types check study list model dashboard compare report sync eval sample plan bench gpu-check docs clean
 
 # What may be said to each on the command line. Another word in small letters would be lost without a word, so it is
 # refused; one in capitals is a variable of the environment, which every recipe sees: CUDA_VISIBLE_DEVICES=1. So are https_proxy and its like.
@@ -86,6 +86,9 @@ test-whole: $(STAMP)  ## run the tests of whole runs, real ranks and all combina
 
 test-all: $(STAMP)  ## run all tests, those of minutes too
 	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile -m "not real" tests
+
+test-real: $(STAMP)  ## run the tests on a real model of 135M parameters, which it fetches into outputs/models
+	@$(BIN)/python -m pytest -c pyproject.toml -n 0 -rs -o tmp_path_retention_policy=failed -m real tests/real
 
 lint: $(STAMP)  ## check style and formatting
 	@$(BIN)/ruff check .

@@ -23,7 +23,10 @@ from experiments.schema import register
 
 register()
 ROOT = Path(__file__).resolve().parents[4]
-OF_A_CLONE = {"help", "setup", "test", "test-whole", "test-all", "lint", "types", "check", "gpu-check", "docs", "clean"}
+OF_A_CLONE = {
+    *("help", "setup", "test", "test-whole", "test-all", "test-real"),
+    *("lint", "types", "check", "gpu-check", "docs", "clean"),
+}
 """Targets that mean nothing where the package is installed."""
 SAID = re.compile(r"^([a-z-]+):.*?## (.*?)(?::  .*)?$", re.M)
 PROMPT = 'What\'s 2 * $HOME ("in `words`")? #1'

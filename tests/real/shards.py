@@ -1,0 +1,79 @@
+"""The same training of the real model's first layers by one process and in shards on two, all weights or adapters."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from callbacks.rollout_generation import RolloutGeneration
+from contrastive_reasoning.policies.load import LoRA
+from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from tests.real.conftest import loaded
+from tests.unit.lightning_modules import grpo_kit
+from tests.unit.lightning_modules.ranks_kit import Known, result, trainer
+
+STEPS = 2
+LEARNING_RATE = 1e-4
+KINDS = {"all weights": None, "adapters": LoRA(rank=4, alpha=8.0, dropout=0.0, target_modules="all-linear")}
+"""What is trained."""
+STAGES = ("zero2", "zero3")
+
+
+class Vowels:
+    """A reward that text without sense can collect: the share of vowels in what was written."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        shares = [sum(c in "aeiou" for c in text) / max(len(text), 1) for text in rollouts.texts]
+        outcome = rollouts.old_log_probs.new_tensor(shares)
+        return Credit(outcome=outcome, parts={"vowels": outcome})
+
+
+def sampling(temperature: float) -> Sampling:
+    return Sampling(temperature=temperature, top_k=None, top_p=1.0, max_tokens=8, stop=("e",))
+
+
+def trained(name: str, kind: str, few_layers: Path) -> dict[str, Any]:
+    """Two rollout batches of four groups, learned from in two mini-batches of several micro-batches each."""
+    module = grpo_kit.module(
+        policy=loaded(few_layers, KINDS[kind]),
+        reward=Vowels(),
+        optimizer=grpo_kit.optimizer(LEARNING_RATE),
+        minibatches_per_rollout=2,
+        microbatch_tokens=50,  # two completions behind their prompt
+    )
+    passes, known, loss = [], Known(), module.loss
+    module.loss = lambda *args: (passes.append(1), loss(*args))[1]
+    draws = RolloutGeneration(
+        engine=Engine(max_batch_tokens=10_000),
+        group_size=4,
+        sampling=sampling(1.0),
+        greedy=sampling(0.0),
+        validation_samples=0,
+        copy_weights=True,
+        seed=3,
+    )
+    fitting = trainer(name, STEPS, [draws, known], limit_val_batches=0)
+    fitting.fit(module, datamodule=grpo_kit.prompts(4, STEPS))
+    found = result(module, known)
+    return {"weights": found["weights"], "moved": found["moved"], "steps": found["steps"], "passes": len(passes)}
+
+
+def compared(few_layers: Path, expected: Path) -> dict[str, dict[str, Any]]:
+    """What this rank makes under either stage, beside what one process made, saved as ``expected/KIND.pt``."""
+    found = {}
+    for kind in KINDS:
+        one = torch.load(expected / f"{kind}.pt", weights_only=True)
+        for stage in STAGES:
+            ours = trained(stage, kind, few_layers)
+            found[f"{stage} {kind}"] = {
+                "apart": (ours["moved"] - one["moved"]).norm().item() / one["moved"].norm().item(),
+                "farthest": (ours["weights"] - one["weights"]).abs().max().item(),
+                "sha256": sha256(ours["weights"].numpy()).hexdigest(),
+                "steps": ours["steps"],
+                "passes": ours["passes"],
+            }
+    return found

@@ -1,0 +1,56 @@
+"""ZeRO-2 and ZeRO-3 on two ranks against one process, with all weights and with adapters.
+
+On the first layers of the real model, whose embedding is 28 of 35 million weights: two ranks, one process, and what
+they are compared by fit into little memory, and a layer more would be sharded as these are. Each rank draws and learns
+from other problems.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tests.real.shards import KINDS, LEARNING_RATE, STAGES, STEPS, compared, trained
+from tests.two_ranks import on_ranks
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def one(few_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where what one process makes of either kind is saved."""
+    folder = tmp_path_factory.mktemp("one")
+    for kind in KINDS:
+        torch.save(trained("one", kind, few_layers), folder / f"{kind}.pt")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two(one: Path, few_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each rank finds; their processes are started once."""
+    return on_ranks(compared, tmp_path_factory.mktemp("two"), few_layers, one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stage", STAGES)
+def test_two_ranks_learn_what_one_process_does(
+    stage: str, kind: str, one: Path, two: list[dict[str, Any]], record_property: pytest.RecordProperty
+) -> None:
+    """To float32: a gradient's sum has another order, and AdamW divides by its size, so that a weight of almost no
+    gradient may go another way; of all weights together the steps agree to 1e-4 of their length."""
+    expected = torch.load(one / f"{kind}.pt", weights_only=True)
+    first, second = (rank[f"{stage} {kind}"] for rank in two)
+    record_property("apart, as a share of what was learned", first["apart"])
+    record_property("the weight farthest apart", first["farthest"])
+    assert expected["moved"].abs().max() > LEARNING_RATE / 2
+    assert first["apart"] <= 1e-4
+    assert first["sha256"] == second["sha256"], "both ranks have the same weights, bit for bit"
+    assert min(first["passes"], second["passes"]) > 2 * STEPS, "several micro-batches in each mini-batch"
+    for ours, theirs in zip(first["steps"], expected["steps"], strict=True):
+        assert theirs["train/optimizer/gradient_norm"] > 0
+        shared = {name: ours[name] for name in theirs if "sharding" not in name}
+        assert_close(shared, {name: theirs[name] for name in shared}, rtol=1e-4, atol=1e-4)
