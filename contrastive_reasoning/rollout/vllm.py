@@ -32,6 +32,9 @@ from contrastive_reasoning.rollout.vllm_client import (
 )
 from contrastive_reasoning.tasks.base import Problem
 
+MOST_STOPS = 4
+"""Stop strings that a request to vLLM may have."""
+
 
 class VLLMEngine:
     """The interface of ``Engine``. Its log-probs are the server's own, of the server's kernels and dtype.
@@ -134,9 +137,8 @@ class VLLMEngine:
         def group(p: int) -> list[Drawn]:
             prompt = requests.prompt_ids[p][requests.prompt_mask[p]].tolist()
             limit = int(requests.limits[p])
-            size = (
-                1 if sampling.greedy else requests.group_size
-            )  # vLLM refuses several greedy ones: they are all the same
+            # vLLM refuses several greedy completions of a prompt, which are all the same: one stands for its group
+            size = 1 if sampling.greedy else requests.group_size
             body = request_body(policy, prompt, group_size=size, limit=limit, sampling=sampling, seed=seeds[p])
             answer = self.server.post("/v1/completions", body)
             rows = reader.read(answer, prompt=prompt, group_size=size, limit=limit, begun=requests.prefixes[p])
@@ -183,10 +185,6 @@ def request_body(
         "logprobs": 0,  # of the token that was drawn, and of no other
         "return_token_ids": True,
     }
-
-
-MOST_STOPS = 4
-"""Stop strings that a request to vLLM may have."""
 
 
 def _filled(drawn: Sequence[Drawn], requests: Requests, policy: CausalLMPolicy) -> Completions:
