@@ -27,7 +27,10 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 PACKAGES = ("experiments", "callbacks", "lightning_modules", "contrastive_reasoning")
 CODE = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>.*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
-RUN_ELSEWHERE = ("setup", "test", "test-all", "check", "help", "docs", "list", "sync", "bench", "gpu-check")
+RUN_ELSEWHERE = (
+    *("setup", "test", "test-all", "test-real", "check", "help"),
+    *("docs", "list", "sync", "bench", "gpu-check"),
+)
 """Targets that take nothing, or flags of their own."""
 OF_MLFLOW = ("compare", "report", "dashboard")
 """Targets that read what there is: names and keys are looked at here."""
