@@ -11,6 +11,7 @@ import json
 import re
 import sqlite3
 import tarfile
+from collections import Counter
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -108,4 +109,10 @@ def test_every_number_is_the_one_that_was_shown(
     found = shown(folder, case, monkeypatch, capsys)
     assert found.keys() == expected.keys()
     for file, lines in expected.items():
-        assert comparable(file, found[file]) == comparable(file, lines), file
+        ours, theirs = comparable(file, found[file]), comparable(file, lines)
+        if file == "page":  # its sections stand in another order since, and a verdict came to those of experiments
+            missing, more = Counter(map(str, theirs)), Counter(map(str, ours))
+            assert not missing - more, file
+            assert (more - missing).total() == (case != "page of a study"), file
+        else:
+            assert ours == theirs, file
