@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.config.folders import summaries
+from experiments.config.folders import summaries, without_command
 from experiments.config.hints import command_line
 from experiments.system.terminal import protect_output
 
@@ -20,7 +20,7 @@ def main() -> None:
     for group, heading in SECTIONS.items():
         print(heading)
         for name, line in entries[group].items():
-            print(f"  {name:<{width}}  {line.partition(' make ')[0].rstrip()}")  # the heading has the command
+            print(f"  {name:<{width}}  {without_command(line)}")  # the heading has the command
 
 
 if __name__ == "__main__":

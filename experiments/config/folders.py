@@ -7,6 +7,7 @@ and in those that a run starts (ranks, jobs of a sweep). Set by hand, it holds f
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,6 +75,11 @@ def summaries(group: str) -> dict[str, str]:
         paths = sorted((folder / group).glob("*.yaml"))
         found |= {path.stem: first_comment(path.read_text(encoding="utf-8", errors="replace")) for path in paths}
     return found
+
+
+def without_command(summary: str) -> str:
+    """A first comment without the command that stands behind it."""
+    return re.sub(r"\s+make (exp|study|sweep) .*", "", summary)
 
 
 def experiment_names() -> list[str]:

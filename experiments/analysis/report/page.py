@@ -16,6 +16,7 @@ from experiments.analysis.report import charts, figures
 from experiments.analysis.report.gather import Gathered, commands, study_command
 from experiments.analysis.runs import ABSENT, ArmRuns, Stages, value_of
 from experiments.analysis.set_table import SetTable, set_table
+from experiments.config.folders import without_command
 from experiments.config.hints import command_line
 from experiments.mlflow_sync import Tracker
 from experiments.studies.launched import notes_on_primary
@@ -120,17 +121,10 @@ def experiment(found: Gathered, name: str) -> dict[str, Any] | None:
     counts = {"arm": arms, "run": len(runs), "seed": len({value_of(run, "seed") for run in runs})}
     return {
         "name": name,
-        "about": sorted(
-            {_question(found.origins[run.run_id].about) for run in runs if run.run_id in found.origins} - {""}
-        ),
+        "about": sorted({without_command(one.about) for run in runs if (one := found.origins.get(run.run_id))} - {""}),
         "counts": ", ".join(f"{number} {noun}{'' if number == 1 else 's'}" for noun, number in counts.items()),
         "choices": ", ".join(one for one in shared if not one.endswith((f" {ABSENT}", " none", " null"))),
     }
-
-
-def _question(about: str) -> str:
-    """The first line of an experiment's file without the command behind it, which the page has elsewhere."""
-    return about.partition(" make exp ")[0]
 
 
 def tables(found: Gathered) -> Iterable[SetTable]:
