@@ -33,8 +33,8 @@ class Skipped(RuntimeError):
 class Repeat(NamedTuple):
     """What an arm says of one repeat."""
 
-    seconds: Mapping[str, float]
-    """By measure."""
+    figures: Mapping[str, float]
+    """By measure: seconds, of ``peak_memory`` GiB."""
     tokens: Mapping[str, Any]
     """What work that was."""
 
@@ -73,7 +73,7 @@ class Arm:
         heard = self._hear()
         if "skipped" in heard:
             raise Skipped(heard["skipped"])
-        return Repeat(seconds=heard["seconds"], tokens=heard["tokens"])
+        return Repeat(figures=heard["figures"], tokens=heard["tokens"])
 
     def close(self) -> None:
         """End its input, and with it the process."""
@@ -99,14 +99,14 @@ class Arm:
         return ArmFailed(f"{self.name} ended: {last}")
 
 
-Seconds = dict[str, dict[str, list[float]]]
-"""Arm → measure → the seconds of each repeat."""
+Figures = dict[str, dict[str, list[float]]]
+"""Arm → measure → the figure of each repeat."""
 
 
 def race(
     arms: Sequence[Arm], asked: Mapping[str, Sequence[str]], *, warm: Collection[str], repeats: int, tell: Tell
-) -> Seconds:
-    """Seconds of ``repeats`` counted answers to every request, after one of each that is not counted.
+) -> Figures:
+    """Figures of ``repeats`` counted answers to every request, after one of each that is not counted.
 
     A peer that ends on the way is left out of what is returned.
 
@@ -120,7 +120,7 @@ def race(
     Raises:
         ArmFailed: where the first arm has ended.
     """
-    seconds: Seconds = defaultdict(lambda: defaultdict(list))
+    figures: Figures = defaultdict(lambda: defaultdict(list))
     lost: set[str] = set()
     for repeat in range(repeats + 1):
         for request, arm in ((request, arm) for request in asked for arm in arms):
@@ -135,9 +135,9 @@ def race(
                     raise
                 lost.add(arm.name)
                 continue
-            for measure, value in answer.seconds.items() if repeat else ():
-                seconds[arm.name][measure].append(value)
-    return {name: of_arm for name, of_arm in seconds.items() if name not in lost}
+            for measure, value in answer.figures.items() if repeat else ():
+                figures[arm.name][measure].append(value)
+    return {name: of_arm for name, of_arm in figures.items() if name not in lost}
 
 
 @contextmanager

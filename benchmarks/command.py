@@ -1,10 +1,12 @@
 """One table: the parts of a GRPO step here and in the peers, as ratios of one run on the same work:  make bench
 
     python -m benchmarks --workloads short --measures generation update --repeats 3      a part of it
+    python -m benchmarks --models smollm2-135m-q4                        a pretrained model, once it is fetched
     python -m benchmarks --device cuda                                   two shapes of Qwen2, on a GPU
 
-Results and notes go to ``outputs/bench.json``; a whole run on the CPU also writes ``docs/performance.md``. ``scaling``
-and ``clipo_overhead`` are of the small policy on the CPU and left out elsewhere. It has not been run on a GPU yet.
+Results and notes go to ``outputs/bench.json``. A whole run on the CPU also writes a page: ``docs/performance.md`` of
+the small policy, ``docs/performance_pretrained.md`` of the pretrained one. ``scaling`` and ``clipo_overhead`` are of
+the small policy on the CPU and left out elsewhere. It has not been run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -23,28 +25,28 @@ from benchmarks.clipo import clipo_overhead
 from benchmarks.measures import MEASURES, PAIRS, PARTS, Findings
 from benchmarks.page import page
 from benchmarks.side_by_side import SideBySide, UnequalWork, scaling
-from benchmarks.workloads import FOLDER, MODELS, QWEN2, SMALL, WORKLOADS, on
+from benchmarks.workloads import FOLDER, MODELS, PRETRAINED, QWEN2, SMALL, WORKLOADS, on
+from experiments.config.known_models import OUTPUTS, model_folder
 from experiments.schema import register
 from experiments.system.files import write_json, write_text
 
 OUTPUT = Path("outputs") / "bench.json"
 AT_HOME = ("scaling", "clipo_overhead")
-PAGE = Path("docs") / "performance.md"
+PAGES = {SMALL: Path("docs") / "performance.md", PRETRAINED: Path("docs") / "performance_pretrained.md"}
+"""Of one model on the CPU."""
 KEYS = [workload.key for workload in WORKLOADS]
-NO_VLLM = {
-    False: "vLLM was not measured: it needs a GPU, and this machine has none.",
-    True: "vLLM was not measured: there is no arm for it yet.",
-}
+NO_VLLM = "vLLM was not measured: --vllm names no command of it; docs/vllm.md says how to install it."
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--repeats", type=int, default=5, help="counted repeats of every measure")
-    parser.add_argument("--workloads", nargs="+", choices=KEYS, default=KEYS)
+    parser.add_argument("--workloads", nargs="+", choices=KEYS, help="default: all that the models do")
     parser.add_argument("--measures", nargs="+", choices=MEASURES, default=list(MEASURES))
     parser.add_argument("--device", choices=TRAINERS, default="cpu", help="where all arms compute")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="takes the results and the notes")
     parser.add_argument("--models", nargs="+", choices=MODELS, help="default: small on the CPU, the others on a GPU")
+    parser.add_argument("--vllm", help="the command of vLLM, such as vllm-env/bin/vllm")
     chosen = parser.parse_args()
     chosen.models = chosen.models or ([SMALL] if chosen.device == "cpu" else list(QWEN2))
     if chosen.device == "cuda" and not torch.cuda.is_available():
@@ -53,28 +55,37 @@ def options() -> argparse.Namespace:
         chosen.measures = [measure for measure in chosen.measures if measure not in AT_HOME]
     if chosen.repeats < 1:
         parser.error(f"--repeats must be at least 1, got {chosen.repeats}")
-    chosen.whole = set(chosen.measures) == set(MEASURES) and set(chosen.workloads) == set(KEYS)
+    suited = [workload.key for workload in WORKLOADS if any(map(workload.suits, chosen.models))]
+    chosen.workloads = chosen.workloads or suited
+    if idle := [key for key in chosen.workloads if key not in suited]:
+        parser.error(f"--workloads {idle[0]} is not done by {', '.join(chosen.models)}; choose of {', '.join(suited)}")
+    if PRETRAINED in chosen.models and not model_folder(PRETRAINED, OUTPUTS).is_dir():
+        parser.error(f"{PRETRAINED} is not there: make model name={PRETRAINED}")
+    of_all = set(MEASURES) - (set(AT_HOME) if chosen.models != [SMALL] else set())
+    whole = set(chosen.measures) == of_all and chosen.workloads == suited and chosen.device == "cpu"
+    chosen.page = PAGES.get(chosen.models[0]) if whole and len(chosen.models) == 1 else None
     return chosen
 
 
 def run(chosen: argparse.Namespace, found: Findings, tell: Tell) -> None:
     """All chosen measures; what a peer cannot do is a note, and the rest goes on."""
-    on_workloads = {*PARTS, *PAIRS} & set(chosen.measures)
+    on_workloads = {*PARTS, UPDATE_ROOFLINE, *PAIRS} & set(chosen.measures)
     python = None
     if set(PARTS) & on_workloads:
         tell("the peers' environment (some minutes, once)")
-        found.notes.append(NO_VLLM[torch.cuda.is_available()])
+        found.notes += [] if chosen.vllm else [NO_VLLM]
         try:
             python = peer_python(FOLDER / "peers")
         except NoEnvironment as reason:
             found.notes.append(f"TRL and transformers were not measured: {reason}.")
     for model, workload in product(chosen.models, WORKLOADS):
-        if workload.key in chosen.workloads and on_workloads:
+        if workload.key in chosen.workloads and workload.suits(model) and on_workloads:
             SideBySide(
                 workload=on(workload, model=model, device=chosen.device),
                 measures=on_workloads,
                 repeats=chosen.repeats,
                 python=python,
+                vllm=chosen.vllm,
                 found=found,
                 tell=lambda what, title=f"{workload.title}, {model}": tell(f"{title} · {what}"),
             )()
@@ -90,13 +101,14 @@ def report(found: Findings, console: Console, output: Path) -> None:
     write_json(output, asdict(found))
     tables: dict[str, Table] = {}
     for result in found.results:
-        columns = ("measure", "against", "ratio", "from", "to", "ours s", "peer s")
+        columns = ("measure", "against", "ratio", "from", "to", "ours", "theirs", "unit")
         table = tables.setdefault(result.workload, Table(*columns, title=result.workload))
-        numbers = (result.ratio, result.ratio_min, result.ratio_max, result.ours_s, result.peer_s)
-        table.add_row(result.measure, result.peer, *(f"{number:#.3g}" for number in numbers))
+        numbers = (result.ratio, result.ratio_min, result.ratio_max, result.ours, result.theirs)
+        table.add_row(result.measure, result.peer, *(f"{number:#.3g}" for number in numbers), result.unit)
     console.print(*tables.values(), *found.notes, sep="\n")
-    console.print("A ratio is the peer's seconds over ours; of clipo_overhead ours over the peer's.")
-    console.print("Of decode_roofline it is the fraction of what the memory's bandwidth allows.")
+    console.print("A ratio is the peer's figure over ours; of clipo_overhead ours over the peer's.")
+    console.print("Of decode_roofline it is the fraction of what the memory's bandwidth allows,")
+    console.print("of update_roofline the fraction of the rate of a large matrix product.")
     console.print(f"Written: {output}")
 
 
@@ -114,8 +126,8 @@ def main() -> None:
     report(found, console, chosen.output)
     if failure is not None:
         raise SystemExit(failure)
-    if chosen.whole:
-        write_text(PAGE, page(found, repeats=chosen.repeats))
-        console.print(f"Written: {PAGE}")
+    if chosen.page:
+        write_text(chosen.page, page(found, model=chosen.models[0], repeats=chosen.repeats))
+        console.print(f"Written: {chosen.page}")
     else:
-        console.print(f"A part of the measures: {PAGE} stays as it is.")
+        console.print("A part of the measures, or another model or device: no page is written.")

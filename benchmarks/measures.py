@@ -9,8 +9,14 @@ from typing import NamedTuple
 
 from benchmarks.arms import TRL
 
-PARTS = ("generation", "scoring", "update", "whole_step")
+PEAK_MEMORY = "peak_memory"
+PARTS = ("generation", "scoring", "update", "whole_step", PEAK_MEMORY)
 """Of a GRPO step. Scoring is the pass for an old policy or a reference, which a plain step leaves out."""
+UPDATE_ROOFLINE = "update_roofline"
+AT_PEAK = "update_at_peak"
+"""Our seconds for the update's arithmetic, were all of it as fast as a large matrix product."""
+PEAK = "matrix products"
+"""What ``update_roofline`` is compared with."""
 PAIRS = {
     "decode_roofline": ("decode", "roofline", "memory bandwidth"),
     "shared_prefix": ("shared_prefix", "own_prefix", "one prompt for each completion"),
@@ -18,7 +24,7 @@ PAIRS = {
 """What our arm alone measures: request → the names of our seconds and of those beside them, and what those are."""
 PREFIX_WORKLOAD = "long"
 """The workload whose prompts are long enough for ``shared_prefix``."""
-MEASURES = (*PARTS, *PAIRS, "scaling", "clipo_overhead")
+MEASURES = (*PARTS, UPDATE_ROOFLINE, *PAIRS, "scaling", "clipo_overhead")
 
 
 class Peer(NamedTuple):
@@ -29,12 +35,16 @@ class Peer(NamedTuple):
     """What its environment's interpreter runs."""
     parts: tuple[str, ...]
     """Of a step, what it does at all."""
+    our_update: bool = False
+    """Whether a whole step is its generation and our update, added."""
 
 
 PEERS = (
     Peer(f"TRL {TRL}", "benchmarks.peers.trl_trainer", PARTS),
-    Peer("transformers generate", "benchmarks.peers.hf_generate", ("generation",)),
+    Peer("transformers generate", "benchmarks.peers.hf_generate", ("generation", "whole_step"), our_update=True),
 )
+VLLM = Peer("vLLM with our update", "benchmarks.ours", PARTS)
+"""Our own arm with rollouts from a server: in our environment, the weights sent after each update."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,20 +55,24 @@ class Result:
     workload: str
     peer: str
     ratio: float
-    """The peer's seconds over ours, the median of the repeats' ratios; in ``clipo_overhead`` ours over the peer's."""
+    """The peer's figure over ours, the median of the repeats' ratios; in ``clipo_overhead`` ours over the peer's."""
     ratio_min: float
     ratio_max: float
-    ours_s: float
-    """The median of the repeats."""
-    peer_s: float
+    ours: float
+    """The median of the repeats: seconds, of ``peak_memory`` GiB."""
+    theirs: float
+
+    @property
+    def unit(self) -> str:
+        return "GiB" if self.measure == PEAK_MEMORY else "s"
 
 
 def compare(
     measure: str, workload: str, peer: str, *, ours: Sequence[float], theirs: Sequence[float], overhead: bool = False
 ) -> Result:
-    """How many times as fast as the peer we are, repeat by repeat: a slow minute slows both arms of a pair.
+    """How many times ours the peer's figure is, repeat by repeat: a slow minute slows both arms of a pair.
 
-    With ``overhead`` how many times the peer's seconds ours are. Raises ValueError for no repeats, or not the same
+    With ``overhead`` how many times the peer's ours is. Raises ValueError for no repeats, or not the same
     number of both.
     """
     if not ours or len(ours) != len(theirs):
@@ -71,8 +85,8 @@ def compare(
         ratio=median(ratios),
         ratio_min=min(ratios),
         ratio_max=max(ratios),
-        ours_s=median(ours),
-        peer_s=median(theirs),
+        ours=median(ours),
+        theirs=median(theirs),
     )
 
 

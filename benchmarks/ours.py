@@ -5,6 +5,7 @@ Parts come from the configuration; only the reward is put in here, and the batch
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,11 @@ import torch
 from hydra import compose, initialize_config_module
 
 from benchmarks.arms import TRAINERS
-from benchmarks.peers.conversation import Conversation, now, read_work, timed
+from benchmarks.measures import AT_PEAK
+from benchmarks.peers.conversation import Conversation, now, peak_memory, read_work, timed
 from benchmarks.roofline import COPIED, copy_bandwidth, decode_bytes, traffic_of
+from callbacks.cost import measured_peak
+from contrastive_reasoning.policies.pass_cost import decoder_size, learning_flops
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
@@ -68,7 +72,7 @@ class BeforeStep(L.Callback):
 
 
 class AfterRollouts(L.Callback):
-    """Stands after it, and answers with the seconds of the step."""
+    """Stands after it, and answers with the figures of the step."""
 
     def __init__(self, before: BeforeStep) -> None:
         self.before = before
@@ -81,8 +85,16 @@ class AfterRollouts(L.Callback):
         end, start = now(), self.before.start
         self.before.rollouts = batch.rollouts
         pl_module.rollout_step = 0  # rollouts are a function of it: every repeat writes the same completions
-        seconds = {"generation": self.drawn - start, "update": end - self.drawn, "whole_step": end - start}
-        self.before.conversation.answer(seconds, tokens_of(batch.rollouts))
+        policy = pl_module.policy
+        flops = learning_flops(decoder_size(policy.model), pl_module.work)
+        figures = {
+            "generation": self.drawn - start,
+            "update": end - self.drawn,
+            "whole_step": end - start,
+            "peak_memory": peak_memory(),
+            AT_PEAK: flops / measured_peak(policy.device, policy.compute_dtype),
+        }
+        self.before.conversation.answer(figures, tokens_of(batch.rollouts))
 
 
 def tokens_of(rollouts: RolloutBatch) -> dict[str, Any]:
@@ -128,7 +140,7 @@ def decoding(policy: Any, generation: Any, rollouts: RolloutBatch) -> dict[str, 
 
 
 def main() -> None:
-    """The laptop's baseline experiment with the policy and the sizes of this work."""
+    """The laptop's baseline experiment with the policy and the sizes of this work; more overrides come as arguments."""
     conversation, work = Conversation(), read_work()
     register()
     be_quiet()
@@ -137,7 +149,7 @@ def main() -> None:
         "module": "grpo",  # no reference, as the peers
         "trainer": TRAINERS[work["device"]],
         "policy.pretrained": work["policy"],
-        "policy.compute_dtype": "bfloat16",
+        "policy.compute_dtype": work["compute_dtype"],
         "budget.grpo.group_size": work["group_size"],
         "budget.grpo.max_completion_tokens": work["max_tokens"],
         "budget.grpo.microbatch_tokens": work["microbatch_tokens"],
@@ -145,11 +157,12 @@ def main() -> None:
         "rollout.engine.max_batch_tokens": work["batch_tokens"],
     }
     with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", [f"{key}={value}" for key, value in overrides.items()])
+        config = compose("config", [*(f"{key}={value}" for key, value in overrides.items()), *sys.argv[2:]])
     module, generation, trainer = (build(config, key) for key in ("module", "rollout", "trainer"))
     module.reward = EveryOther()
     before = BeforeStep(conversation, work["microbatch_tokens"], generation)
-    conversation.ready(torch=torch.__version__, threads=str(torch.get_num_threads()))
+    threads = str(torch.get_num_threads())
+    conversation.ready(torch=torch.__version__, threads=threads, dtype=work["compute_dtype"])
     trainer(
         max_epochs=1,
         callbacks=[before, generation, AfterRollouts(before)],

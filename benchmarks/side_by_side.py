@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arms import Arm, ArmFailed, Skipped, Tell, arms_that_close, race
-from benchmarks.measures import PAIRS, PARTS, PEERS, PREFIX_WORKLOAD, Findings, Peer, compare
+from benchmarks.arms import Arm, ArmFailed, Figures, Skipped, Tell, arms_that_close, race
+from benchmarks.measures import (
+    AT_PEAK,
+    PAIRS,
+    PARTS,
+    PEAK,
+    PEERS,
+    PREFIX_WORKLOAD,
+    UPDATE_ROOFLINE,
+    VLLM,
+    Findings,
+    Peer,
+    compare,
+)
 from benchmarks.peers.conversation import STEP
+from benchmarks.vllm_server import NotUp, served
 from benchmarks.workloads import BASE, DOUBLED, SHORTEST, WorkFiles, Workload
+
+SERVER_SECONDS = 900
+"""That the start of a vLLM server may take."""
 
 
 class UnequalWork(ValueError):
@@ -27,12 +44,14 @@ class SideBySide:
     repeats: int
     python: Path | None
     """The peers' interpreter; None: there is none, so only we run."""
+    vllm: str | None
+    """The command that ``serve`` is appended to; None: no arm draws from a server."""
     found: Findings
     tell: Tell
 
     def __call__(self) -> None:
         files, title = WorkFiles(self.workload), self.workload.title
-        with arms_that_close() as arms:
+        with ExitStack() as servers, arms_that_close() as arms:
             self.tell("starting ours")
             arms.append(our_arm(files))
             tokens = arms[0].ask(STEP).tokens
@@ -40,27 +59,59 @@ class SideBySide:
             self.found.versions.update(arms[0].versions)
             self.found.sizes[title] = size_of(self.workload, files.prompt_tokens, tokens["lengths"])
             peers = [peer for peer in PEERS if set(self.measures) & set(peer.parts) and self.python]
-            peers = [peer for peer in peers if self._joins(peer, arms, files, tokens)]
+            peers = [peer for peer in peers if self._joins(peer, self._peer(peer, files, tokens), arms, files, tokens)]
+            if self.vllm and set(self.measures) & set(VLLM.parts):
+                command = self._served(files, servers)
+                peers += [VLLM] if command and self._joins(VLLM, command, arms, files, tokens) else []
             asked = requests(self.measures, peers)
-            seconds = race(arms, asked, warm=[STEP], repeats=self.repeats, tell=self.tell)
-            for peer in peers:
-                if peer.name not in seconds:
-                    self._leave_out(peer, "its process ended on the way")
-                    continue
-                for part in (part for part in PARTS if part in self.measures and part in peer.parts):
-                    ours, theirs = seconds["ours"][part], seconds[peer.name][part]
-                    self.found.results.append(compare(part, title, peer.name, ours=ours, theirs=theirs))
+            figures = race(arms, asked, warm=[STEP], repeats=self.repeats, tell=self.tell)
+            self._compare(peers, figures)
             for measure in PAIRS:
                 long = self.workload.key.startswith(PREFIX_WORKLOAD)
                 if measure in self.measures and (long or measure != "shared_prefix"):
                     self.tell(measure)
                     measure_pair(measure, arms[0], self.workload, self.repeats, self.found)
 
-    def _joins(self, peer: Peer, arms: list[Arm], files: WorkFiles, tokens: Mapping[str, Any]) -> bool:
+    def _compare(self, peers: Sequence[Peer], figures: Figures) -> None:
+        """Add the results of the race."""
+        title, results = self.workload.title, self.found.results
+        for peer in peers:
+            if peer.name not in figures:
+                self._leave_out(peer, "its process ended on the way")
+                continue
+            ours, theirs = figures["ours"], figures[peer.name]
+            if peer.our_update:
+                both = zip(theirs["generation"], ours["update"], strict=True)
+                theirs["whole_step"] = [drawn + rest for drawn, rest in both]
+            for part in (part for part in PARTS if part in self.measures and part in peer.parts):
+                results.append(compare(part, title, peer.name, ours=ours[part], theirs=theirs[part]))
+        if UPDATE_ROOFLINE in self.measures:
+            ours = figures["ours"]
+            results.append(compare(UPDATE_ROOFLINE, title, PEAK, ours=ours["update"], theirs=ours[AT_PEAK]))
+
+    def _peer(self, peer: Peer, files: WorkFiles, tokens: Mapping[str, Any]) -> list[str]:
+        return [str(self.python), "-m", peer.module, str(files.for_peers(tokens["lengths"]))]
+
+    def _served(self, files: WorkFiles, servers: ExitStack) -> list[str] | None:
+        """The command of our arm with rollouts from a server that is started here; None, and a note, without one."""
+        assert self.vllm is not None
+        self.tell("starting vLLM")
+        policy, device, log = files.folder / "policy", self.workload.device, files.folder / "vllm_server.log"
+        server = served(self.vllm, policy, device=device, log=log, seconds=SERVER_SECONDS)
+        try:
+            url, _ = servers.enter_context(server)
+        except (NotUp, OSError) as reason:
+            self._leave_out(VLLM, str(reason))
+            return None
+        overrides = ["rollout=vllm", f"rollout.engine.url={url}", f"rollout.engine.weights_folder={files.folder}/sent"]
+        return [sys.executable, "-m", VLLM.module, str(files.for_us()), *overrides]
+
+    def _joins(
+        self, peer: Peer, command: Sequence[str], arms: list[Arm], files: WorkFiles, tokens: Mapping[str, Any]
+    ) -> bool:
         """Start the peer and hold it to our work; a note where that does not succeed."""
         self.tell(f"starting {peer.name}")
-        log = files.folder / f"{peer.module.rpartition('.')[2]}.log"
-        command = [str(self.python), "-m", peer.module, str(files.for_peers(tokens["lengths"]))]
+        log = files.folder / f"{peer.name.split()[0].lower()}.log"
         try:
             arms.append(Arm(peer.name, command, log=log))
             theirs = arms[-1].ask(STEP).tokens
@@ -80,7 +131,7 @@ class SideBySide:
 
 def requests(measures: Collection[str], peers: Sequence[Peer]) -> dict[str, list[str]]:
     """What is asked of whom for these measures: request → names of peers. A step gives all its parts at once."""
-    asked: dict[str, list[str]] = {}
+    asked: dict[str, list[str]] = {STEP: []} if UPDATE_ROOFLINE in measures else {}
     for peer in peers:
         parts = set(peer.parts).intersection(measures)
         if parts - {"scoring"}:
@@ -116,7 +167,7 @@ def measure_pair(measure: str, ours: Arm, workload: Workload, repeats: int, foun
     mine, other, against = PAIRS[measure]
     try:
         ours.ask(measure)
-        pairs = [ours.ask(measure).seconds for _ in range(repeats)]
+        pairs = [ours.ask(measure).figures for _ in range(repeats)]
     except Skipped as reason:
         found.notes.append(f"{measure} was not measured on {workload.title}: {reason}.")
         return

@@ -1,25 +1,30 @@
-"""The work that all arms do: prompts, groups, lengths. Prompts are Countdown's own, numbers drawn from a fixed seed.
+"""The work that all arms do: prompts, groups, lengths. What prompts state is drawn from a fixed seed.
 
-short   8 prompts of ~30 tokens × 8 completions × 128 tokens
-long    4 prompts of ~1,800 tokens (two worked searches in each) × 8 completions × 128 tokens
-uneven  8 prompts of ~30 tokens × 8 completions of 32 to 512 tokens
+short     8 prompts of ~30 tokens × 8 completions × 128 tokens
+long      4 prompts of ~1,800 tokens (two worked searches in each) × 8 completions × 128 tokens
+uneven    8 prompts of ~30 tokens × 8 completions of 32 to 512 tokens
+problems  8 word problems of ~85 tokens × 8 completions × 128 tokens, for a pretrained model
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import log
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from contrastive_reasoning.policies.load import native_dtype
 from contrastive_reasoning.policies.tiny import TinyArchitecture, TinyModel, tiny_model, train_tokenizer
 from contrastive_reasoning.rollout.sampling import Seed, row_uniforms
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown import CountdownProblem
+from experiments.config.known_models import OUTPUTS, model_folder
 from experiments.system.files import write_json
 
 SEED: Seed = (0, "rollout", 0, 0)
@@ -48,7 +53,41 @@ QWEN2 = {
     "qwen2_15b": replace(_QWEN2_05B, hidden_size=1536, intermediate_size=8960, layers=28, heads=12),
 }
 """Of Qwen2's two smallest, embeddings tied to the head as in theirs."""
-MODELS = (SMALL, *QWEN2)
+PRETRAINED = "smollm2-135m-q4"
+"""A Llama of 135 million parameters with a vocabulary of 49,152, which ``make model`` fetches."""
+MODELS = (SMALL, *QWEN2, PRETRAINED)
+INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
+"""CLIPO's for GSM8K."""
+
+
+def stated(numbers: Sequence[int], target: int) -> str:
+    """A prompt of 3 tokens a number: two digits and a comma."""
+    return f"Numbers: {list(numbers)}\nTarget: {target}\n"
+
+
+def drawn(random: Random, count: int) -> tuple[list[int], int]:
+    """Numbers of two digits and a target of three."""
+    return [random.randint(10, 49) for _ in range(count)], random.randint(100, 999)
+
+
+def numbers_of(random: Random, *, count: int) -> str:
+    """So many numbers, which set the length."""
+    return stated(*drawn(random, count))
+
+
+def worked_searches(random: Random) -> str:
+    """LongProc's form, with two worked searches."""
+    return CountdownProblem(*drawn(random, 4)).prompt
+
+
+def word_problem(random: Random) -> str:
+    """A question of GSM8K's length and CLIPO's instruction; no data set is needed."""
+    boxes, price, sold, paid, friends = (random.randint(12, 98) for _ in range(5))
+    return (
+        f"A shop gets {boxes} boxes with {price} pencils in each. On Monday it sells {sold} pencils, and on Tuesday "
+        f"twice as many as on Monday. A teacher then buys {paid} pencils and shares half of them among {friends} "
+        f"pupils. How many pencils does the shop have left at the end of Tuesday? {INSTRUCTION}"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +96,8 @@ class Workload:
     title: str
     prompts: int
     group_size: int
-    prompt_numbers: int | None
-    """Numbers stated in the prompt, which set its length; None: LongProc's form, with two worked searches."""
+    prompt: Callable[[Random], str]
+    """Draws one."""
     max_tokens: int
     """Of a completion."""
     uneven: bool
@@ -71,6 +110,10 @@ class Workload:
     """One of ``MODELS``."""
     device: str = "cpu"
     """Where all arms compute: cpu or cuda."""
+
+    def suits(self, model: str) -> bool:
+        """Whether it is done by this model: word problems by the pretrained one, the others by fresh ones."""
+        return (model == PRETRAINED) == (self.prompt is word_problem)
 
     @property
     def shape(self) -> TinyArchitecture:
@@ -91,14 +134,9 @@ class Workload:
     def problems(self) -> list[Problem]:
         """The same in every process."""
         random = Random(0)
-        made = [self._problem(random, index) for index in range(self.prompts)]
+        prompts = [self.prompt(random) for _ in range(self.prompts)]
+        made = [Problem(id=f"{self.key}{index}", prompt=prompt, answer="") for index, prompt in enumerate(prompts)]
         return [_late_ending(problem, self.group_size) for problem in made] if self.uneven else made
-
-    def _problem(self, random: Random, index: int) -> Problem:
-        numbers = [random.randint(10, 49) for _ in range(self.prompt_numbers or 4)]
-        target = random.randint(100, 999)
-        prompt = stated(numbers, target) if self.prompt_numbers else CountdownProblem(numbers, target).prompt
-        return Problem(id=f"{self.key}{index}", prompt=prompt, answer=str(target))
 
 
 def on(workload: Workload, *, model: str, device: str) -> Workload:
@@ -107,11 +145,6 @@ def on(workload: Workload, *, model: str, device: str) -> Workload:
         return workload
     title = f"{workload.title}, {model} on {device}"
     return replace(workload, key=f"{workload.key}-{model}-{device}", title=title, model=model, device=device)
-
-
-def stated(numbers: Sequence[int], target: int) -> str:
-    """A prompt of 3 tokens a number: two digits and a comma."""
-    return f"Numbers: {list(numbers)}\nTarget: {target}\n"
 
 
 def _late_ending(problem: Problem, group_size: int) -> Problem:
@@ -133,15 +166,16 @@ SHORT = Workload(
     title="short prompts",
     prompts=8,
     group_size=8,
-    prompt_numbers=8,
+    prompt=partial(numbers_of, count=8),
     max_tokens=128,
     uneven=False,
     microbatch_rows=64,
 )
 WORKLOADS = (
     SHORT,
-    replace(SHORT, key="long", title="LongProc prompts", prompts=4, prompt_numbers=None, microbatch_rows=8),
+    replace(SHORT, key="long", title="LongProc prompts", prompts=4, prompt=worked_searches, microbatch_rows=8),
     replace(SHORT, key="uneven", title="uneven lengths", max_tokens=512, uneven=True, microbatch_rows=32),
+    replace(SHORT, key="problems", title="word problems", prompt=word_problem, microbatch_rows=8),
 )
 
 BASE = replace(
@@ -149,13 +183,13 @@ BASE = replace(
     key="base",
     title="4 prompts of ~260 tokens × 8 × 64 tokens",
     prompts=4,
-    prompt_numbers=84,
+    prompt=partial(numbers_of, count=84),
     max_tokens=64,
     microbatch_rows=32,
 )
 DOUBLED = {
     "group_size": replace(BASE, key="group", group_size=16),
-    "prompt_length": replace(BASE, key="prompt", prompt_numbers=170),
+    "prompt_length": replace(BASE, key="prompt", prompt=partial(numbers_of, count=170)),
     "completion_length": replace(BASE, key="completion", max_tokens=128),
     "width": replace(BASE, key="width", hidden_size=384),
 }
@@ -188,6 +222,8 @@ def set_end_share(model: TinyModel, specials: Sequence[int], share: float) -> No
 
 FOLDER = Path(".bench").resolve()
 """The peers' environment and the files of every workload; git ignores it."""
+NEVER_WRITTEN = "<reponame>"
+"""A token of the pretrained model's vocabulary that stands in no text."""
 LEARNING_RATE = 1e-12
 """The update is done in full, and no weight of ordinary size changes by it: all repeats see the same policy."""
 
@@ -199,14 +235,29 @@ class WorkFiles:
         self.workload = workload
         self.folder = folder / workload.key
         self.problems = workload.problems()
-        shape = workload.shape
+        self.bos = self._save_pretrained() if workload.model == PRETRAINED else self._save_fresh()
+        tokenizer: Any = AutoTokenizer.from_pretrained(self.folder / "policy")
+        encoded = [tokenizer(self.bos + problem.prompt, add_special_tokens=False) for problem in self.problems]
+        self.prompt_tokens = max(len(one["input_ids"]) for one in encoded)
+        """Of the longest prompt, the token that begins every text included."""
+
+    def _save_pretrained(self) -> str:
+        """A copy of the fetched model whose end token is one that it never writes: no completion ends by itself."""
+        source = model_folder(PRETRAINED, OUTPUTS)
+        tokenizer: Any = AutoTokenizer.from_pretrained(source)
+        model: Any = AutoModelForCausalLM.from_pretrained(source)
+        tokenizer.eos_token = NEVER_WRITTEN
+        model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
+        model.save_pretrained(self.folder / "policy")
+        tokenizer.save_pretrained(self.folder / "policy")
+        return ""
+
+    def _save_fresh(self) -> str:
+        """A policy with random weights, and its tokenizer; returns the token that begins every text."""
+        shape, workload = self.workload.shape, self.workload
         # the same texts for every workload, so that all have one tokenizer
         corpus = [CountdownProblem((21, 16, 17, 26), 46).prompt, stated((21, 16, 17, 26), 46)]
         tokenizer: Any = train_tokenizer(corpus, vocab_size=VOCABULARY, kind=shape.kind)
-        self.bos = str(tokenizer.bos_token)
-        encoded = [tokenizer(problem.prompt)["input_ids"] for problem in self.problems]
-        self.prompt_tokens = 1 + max(len(ids) for ids in encoded)
-        """Of the longest prompt, the token that begins every text included."""
         model = tiny_model(shape, tokenizer, seed=0)
         specials = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
         set_end_share(model, specials, END_SHARE if workload.uneven else 0.0)
@@ -218,6 +269,7 @@ class WorkFiles:
             embedding.data[known:, 0] = NEVER
         model.save_pretrained(self.folder / "policy")
         tokenizer.save_pretrained(self.folder / "policy")
+        return str(tokenizer.bos_token)
 
     def for_us(self) -> Path:
         """Our own arm's: problems, and budgets in tokens that are the peer's budgets in rows."""
@@ -247,6 +299,7 @@ class WorkFiles:
             "max_tokens": self.workload.max_tokens,
             "learning_rate": LEARNING_RATE,
             "device": self.workload.device,
+            "compute_dtype": native_dtype(),
         }
         write_json(path, {**common, **content})
         return path

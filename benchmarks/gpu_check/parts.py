@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
-from urllib.request import urlopen
 
 from benchmarks.arms import ROOT, TRAINERS
-from benchmarks.gpu_check.processes import failure, run, shareable, start, stop
 from benchmarks.gpu_check.results import Outcome, of_benchmark, of_run, of_tests
+from benchmarks.processes import run, shareable
+from benchmarks.vllm_server import NotUp, served
 from experiments.config.known_models import OUTPUTS, model_folder
 from experiments.system.terminal import one_line
 
@@ -34,12 +31,8 @@ MEASURED = {"cpu": "small", "cuda": "qwen2_05b"}
 """What the benchmark takes of its work, and by device of its models, so that it ends within minutes."""
 VLLM = ROOT / "vllm-env" / "bin" / "vllm"
 """Where docs/vllm.md installs it."""
-SERVED = ("--worker-extension-cls", "weight_sync.WeightSync", "--gpu-memory-utilization", "0.3")
-"""Options of the server; the trainer needs the rest of the same device."""
 BY_VLLM = "budget.grpo.steps=3"
 """Fewer, for the server takes minutes to start."""
-OPENED = {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": "contrastive_reasoning/rollout/vllm_server"}
-"""Variables of the server, see docs/vllm.md."""
 NO_MODEL = "there is no model"
 
 
@@ -103,17 +96,13 @@ class Check:
             return Outcome(not_run="vLLM is not installed; docs/vllm.md says how")
         if self.policy is None:
             return Outcome(not_run=NO_MODEL)
-        end, port, log = time.monotonic() + seconds, free_port(), self.folder / "vllm_server.log"
-        command = [*shlex.split(program), "serve", str(self.policy.resolve()), "--port", str(port), *SERVED]
-        server = start(command, log=log, variables=OPENED)
+        end, log = time.monotonic() + seconds, self.folder / "vllm_server.log"
         try:
-            url = f"http://127.0.0.1:{port}"
-            if (reason := not_up(server, url, log=log, end=end)) is not None:
-                return Outcome(failures=(("server", reason),))
-            engine = ["rollout=vllm", f"rollout.engine.url={url}", BY_VLLM]
-            return self._train("vllm", engine, max(end - time.monotonic(), 0.0))
-        finally:
-            stop(server)
+            with served(program, self.policy, device=self.device, log=log, seconds=seconds) as (url, _):
+                engine = ["rollout=vllm", f"rollout.engine.url={url}", BY_VLLM]
+                return self._train("vllm", engine, max(end - time.monotonic(), 0.0))
+        except NotUp as reason:
+            return Outcome(failures=(("server", str(reason)),))
 
     def _train(self, part: str, more: Sequence[str], seconds: float) -> Outcome:
         if self.policy is None:
@@ -177,22 +166,3 @@ def outcome_of(part: Part, check: Check, *, seconds: float) -> Outcome:
     except OSError as error:  # a program that is not there, a full disk
         outcome = Outcome(failures=(("start", shareable(one_line(error))),))
     return replace(outcome, seconds=time.monotonic() - began)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def not_up(server: subprocess.Popen[bytes], url: str, *, log: Path, end: float) -> str | None:
-    """Wait until the server is up; returns why it is not, or None."""
-    while time.monotonic() < end:
-        if (code := server.poll()) is not None:
-            return failure(code, log)
-        try:
-            with urlopen(f"{url}/health", timeout=5):
-                return None
-        except OSError:
-            time.sleep(0.5)
-    return "it did not answer within the time limit"

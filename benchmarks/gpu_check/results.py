@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from xml.etree import ElementTree
 
-from benchmarks.gpu_check.processes import shareable
+from benchmarks.processes import shareable
 from experiments.run_folder import read_metrics, stage_folders
 from experiments.run_folder.reader import find_run_folders
 

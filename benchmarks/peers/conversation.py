@@ -1,9 +1,9 @@
-"""What every arm shares: its side of the conversation, a clock, and completions of given lengths.
+"""What every arm shares: its side of the conversation, a clock, its memory, and completions of given lengths.
 
-Requests come in and seconds go out, one JSON object a line:
+Requests come in and figures go out, one JSON object a line:
 
     benchmark → arm    {"measure": "step"}
-    arm → benchmark    {"seconds": {"generation": 1.5, "update": 0.7, "whole_step": 2.2}, "tokens": {…}}
+    arm → benchmark    {"figures": {"generation": 1.5, "update": 0.7, "whole_step": 2.2}, "tokens": {…}}
                        {"skipped": "one sentence"}
 
 The first line an arm says is ``{"ready": {library: version}}``. It ends where its input ends.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
@@ -35,9 +36,9 @@ class Conversation:
     def ready(self, **versions: str) -> None:
         self._say(ready=versions)
 
-    def answer(self, seconds: Mapping[str, float], tokens: Mapping[str, Any] | None = None) -> None:
-        """Seconds by measure; ``tokens`` says what work that was."""
-        self._say(seconds=dict(seconds), tokens=dict(tokens or {}))
+    def answer(self, figures: Mapping[str, float], tokens: Mapping[str, Any] | None = None) -> None:
+        """Seconds or GiB by measure; ``tokens`` says what work that was."""
+        self._say(figures=dict(figures), tokens=dict(tokens or {}))
 
     def until_step(self, direct: Mapping[str, Callable[[], Mapping[str, float] | str]]) -> None:
         """Answer requests by the functions of ``direct``, a sentence being a reason to skip; return when a step is due.
@@ -81,6 +82,14 @@ def timed(function: Callable[[], object]) -> float:
     start = now()
     function()
     return now() - start
+
+
+def peak_memory() -> float:
+    """GiB: the most that this process has held, on a GPU the most that its tensors have taken there."""
+    if torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated() / 2**30
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
 def processors(work: dict[str, Any], *, prompt_tokens: int, end: int) -> list[GivenLengths]:

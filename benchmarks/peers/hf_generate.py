@@ -1,4 +1,4 @@
-"""The arm of plain ``transformers``: ``generate`` on prompts repeated for their group, under bf16 autocast."""
+"""The arm of plain ``transformers``: ``generate`` on prompts repeated for their group."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def main() -> None:
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
+    bf16 = work["compute_dtype"] == "bfloat16"
     written: list[Any] = []
 
     def generate() -> None:
-        with torch.no_grad(), torch.autocast(work["device"], dtype=torch.bfloat16):
+        with torch.no_grad(), torch.autocast(work["device"], dtype=torch.bfloat16, enabled=bf16):
             rows = model.generate(
                 input_ids=inputs["input_ids"],
                 attention_mask=inputs["attention_mask"],

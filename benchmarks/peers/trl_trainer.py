@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.peers.conversation import Conversation, now, processors, read_work, timed
+from benchmarks.peers.conversation import Conversation, now, peak_memory, processors, read_work, timed
 
 # Imported by name: they are not in the environment in which our own code is checked.
 datasets: Any = import_module("datasets")
@@ -47,7 +47,7 @@ class TimedTrainer(trl.GRPOTrainer):
 
 
 class AtEachStep(transformers.TrainerCallback):
-    """Waits before a step until it is asked for, and tells its seconds."""
+    """Waits before a step until it is asked for, and tells its figures."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
@@ -60,9 +60,14 @@ class AtEachStep(transformers.TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         whole, trainer = now() - self.start, self.trainer
-        seconds = {"generation": trainer.generating, "update": whole - trainer.preparing, "whole_step": whole}
+        figures = {
+            "generation": trainer.generating,
+            "update": whole - trainer.preparing,
+            "whole_step": whole,
+            "peak_memory": peak_memory(),
+        }
         tokens = {name: int(trainer.rollouts(f"{name}_mask").sum()) for name in ("prompt", "completion")}
-        self.conversation.answer(seconds, tokens)
+        self.conversation.answer(figures, tokens)
 
 
 def every_other(completions: list[Any], **_: Any) -> list[float]:
@@ -76,7 +81,7 @@ def settings(work: dict[str, Any]) -> Any:
     return trl.GRPOConfig(
         output_dir=work["scratch"],
         use_cpu=work["device"] == "cpu",
-        bf16=True,
+        bf16=work["compute_dtype"] == "bfloat16",
         per_device_train_batch_size=micro_rows,
         gradient_accumulation_steps=rows // micro_rows,
         num_generations=work["group_size"],

@@ -76,8 +76,7 @@ def _recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
 
 
 def _project(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, bias: Tensor | None) -> Tensor:
-    logits = bucketed_linear(hidden, weight, bias)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+    logits = _logits(hidden, weight, bias, temperature)
     chosen = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     return chosen - logits.logsumexp(-1)
 
@@ -165,5 +164,10 @@ def _divergence(
 
 
 def _log_softmax(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:
+    return _logits(hidden, weight, bias, temperature).log_softmax(dim=-1)
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:
     logits = bucketed_linear(hidden, weight, bias)
-    return (logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature).log_softmax(dim=-1)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return logits if temperature == 1 else logits / temperature  # a division is two passes over a chunk

@@ -18,8 +18,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--worker-extension-cls", choices=["weight_sync.WeightSync"], required=True)
-    parser.add_argument("--gpu-memory-utilization", type=float)
-    options = parser.parse_args()
+    options, _ = parser.parse_known_args()  # others of vLLM's change nothing here
     model, tokenizer = (kind.from_pretrained(options.model) for kind in (AutoModelForCausalLM, AutoTokenizer))
     with torch.no_grad():  # other weights than the trainer's, which have to come first
         model.get_input_embeddings().weight.zero_()

@@ -43,13 +43,13 @@ def arm(folder: Path, name: str = "fake", script: str = STEPPING) -> Arm:
     return Arm(name, [sys.executable, "-c", f"exec(open({str(path)!r}).read())"], log=folder / f"{name}.log")
 
 
-def test_an_arm_tells_versions_seconds_and_tokens(tmp_path: Path) -> None:
+def test_an_arm_tells_versions_figures_and_tokens(tmp_path: Path) -> None:
     with arms_that_close() as arms:
         arms.append(arm(tmp_path))
         assert arms[0].versions == {"fake": "1.2"}
-        assert arms[0].ask("scoring").seconds == {"scoring": 0.5}
+        assert arms[0].ask("scoring").figures == {"scoring": 0.5}
         steps = [arms[0].ask("step") for _ in range(2)]
-        assert [step.seconds["whole_step"] for step in steps] == [2, 4]
+        assert [step.figures["whole_step"] for step in steps] == [2, 4]
         assert steps[0].tokens == {"completion": 7}
     assert arms[0].process.returncode == 0
     assert (tmp_path / "fake.log").read_text() == "what a library prints\n"
@@ -61,7 +61,7 @@ def test_what_an_arm_does_not_measure_it_says_and_goes_on(tmp_path: Path) -> Non
         for measure, sentence in (("shared_prefix", "not yet"), ("memory", "this arm does not measure memory")):
             with pytest.raises(Skipped, match=sentence):
                 arms[0].ask(measure)
-        assert arms[0].ask("scoring").seconds == {"scoring": 0.5}
+        assert arms[0].ask("scoring").figures == {"scoring": 0.5}
 
 
 def test_an_arm_that_ends_is_one_sentence(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from benchmarks.command import report
 from benchmarks.gpu_check.__main__ import NO_GPU, machine, main, run_parts
 from benchmarks.gpu_check.page import HEAD, page
 from benchmarks.gpu_check.parts import EXPERIMENT, MODELS, PARTS, Check
-from benchmarks.gpu_check.processes import run
 from benchmarks.gpu_check.results import Outcome, of_benchmark, of_run, of_tests
 from benchmarks.measures import Findings, compare
+from benchmarks.processes import run
 from tests.config_kit import composed
 from tests.page_language import complaints, limits
 
@@ -89,7 +89,7 @@ def test_a_wrong_setting_is_refused(argument: str, said: str, capsys: pytest.Cap
 def test_a_process_is_ended_at_its_limit_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmarks.gpu_check.processes.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("benchmarks.processes.GRACE_SECONDS", 0.2)
     reason = run(["sh", "-c", STUBBORN], log=tmp_path / "log", seconds=2)
     assert reason is not None
     assert reason.startswith("stopped at its time limit of 2 s; its last output: started ")

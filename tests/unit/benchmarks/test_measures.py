@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.clipo import clipo_overhead
-from benchmarks.command import options
+from benchmarks.command import PAGES, options
 from benchmarks.measures import MEASURES, PEERS, Findings, compare
 from benchmarks.page import page
 from benchmarks.side_by_side import requests
-from benchmarks.workloads import MODELS, SMALL
+from benchmarks.workloads import MODELS, PRETRAINED, SMALL
+from experiments.config.known_models import model_folder
 from experiments.schema import register
 
 
@@ -21,13 +23,30 @@ def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Namespace:
     return options()
 
 
-def test_the_page_is_of_all_measures_of_the_small_policy_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_of_all_that_one_model_does_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plain, large = chosen(monkeypatch), chosen(monkeypatch, "--models", MODELS[1])
-    assert (plain.models, plain.whole) == ([SMALL], True)
-    assert not large.whole
+    assert (plain.models, plain.page, plain.workloads) == ([SMALL], PAGES[SMALL], ["short", "long", "uneven"])
+    assert large.page is None
     assert set(plain.measures) - set(large.measures) == {"scaling", "clipo_overhead"}
-    assert not chosen(monkeypatch, "--measures", "update").whole
-    assert not chosen(monkeypatch, "--workloads", "short").whole
+    assert chosen(monkeypatch, "--measures", "update").page is None
+    assert chosen(monkeypatch, "--workloads", "short").page is None
+    monkeypatch.setattr("benchmarks.command.OUTPUTS", tmp_path)
+    with pytest.raises(SystemExit):
+        chosen(monkeypatch, "--models", PRETRAINED)
+    assert f"make model name={PRETRAINED}" in capsys.readouterr().err
+    model_folder(PRETRAINED, tmp_path).mkdir(parents=True)
+    pretrained = chosen(monkeypatch, "--models", PRETRAINED)
+    assert (pretrained.page, pretrained.workloads) == (PAGES[PRETRAINED], ["problems"])
+
+
+def test_work_that_no_chosen_model_does_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        chosen(monkeypatch, "--workloads", "problems")
+    assert "--workloads problems is not done by small; choose of short, long, uneven" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -41,21 +60,22 @@ def test_a_device_that_is_not_there_is_refused(
 
 def test_a_step_is_asked_for_once_and_scoring_apart() -> None:
     everyone, trl = [peer.name for peer in PEERS], [PEERS[0].name]
+    assert requests(["update_roofline"], []) == {"step": []}, "ours alone"
     assert requests(MEASURES, PEERS) == {"step": everyone, "scoring": trl}
     assert requests(["update"], PEERS) == {"step": trl}
     assert requests(["scoring"], PEERS) == {"scoring": trl}
     assert requests(["generation"], PEERS[1:]) == {"step": everyone[1:]}
-    assert requests(MEASURES, []) == {}
+    assert requests(["scaling"], []) == {}
 
 
 def test_ratios_are_of_pairs_the_peers_seconds_over_ours_and_an_overhead_the_other_way_round() -> None:
     ours, theirs = [1.0, 2.0, 4.0], [3.0, 2.0, 6.0]
     result = compare("update", "short", "TRL", ours=ours, theirs=theirs)
     assert (result.ratio_min, result.ratio, result.ratio_max) == (1.0, 1.5, 3.0)
-    assert (result.ours_s, result.peer_s) == (2.0, 3.0)
+    assert (result.ours, result.theirs) == (2.0, 3.0)
     result = compare("clipo_overhead", "stories", "plain", ours=ours, theirs=theirs, overhead=True)
     assert (result.ratio_min, result.ratio, result.ratio_max) == pytest.approx((1 / 3, 2 / 3, 1.0))
-    assert (result.ours_s, result.peer_s) == (2.0, 3.0)
+    assert (result.ours, result.theirs) == (2.0, 3.0)
 
 
 @pytest.mark.whole
@@ -79,16 +99,18 @@ def test_every_result_is_a_row_under_its_workload_and_the_page_says_how_it_was_m
             compare("update", "short prompts", "TRL 1.0", ours=[2.0, 2.0], theirs=[1.0, 3.0]),
             compare("update", "LongProc prompts", "TRL 1.0", ours=[12.0], theirs=[30.0]),
         ],
-        versions={"torch": "2.13.0", "threads": "1", "trl": "1.0"},
+        versions={"torch": "2.13.0", "threads": "1", "trl": "1.0", "dtype": "float32"},
         sizes={"short prompts": "8 prompts of 32 tokens"},
         notes=["vLLM was not measured: no GPU."],
     )
-    text = page(found, repeats=2)
+    found.results.append(compare("peak_memory", "short prompts", "TRL 1.0", ours=[1.5, 1.5], theirs=[3.0, 3.0]))
+    text = page(found, model=SMALL, repeats=2)
     short, long = text.index("### short prompts"), text.index("### LongProc prompts")
     assert short < text.index("| `generation` | TRL 1.0 | **3.00** | 2.00 – 4.00 | 375 ms | 1.0 s |") < long
     assert short < text.index("| `update` | TRL 1.0 | **1.00** | 0.50 – 1.50 | 2.0 s | 2.0 s |") < long
+    assert short < text.index("| `peak_memory` | TRL 1.0 | **2.00** | 2.00 – 2.00 | 1.50 GiB | 3.00 GiB |") < long
     assert long < text.index("| `update` | TRL 1.0 | **2.50** | 2.50 – 2.50 | 12.0 s | 30.0 s |")
-    assert sum(line.startswith("| `") for line in text.splitlines()) == 3
-    for fact in ("threads of an arm: 1", "torch 2.13.0, trl 1.0", "2 repeats", *found.notes):
+    assert sum(line.startswith("| `") for line in text.splitlines()) == 4
+    for fact in ("threads of an arm: 1", "compute in float32", "torch 2.13.0, trl 1.0", "2 repeats", *found.notes):
         assert fact in text
     assert "short prompts: 8 prompts of 32 tokens." in text

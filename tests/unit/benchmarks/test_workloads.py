@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.workloads import BASE, DOUBLED, END_SHARE, SEED, SHORTEST, WORKLOADS, WorkFiles, Workload
+from benchmarks.workloads import (
+    BASE,
+    DOUBLED,
+    END_SHARE,
+    MODELS,
+    PRETRAINED,
+    SEED,
+    SHORTEST,
+    WORKLOADS,
+    WorkFiles,
+    Workload,
+)
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import load_policy
 from contrastive_reasoning.rollout import Engine, Sampling
@@ -31,6 +42,12 @@ def test_problems_are_the_same_every_time_and_a_peer_has_whole_micro_batches() -
         assert workload.problems() == workload.problems()
         assert len({problem.prompt for problem in workload.problems()}) == workload.prompts
         assert workload.prompts * workload.group_size % workload.microbatch_rows == 0
+
+
+def test_the_pretrained_model_does_the_word_problems_and_no_other_does() -> None:
+    done = {model: [workload.key for workload in WORKLOADS if workload.suits(model)] for model in MODELS}
+    assert done.pop(PRETRAINED) == ["problems"]
+    assert set(map(tuple, done.values())) == {("short", "long", "uneven")}
 
 
 def test_doubled_is_doubled_in_one_size(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""A vLLM server of a policy with our worker extension, for as long as it is needed."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+from benchmarks.processes import failure, start, stop
+from contrastive_reasoning.rollout import vllm_server
+
+OPTIONS = {
+    "cuda": ("--gpu-memory-utilization", "0.3"),  # the trainer needs the rest of the same device
+    "cpu": (
+        *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "64"),
+        *("--max-num-batched-tokens", "32768"),  # a seeded request dies where its prompt is read in chunks
+    ),
+}
+"""By device."""
+EXTENSION = ("--worker-extension-cls", "weight_sync.WeightSync")
+VARIABLES = {
+    "VLLM_SERVER_DEV_MODE": "1",  # opens the endpoints that change weights
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "PYTHONPATH": str(Path(vllm_server.__file__).parent),
+}
+ON_A_CPU = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "TORCH_COMPILE_DISABLE": "1",  # its sampler would be compiled at the first request, for minutes
+}
+LOCAL = "127.0.0.1"
+
+
+class NotUp(RuntimeError):
+    """The server did not come up; the message is one sentence."""
+
+
+@contextmanager
+def served(
+    program: str,
+    policy: Path,
+    *,
+    device: str,
+    log: Path,
+    seconds: float,
+    options: Sequence[str] = (),
+    port: int | None = None,
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address of the server and its process, until the end of the context.
+
+    Args:
+        program: the command that ``serve`` is appended to.
+        policy: folder of the model.
+        device: cpu or cuda.
+        log: takes what the server prints.
+        seconds: that it may take to come up.
+        options: more of ``vllm serve``.
+        port: None: one that is free.
+
+    Raises:
+        NotUp: where it ends before it answers, or does not answer in time.
+        OSError: where there is no such program.
+    """
+    port = port or free_port()
+    place = ("--host", LOCAL, "--port", str(port))
+    command = [*shlex.split(program), "serve", str(policy.resolve()), *place, *EXTENSION, *OPTIONS[device], *options]
+    server = start(command, log=log, variables=VARIABLES | (ON_A_CPU if device == "cpu" else {}))
+    try:
+        wait_until_up(server, f"http://{LOCAL}:{port}", log=log, seconds=seconds)
+        yield f"http://{LOCAL}:{port}", server
+    finally:
+        stop(server)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOCAL, 0))
+        return probe.getsockname()[1]
+
+
+def wait_until_up(server: subprocess.Popen[bytes], url: str, *, log: Path, seconds: float) -> None:
+    """Raise NotUp where it does not come up in this time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if (code := server.poll()) is not None:
+            raise NotUp(failure(code, log))
+        try:
+            with urlopen(f"{url}/health", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.5)
+    raise NotUp("it did not answer within the time limit")
