@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.arms import TRAINERS, ArmFailed, NoEnvironment, Tell, peer_python
 from benchmarks.clipo import clipo_overhead
-from benchmarks.measures import MEASURES, PAIRS, PARTS, Findings
+from benchmarks.measures import MEASURES, PAIRS, PARTS, UPDATE_ROOFLINE, Findings
 from benchmarks.page import page
 from benchmarks.side_by_side import SideBySide, UnequalWork, scaling
 from benchmarks.workloads import FOLDER, MODELS, PRETRAINED, QWEN2, SMALL, WORKLOADS, on
