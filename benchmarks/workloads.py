@@ -246,7 +246,7 @@ class WorkFiles:
         source = model_folder(PRETRAINED, OUTPUTS)
         tokenizer: Any = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(source)
-        tokenizer.eos_token = NEVER_WRITTEN
+        tokenizer.eos_token = tokenizer.pad_token = NEVER_WRITTEN  # its own pad token is one that it writes
         model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
         model.save_pretrained(self.folder / "policy")
         tokenizer.save_pretrained(self.folder / "policy")
