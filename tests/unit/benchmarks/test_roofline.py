@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks import workloads
 from benchmarks.arms import arms_that_close
-from benchmarks.measures import PARTS, Findings
+from benchmarks.measures import AT_PEAK, PARTS, Findings
 from benchmarks.roofline import Traffic, decode_bytes, traffic_of
 from benchmarks.side_by_side import check_lengths, measure_pair, our_arm
-from benchmarks.workloads import BASE, WorkFiles, on
+from benchmarks.workloads import BASE, WorkFiles, numbers_of, on
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, train_tokenizer
 
@@ -65,14 +66,16 @@ def test_shapes_have_the_size_they_are_called_by(model: str, billions: float) ->
 
 @pytest.mark.whole
 def test_our_arm_does_the_work_it_says_in_every_repeat_the_same(tmp_path: Path) -> None:
-    workload = replace(BASE, prompts=2, group_size=2, prompt_numbers=3, max_tokens=4, microbatch_rows=2)
+    workload = replace(
+        BASE, prompts=2, group_size=2, prompt=partial(numbers_of, count=3), max_tokens=4, microbatch_rows=2
+    )
     files = WorkFiles(workload, tmp_path)
     with arms_that_close() as arms:
         arms.append(our_arm(files))
         steps = [arms[0].ask("step") for _ in range(2)]
         scoring, prefixes = arms[0].ask("scoring"), arms[0].ask("shared_prefix")
-    assert set(steps[0].seconds) | set(scoring.seconds) == set(PARTS)
-    assert set(prefixes.seconds) == {"shared_prefix", "own_prefix"}
+    assert set(steps[0].figures) | set(scoring.figures) == {*PARTS, AT_PEAK}
+    assert set(prefixes.figures) == {"shared_prefix", "own_prefix"}
     assert steps[0].tokens == steps[1].tokens
     assert steps[0].tokens["prompt"] == 2 * 2 * files.prompt_tokens
     assert steps[0].tokens["lengths"] == [4, 4, 4, 4]
@@ -83,7 +86,9 @@ def test_our_arm_does_the_work_it_says_in_every_repeat_the_same(tmp_path: Path) 
 def test_another_model_goes_all_the_way_to_a_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Qwen2 with more tokens than its tokenizer has, as those of a GPU have."""
     monkeypatch.setitem(workloads.QWEN2, "toy", TOY)
-    workload = replace(BASE, prompts=2, group_size=2, prompt_numbers=3, max_tokens=24, microbatch_rows=2)
+    workload = replace(
+        BASE, prompts=2, group_size=2, prompt=partial(numbers_of, count=3), max_tokens=24, microbatch_rows=2
+    )
     workload = on(workload, model="toy", device="cpu")
     files, found = WorkFiles(workload, tmp_path), Findings()
     config = AutoConfig.from_pretrained(files.folder / "policy")
