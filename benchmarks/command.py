@@ -33,9 +33,9 @@ from experiments.system.files import write_json, write_text
 OUTPUT = Path("outputs") / "bench.json"
 AT_HOME = ("scaling", "clipo_overhead")
 PAGES = {SMALL: Path("docs") / "performance.md", PRETRAINED: Path("docs") / "performance_pretrained.md"}
-"""Of one model on the CPU."""
+"""The page of a model that is measured alone, on the CPU."""
 KEYS = [workload.key for workload in WORKLOADS]
-NO_VLLM = "vLLM was not measured: --vllm names no command of it; docs/vllm.md says how to install it."
+NO_VLLM = "vLLM was not measured: --vllm does not name its command; docs/vllm.md says how to install it."
 
 
 def options() -> argparse.Namespace:
@@ -60,9 +60,9 @@ def options() -> argparse.Namespace:
     if idle := [key for key in chosen.workloads if key not in suited]:
         parser.error(f"--workloads {idle[0]} is not done by {', '.join(chosen.models)}; choose of {', '.join(suited)}")
     if PRETRAINED in chosen.models and not model_folder(PRETRAINED, OUTPUTS).is_dir():
-        parser.error(f"{PRETRAINED} is not there: make model name={PRETRAINED}")
+        parser.error(f"the model {PRETRAINED} is not there; make model name={PRETRAINED} fetches it")
     of_all = set(MEASURES) - (set(AT_HOME) if chosen.models != [SMALL] else set())
-    whole = set(chosen.measures) == of_all and chosen.workloads == suited and chosen.device == "cpu"
+    whole = set(chosen.measures) == of_all and set(chosen.workloads) == set(suited) and chosen.device == "cpu"
     chosen.page = PAGES.get(chosen.models[0]) if whole and len(chosen.models) == 1 else None
     return chosen
 
@@ -73,7 +73,8 @@ def run(chosen: argparse.Namespace, found: Findings, tell: Tell) -> None:
     python = None
     if set(PARTS) & on_workloads:
         tell("the peers' environment (some minutes, once)")
-        found.notes += [] if chosen.vllm else [NO_VLLM]
+        if chosen.vllm is None:
+            found.notes.append(NO_VLLM)
         try:
             python = peer_python(FOLDER / "peers")
         except NoEnvironment as reason:

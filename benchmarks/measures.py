@@ -14,7 +14,7 @@ PARTS = ("generation", "scoring", "update", "whole_step", PEAK_MEMORY)
 """Of a GRPO step. Scoring is the pass for an old policy or a reference, which a plain step leaves out."""
 UPDATE_ROOFLINE = "update_roofline"
 AT_PEAK = "update_at_peak"
-"""Our seconds for the update's arithmetic, were all of it as fast as a large matrix product."""
+"""Seconds that the floating-point operations of our update would take at the rate of a large matrix product."""
 PEAK = "matrix products"
 """What ``update_roofline`` is compared with."""
 PAIRS = {
@@ -44,7 +44,7 @@ PEERS = (
     Peer("transformers generate", "benchmarks.peers.hf_generate", ("generation", "whole_step"), our_update=True),
 )
 VLLM = Peer("vLLM with our update", "benchmarks.ours", PARTS)
-"""Our own arm with rollouts from a server: in our environment, the weights sent after each update."""
+"""Our own arm with rollouts from a server, which gets the weights after each update. It runs in our environment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +70,9 @@ class Result:
 def compare(
     measure: str, workload: str, peer: str, *, ours: Sequence[float], theirs: Sequence[float], overhead: bool = False
 ) -> Result:
-    """How many times ours the peer's figure is, repeat by repeat: a slow minute slows both arms of a pair.
+    """The peer's figure over ours, repeat by repeat: a slow minute slows both arms of a pair.
 
-    With ``overhead`` how many times the peer's ours is. Raises ValueError for no repeats, or not the same
+    With ``overhead`` it is ours over the peer's. Raises ValueError for no repeats, or not the same
     number of both.
     """
     if not ours or len(ours) != len(theirs):

@@ -44,8 +44,8 @@ is counted. The number of prompt and completion tokens is compared with ours; an
   counts as generation. The memory of the server is not in `peak_memory`.
 
 **`peak_memory`** is the largest resident memory of the arm's process. **`update_roofline`** is the fraction of the rate
-of a large matrix product, measured in the same process, that our update reaches: what its tokens ask for in
-multiplications, padding and recomputation left out, over its seconds.
+of a large matrix product, measured in the same process, that our update reaches. It counts the floating-point
+operations that the tokens need, without padding and recomputation.
 """
 FRESH = """
 **Lengths.** With *short prompts* and *LongProc prompts* the end token is so unlikely in the policy that it is never

@@ -28,7 +28,7 @@ from benchmarks.vllm_server import NotUp, served
 from benchmarks.workloads import BASE, DOUBLED, SHORTEST, WorkFiles, Workload
 
 SERVER_SECONDS = 900
-"""That the start of a vLLM server may take."""
+"""The longest that the start of a vLLM server may take."""
 
 
 class UnequalWork(ValueError):
@@ -58,11 +58,11 @@ class SideBySide:
             check_lengths(self.workload, tokens["lengths"])
             self.found.versions.update(arms[0].versions)
             self.found.sizes[title] = size_of(self.workload, files.prompt_tokens, tokens["lengths"])
-            peers = [peer for peer in PEERS if set(self.measures) & set(peer.parts) and self.python]
-            peers = [peer for peer in peers if self._joins(peer, self._peer(peer, files, tokens), arms, files, tokens)]
-            if self.vllm and set(self.measures) & set(VLLM.parts):
-                command = self._served(files, servers)
-                peers += [VLLM] if command and self._joins(VLLM, command, arms, files, tokens) else []
+            peers = []
+            for peer in (peer for peer in (*PEERS, VLLM) if set(self.measures) & set(peer.parts)):
+                command = self._command(peer, files, tokens, servers)
+                if command is not None and self._joins(peer, command, arms, files, tokens):
+                    peers.append(peer)
             asked = requests(self.measures, peers)
             figures = race(arms, asked, warm=[STEP], repeats=self.repeats, tell=self.tell)
             self._compare(peers, figures)
@@ -89,22 +89,23 @@ class SideBySide:
             ours = figures["ours"]
             results.append(compare(UPDATE_ROOFLINE, title, PEAK, ours=ours["update"], theirs=ours[AT_PEAK]))
 
-    def _peer(self, peer: Peer, files: WorkFiles, tokens: Mapping[str, Any]) -> list[str]:
-        return [str(self.python), "-m", peer.module, str(files.for_peers(tokens["lengths"]))]
-
-    def _served(self, files: WorkFiles, servers: ExitStack) -> list[str] | None:
-        """The command of our arm with rollouts from a server that is started here; None, and a note, without one."""
-        assert self.vllm is not None
+    def _command(self, peer: Peer, files: WorkFiles, tokens: Mapping[str, Any], servers: ExitStack) -> list[str] | None:
+        """What starts the peer; None where it takes no part. The server of an arm that needs one is started here."""
+        if peer is not VLLM:
+            work = str(files.for_peers(tokens["lengths"]))
+            return [str(self.python), "-m", peer.module, work] if self.python else None
+        if self.vllm is None:
+            return None
         self.tell("starting vLLM")
         policy, device, log = files.folder / "policy", self.workload.device, files.folder / "vllm_server.log"
         server = served(self.vllm, policy, device=device, log=log, seconds=SERVER_SECONDS)
         try:
             url, _ = servers.enter_context(server)
         except (NotUp, OSError) as reason:
-            self._leave_out(VLLM, str(reason))
+            self._leave_out(peer, str(reason))
             return None
         overrides = ["rollout=vllm", f"rollout.engine.url={url}", f"rollout.engine.weights_folder={files.folder}/sent"]
-        return [sys.executable, "-m", VLLM.module, str(files.for_us()), *overrides]
+        return [sys.executable, "-m", peer.module, str(files.for_us()), *overrides]
 
     def _joins(
         self, peer: Peer, command: Sequence[str], arms: list[Arm], files: WorkFiles, tokens: Mapping[str, Any]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
+
+from lightning.fabric.plugins.environments.lightning import find_free_network_port
 
 from benchmarks.processes import failure, start, stop
 from contrastive_reasoning.rollout import vllm_server
@@ -67,21 +68,15 @@ def served(
         NotUp: where it ends before it answers, or does not answer in time.
         OSError: where there is no such program.
     """
-    port = port or free_port()
-    place = ("--host", LOCAL, "--port", str(port))
+    port = port or find_free_network_port()
+    url, place = f"http://{LOCAL}:{port}", ("--host", LOCAL, "--port", str(port))
     command = [*shlex.split(program), "serve", str(policy.resolve()), *place, *EXTENSION, *OPTIONS[device], *options]
     server = start(command, log=log, variables=VARIABLES | (ON_A_CPU if device == "cpu" else {}))
     try:
-        wait_until_up(server, f"http://{LOCAL}:{port}", log=log, seconds=seconds)
-        yield f"http://{LOCAL}:{port}", server
+        wait_until_up(server, url, log=log, seconds=seconds)
+        yield url, server
     finally:
         stop(server)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOCAL, 0))
-        return probe.getsockname()[1]
 
 
 def wait_until_up(server: subprocess.Popen[bytes], url: str, *, log: Path, seconds: float) -> None:

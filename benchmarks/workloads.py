@@ -65,19 +65,19 @@ def stated(numbers: Sequence[int], target: int) -> str:
     return f"Numbers: {list(numbers)}\nTarget: {target}\n"
 
 
-def drawn(random: Random, count: int) -> tuple[list[int], int]:
+def draw_numbers(random: Random, count: int) -> tuple[list[int], int]:
     """Numbers of two digits and a target of three."""
     return [random.randint(10, 49) for _ in range(count)], random.randint(100, 999)
 
 
-def numbers_of(random: Random, *, count: int) -> str:
-    """So many numbers, which set the length."""
-    return stated(*drawn(random, count))
+def number_prompt(random: Random, *, count: int) -> str:
+    """A prompt that states ``count`` numbers, which set its length."""
+    return stated(*draw_numbers(random, count))
 
 
-def worked_searches(random: Random) -> str:
-    """LongProc's form, with two worked searches."""
-    return CountdownProblem(*drawn(random, 4)).prompt
+def longproc_prompt(random: Random) -> str:
+    """A prompt of LongProc's form, with two worked searches."""
+    return CountdownProblem(*draw_numbers(random, 4)).prompt
 
 
 def word_problem(random: Random) -> str:
@@ -97,7 +97,7 @@ class Workload:
     prompts: int
     group_size: int
     prompt: Callable[[Random], str]
-    """Draws one."""
+    """Draws the text of one."""
     max_tokens: int
     """Of a completion."""
     uneven: bool
@@ -166,14 +166,14 @@ SHORT = Workload(
     title="short prompts",
     prompts=8,
     group_size=8,
-    prompt=partial(numbers_of, count=8),
+    prompt=partial(number_prompt, count=8),
     max_tokens=128,
     uneven=False,
     microbatch_rows=64,
 )
 WORKLOADS = (
     SHORT,
-    replace(SHORT, key="long", title="LongProc prompts", prompts=4, prompt=worked_searches, microbatch_rows=8),
+    replace(SHORT, key="long", title="LongProc prompts", prompts=4, prompt=longproc_prompt, microbatch_rows=8),
     replace(SHORT, key="uneven", title="uneven lengths", max_tokens=512, uneven=True, microbatch_rows=32),
     replace(SHORT, key="problems", title="word problems", prompt=word_problem, microbatch_rows=8),
 )
@@ -183,13 +183,13 @@ BASE = replace(
     key="base",
     title="4 prompts of ~260 tokens × 8 × 64 tokens",
     prompts=4,
-    prompt=partial(numbers_of, count=84),
+    prompt=partial(number_prompt, count=84),
     max_tokens=64,
     microbatch_rows=32,
 )
 DOUBLED = {
     "group_size": replace(BASE, key="group", group_size=16),
-    "prompt_length": replace(BASE, key="prompt", prompt=partial(numbers_of, count=170)),
+    "prompt_length": replace(BASE, key="prompt", prompt=partial(number_prompt, count=170)),
     "completion_length": replace(BASE, key="completion", max_tokens=128),
     "width": replace(BASE, key="width", hidden_size=384),
 }

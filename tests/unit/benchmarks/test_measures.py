@@ -41,21 +41,23 @@ def test_a_page_is_of_all_that_one_model_does_on_the_cpu(
     assert (pretrained.page, pretrained.workloads) == (PAGES[PRETRAINED], ["problems"])
 
 
-def test_work_that_no_chosen_model_does_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--workloads", "problems"], "--workloads problems is not done by small; choose of short, long, uneven"),
+        pytest.param(
+            ["--device", "cuda"],
+            "--device cuda needs a CUDA device, and this machine has none",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        chosen(monkeypatch, "--workloads", "problems")
-    assert "--workloads problems is not done by small; choose of short, long, uneven" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_device_that_is_not_there_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        chosen(monkeypatch, "--device", "cuda")
-    assert "--device cuda needs a CUDA device, and this machine has none" in capsys.readouterr().err
+        chosen(monkeypatch, *arguments)
+    assert sentence in capsys.readouterr().err
 
 
 def test_a_step_is_asked_for_once_and_scoring_apart() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,15 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks import workloads
 from benchmarks.arms import arms_that_close
-from benchmarks.measures import AT_PEAK, PARTS, Findings
+from benchmarks.measures import AT_PEAK, PARTS, PEAK, VLLM, Findings
 from benchmarks.roofline import Traffic, decode_bytes, traffic_of
-from benchmarks.side_by_side import check_lengths, measure_pair, our_arm
-from benchmarks.workloads import BASE, WorkFiles, numbers_of, on
+from benchmarks.side_by_side import SideBySide, check_lengths, measure_pair, our_arm
+from benchmarks.workloads import BASE, WorkFiles, number_prompt, on
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, train_tokenizer
 
+FEW = replace(BASE, prompts=2, group_size=2, prompt=partial(number_prompt, count=3), microbatch_rows=2)
+FAKE_VLLM = f"{sys.executable} -m tests.contract.served"
 TOY = TinyArchitecture(
     kind="qwen2",
     hidden_size=32,
@@ -66,9 +69,7 @@ def test_shapes_have_the_size_they_are_called_by(model: str, billions: float) ->
 
 @pytest.mark.whole
 def test_our_arm_does_the_work_it_says_in_every_repeat_the_same(tmp_path: Path) -> None:
-    workload = replace(
-        BASE, prompts=2, group_size=2, prompt=partial(numbers_of, count=3), max_tokens=4, microbatch_rows=2
-    )
+    workload = replace(FEW, max_tokens=4)
     files = WorkFiles(workload, tmp_path)
     with arms_that_close() as arms:
         arms.append(our_arm(files))
@@ -82,13 +83,28 @@ def test_our_arm_does_the_work_it_says_in_every_repeat_the_same(tmp_path: Path) 
     check_lengths(workload, steps[0].tokens["lengths"])
 
 
+@pytest.mark.whole
+@pytest.mark.parametrize(("server", "said"), [(FAKE_VLLM, []), ("false", ["exit code 1"])])
+def test_an_arm_that_draws_from_a_server_does_the_same_work_or_says_why_not(
+    server: str, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.side_by_side.WorkFiles", partial(WorkFiles, folder=tmp_path))
+    workload = replace(FEW, max_tokens=4)
+    measured, found = {"whole_step", "update_roofline"}, Findings()
+    SideBySide(
+        workload=workload, measures=measured, repeats=1, python=None, vllm=server, found=found, tell=lambda what: None
+    )()
+    assert [result.peer for result in found.results] == [*([] if said else [VLLM.name]), PEAK]
+    assert all(result.ratio > 0 for result in found.results)
+    assert len(found.notes) == len(said)
+    assert all(reason in note for reason, note in zip(said, found.notes, strict=True))
+
+
 @pytest.mark.slow
 def test_another_model_goes_all_the_way_to_a_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Qwen2 with more tokens than its tokenizer has, as those of a GPU have."""
     monkeypatch.setitem(workloads.QWEN2, "toy", TOY)
-    workload = replace(
-        BASE, prompts=2, group_size=2, prompt=partial(numbers_of, count=3), max_tokens=24, microbatch_rows=2
-    )
+    workload = replace(FEW, max_tokens=24)
     workload = on(workload, model="toy", device="cpu")
     files, found = WorkFiles(workload, tmp_path), Findings()
     config = AutoConfig.from_pretrained(files.folder / "policy")
