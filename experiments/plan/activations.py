@@ -12,10 +12,10 @@ With checkpointing each layer keeps its input, and all of the above exists for o
 kernels that keep no scores, so nothing is quadratic in the length but a packed block's mask, which all layers share.
 The formulas follow what torch's allocator counts in ``CausalLMPolicy.log_probs``, forward and backward.
 
-The loss projects chunks of tokens to the vocabulary. Four tensors of (chunk, V) in fp32 are alive at once: logits,
-logits over the temperature, and two on the way back. With more than one chunk the gradients of the projection add up
-beside them: the sum so far, the newest, and their sum. Where all logits together are few, those of the chunks that have
-not been passed back yet are kept too.
+The loss projects chunks of tokens to the vocabulary. Four tensors of (chunk, V) in fp32 are alive at once on the
+way back, the logits among them. With more than one chunk the gradients of the projection add up beside them: the sum so
+far, the newest, and their sum. Where all logits together are few, those of the chunks that have not been passed back
+yet are kept too.
 """
 
 from __future__ import annotations
@@ -182,10 +182,10 @@ def loss_workspace(learner: Learner, tokens: int) -> int:
 
 
 def scoring_workspace(learner: Learner, tokens: int) -> int:
-    """The same without gradients: one chunk of logits, in the compute dtype and twice in fp32; before, the matrix."""
+    """The same without gradients: one chunk of logits, in the compute dtype beside the matrix, then twice in fp32."""
     logits = min(learner.chunk, tokens) * learner.shape.vocab_size
     drawn = logits * learner.compute_bytes
-    return max(_cast_projection(learner) + drawn, 2 * logits * FLOAT + (drawn if learner.compute_bytes != FLOAT else 0))
+    return max(_cast_projection(learner) + drawn, 2 * logits * FLOAT)
 
 
 def _cast_projection(learner: Learner) -> int:
