@@ -1,17 +1,16 @@
 """Log-probs of given tokens, and KL to a reference, without ever holding the full logits (tokens × vocabulary).
 
-Chunks of tokens are projected to the vocabulary, reduced to one number each, and recomputed in backward, so the
-workspace is chunk × V whatever the batch. Where all logits together are small they are kept instead. The softmax is in
-fp32, in fp64 for fp64.
+Chunks of tokens are projected to the vocabulary, reduced to one number each, and projected again in backward, so the
+workspace is chunk × V whatever the batch. The softmax is in fp32, in fp64 for fp64.
 
-        log π_n(y) = (W h_n / τ)_y − logsumexp(W h_n / τ)
+        log π_n(y) = z_y − logsumexp(z)                         z = W h_n / τ
+        ∂ log π_n(y) / ∂z_v = [v = y] − softmax(z)_v
         KL_n       = Σ_v p_n(v) (log p_n(v) − log q_n(v))       p = softmax(W h_n / τ),  q the reference's
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -19,12 +18,11 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
-from contrastive_reasoning.policies.shape_bucketing import bucketed_linear
-
-KEPT = 2**21
-"""Logits of a pass, tokens × V, up to which they are kept for backward: 8 MB in fp32."""
+from contrastive_reasoning.policies.shape_bucketing import bucketed_linear, spare_rows
 
 
 def token_log_probs(
@@ -49,12 +47,7 @@ def token_log_probs(
     Raises ValueError for a temperature or chunk that is not positive.
     """
     _check(temperature, chunk)
-    project = _project if hidden.shape[0] * weight.shape[0] <= KEPT else partial(_recomputed, _project)
-    parts = [
-        project(hidden[i : i + chunk], weight, targets[i : i + chunk], temperature, bias)
-        for i in range(0, max(hidden.shape[0], 1), chunk)  # of no token one empty chunk, which still has a gradient
-    ]
-    return torch.cat(parts)
+    return _ChunkedLogProbs.apply(hidden, weight, bias, targets, temperature, chunk)  # pyright: ignore
 
 
 def placed(values: Float[Tensor, " n"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "b t"]:
@@ -69,16 +62,80 @@ def _check(temperature: float, chunk: int) -> None:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
 
 
-def _recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    if not torch.is_grad_enabled():
-        return function(*arguments)
-    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)  # pyright: ignore
+class _ChunkedLogProbs(torch.autograd.Function):
+    """Backward turns the logits of a chunk into their gradient in place: of (chunk, V) one tensor in fp32 is alive."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        temperature: float,
+        chunk: int,
+    ) -> Tensor:
+        ctx.dtype, ctx.temperature, ctx.chunk = _compute_dtype(hidden), temperature, chunk
+        head = _cast((weight, bias), ctx.dtype)
+        parts = [
+            _chosen_and_total(hidden[rows].to(ctx.dtype), *head, targets[rows], temperature)
+            for rows in _chunks(hidden, chunk)
+        ]
+        chosen, totals = (torch.cat(column) for column in zip(*parts, strict=True))
+        ctx.save_for_backward(hidden, weight, bias, targets, totals)
+        return chosen - totals
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, targets, totals = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        to_hidden = torch.zeros_like(hidden) if wanted[0] else None
+        to_weight = torch.zeros_like(weight) if wanted[1] else None
+        to_bias = torch.zeros_like(bias) if wanted[2] else None
+        cast_weight, cast_bias = _cast((weight, bias), ctx.dtype)
+        for rows in reversed(_chunks(hidden, ctx.chunk)):
+            states = hidden[rows].to(ctx.dtype)
+            slope = _logits(states, cast_weight, cast_bias, ctx.temperature)
+            slope.sub_(totals[rows, None]).exp_().mul_(-upstream[rows, None])
+            slope.scatter_add_(1, targets[rows, None], upstream[rows, None])
+            slope = (slope if ctx.temperature == 1 else slope.div_(ctx.temperature)).to(ctx.dtype)
+            if to_bias is not None:
+                to_bias += slope.sum(dim=0)
+            spare = spare_rows(len(states), states.device, ctx.dtype)
+            if spare:
+                slope, states = pad(slope, (0, 0, 0, spare)), pad(states, (0, 0, 0, spare))
+            if to_hidden is not None:
+                to_hidden[rows] = (slope @ cast_weight)[: len(slope) - spare]
+            if to_weight is not None:
+                to_weight += slope.T @ states
+            del slope  # else it is alive beside the next chunk's
+        return to_hidden, to_weight, to_bias, None, None, None
 
 
-def _project(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float, bias: Tensor | None) -> Tensor:
+def _chunks(hidden: Tensor, chunk: int) -> list[slice]:
+    """Of no token one empty chunk."""
+    return [slice(start, start + chunk) for start in range(0, max(len(hidden), 1), chunk)]
+
+
+def _compute_dtype(hidden: Tensor) -> torch.dtype:
+    """What a product with these states is in, autocast's included."""
+    if torch.is_autocast_enabled(hidden.device.type) and hidden.dtype != torch.float64:
+        return torch.get_autocast_dtype(hidden.device.type)
+    return hidden.dtype
+
+
+def _cast(head: tuple[Tensor, Tensor | None], dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """Once for all chunks; without gradients autocast would cast the weight for every chunk."""
+    weight, bias = head
+    return weight.to(dtype), None if bias is None else bias.to(dtype)
+
+
+def _chosen_and_total(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
     logits = _logits(hidden, weight, bias, temperature)
-    chosen = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    return chosen - logits.logsumexp(-1)
+    return logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1), logits.logsumexp(-1)
 
 
 def liger_log_probs(
@@ -147,6 +204,12 @@ def full_kl(
         own, other = (hidden[i : i + chunk], weight, bias), (ref_hidden[i : i + chunk], ref_weight, ref_bias)
         parts.append(_recomputed(_divergence, *own, *other, temperature))
     return torch.cat(parts)
+
+
+def _recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    if not torch.is_grad_enabled():
+        return function(*arguments)
+    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)  # pyright: ignore
 
 
 def _divergence(

@@ -12,17 +12,14 @@ With checkpointing each layer keeps its input, and all of the above exists for o
 kernels that keep no scores, so nothing is quadratic in the length but a packed block's mask, which all layers share.
 The formulas follow what torch's allocator counts in ``CausalLMPolicy.log_probs``, forward and backward.
 
-The loss projects chunks of tokens to the vocabulary. Four tensors of (chunk, V) in fp32 are alive at once on the
-way back, the logits among them. With more than one chunk the gradients of the projection add up beside them: the sum so
-far, the newest, and their sum. Where all logits together are few, those of the chunks that have not been passed back
-yet are kept too.
+The loss projects chunks of tokens to the vocabulary. On the way back the logits of a chunk in fp32 turn into their
+gradient in place, which is cast for its products; the projection's gradient of that chunk stands beside the sum.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from contrastive_reasoning.policies.log_probs import KEPT
 from contrastive_reasoning.policies.pass_cost import (
     Lengths,
     Sizes,
@@ -39,8 +36,6 @@ NORM_BACKWARD = 4.5
 """Tensors of D numbers in fp32 that are alive while a norm passes its gradient on."""
 LAYING_OUT = 1.3
 """What attention holds while it repeats keys for the heads that share them, over what it keeps of its blocks."""
-ALIVE = 4
-"""Tensors of (chunk, V) in fp32 at most; one of them is the logits themselves."""
 
 
 class Activations(NamedTuple):
@@ -162,30 +157,21 @@ def _backward_step(learner: Learner, tokens: int) -> int:
 
 def loss_workspace(learner: Learner, tokens: int) -> int:
     """Bytes that the log-probs of so many completion tokens take at most, forward and backward."""
-    shape = learner.shape
-    sizes = [min(learner.chunk, tokens - start) for start in range(0, tokens, learner.chunk)]
-    keeps = tokens * shape.vocab_size <= KEPT
-    gradient = shape.vocabulary_matrix * min(learner.weight_bytes, learner.compute_bytes) if learner.full else 0
-    most = 0
-    for index, size in enumerate(sizes):  # backward takes the last chunk first
-        logits = size * shape.vocab_size * FLOAT
-        waiting = sum(sizes[:index]) * shape.vocab_size * FLOAT if keeps else 0
-        # autocast casts a trained matrix once; of a frozen one every chunk that is kept has its own copy
-        copies = index + 1 if keeps and not learner.full else 1
-        first = index == len(sizes) - 1
-        summed = 0 if first else gradient
-        own = size * shape.hidden_size * learner.weight_bytes
-        passing = ALIVE * logits + copies * _cast_projection(learner) + summed
-        adding = gradient + logits if first else 3 * gradient + own
-        most = max(most, waiting + max(passing, adding))
-    return most + tokens * shape.hidden_size * learner.weight_bytes
+    shape, compute, weight = learner.shape, learner.compute_bytes, learner.weight_bytes
+    chunk = min(learner.chunk, tokens)
+    logits, cast = chunk * shape.vocab_size, _cast_projection(learner)
+    states = tokens * shape.hidden_size * weight + (chunk * shape.hidden_size * compute if learner.casts else 0)
+    drawn = logits * (FLOAT + (compute if compute != FLOAT else 0))
+    passing = drawn
+    if learner.full:
+        summed, newest = shape.vocabulary_matrix * weight, shape.vocabulary_matrix * compute
+        passing = summed + max(drawn, logits * compute + newest)
+    return max(scoring_workspace(learner, tokens), cast + states + passing)
 
 
 def scoring_workspace(learner: Learner, tokens: int) -> int:
-    """The same without gradients: one chunk of logits, in the compute dtype beside the matrix, then twice in fp32."""
-    logits = min(learner.chunk, tokens) * learner.shape.vocab_size
-    drawn = logits * learner.compute_bytes
-    return max(_cast_projection(learner) + drawn, 2 * logits * FLOAT)
+    """The same without gradients: one chunk of logits, twice in fp32, beside the matrix in the compute dtype."""
+    return _cast_projection(learner) + 2 * min(learner.chunk, tokens) * learner.shape.vocab_size * FLOAT
 
 
 def _cast_projection(learner: Learner) -> int:

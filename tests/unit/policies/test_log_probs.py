@@ -9,7 +9,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from contrastive_reasoning.policies.log_probs import KEPT, token_log_probs
+from contrastive_reasoning.policies.log_probs import token_log_probs
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 5, 100])
@@ -79,11 +79,41 @@ def test_the_vocabulary_workspace_does_not_grow_with_the_tokens() -> None:
     assert many[1] < 4 * 128 * 20_000, "no chunk is kept"
 
 
-@pytest.mark.parametrize("factor", [1, 2])
-def test_small_logits_are_kept_and_large_ones_are_not(factor: int) -> None:
-    tokens, vocabulary = 64 * factor, KEPT // 64
-    _, kept = largest_and_kept(tokens, vocabulary, chunk=16)
-    assert (kept >= tokens * vocabulary) == (factor == 1)
+def test_gradients_are_the_derivatives() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shapes = (5, 3), (7, 3), (7,)
+    parts = [torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
+    targets = torch.tensor([6, 0, 3, 3, 1])
+
+    def values(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return token_log_probs(hidden, weight, targets, temperature=0.7, chunk=2, bias=bias)
+
+    assert torch.autograd.gradcheck(values, parts)
+
+
+def test_what_is_frozen_gets_no_gradient() -> None:
+    hidden, weight, bias = torch.randn(3, 2, requires_grad=True), torch.randn(5, 2), torch.zeros(5)
+    token_log_probs(hidden, weight, torch.tensor([0, 4, 2]), temperature=1.0, chunk=2, bias=bias).sum().backward()
+    assert hidden.grad is not None
+    assert weight.grad is None
+    assert bias.grad is None
+
+
+@pytest.mark.parametrize("tokens", [33, 512])
+def test_under_autocast_the_chunks_of_a_gradient_are_summed_in_the_dtype_of_the_weights(tokens: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(n, 16, generator=generator).requires_grad_() for n in (tokens, 50))
+    targets = torch.arange(tokens) % 50
+    exact = (hidden.double() @ weight.double().T).log_softmax(-1)[torch.arange(tokens), targets]
+    wanted = torch.autograd.grad(exact.sum(), [hidden, weight])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual = token_log_probs(hidden, weight, targets, temperature=1.0, chunk=1)
+    assert actual.dtype == torch.float32
+    got = torch.autograd.grad(actual.sum(), [hidden, weight])
+    assert_close(actual, exact.float(), rtol=0.0, atol=0.1)
+    for g, w in zip(got, wanted, strict=True):
+        assert g.dtype == torch.float32
+        assert (g - w).norm() < 0.01 * w.norm()
 
 
 def test_no_tokens_have_a_gradient_of_zero() -> None:

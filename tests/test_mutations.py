@@ -1,0 +1,19 @@
+"""Every mutation still fits the code: what it replaces stands once in its file, and the tests it names exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutations.__main__ import HERE, ROOT, mutations
+
+
+@pytest.mark.parametrize("package", sorted(path.stem for path in HERE.glob("*.yaml")))
+def test_mutations_fit_the_code(package: str) -> None:
+    for mutation in mutations(package):
+        text = (ROOT / mutation.file).read_text(encoding="utf-8")
+        assert text.count(mutation.find) == 1, f"{mutation.file}: {mutation.find!r}"
+        assert mutation.replace != mutation.find
+        for name in mutation.tests:
+            assert Path(ROOT, name.partition("::")[0]).exists(), name
