@@ -57,9 +57,14 @@ def watched(run: Callable[[], Any]) -> None:
         if not _watched:
             raise
         code = stop.code if isinstance(stop, SystemExit) else INTERRUPTED
-    if _watched:
+    if not _watched:
+        return
+    try:
         ended = _end(_watched.pop(), code)
-        sys.exit(code or ended)
+    except KeyboardInterrupt:
+        print(f"stopped before all of the summary was written; {GO_ON}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    sys.exit(code or ended)
 
 
 class SweepWatch(Callback):

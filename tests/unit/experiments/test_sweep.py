@@ -12,9 +12,11 @@ import pytest
 from hydra import compose, initialize_config_module
 from joblib import cpu_count
 from omegaconf import OmegaConf
+from rich.console import Console
 
+from experiments import sweep as sweeping
 from experiments.jobs.job import Job, State, write_job
-from experiments.jobs.progress import label, varying
+from experiments.jobs.progress import LiveJobs, label, varying
 from experiments.schema import register
 from experiments.stages.plan import plan_stages
 from experiments.sweep import SweepWatch, at_once, expected_jobs, mark_done, runs_here, summarise, wrong_direction
@@ -158,3 +160,18 @@ def test_a_sweep_leaves_a_table_a_picture_and_the_causes(tmp_path: Path, capsys:
     assert lines[-1].startswith("job 3 (reward.temperature=-1) FAILED: temperature must be positive; log ")
     said = capsys.readouterr().out
     assert said.index("0.500") < said.index("0.375") < said.index("0.250")
+
+
+def test_ctrl_c_while_the_summary_is_written_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    live = LiveJobs(group=tmp_path, expected=[], console=Console(force_terminal=False))
+    live.start()
+    monkeypatch.setattr(sweeping, "_watched", [live])
+    monkeypatch.setattr(sweeping, "summarise", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        sweeping.watched(lambda: None)
+    assert "stopped before all of the summary was written; the same command goes on" in capsys.readouterr().err
