@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.mutations.__main__ import HERE, ROOT, mutations
@@ -16,4 +14,4 @@ def test_mutations_fit_the_code(package: str) -> None:
         assert text.count(mutation.find) == 1, f"{mutation.file}: {mutation.find!r}"
         assert mutation.replace != mutation.find
         for name in mutation.tests:
-            assert Path(ROOT, name.partition("::")[0]).exists(), name
+            assert (ROOT / name.partition("::")[0]).exists(), name

@@ -63,7 +63,7 @@ def _check(temperature: float, chunk: int) -> None:
 
 
 class _ChunkedLogProbs(torch.autograd.Function):
-    """Backward turns the logits of a chunk into their gradient in place: of (chunk, V) one tensor in fp32 is alive."""
+    """Backward overwrites the logits of a chunk with their gradient: one fp32 tensor of (chunk, V) exists at a time."""
 
     @staticmethod
     def forward(
@@ -78,17 +78,17 @@ class _ChunkedLogProbs(torch.autograd.Function):
         ctx.dtype, ctx.temperature, ctx.chunk = _compute_dtype(hidden), temperature, chunk
         head = _cast((weight, bias), ctx.dtype)
         parts = [
-            _chosen_and_total(hidden[rows].to(ctx.dtype), *head, targets[rows], temperature)
+            _chosen_and_normaliser(hidden[rows].to(ctx.dtype), *head, targets[rows], temperature)
             for rows in _chunks(hidden, chunk)
         ]
-        chosen, totals = (torch.cat(column) for column in zip(*parts, strict=True))
-        ctx.save_for_backward(hidden, weight, bias, targets, totals)
-        return chosen - totals
+        chosen, normalisers = (torch.cat(column) for column in zip(*parts, strict=True))
+        ctx.save_for_backward(hidden, weight, bias, targets, normalisers)
+        return chosen - normalisers
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, targets, totals = ctx.saved_tensors
+        hidden, weight, bias, targets, normalisers = ctx.saved_tensors
         wanted = ctx.needs_input_grad
         to_hidden = torch.zeros_like(hidden) if wanted[0] else None
         to_weight = torch.zeros_like(weight) if wanted[1] else None
@@ -96,42 +96,42 @@ class _ChunkedLogProbs(torch.autograd.Function):
         cast_weight, cast_bias = _cast((weight, bias), ctx.dtype)
         for rows in reversed(_chunks(hidden, ctx.chunk)):
             states = hidden[rows].to(ctx.dtype)
-            slope = _logits(states, cast_weight, cast_bias, ctx.temperature)
-            slope.sub_(totals[rows, None]).exp_().mul_(-upstream[rows, None])
-            slope.scatter_add_(1, targets[rows, None], upstream[rows, None])
-            slope = (slope if ctx.temperature == 1 else slope.div_(ctx.temperature)).to(ctx.dtype)
+            gradient = _logits(states, cast_weight, cast_bias, ctx.temperature)
+            gradient.sub_(normalisers[rows, None]).exp_().mul_(-upstream[rows, None])
+            gradient.scatter_add_(1, targets[rows, None], upstream[rows, None])
+            gradient = (gradient if ctx.temperature == 1 else gradient.div_(ctx.temperature)).to(ctx.dtype)
             if to_bias is not None:
-                to_bias += slope.sum(dim=0)
+                to_bias += gradient.sum(dim=0)
             spare = spare_rows(len(states), states.device, ctx.dtype)
             if spare:
-                slope, states = pad(slope, (0, 0, 0, spare)), pad(states, (0, 0, 0, spare))
+                gradient, states = pad(gradient, (0, 0, 0, spare)), pad(states, (0, 0, 0, spare))
             if to_hidden is not None:
-                to_hidden[rows] = (slope @ cast_weight)[: len(slope) - spare]
+                to_hidden[rows] = (gradient @ cast_weight)[: len(gradient) - spare]
             if to_weight is not None:
-                to_weight += slope.T @ states
-            del slope  # else it is alive beside the next chunk's
+                to_weight += gradient.T @ states
+            del gradient  # before the logits of the next chunk are computed
         return to_hidden, to_weight, to_bias, None, None, None
 
 
 def _chunks(hidden: Tensor, chunk: int) -> list[slice]:
-    """Of no token one empty chunk."""
+    """The rows of each chunk; one empty chunk where there are no tokens."""
     return [slice(start, start + chunk) for start in range(0, max(len(hidden), 1), chunk)]
 
 
 def _compute_dtype(hidden: Tensor) -> torch.dtype:
-    """What a product with these states is in, autocast's included."""
+    """The dtype of a product with these states: autocast's where it is enabled, else their own."""
     if torch.is_autocast_enabled(hidden.device.type) and hidden.dtype != torch.float64:
         return torch.get_autocast_dtype(hidden.device.type)
     return hidden.dtype
 
 
 def _cast(head: tuple[Tensor, Tensor | None], dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Once for all chunks; without gradients autocast would cast the weight for every chunk."""
+    """Weight and bias in ``dtype``, cast once. Without gradients autocast would cast the weight for every chunk."""
     weight, bias = head
     return weight.to(dtype), None if bias is None else bias.to(dtype)
 
 
-def _chosen_and_total(
+def _chosen_and_normaliser(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
     logits = _logits(hidden, weight, bias, temperature)

@@ -12,8 +12,8 @@ With checkpointing each layer keeps its input, and all of the above exists for o
 kernels that keep no scores, so nothing is quadratic in the length but a packed block's mask, which all layers share.
 The formulas follow what torch's allocator counts in ``CausalLMPolicy.log_probs``, forward and backward.
 
-The loss projects chunks of tokens to the vocabulary. On the way back the logits of a chunk in fp32 turn into their
-gradient in place, which is cast for its products; the projection's gradient of that chunk stands beside the sum.
+The loss projects chunks of tokens to the vocabulary. In the backward pass the gradient of a chunk overwrites its fp32
+logits and is cast to the compute dtype. The projection has two gradients then: that of the chunk and the sum so far.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def loss_workspace(learner: Learner, tokens: int) -> int:
 
 
 def scoring_workspace(learner: Learner, tokens: int) -> int:
-    """The same without gradients: one chunk of logits, twice in fp32, beside the matrix in the compute dtype."""
+    """The same without gradients: one chunk of logits twice in fp32, and the matrix in the compute dtype."""
     return _cast_projection(learner) + 2 * min(learner.chunk, tokens) * learner.shape.vocab_size * FLOAT
 
 

@@ -7,7 +7,7 @@
     hours = steps · operations / (devices · peak · mfu)
 
 The formulas are those of ``policies.pass_cost``, so ``mfu`` is ``train/throughput/step_utilisation`` of a run: true
-tokens once, nothing for padding or for what is computed again on the way back. Validation and evaluation are left out.
+tokens once, nothing for padding or for what is recomputed in the backward pass. Validation and evaluation are left out.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ def test_an_update_takes_as_many_operations_as_torch_counts(policy: CausalLMPoli
     of_prompts = PROBLEMS * sum(range(1, prompt + 1))
     pairs = of_prompts + rows * sum(range(prompt + 1, prompt + COMPLETION + 1))
     attention = 12 * 3 * 128 * pairs
-    again = 2 * policy.head[0].numel() * ids.numel()  # logits are drawn again on the way back, which no plan counts
+    again = (
+        2 * policy.head[0].numel() * ids.numel()
+    )  # logits are recomputed in the backward pass; the plan does not count that
     assert planned(policy, prompt).update - attention + again == counter.get_total_flops()
 
 
